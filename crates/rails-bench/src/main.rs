@@ -1,0 +1,2 @@
+//! Shows, plans, moves files and measures over rails.
+fn main() {}

@@ -1,0 +1,437 @@
+//! One end of one stream: both directions, all of its lanes.
+//!
+//! The driver of a lane does four things, and nothing else:
+//! 1. when the lane has joined, [`Connection::lane_up`];
+//! 2. when its socket has room, [`Connection::poll_transmit`], and it writes what that gives; on [`Transmit::Idle`] it waits
+//!    to be woken (or for the time that is named), on [`Transmit::Close`] it closes its sending side;
+//! 3. when a frame has arrived, [`Connection::handle_data`], [`Connection::handle_ack`] or [`Connection::handle_reset`];
+//! 4. when the lane has ended, [`Connection::lane_down`].
+//!
+//! The application writes, finishes, reads. **After each call, whoever [`Connection::take_wakes`] names must be woken**:
+//! that is how bytes written find an idle lane, and how a window that opened finds the writer.
+
+use super::{
+    handshake::Terms,
+    reassembler::{Admission, Reassembler, Violation},
+    scheduler::{Chunk, Policy, Scheduler},
+    wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
+};
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+
+/// A lane's number within its stream, below [`Connection::MOST_LANES`]; used again once a lane has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub usize);
+
+/// How this end of a stream behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// How bytes are shared out.
+    pub policy: Policy,
+    /// The longest chunk that is sent, in bytes; the other end may ask for less.
+    pub longest_chunk: usize,
+    /// How many bytes may wait to be taken by a lane.
+    pub send_buffer: usize,
+    /// What this end tells the other.
+    pub terms: Terms,
+}
+
+/// One end of one stream. See the [module](self) for how it is driven.
+#[derive(Debug)]
+pub struct Connection {
+    scheduler: Scheduler,
+    reassembler: Reassembler,
+    terms: Terms,
+    lanes: Vec<Lane>,
+    /// Bytes from the other end are of no use any more.
+    discarding: bool,
+    /// Why the stream is over before its time.
+    failure: Option<Failure>,
+    wakes: Wakes,
+}
+
+/// Who is to be woken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wakes {
+    lanes: u64,
+    /// Whoever waits to read.
+    pub reader: bool,
+    /// Whoever waits to write, to finish or for the end.
+    pub writer: bool,
+}
+
+/// Why a stream is over before its time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The other end gave it up.
+    #[error("{0}")]
+    Reset(ResetReason),
+    /// The other end broke the protocol.
+    #[error("the other end broke the protocol: {0}")]
+    Violation(Violation),
+    /// The last lane was lost.
+    #[error(
+        "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in order"
+    )]
+    LanesLost {
+        /// Bytes in flight that nobody knows the fate of.
+        unacknowledged: u64,
+        /// Bytes from the other end that were read before.
+        delivered: u64,
+    },
+    /// This end gave it up.
+    #[error("this end dropped the stream before it was done")]
+    Dropped,
+}
+
+/// What a lane with room does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// Send the control frames that were appended, then this chunk if there is one.
+    Send(Option<Chunk>),
+    /// There is nothing to send until the lane is woken, or that time has come.
+    Idle(Option<Instant>),
+    /// There will be nothing to send any more: close the sending side, and read on until the other end has closed its own.
+    Close,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    up: bool,
+    /// It was told [`Transmit::Idle`], and not woken since.
+    idle: bool,
+    /// Chunks that have arrived whole.
+    chunks: u64,
+    /// What the other end was last told on this lane.
+    told: Told,
+    /// Bytes that have arrived since then.
+    unacknowledged: u64,
+    /// When the first of them arrived.
+    since: Option<Instant>,
+    reset_sent: bool,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    chunks: u64,
+    limit: u64,
+    complete: bool,
+}
+
+impl Connection {
+    /// The most lanes that a stream has at a time.
+    pub const MOST_LANES: usize = 64;
+
+    /// One end of a stream without lanes; `theirs` is what the other end takes.
+    pub fn new(config: Config, theirs: Terms) -> Self {
+        let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
+        Self {
+            scheduler: Scheduler::new(config.policy, longest_chunk, config.send_buffer, theirs.window),
+            reassembler: Reassembler::new(config.terms.window),
+            terms: config.terms,
+            lanes: Vec::new(),
+            discarding: false,
+            failure: None,
+            wakes: Wakes::default(),
+        }
+    }
+
+    // The application's side.
+
+    /// How many bytes may be written now.
+    pub fn room(&self) -> usize {
+        self.scheduler.room()
+    }
+
+    /// Takes bytes to send: no more than there is [`Connection::room`] for.
+    pub fn write(&mut self, bytes: Bytes) {
+        self.scheduler.write(bytes);
+        self.wake_idle_lanes();
+    }
+
+    /// No more bytes will be written.
+    pub fn finish(&mut self) {
+        self.scheduler.finish();
+        self.wake_idle_lanes();
+    }
+
+    /// Whether the other end has every byte that was written, and knows that there are no more.
+    pub fn is_sent(&self) -> bool {
+        self.scheduler.is_complete()
+    }
+
+    /// The next bytes in order. `None` where there are none yet, or [no more](Connection::is_read).
+    pub fn read(&mut self) -> Option<Bytes> {
+        let bytes = self.reassembler.read()?;
+        self.tell_the_limit();
+        Some(bytes)
+    }
+
+    /// Whether every byte that the other end wrote has been read.
+    pub fn is_read(&self) -> bool {
+        self.reassembler.is_finished()
+    }
+
+    /// Why the stream is over before its time, if it is. Bytes that have arrived in order can still be read.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Whether both directions have come to their end.
+    pub fn is_done(&self) -> bool {
+        self.scheduler.is_complete() && self.reassembler.is_complete()
+    }
+
+    /// The application is gone. What was finished is still delivered; what was not is reset.
+    pub fn drop_application(&mut self) {
+        if self.is_done() || self.failure.is_some() {
+            return;
+        }
+        let unread = self.reassembler.bytes_held() > 0;
+        if unread || !self.scheduler.is_finished() {
+            self.fail(Failure::Dropped);
+        }
+        self.discarding = true;
+    }
+
+    // The lanes' side.
+
+    /// A lane has joined; `None` where the stream has [`Connection::MOST_LANES`] already.
+    pub fn lane_up(&mut self) -> Option<LaneId> {
+        let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
+        if free >= Self::MOST_LANES {
+            return None;
+        }
+        if free == self.lanes.len() {
+            self.lanes.push(Lane::default());
+        }
+        let told = Told { limit: self.terms.window, ..Told::default() };
+        self.lanes[free] = Lane { up: true, told, ..Lane::default() };
+        self.scheduler.lane_up(free);
+        Some(LaneId(free))
+    }
+
+    /// A lane has ended, in whatever way.
+    pub fn lane_down(&mut self, lane: LaneId) {
+        let unacknowledged = self.scheduler.in_flight(lane.0);
+        self.scheduler.lane_lost(lane.0);
+        self.lanes[lane.0] = Lane::default();
+        if self.lanes.iter().any(|lane| lane.up) {
+            self.wake_idle_lanes();
+        } else if !self.is_done() && self.failure.is_none() {
+            self.fail(Failure::LanesLost { unacknowledged, delivered: self.reassembler.bytes_read() });
+        }
+        self.wakes.writer = true;
+    }
+
+    /// Which lanes are up.
+    pub fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+        self.lanes.iter().enumerate().filter(|(_, lane)| lane.up).map(|(index, _)| LaneId(index))
+    }
+
+    /// What `lane`, which has room, sends next. Control frames are appended to `control` and go first.
+    pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
+        if let Some(failure) = &self.failure {
+            let reason = match failure {
+                Failure::Dropped => Some(ResetReason::Dropped),
+                Failure::Violation(_) => Some(ResetReason::Violation),
+                Failure::Reset(_) | Failure::LanesLost { .. } => None,
+            };
+            let state = &mut self.lanes[lane.0];
+            return match reason {
+                Some(reason) if !state.reset_sent => {
+                    state.reset_sent = true;
+                    control.extend_from_slice(&Frame::Reset(reason).encode());
+                    Transmit::Send(None)
+                }
+                _ => Transmit::Close,
+            };
+        }
+        let chunk = self.scheduler.take(lane.0);
+        // An acknowledgement rides along with a chunk even where it could wait.
+        let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
+        if chunk.is_some() || acknowledged {
+            // There may be more for another lane that stands idle.
+            self.wake_idle_lanes();
+            return Transmit::Send(chunk);
+        }
+        if self.is_done() {
+            return Transmit::Close;
+        }
+        let state = &mut self.lanes[lane.0];
+        state.idle = true;
+        Transmit::Idle(state.since.map(|since| since + ACK_DELAY))
+    }
+
+    /// Looks at the header of a data frame before memory is spent on what follows.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn admit(&mut self, header: &DataHeader) -> Result<Admission, Violation> {
+        let longest = self.terms.longest_chunk;
+        let admission = if header.length > longest {
+            Err(Violation::TooLong { length: header.length, longest })
+        } else {
+            self.reassembler.admit(header)
+        };
+        self.or_fail(admission)
+    }
+
+    /// A chunk has arrived whole on `lane`, and its checksum is right.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_data(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        header: &DataHeader,
+        payload: Bytes,
+    ) -> Result<(), Violation> {
+        let was_complete = self.reassembler.is_complete();
+        let inserted = self.reassembler.insert(header, payload);
+        self.or_fail(inserted)?;
+        let state = &mut self.lanes[lane.0];
+        state.chunks += 1;
+        state.unacknowledged += u64::from(header.length);
+        state.since.get_or_insert(now);
+        // A lane that sleeps until an acknowledgement is due does not know of the one that just came due.
+        if std::mem::take(&mut state.idle) {
+            self.wakes.lanes |= 1 << lane.0;
+        }
+        if self.reassembler.is_complete() && !was_complete {
+            self.wake_all_lanes();
+        }
+        if self.discarding && header.length > 0 {
+            self.fail(Failure::Dropped);
+        }
+        self.wakes.reader |= self.reassembler.is_readable() || self.reassembler.is_finished();
+        self.wakes.writer |= self.is_done();
+        Ok(())
+    }
+
+    /// An acknowledgement has arrived on `lane`.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_ack(&mut self, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        let handled = self.scheduler.handle_ack(lane.0, ack);
+        self.or_fail(handled)?;
+        self.wake_idle_lanes();
+        self.wakes.writer |= self.scheduler.is_complete();
+        if self.is_done() {
+            self.wake_all_lanes();
+        }
+        Ok(())
+    }
+
+    /// The other end has given the stream up.
+    pub fn handle_reset(&mut self, reason: ResetReason) {
+        if self.failure.is_none() && !self.is_done() {
+            self.fail(Failure::Reset(reason));
+        }
+    }
+
+    /// Who is to be woken since this was last asked.
+    #[must_use = "whoever is named waits for it"]
+    pub fn take_wakes(&mut self) -> Wakes {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// How many bytes were written, and how many of them the other end is known to have read.
+    pub fn sent(&self) -> (u64, u64) {
+        (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
+    }
+
+    /// How many bytes were read, and how many arrived more than once.
+    pub fn received(&self) -> (u64, u64) {
+        (self.reassembler.bytes_read(), self.reassembler.bytes_duplicated())
+    }
+
+    /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
+    fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
+        let complete = self.reassembler.is_complete();
+        let limit = self.reassembler.limit();
+        let state = &mut self.lanes[lane.0];
+        let news = state.chunks > state.told.chunks;
+        let due = complete && (news || !state.told.complete)
+            || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW
+            || state.since.is_some_and(|since| now >= since + ACK_DELAY)
+            || limit >= state.told.limit + self.terms.window / LIMITS_PER_WINDOW && !complete;
+        if !due && !(riding && news) {
+            return false;
+        }
+        control.extend_from_slice(&Frame::Ack(Ack { chunks: state.chunks, limit, complete }).encode());
+        state.told = Told { chunks: state.chunks, limit, complete };
+        state.unacknowledged = 0;
+        state.since = None;
+        true
+    }
+
+    /// The application has read: the lanes tell the other end once it is worth a frame.
+    fn tell_the_limit(&mut self) {
+        let limit = self.reassembler.limit();
+        let worth = self.terms.window / LIMITS_PER_WINDOW;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.up && lane.idle && limit >= lane.told.limit + worth {
+                lane.idle = false;
+                self.wakes.lanes |= 1 << index;
+            }
+        }
+    }
+
+    /// Wakes as many idle lanes as there is work for.
+    fn wake_idle_lanes(&mut self) {
+        let mut work = self.scheduler.waiting();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if work > 0 && lane.up && lane.idle {
+                lane.idle = false;
+                self.wakes.lanes |= 1 << index;
+                work -= 1;
+            }
+        }
+        self.wakes.writer |= self.scheduler.room() > 0;
+    }
+
+    fn wake_all_lanes(&mut self) {
+        for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up) {
+            lane.idle = false;
+            self.wakes.lanes |= 1 << index;
+        }
+    }
+
+    fn or_fail<T>(&mut self, result: Result<T, Violation>) -> Result<T, Violation> {
+        if let Err(violation) = &result
+            && self.failure.is_none()
+        {
+            self.fail(Failure::Violation(violation.clone()));
+        }
+        result
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.wakes.reader = true;
+        self.wakes.writer = true;
+        self.wake_all_lanes();
+    }
+}
+
+impl Wakes {
+    /// The lanes to be woken.
+    pub fn lanes(self) -> impl Iterator<Item = LaneId> {
+        (0..Connection::MOST_LANES).filter(move |index| self.lanes >> index & 1 == 1).map(LaneId)
+    }
+}
+
+/// The length of a control frame, so that a driver can size its buffer.
+pub const CONTROL_LEN: usize = FRAME_LEN;
+
+/// How long an acknowledgement may wait for more to acknowledge. What it holds up is memory at the sender, not speed, so it
+/// is a round trip of a fair distance; each one saved is two system calls.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+/// A lane acknowledges at the latest after this part of the window.
+const ACKS_PER_WINDOW: u64 = 16;
+/// The limit is told anew when it has moved by this part of the window.
+const LIMITS_PER_WINDOW: u64 = 8;

@@ -1,0 +1,17 @@
+//! What the two ends decide, as state machines: no socket, no clock, no task.
+//!
+//! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
+//! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret;
+//! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost;
+//! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
+//! - [`connection`]: one end of one stream, made of the above; this is what the driver drives.
+//!
+//! Time is an argument ([`std::time::Instant`] values are passed in), bytes are arguments, random nonces are arguments.
+//! So the same code runs on sockets, under a simulated clock, and under property tests.
+#![deny(clippy::disallowed_methods)]
+
+pub mod connection;
+pub mod handshake;
+pub mod reassembler;
+pub mod scheduler;
+pub mod wire;

@@ -1,0 +1,461 @@
+//! Which bytes a free lane takes next, and which come back when a lane is lost.
+
+use super::{reassembler::Violation, wire::Ack};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How the bytes of a stream are shared out among its lanes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Late binding: a lane with room takes the next chunk, so that each lane carries what it can.
+    #[default]
+    Adaptive,
+    /// Equal shares, chunk by chunk in turn, whatever the lanes can carry: the static striping of the paper
+    /// (section II.A). It is as slow as its slowest lane, and here to be compared with.
+    Static,
+}
+
+/// Some of a stream's bytes, to be sent on one lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where its first byte belongs in the stream.
+    pub offset: u64,
+    /// Its bytes, in slices as they were written.
+    pub payload: Vec<Bytes>,
+    /// Its length in bytes.
+    pub length: u32,
+    /// The stream ends behind it.
+    pub fin: bool,
+}
+
+/// The sending side of one direction of a stream.
+///
+/// Bytes wait in it until a lane has room ([`Scheduler::take`]); then they are in flight on that lane until the other end
+/// acknowledges them ([`Scheduler::handle_ack`]) or the lane is lost ([`Scheduler::lane_lost`]), in which case they are the
+/// first to be taken by another. It never lets out more than the other end's window, so that what it keeps is bounded
+/// by that window and its own buffer.
+#[derive(Debug)]
+pub struct Scheduler {
+    policy: Policy,
+    longest_chunk: usize,
+    buffer: usize,
+    /// The other end's window, by which a limit tells what it has read.
+    window: u64,
+    /// The offset that must not be passed.
+    limit: u64,
+    /// Bytes that no lane has been given, from `next` on.
+    pending: VecDeque<Bytes>,
+    pending_bytes: usize,
+    next: u64,
+    /// Bytes dealt to lanes that have not taken them yet.
+    dealt_bytes: usize,
+    /// No more bytes will be written.
+    finished: bool,
+    /// The end has been given to a lane.
+    fin_taken: bool,
+    /// Chunks of lost lanes, by offset.
+    returned: BTreeMap<u64, Chunk>,
+    lanes: Vec<Lane>,
+    /// Whose turn it is under [`Policy::Static`].
+    turn: usize,
+    /// Everything below has been read by the other end.
+    consumed: u64,
+    /// The other end has all of the stream.
+    complete: bool,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    up: bool,
+    /// Chunks given to this lane, oldest first; the first of them was the lane's `first`-th.
+    in_flight: VecDeque<Chunk>,
+    first: u64,
+    /// Chunks dealt to this lane that it has not taken yet ([`Policy::Static`]).
+    dealt: VecDeque<Chunk>,
+}
+
+impl Scheduler {
+    /// Shares out bytes by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
+    /// taken, and starts with the other end's `window`.
+    pub fn new(policy: Policy, longest_chunk: usize, buffer: usize, window: u64) -> Self {
+        Self {
+            policy,
+            longest_chunk: longest_chunk.max(1),
+            buffer,
+            window,
+            limit: window,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            next: 0,
+            dealt_bytes: 0,
+            finished: false,
+            fin_taken: false,
+            returned: BTreeMap::new(),
+            lanes: Vec::new(),
+            turn: 0,
+            consumed: 0,
+            complete: false,
+        }
+    }
+
+    /// How many bytes may be written now.
+    pub fn room(&self) -> usize {
+        if self.finished { 0 } else { self.buffer.saturating_sub(self.pending_bytes + self.dealt_bytes) }
+    }
+
+    /// Takes bytes to send, all of them: the caller asks for [`Scheduler::room`] first.
+    ///
+    /// # Panics
+    /// After [`Scheduler::finish`].
+    pub fn write(&mut self, bytes: Bytes) {
+        assert!(!self.finished, "nothing is written to a stream that was finished");
+        if !bytes.is_empty() {
+            self.pending_bytes += bytes.len();
+            self.pending.push_back(bytes);
+        }
+    }
+
+    /// No more bytes will be written.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// Whether [`Scheduler::finish`] was called.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the other end has every byte, and knows that there are no more.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How many bytes have been written.
+    pub fn bytes_written(&self) -> u64 {
+        self.next + self.pending_bytes as u64
+    }
+
+    /// How many bytes the other end has read, as far as this end knows.
+    pub fn bytes_consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Lane number `lane` has joined.
+    pub fn lane_up(&mut self, lane: usize) {
+        if self.lanes.len() <= lane {
+            self.lanes.resize_with(lane + 1, Lane::default);
+        }
+        self.lanes[lane] = Lane { up: true, ..Lane::default() };
+    }
+
+    /// Lane number `lane` is lost: what it had and the other end is not known to have is for the others.
+    pub fn lane_lost(&mut self, lane: usize) {
+        let lost = std::mem::take(&mut self.lanes[lane]);
+        self.dealt_bytes -= lost.dealt.iter().map(|chunk| chunk.length as usize).sum::<usize>();
+        if self.complete {
+            return;
+        }
+        for chunk in lost.in_flight.into_iter().chain(lost.dealt) {
+            if !chunk.is_known_below(self.consumed) {
+                self.returned.insert(chunk.offset, chunk);
+            }
+        }
+    }
+
+    /// How many lanes could be kept busy by what waits. An estimate from above: a lane that asks may still be given none.
+    pub fn waiting(&self) -> usize {
+        let ready = (self.limit - self.next).min(self.pending_bytes as u64) as usize;
+        let cuttable = if self.can_cut() { ready.div_ceil(self.longest_chunk).max(1) } else { 0 };
+        let dealt = self.lanes.iter().filter(|lane| !lane.dealt.is_empty()).count();
+        let ready = self.returned.len() + cuttable + dealt;
+        // Under the static policy it matters which lane asks, so all of them are to.
+        if self.policy == Policy::Static && ready > 0 { self.lanes.len() } else { ready }
+    }
+
+    /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
+    pub fn take(&mut self, lane: usize) -> Option<Chunk> {
+        debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
+        let chunk = match self.returned.pop_first() {
+            Some((_, chunk)) => chunk,
+            None => match self.policy {
+                Policy::Adaptive => self.cut()?,
+                Policy::Static => {
+                    self.deal();
+                    let chunk = self.lanes[lane].dealt.pop_front()?;
+                    self.dealt_bytes -= chunk.length as usize;
+                    chunk
+                }
+            },
+        };
+        self.lanes[lane].in_flight.push_back(chunk.clone());
+        Some(chunk)
+    }
+
+    /// Takes an acknowledgement that came on `lane`.
+    ///
+    /// # Errors
+    /// [`Violation::NeverSent`] where it speaks of what was not sent.
+    pub fn handle_ack(&mut self, lane: usize, ack: &Ack) -> Result<(), Violation> {
+        let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
+        let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
+        let consumed = ack.limit.saturating_sub(self.window);
+        if ack.chunks > sent || consumed > self.next || ack.complete && !self.fin_taken {
+            return Err(never_sent());
+        }
+        self.limit = self.limit.max(ack.limit);
+        self.consumed = self.consumed.max(consumed);
+        if ack.complete {
+            self.complete = true;
+            self.returned.clear();
+            self.lanes.iter_mut().for_each(|lane| lane.release(u64::MAX, 0));
+        } else {
+            self.lanes[lane].release(ack.chunks, self.consumed);
+            let consumed = self.consumed;
+            self.lanes.iter_mut().for_each(|lane| lane.release(0, consumed));
+            self.returned.retain(|_, chunk| !chunk.is_known_below(consumed));
+            let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty() && lane.dealt.is_empty());
+            self.complete = self.fin_taken && self.returned.is_empty() && settled;
+        }
+        Ok(())
+    }
+
+    /// How many bytes are in flight on `lane`.
+    pub fn in_flight(&self, lane: usize) -> u64 {
+        self.lanes.get(lane).map_or(0, |lane| lane.in_flight.iter().map(|chunk| u64::from(chunk.length)).sum())
+    }
+
+    /// Whether a chunk could be cut from what waits.
+    fn can_cut(&self) -> bool {
+        if self.pending_bytes > 0 { self.next < self.limit } else { self.finished && !self.fin_taken }
+    }
+
+    /// Cuts the next chunk from what waits.
+    fn cut(&mut self) -> Option<Chunk> {
+        if !self.can_cut() {
+            return None;
+        }
+        let allowed = (self.limit - self.next).min(self.longest_chunk as u64) as usize;
+        let mut payload = Vec::new();
+        let mut length = 0;
+        while length < allowed && payload.len() < MOST_SLICES {
+            let Some(front) = self.pending.front_mut() else { break };
+            let slice = if front.len() <= allowed - length {
+                self.pending.pop_front().expect("it was just seen")
+            } else {
+                front.split_to(allowed - length)
+            };
+            length += slice.len();
+            payload.push(slice);
+        }
+        let offset = self.next;
+        self.next += length as u64;
+        self.pending_bytes -= length;
+        let fin = self.finished && self.pending_bytes == 0;
+        self.fin_taken |= fin;
+        Some(Chunk { offset, payload, length: length as u32, fin })
+    }
+
+    /// Gives each lane in turn an equal share of what waits.
+    fn deal(&mut self) {
+        while self.can_cut()
+            && let Some(lane) = self.next_in_turn()
+        {
+            // A chunk that is not full waits for more, unless its lane would stand idle without it.
+            let full = self.pending_bytes >= self.longest_chunk || self.finished;
+            if !full && !self.lanes[lane].dealt.is_empty() {
+                break;
+            }
+            let Some(chunk) = self.cut() else { break };
+            self.dealt_bytes += chunk.length as usize;
+            self.lanes[lane].dealt.push_back(chunk);
+            self.turn = lane + 1;
+        }
+    }
+
+    /// The lane that comes next under [`Policy::Static`].
+    fn next_in_turn(&self) -> Option<usize> {
+        let count = self.lanes.len();
+        (0..count).map(|step| (self.turn + step) % count).find(|lane| self.lanes[*lane].up)
+    }
+}
+
+impl Lane {
+    /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
+    fn release(&mut self, chunks: u64, consumed: u64) {
+        while let Some(front) = self.in_flight.front()
+            && (self.first < chunks || front.is_known_below(consumed))
+        {
+            self.in_flight.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+impl Chunk {
+    /// Whether the other end has it for certain, having read everything below `consumed`. That the stream ends is not
+    /// read, so the chunk that says it has to be acknowledged itself.
+    fn is_known_below(&self, consumed: u64) -> bool {
+        self.offset + u64::from(self.length) <= consumed && !self.fin
+    }
+}
+
+/// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
+const MOST_SLICES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn scheduler(policy: Policy) -> Scheduler {
+        let mut scheduler = Scheduler::new(policy, 10, 1000, 100);
+        scheduler.lane_up(0);
+        scheduler.lane_up(1);
+        scheduler
+    }
+
+    fn ack(chunks: u64, limit: u64) -> Ack {
+        Ack { chunks, limit, complete: false }
+    }
+
+    fn offsets(chunks: &[Option<Chunk>]) -> Vec<Option<u64>> {
+        chunks.iter().map(|chunk| chunk.as_ref().map(|chunk| chunk.offset)).collect()
+    }
+
+    #[test]
+    fn a_free_lane_takes_the_next_chunk() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        scheduler.write(Bytes::from(vec![1; 35]));
+        let taken = [scheduler.take(0), scheduler.take(0), scheduler.take(1), scheduler.take(0), scheduler.take(1)];
+        assert_eq!(offsets(&taken), [Some(0), Some(10), Some(20), Some(30), None]);
+    }
+
+    #[test]
+    fn static_shares_are_equal_whoever_asks() {
+        let mut scheduler = scheduler(Policy::Static);
+        scheduler.write(Bytes::from(vec![1; 40]));
+        let taken = [scheduler.take(0), scheduler.take(0), scheduler.take(0)];
+        assert_eq!(offsets(&taken), [Some(0), Some(20), None]);
+        let taken = [scheduler.take(1), scheduler.take(1), scheduler.take(1)];
+        assert_eq!(offsets(&taken), [Some(10), Some(30), None]);
+    }
+
+    #[test]
+    fn nothing_passes_the_limit_and_nothing_waits_for_ever() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        scheduler.write(Bytes::from(vec![1; 150]));
+        let mut taken = 0;
+        while let Some(chunk) = scheduler.take(taken % 2) {
+            assert!(chunk.offset + u64::from(chunk.length) <= 100);
+            taken += 1;
+        }
+        assert_eq!(taken, 10);
+        scheduler.handle_ack(0, &ack(1, 105)).unwrap();
+        let chunk = scheduler.take(0).unwrap();
+        assert_eq!((chunk.offset, chunk.length), (100, 5));
+    }
+
+    #[test]
+    fn chunks_of_a_lost_lane_go_to_another_first() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        scheduler.write(Bytes::from(vec![1; 60]));
+        let _ = [scheduler.take(0), scheduler.take(1), scheduler.take(1), scheduler.take(1)];
+        scheduler.handle_ack(1, &ack(1, 100)).unwrap();
+        scheduler.lane_lost(1);
+        let taken = [scheduler.take(0), scheduler.take(0), scheduler.take(0)];
+        assert_eq!(offsets(&taken), [Some(20), Some(30), Some(40)]);
+    }
+
+    #[test]
+    fn the_end_is_sent_once_all_is_and_is_complete_when_acknowledged() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        scheduler.write(Bytes::from_static(b"hello"));
+        assert!(!scheduler.take(0).unwrap().fin);
+        scheduler.finish();
+        let fin = scheduler.take(1).unwrap();
+        assert_eq!((fin.offset, fin.length, fin.fin), (5, 0, true));
+        assert_eq!(scheduler.take(0), None);
+        scheduler.handle_ack(0, &ack(1, 105)).unwrap();
+        assert!(!scheduler.is_complete());
+        scheduler.handle_ack(1, &ack(1, 105)).unwrap();
+        assert!(scheduler.is_complete());
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        scheduler.write(Bytes::from_static(b"hello"));
+        scheduler.take(0).unwrap();
+        assert_eq!(scheduler.handle_ack(0, &ack(2, 100)), Err(Violation::NeverSent { acknowledged: 2, sent: 1 }));
+        assert!(scheduler.handle_ack(0, &ack(0, 106)).is_err(), "read more than was sent");
+        assert!(scheduler.handle_ack(0, &Ack { chunks: 1, limit: 100, complete: true }).is_err(), "no end was sent");
+        scheduler.handle_ack(0, &ack(1, 105)).unwrap();
+    }
+
+    proptest! {
+        /// Whatever lanes ask, die and come back, each byte is handed out, and what is kept stays within the bounds.
+        #[test]
+        fn every_byte_is_handed_out(
+            adaptive in any::<bool>(),
+            steps in prop::collection::vec((0u8..6, 0usize..3, 1usize..40), 1..300),
+        ) {
+            let policy = if adaptive { Policy::Adaptive } else { Policy::Static };
+            let mut scheduler = Scheduler::new(policy, 16, 64, 128);
+            (0..3).for_each(|lane| scheduler.lane_up(lane));
+            let mut written = 0u8;
+            let mut expected = Vec::new();
+            let mut received = vec![None; 300 * 40];
+            let mut counts = [0u64; 3];
+            let mut deliver = |chunk: &Chunk| {
+                for (index, byte) in chunk.payload.concat().into_iter().enumerate() {
+                    received[chunk.offset as usize + index] = Some(byte);
+                }
+            };
+            for (step, lane, amount) in steps {
+                match step {
+                    0 | 1 => {
+                        let amount = amount.min(scheduler.room());
+                        let bytes: Vec<u8> = (0..amount).map(|_| { written = written.wrapping_add(1); written }).collect();
+                        expected.extend_from_slice(&bytes);
+                        scheduler.write(bytes.into());
+                    }
+                    2 | 3 => if let Some(chunk) = scheduler.take(lane) {
+                        prop_assert!(chunk.length <= 16);
+                        deliver(&chunk);
+                        counts[lane] += 1;
+                    },
+                    4 => {
+                        let limit = scheduler.limit;
+                        scheduler.handle_ack(lane, &ack(counts[lane], limit)).unwrap();
+                    }
+                    _ => {
+                        scheduler.lane_lost(lane);
+                        scheduler.lane_up(lane);
+                        counts[lane] = 0;
+                    }
+                }
+                let in_flight: u64 = (0..3).map(|lane| scheduler.in_flight(lane)).sum();
+                prop_assert!(in_flight <= 128 && scheduler.pending_bytes <= 64);
+            }
+            scheduler.finish();
+            // From here on lane 1 alone is left, and the other end reads everything.
+            scheduler.lane_lost(0);
+            scheduler.lane_lost(2);
+            let mut rounds = 0;
+            while !scheduler.is_complete() {
+                while let Some(chunk) = scheduler.take(1) {
+                    deliver(&chunk);
+                    counts[1] += 1;
+                }
+                let limit = scheduler.next + 128;
+                scheduler.handle_ack(1, &ack(counts[1], limit)).unwrap();
+                rounds += 1;
+                prop_assert!(rounds < 10_000);
+            }
+            let received: Vec<u8> = received.into_iter().take(expected.len()).map(|byte| byte.expect("each byte was sent")).collect();
+            prop_assert_eq!(received, expected);
+        }
+    }
+}

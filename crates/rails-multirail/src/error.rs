@@ -1,0 +1,176 @@
+//! What can go wrong with a stream and its lanes.
+
+use crate::{
+    RailId,
+    proto::{
+        connection::Failure,
+        handshake::{HandshakeError, StreamId},
+        reassembler::Violation,
+        wire::FrameError,
+    },
+};
+use rails_net::{AcceptError, ConnectError, ListenError};
+use std::{io, net::SocketAddr, sync::Arc};
+
+/// Why a stream is over before its time. Reads and writes hand it back inside an [`io::Error`]
+/// (`error.get_ref()` and a downcast give it back).
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("stream {stream}: {failure}{}", said_of_lanes(.lanes))]
+pub struct StreamError {
+    /// The stream.
+    pub stream: StreamId,
+    /// What became of it.
+    pub failure: Failure,
+    /// How its lanes ended, those that were lost.
+    pub lanes: Vec<String>,
+}
+
+/// How a lane was lost.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneError {
+    /// Its socket failed.
+    #[error("its socket failed: {0}")]
+    Io(Arc<io::Error>),
+    /// The other end closed it while the stream was not done.
+    #[error("the other end closed it before the stream was done")]
+    Closed,
+    /// It was cut in the middle of a frame.
+    #[error("it was cut in the middle of a frame, {missing} bytes before its end")]
+    Cut {
+        /// How many bytes were missing.
+        missing: usize,
+    },
+    /// What arrived is no frame.
+    #[error("what arrived on it is no frame: {0}")]
+    Frame(FrameError),
+    /// A chunk arrived damaged.
+    #[error("the chunk at offset {offset} arrived damaged: its checksum is wrong")]
+    Checksum {
+        /// Where the chunk belongs in the stream.
+        offset: u64,
+    },
+    /// The other end broke the protocol on it.
+    #[error("the other end broke the protocol on it: {0}")]
+    Violation(Violation),
+    /// The other end did not close it in time after the stream was over.
+    #[error("the other end did not close it in time")]
+    Lingering,
+}
+
+/// Why a lane did not come up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// No connection.
+    #[error("no connection")]
+    Connect(#[from] ConnectError),
+    /// The connection failed during the handshake.
+    #[error("the connection failed during the handshake")]
+    Io(#[from] io::Error),
+    /// The handshake failed.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// The other end took too long.
+    #[error("the other end did not finish the handshake in time")]
+    Timeout,
+    /// The rail's runtime has stopped.
+    #[error("the rail's runtime has stopped")]
+    RailStopped,
+    /// The stream was over before this lane could join it.
+    #[error("the stream was over before this lane could join it")]
+    StreamOver,
+}
+
+/// Why a stream was not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is nothing to connect to or from.
+    #[error("{0}")]
+    NoLanes(&'static str),
+    /// Not one lane came up.
+    #[error("not one of {} lanes came up:{}", .lanes.len(), listed(.lanes))]
+    AllFailed {
+        /// What became of each.
+        lanes: Vec<FailedLane>,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gave no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+/// A lane that did not come up.
+#[derive(Debug)]
+pub struct FailedLane {
+    /// The rail it was to run on.
+    pub rail: RailId,
+    /// Where it was to lead.
+    pub remote: SocketAddr,
+    /// Why it does not.
+    pub error: JoinError,
+}
+
+/// Why a listener does not listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindListenerError {
+    /// There is nothing to listen on.
+    #[error("{0}")]
+    NoLanes(&'static str),
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A rail's runtime has stopped.
+    #[error("the runtime of rail {0} has stopped")]
+    RailStopped(RailId),
+}
+
+/// Why no more streams are accepted.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenerClosed {
+    /// Every listening socket has failed; this is how the last one did.
+    #[error("no listening socket is left; the last one failed: {0}")]
+    Accept(Arc<AcceptError>),
+    /// The rails' runtimes have stopped.
+    #[error("the rails' runtimes have stopped")]
+    RailsStopped,
+}
+
+impl From<io::Error> for LaneError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+impl From<StreamError> for io::Error {
+    fn from(error: StreamError) -> Self {
+        let kind = match &error.failure {
+            Failure::Reset(_) | Failure::LanesLost { .. } => io::ErrorKind::ConnectionReset,
+            Failure::Violation(_) => io::ErrorKind::InvalidData,
+            Failure::Dropped => io::ErrorKind::BrokenPipe,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl std::fmt::Display for FailedLane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rail {} to {}: {}", self.rail, self.remote, self.error)?;
+        let mut cause = std::error::Error::source(&self.error);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+fn said_of_lanes(lanes: &[String]) -> String {
+    if lanes.is_empty() { String::new() } else { format!(" ({})", lanes.join("; ")) }
+}
+
+fn listed(lanes: &[FailedLane]) -> String {
+    lanes.iter().map(|lane| format!("\n  {lane}")).collect()
+}

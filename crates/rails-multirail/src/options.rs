@@ -1,0 +1,150 @@
+//! How a stream behaves.
+
+use crate::proto::{
+    connection::Config,
+    handshake::{Secret, Terms},
+    scheduler::Policy,
+};
+use rails_net::LaneOptions;
+use std::time::Duration;
+
+/// How a stream, or every stream of a listener, behaves. Each end has its own.
+#[derive(Debug, Clone)]
+pub struct StreamOptions {
+    pub(crate) secret: Secret,
+    pub(crate) policy: Policy,
+    pub(crate) longest_chunk: usize,
+    pub(crate) send_buffer: usize,
+    pub(crate) window: u64,
+    pub(crate) lane: LaneOptions,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) join_grace: Duration,
+    pub(crate) linger: Duration,
+}
+
+/// A setting outside its bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} of {value} bytes: it is at least {least} and at most {most}")]
+pub struct OptionError {
+    /// The setting.
+    pub what: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// The least that is taken.
+    pub least: u64,
+    /// The most that is taken.
+    pub most: u64,
+}
+
+impl StreamOptions {
+    /// Options with this join secret, and everything else at its default. [`Secret::insecure`] lets anyone join.
+    pub fn new(secret: Secret) -> Self {
+        Self {
+            secret,
+            policy: Policy::default(),
+            longest_chunk: 256 << 10,
+            send_buffer: 4 << 20,
+            window: 16 << 20,
+            lane: LaneOptions::default(),
+            handshake_timeout: Duration::from_secs(5),
+            join_grace: Duration::from_secs(1),
+            linger: Duration::from_secs(10),
+        }
+    }
+
+    /// How bytes are shared out among the lanes. Default: [`Policy::Adaptive`].
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The longest chunk that is sent and taken, in bytes, from 1 KiB to 16 MiB. Default: 256 KiB.
+    ///
+    /// Longer chunks cost fewer system calls and wakes; a slow lane holds one back for longer. The shorter of both ends' wishes holds.
+    ///
+    /// # Errors
+    /// [`OptionError`] outside the bounds, or beyond the window.
+    pub fn longest_chunk(self, bytes: usize) -> Result<Self, OptionError> {
+        bounded("a longest chunk", bytes as u64, 1 << 10, self.window.min(16 << 20))?;
+        Ok(Self { longest_chunk: bytes, ..self })
+    }
+
+    /// How many written bytes may wait for a lane, from 1 KiB to 1 GiB. Default: 4 MiB. A writer waits beyond that.
+    ///
+    /// # Errors
+    /// [`OptionError`] outside the bounds.
+    pub fn send_buffer(self, bytes: usize) -> Result<Self, OptionError> {
+        bounded("a send buffer", bytes as u64, 1 << 10, 1 << 30)?;
+        Ok(Self { send_buffer: bytes, ..self })
+    }
+
+    /// How many bytes this end takes that its application has not read, from the longest chunk to 1 GiB. Default: 16 MiB.
+    ///
+    /// It bounds this end's memory per stream, and the memory that the other end keeps until it is acknowledged. It must hold what
+    /// all lanes carry in the time that the slowest takes for one chunk, or the fast ones wait for it.
+    ///
+    /// # Errors
+    /// [`OptionError`] outside the bounds.
+    pub fn window(self, bytes: u64) -> Result<Self, OptionError> {
+        bounded("a window", bytes, self.longest_chunk as u64, 1 << 30)?;
+        Ok(Self { window: bytes, ..self })
+    }
+
+    /// The sockets' options. The local end of each is set by its rail.
+    #[must_use]
+    pub fn lane(self, lane: LaneOptions) -> Self {
+        Self { lane, ..self }
+    }
+
+    /// How long a handshake may take. Default: 5 s.
+    #[must_use]
+    pub fn handshake_timeout(self, timeout: Duration) -> Self {
+        Self { handshake_timeout: timeout, ..self }
+    }
+
+    /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) waits for the other lanes once one is up. Default: 1 s. Lanes that take longer join later.
+    #[must_use]
+    pub fn join_grace(self, grace: Duration) -> Self {
+        Self { join_grace: grace, ..self }
+    }
+
+    /// How long lanes live on after the application has dropped the stream, to deliver what was finished. Default: 10 s.
+    #[must_use]
+    pub fn linger(self, linger: Duration) -> Self {
+        Self { linger, ..self }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms { longest_chunk: self.longest_chunk as u32, window: self.window }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            policy: self.policy,
+            longest_chunk: self.longest_chunk,
+            send_buffer: self.send_buffer,
+            terms: self.terms(),
+        }
+    }
+}
+
+fn bounded(what: &'static str, value: u64, least: u64, most: u64) -> Result<(), OptionError> {
+    if (least..=most).contains(&value) { Ok(()) } else { Err(OptionError { what, value, least, most }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_outside_their_bounds_are_refused() {
+        let options = || StreamOptions::new(Secret::insecure());
+        assert!(options().longest_chunk(1 << 9).is_err());
+        assert!(options().window(1 << 10).is_err());
+        assert!(options().window(1 << 20).unwrap().longest_chunk(2 << 20).is_err());
+        assert_eq!(
+            options().send_buffer(0).unwrap_err().to_string(),
+            "a send buffer of 0 bytes: it is at least 1024 and at most 1073741824"
+        );
+    }
+}

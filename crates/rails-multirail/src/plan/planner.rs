@@ -1,0 +1,356 @@
+//! The planner.
+
+use super::{LaneEnd, LaneWish, RailId, RailRequest, request::MOST_RAILS};
+use rails_topo::{CpuId, CpuSet, Nic, NicKind, NodeId, Topology};
+use serde::{Deserialize, Serialize};
+use std::{
+    cmp::Reverse,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+};
+
+/// What would be placed where, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RailPlan {
+    /// The rails, by number.
+    pub rails: Vec<PlannedRail>,
+    /// What is to be known of the plan as a whole.
+    pub notes: Vec<String>,
+}
+
+/// One rail of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedRail {
+    /// Its number.
+    pub id: RailId,
+    /// The interface that its lane uses; `None` where that is for the routing to say.
+    pub interface: Option<String>,
+    /// The local address of its lane; `None` where that is for the kernel to choose.
+    pub address: Option<IpAddr>,
+    /// The CPU that its thread is bound to.
+    pub cpu: CpuId,
+    /// The node that its memory comes from; `None` where the machine has no nodes.
+    pub node: Option<NodeId>,
+    /// Why these.
+    pub reasons: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// No NIC could carry a rail.
+    #[error("this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one")]
+    NoNic,
+    /// There is no such interface.
+    #[error("there is no interface `{name}`; there are: {}", .known.join(", "))]
+    NoSuchInterface {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// No interface has that address.
+    #[error("no interface has the address {address}")]
+    NoSuchAddress {
+        /// The address.
+        address: IpAddr,
+    },
+    /// The CPUs that a lane asks for may not be used.
+    #[error("CPUs {wanted} were asked for `{lane}`, and none of them may be used here (allowed: {allowed})")]
+    CpusNotAllowed {
+        /// The lane.
+        lane: String,
+        /// The CPUs asked for.
+        wanted: CpuSet,
+        /// The CPUs that may be used.
+        allowed: CpuSet,
+    },
+    /// No CPU may be used at all.
+    #[error("the machine's model allows no CPU")]
+    NoCpu,
+    /// More rails than a stream has lanes.
+    #[error("{count} rails were asked for, {MOST_RAILS} are the most")]
+    TooMany {
+        /// How many were asked for.
+        count: usize,
+    },
+}
+
+/// Plans rails for a machine. It reads nothing but its arguments, and the same arguments give the same plan.
+///
+/// For each lane the CPU is chosen among those allowed, in this order: near the NIC; with the fewest rails on it; on the core
+/// with the fewest rails; serving the NIC's interrupt, or else sharing a cache with the CPU that does; with the lowest
+/// number. The memory is that of the node nearest to the CPU.
+///
+/// # Errors
+/// [`PlanError`] where the wish cannot be met.
+pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
+    if topology.allowed_cpus().is_empty() {
+        return Err(PlanError::NoCpu);
+    }
+    let mut planner = Planner { topology, rails: Vec::new(), notes: Vec::new() };
+    match request {
+        RailRequest::Auto => planner.on_nics(None)?,
+        RailRequest::Count(count) => planner.on_nics(Some(*count))?,
+        RailRequest::Loopback(count) => planner.on_loopback(*count)?,
+        RailRequest::Lanes(lanes) => lanes.iter().try_for_each(|lane| planner.on_lane(lane))?,
+    }
+    if planner.rails.len() > MOST_RAILS {
+        return Err(PlanError::TooMany { count: planner.rails.len() });
+    }
+    planner.note_shared_cpus();
+    Ok(RailPlan { rails: planner.rails, notes: planner.notes })
+}
+
+struct Planner<'a> {
+    topology: &'a Topology,
+    rails: Vec<PlannedRail>,
+    notes: Vec<String>,
+}
+
+/// A CPU that a rail could use, and how well it would suit; the least is the best.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    far: bool,
+    rails_on_cpu: usize,
+    rails_on_core: usize,
+    from_interrupt: FromInterrupt,
+    cpu: CpuId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum FromInterrupt {
+    Serves,
+    SharesCache,
+    Apart,
+    Unknown,
+}
+
+impl Planner<'_> {
+    /// One rail on each usable NIC, or on the best `count` of them.
+    fn on_nics(&mut self, count: Option<usize>) -> Result<(), PlanError> {
+        let nics = self.best_nics();
+        if nics.is_empty() {
+            return Err(PlanError::NoNic);
+        }
+        let wanted = count.unwrap_or(nics.len());
+        if wanted > nics.len() {
+            let (usable, first) = (nics.len(), &nics[0].name);
+            self.notes.push(format!(
+                "{wanted} rails share {usable} usable NIC{}, starting over at {first}: rails on one NIC add no bandwidth",
+                if usable == 1 { "" } else { "s" }
+            ));
+        }
+        for nic in nics.iter().cycle().take(wanted) {
+            self.note_shared_card(nic);
+            let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
+            self.add(Some(nic), address, None)?;
+        }
+        Ok(())
+    }
+
+    /// NICs that could carry a rail: fastest first, and before a card's second port every other card's first.
+    fn best_nics(&self) -> Vec<&Nic> {
+        let usable = |nic: &&Nic| {
+            nic.kind == NicKind::Device
+                && nic.up != Some(false)
+                && (nic.addresses.is_empty() || nic.addresses.iter().any(|address| is_usable(address.ip)))
+        };
+        let mut nics: Vec<&Nic> = self.topology.nics().iter().filter(usable).collect();
+        nics.sort_by_key(|nic| Reverse(nic.speed));
+        let port = |index: usize| nics[..index].iter().filter(|other| same_card(other, nics[index])).count();
+        let mut ranked: Vec<(usize, usize)> = (0..nics.len()).map(|index| (port(index), index)).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, index)| nics[index]).collect()
+    }
+
+    fn on_loopback(&mut self, count: Option<usize>) -> Result<(), PlanError> {
+        let cores =
+            self.topology.cores().iter().filter(|core| core.cpus.intersects(self.topology.allowed_cpus())).count();
+        let count = count.unwrap_or(cores.clamp(2, MOST_RAILS));
+        let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
+        for index in 0..count {
+            let address = Ipv4Addr::new(127, 0, 0, index as u8 + 1);
+            self.add(loopback, Some(address.into()), None)?;
+        }
+        Ok(())
+    }
+
+    fn on_lane(&mut self, wish: &LaneWish) -> Result<(), PlanError> {
+        let nics = self.topology.nics();
+        let cpus = wish.cpus.as_ref();
+        match &wish.end {
+            LaneEnd::Interface(name) => {
+                let known = || nics.iter().map(|nic| nic.name.clone()).collect();
+                let nic = self.topology.nic(name);
+                let nic = nic.ok_or_else(|| PlanError::NoSuchInterface { name: name.clone(), known: known() })?;
+                let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
+                self.add(Some(nic), address, cpus)
+            }
+            LaneEnd::Address(address) if address.is_unspecified() => self.add(None, None, cpus),
+            LaneEnd::Address(address) => {
+                let holds = |nic: &&Nic| nic.addresses.iter().any(|held| held.ip == *address);
+                // All of 127.0.0.0/8 is local (RFC 1122, section 3.2.1.3), though only one address of it is listed.
+                let loops = |nic: &&Nic| address.is_loopback() && nic.kind == NicKind::Loopback;
+                let nic = nics.iter().find(holds).or_else(|| nics.iter().find(loops));
+                match nic {
+                    Some(nic) => self.add(Some(nic), Some(*address), cpus),
+                    None if address.is_loopback() => self.add(None, Some(*address), cpus),
+                    None => Err(PlanError::NoSuchAddress { address: *address }),
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, nic: Option<&Nic>, address: Option<IpAddr>, within: Option<&CpuSet>) -> Result<(), PlanError> {
+        let id = RailId(self.rails.len());
+        let allowed = self.topology.allowed_cpus();
+        let mut reasons = vec![describe_lane(nic, address)];
+        let usable = match within {
+            None => allowed.clone(),
+            Some(wanted) => {
+                let usable = wanted.intersection(allowed);
+                if usable.is_empty() {
+                    let lane = nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
+                    return Err(PlanError::CpusNotAllowed {
+                        lane: lane.unwrap_or_default(),
+                        wanted: wanted.clone(),
+                        allowed: allowed.clone(),
+                    });
+                }
+                reasons.push(format!("CPUs {wanted} were asked for, of which {usable} may be used"));
+                usable
+            }
+        };
+        let near = nic.and_then(|nic| nic.locality(self.topology));
+        let serving = nic.map(serving_cpus).unwrap_or_default();
+        let best = usable.iter().map(|cpu| self.candidate(cpu, near.as_ref(), &serving)).min();
+        let best = best.expect("at least one CPU is usable, as was just seen");
+        reasons.push(describe_cpu(&best, usable.len(), nic, near.as_ref(), &serving));
+        let node = self.topology.nearest_node(best.cpu);
+        reasons.push(match node {
+            Some(node) => format!("memory from node {node}: the nearest to CPU {}", best.cpu),
+            None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
+        });
+        let interface = nic.map(|nic| nic.name.clone());
+        self.rails.push(PlannedRail { id, interface, address, cpu: best.cpu, node, reasons });
+        Ok(())
+    }
+
+    fn candidate(&self, cpu: CpuId, near: Option<&CpuSet>, serving: &CpuSet) -> Candidate {
+        let on = |cpus: &CpuSet| self.rails.iter().filter(|rail| cpus.contains(rail.cpu)).count();
+        let core = self.topology.core_of_cpu(cpu).map(|core| &core.cpus);
+        let from_interrupt = if serving.is_empty() {
+            FromInterrupt::Unknown
+        } else if serving.contains(cpu) {
+            FromInterrupt::Serves
+        } else if self.topology.sharing_last_level_cache(cpu).is_some_and(|sharing| sharing.intersects(serving)) {
+            FromInterrupt::SharesCache
+        } else {
+            FromInterrupt::Apart
+        };
+        Candidate {
+            far: near.is_some_and(|near| !near.contains(cpu)),
+            rails_on_cpu: on(&CpuSet::single(cpu)),
+            rails_on_core: core.map_or(0, on),
+            from_interrupt,
+            cpu,
+        }
+    }
+
+    fn note_shared_card(&mut self, nic: &Nic) {
+        let earlier = self.rails.iter().filter_map(|rail| self.topology.nic(rail.interface.as_deref()?));
+        let sharing =
+            earlier.filter(|other| other.name != nic.name && same_card(other, nic)).map(|other| &other.name).next();
+        if let Some(other) = sharing {
+            self.notes.push(format!("{} is a port of the same card as {other}: the two share its PCI link", nic.name));
+        }
+    }
+
+    fn note_shared_cpus(&mut self) {
+        let mut cpus: Vec<CpuId> = self.rails.iter().map(|rail| rail.cpu).collect();
+        cpus.sort_unstable();
+        for group in cpus.chunk_by(|a, b| a == b).filter(|group| group.len() > 1) {
+            self.notes.push(format!(
+                "{} rails share CPU {}: there are more rails than CPUs for them",
+                group.len(),
+                group[0]
+            ));
+        }
+    }
+}
+
+/// Whether a peer on another machine could reach the address without naming an interface.
+fn is_usable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_unspecified(),
+        IpAddr::V6(address) => !address.is_unspecified() && !address.is_unicast_link_local(),
+    }
+}
+
+/// Whether two NICs are functions of one PCI device, or ports of one card.
+fn same_card(a: &Nic, b: &Nic) -> bool {
+    let slot = |nic: &Nic| nic.pci.map(|pci| (pci.domain, pci.bus, pci.device));
+    slot(a).is_some() && slot(a) == slot(b)
+}
+
+/// The CPUs that serve the NIC's interrupts, as far as the kernel says.
+fn serving_cpus(nic: &Nic) -> CpuSet {
+    nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
+}
+
+fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> String {
+    let address = address.map(|address| format!(" from {address}")).unwrap_or_default();
+    let Some(nic) = nic else {
+        return format!("lane{address} by whatever interface the routing chooses");
+    };
+    let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
+    let place = match (nic.kind, nic.pci, nic.node) {
+        (NicKind::Loopback, ..) => "loopback: no device, no interrupt".to_owned(),
+        (NicKind::Virtual, ..) => format!("made in software: no device, no interrupt; {speed}"),
+        (NicKind::Device, Some(pci), Some(node)) => format!("PCI {pci} on node {node}; {speed}"),
+        (NicKind::Device, Some(pci), None) => format!("PCI {pci}, node unknown; {speed}"),
+        (NicKind::Device, None, _) => format!("a device without a PCI address; {speed}"),
+    };
+    format!("lane {}{address} ({place})", nic.name)
+}
+
+fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, near: Option<&CpuSet>, serving: &CpuSet) -> String {
+    let name = nic.map_or("the lane", |nic| nic.name.as_str());
+    let mut because = vec![match near {
+        Some(near) if !best.far => format!("near {name} (CPUs {near})"),
+        Some(near) => format!("far from {name}: none of its CPUs {near} may be used"),
+        None => format!("no CPU is known to be nearer to {name} than another"),
+    }];
+    because.push(match best.from_interrupt {
+        FromInterrupt::Serves => format!("serves its interrupts (on CPUs {serving})"),
+        FromInterrupt::SharesCache => format!("shares a cache with CPUs {serving}, which serve its interrupts"),
+        FromInterrupt::Apart => format!("shares no cache with CPUs {serving}, which serve its interrupts"),
+        FromInterrupt::Unknown => "no interrupt to be near to".to_owned(),
+    });
+    because.push(match (best.rails_on_cpu, best.rails_on_core) {
+        (0, 0) => "no other rail on its core".to_owned(),
+        (0, others) => format!("{others} other rail(s) on its core"),
+        (others, _) => format!("{others} other rail(s) on it already"),
+    });
+    format!("CPU {} of {usable} usable: {}", best.cpu, because.join("; "))
+}
+
+/// As `rails-bench plan` prints it.
+impl fmt::Display for RailPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for rail in &self.rails {
+            let lane = match (&rail.interface, rail.address) {
+                (Some(name), Some(address)) => format!("{name} {address}"),
+                (Some(name), None) => name.clone(),
+                (None, Some(address)) => address.to_string(),
+                (None, None) => "any".to_owned(),
+            };
+            let node = rail.node.map_or("-".to_owned(), |node| node.to_string());
+            writeln!(f, "rail {}  {lane:<24} cpu {:<4} node {node}", rail.id, rail.cpu.to_string())?;
+            rail.reasons.iter().try_for_each(|reason| writeln!(f, "          {reason}"))?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}

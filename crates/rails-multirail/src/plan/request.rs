@@ -1,0 +1,184 @@
+//! Which rails are wished for.
+
+use rails_topo::CpuSet;
+use std::{fmt, net::IpAddr, str::FromStr};
+
+/// Which rails are wished for. As text:
+///
+/// | text | meaning |
+/// |---|---|
+/// | `auto` | one rail on each NIC that is up |
+/// | `4` | four rails on the best NICs, different cards first |
+/// | `loopback` | one rail per allowed core on 127.0.0.1, 127.0.0.2, ..., at least two |
+/// | `loopback:3` | three of them |
+/// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |
+/// | `eth0@4,eth1@8-11` | the same, on these CPUs |
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RailRequest {
+    /// One rail on each NIC that is up.
+    Auto,
+    /// That many rails on the best NICs.
+    Count(usize),
+    /// Rails on the loopback interface: that many, or one per allowed core and at least two.
+    Loopback(Option<usize>),
+    /// These lanes.
+    Lanes(Vec<LaneWish>),
+}
+
+/// One lane that is wished for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneWish {
+    /// Its local end.
+    pub end: LaneEnd,
+    /// The CPUs that its rail may use; all that are allowed where `None`.
+    pub cpus: Option<CpuSet>,
+}
+
+/// The local end of a lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// A local address.
+    Address(IpAddr),
+    /// An interface.
+    Interface(String),
+}
+
+/// A text that asks for no rails that could be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` does not say which rails: {reason}")]
+pub struct ParseRequestError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// The most rails that a request may ask for: a stream has no more lanes.
+pub(super) const MOST_RAILS: usize = crate::proto::connection::Connection::MOST_LANES;
+
+impl FromStr for RailRequest {
+    type Err = ParseRequestError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRequestError> {
+        let error = |reason: String| ParseRequestError { text: text.to_owned(), reason };
+        let count = |digits: &str| match digits.parse::<usize>() {
+            Ok(count @ 1..=MOST_RAILS) => Ok(count),
+            _ => Err(error(format!("`{digits}` is not a number of rails from 1 to {MOST_RAILS}"))),
+        };
+        match text.trim() {
+            "" => Err(error("it is empty; try `auto`, `4`, `loopback:2` or `eth0,eth1`".into())),
+            "auto" => Ok(Self::Auto),
+            "loopback" => Ok(Self::Loopback(None)),
+            text if text.bytes().all(|byte| byte.is_ascii_digit()) => count(text).map(Self::Count),
+            text => match text.strip_prefix("loopback:") {
+                Some(digits) => count(digits).map(|count| Self::Loopback(Some(count))),
+                None => {
+                    text.split(',').map(|lane| lane.parse().map_err(&error)).collect::<Result<_, _>>().map(Self::Lanes)
+                }
+            },
+        }
+    }
+}
+
+impl FromStr for LaneWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (end, cpus) = match text.split_once('@') {
+            Some((end, cpus)) => {
+                let cpus: CpuSet = cpus.parse().map_err(|error| format!("{error}"))?;
+                if cpus.is_empty() {
+                    return Err(format!("no CPU follows the @ of `{text}`"));
+                }
+                (end, Some(cpus))
+            }
+            None => (text, None),
+        };
+        Ok(Self { end: end.parse()?, cpus })
+    }
+}
+
+impl FromStr for LaneEnd {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        // What the kernel takes for a name: dev_valid_name() in net/core/dev.c.
+        let valid = (1..16).contains(&text.len())
+            && !matches!(text, "." | "..")
+            && !text.bytes().any(|byte| byte == b'/' || byte == b':' || byte.is_ascii_whitespace());
+        if valid {
+            Ok(Self::Interface(text.to_owned()))
+        } else {
+            Err(format!("`{text}` is neither an address nor an interface name"))
+        }
+    }
+}
+
+impl fmt::Display for LaneEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Interface(name) => name.fmt(f),
+        }
+    }
+}
+
+impl From<LaneEnd> for LaneWish {
+    fn from(end: LaneEnd) -> Self {
+        Self { end, cpus: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn interface(name: &str) -> LaneEnd {
+        LaneEnd::Interface(name.to_owned())
+    }
+
+    #[test]
+    fn requests_are_read_from_text() {
+        let parse = |text: &str| text.parse::<RailRequest>();
+        assert_eq!(parse("auto"), Ok(RailRequest::Auto));
+        assert_eq!(parse("4"), Ok(RailRequest::Count(4)));
+        assert_eq!(parse("loopback"), Ok(RailRequest::Loopback(None)));
+        assert_eq!(parse("loopback:2"), Ok(RailRequest::Loopback(Some(2))));
+        assert_eq!(
+            parse("eth0@4,fd00::1,10.0.0.2@8-11"),
+            Ok(RailRequest::Lanes(vec![
+                LaneWish { end: interface("eth0"), cpus: Some("4".parse().unwrap()) },
+                LaneEnd::Address("fd00::1".parse().unwrap()).into(),
+                LaneWish { end: LaneEnd::Address("10.0.0.2".parse().unwrap()), cpus: Some("8-11".parse().unwrap()) },
+            ]))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("", "empty"),
+            ("0", "from 1 to 64"),
+            ("65", "from 1 to 64"),
+            ("loopback:x", "`x` is not a number of rails"),
+            ("eth0,,eth1", "neither an address nor an interface"),
+            ("eth0@", "no CPU follows"),
+            ("eth0@3-1", "backwards"),
+            ("a/b", "neither an address nor an interface"),
+        ] {
+            let error = text.parse::<RailRequest>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,40}") {
+            let _ = text.parse::<RailRequest>();
+        }
+    }
+}

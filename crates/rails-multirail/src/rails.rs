@@ -1,0 +1,106 @@
+//! Rails that run: a plan carried out.
+
+use crate::{
+    plan::{PlannedRail, RailId, RailPlan},
+    runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
+};
+use rails_bind::{
+    affinity::{AffinityReport, Evidence, assess},
+    interrupt,
+    memory::MemoryPolicy,
+};
+use rails_topo::{CpuSet, NodeSet, Topology};
+use std::{ops::Index, sync::Arc};
+
+/// The rails of a plan, each with its runtime. Clones share them; the last one to be dropped stops the runtimes.
+#[derive(Debug, Clone)]
+pub struct Rails(Arc<[Rail]>);
+
+/// One NIC lane and the pinned runtime that owns it.
+#[derive(Debug)]
+pub struct Rail {
+    plan: PlannedRail,
+    runtime: RailRuntime,
+}
+
+impl Rails {
+    /// Carries a plan out: one pinned runtime per rail.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] of the first rail that could not be built; those before it are stopped again.
+    pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
+        let rails: Result<Vec<Rail>, RuntimeError> = plan.rails.iter().map(Rail::build).collect();
+        Ok(Self(rails?.into()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each of them, by number.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rail> {
+        self.0.iter()
+    }
+}
+
+impl Index<RailId> for Rails {
+    type Output = Rail;
+
+    fn index(&self, id: RailId) -> &Rail {
+        &self.0[id.0]
+    }
+}
+
+impl Rail {
+    fn build(plan: &PlannedRail) -> Result<Self, RuntimeError> {
+        let builder = RailRuntimeBuilder::new(format!("rail-{}", plan.id), CpuSet::single(plan.cpu));
+        let builder = match plan.node {
+            // Preferred, not strict: a full node makes a rail slower, not the process dead.
+            Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
+            None => builder,
+        };
+        Ok(Self { plan: plan.clone(), runtime: builder.build()? })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> RailId {
+        self.plan.id
+    }
+
+    /// What was planned for it, and why.
+    pub fn plan(&self) -> &PlannedRail {
+        &self.plan
+    }
+
+    /// Its runtime.
+    pub fn runtime(&self) -> &RailRuntime {
+        &self.runtime
+    }
+
+    /// Which of the three affinities hold for it now (RTK paper, section II.B), each with what was read. Nothing is taken
+    /// from the plan: the thread's CPUs and the interrupts' CPUs are read anew, the memory's node was read when the rail was built.
+    pub fn affinity(&self, topology: &Topology) -> AffinityReport {
+        let nic = self.plan.interface.as_deref().and_then(|name| topology.nic(name));
+        let numbers = nic.map(|nic| nic.interrupts.as_slice()).unwrap_or_default();
+        let interrupts: Vec<_> = numbers.iter().filter_map(|irq| interrupt::read(irq.number).ok()).collect();
+        let placement = self.runtime.placement();
+        let cpus = self.runtime.cpus_now().unwrap_or_default();
+        let node = placement.memory_node.as_ref().ok().map(|node| NodeSet::single(*node));
+        assess(
+            topology,
+            &Evidence {
+                nic,
+                interrupts: &interrupts,
+                thread_cpus: &cpus,
+                current_cpu: Some(placement.cpu),
+                memory_nodes: node.as_ref(),
+            },
+        )
+    }
+}

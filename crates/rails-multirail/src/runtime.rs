@@ -1,0 +1,293 @@
+//! One OS thread per rail: bound to its CPUs, its memory policy set, and then a tokio runtime built on it.
+
+use rails_bind::{
+    BindError, Outcome,
+    memory::{self, MemoryPolicy},
+    thread::{self, Tid},
+    usage::{ThreadUsage, UsageError},
+};
+use rails_topo::{CpuId, CpuSet, NodeId};
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{Arc, mpsc as std_mpsc},
+    task::{Context, Poll},
+    thread::JoinHandle,
+};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::{mpsc, oneshot},
+};
+
+/// How a rail's runtime is to be built.
+///
+/// The order is the point of it: the thread is started, bound, its memory policy set and both read back, and only then is the
+/// runtime built on it, so that what the runtime allocates lies beside the CPU that uses it. What fails is handed back from
+/// [`RailRuntimeBuilder::build`]. (A tokio start hook could not do that: it cannot fail, and it does not run for the
+/// thread that drives a `current_thread` runtime.)
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RailRuntimeBuilder {
+    name: String,
+    cpus: CpuSet,
+    memory: Option<MemoryPolicy>,
+}
+
+/// A pinned thread with a tokio `current_thread` runtime. Dropping it stops the runtime, which ends its tasks where they
+/// wait, and joins the thread.
+#[derive(Debug)]
+pub struct RailRuntime {
+    jobs: mpsc::UnboundedSender<Job>,
+    handle: Handle,
+    placement: Placement,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where a rail's thread was found to be after it was placed.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    /// The thread.
+    pub tid: Tid,
+    /// What became of the binding, as `sched_getaffinity` read it back.
+    pub cpus: Outcome<CpuSet>,
+    /// The CPU it ran on when it was looked at (`getcpu`).
+    pub cpu: CpuId,
+    /// What became of the memory policy, as `get_mempolicy` read it back; `None` where none was asked for, an error's text
+    /// where the kernel has no such thing.
+    pub memory: Option<Result<Outcome<MemoryPolicy>, String>>,
+    /// The node on which a page lies that this thread was the first to touch, or why that cannot be known.
+    pub memory_node: Result<NodeId, String>,
+}
+
+/// Why a rail has no runtime.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The operating system gave no thread.
+    #[error("no thread for rail `{name}`")]
+    Spawn {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The thread could not be placed.
+    #[error("rail `{name}` could not be placed")]
+    Bind {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: BindError,
+    },
+    /// tokio gave no runtime.
+    #[error("no tokio runtime for rail `{name}`")]
+    Runtime {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+/// A rail's runtime has stopped, or the task panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the rail's runtime has stopped, or the task panicked")]
+pub struct RailStopped;
+
+/// The outcome of a task on a rail; the task goes on when this is dropped.
+#[derive(Debug)]
+pub struct RailTask<T>(oneshot::Receiver<T>);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl RailRuntimeBuilder {
+    /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
+    pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
+        Self { name: name.into(), cpus, memory: None }
+    }
+
+    /// Sets the thread's memory policy. Default: the policy that the calling thread would hand down.
+    ///
+    /// A kernel without NUMA policies is no error: [`Placement::memory`] says so.
+    pub fn memory(self, policy: MemoryPolicy) -> Self {
+        Self { memory: Some(policy), ..self }
+    }
+
+    /// Starts the thread, places it, builds its runtime, and says where it is.
+    ///
+    /// # Errors
+    /// [`RuntimeError`], and then nothing is left behind.
+    ///
+    /// # Privileges
+    /// None, for CPUs and nodes inside the process's cpuset.
+    pub fn build(self) -> Result<RailRuntime, RuntimeError> {
+        let (report, built) = std_mpsc::sync_channel(1);
+        let (jobs, inbox) = mpsc::unbounded_channel();
+        let name = self.name.clone();
+        let spawned = std::thread::Builder::new().name(self.name.clone());
+        let thread = spawned
+            .spawn(move || self.run(&report, inbox))
+            .map_err(|source| RuntimeError::Spawn { name: name.clone(), source })?;
+        match built.recv() {
+            Ok(Ok((placement, handle))) => Ok(RailRuntime { jobs, handle, placement, thread: Some(thread) }),
+            Ok(Err(error)) => {
+                // It has reported its error as the last thing it does.
+                let _ = thread.join();
+                Err(error)
+            }
+            Err(_) => {
+                let cause = io::Error::other("its thread panicked while it was set up");
+                Err(RuntimeError::Runtime { name, source: cause })
+            }
+        }
+    }
+
+    /// What the rail's thread does, from its first instruction to its last.
+    fn run(
+        self,
+        report: &std_mpsc::SyncSender<Result<(Placement, Handle), RuntimeError>>,
+        mut inbox: mpsc::UnboundedReceiver<Job>,
+    ) {
+        let runtime = self.place().and_then(|placement| Ok((placement, self.runtime()?)));
+        let runtime = match runtime {
+            Ok((placement, runtime)) => {
+                let _ = report.send(Ok((placement, runtime.handle().clone())));
+                runtime
+            }
+            Err(error) => {
+                let _ = report.send(Err(error));
+                return;
+            }
+        };
+        // A spawned task is woken faster than the future of `block_on`, so the jobs are taken in a task.
+        let intake = runtime.spawn_local(async move {
+            while let Some(job) = inbox.recv().await {
+                job();
+            }
+        });
+        let _ = runtime.block_on(intake);
+    }
+
+    /// Places the calling thread for good, and reads back where it is.
+    fn place(&self) -> Result<Placement, RuntimeError> {
+        let failed = |source| RuntimeError::Bind { name: self.name.clone(), source };
+        let cpus = thread::bind_current(&self.cpus).map_err(failed)?.keep();
+        let memory = match &self.memory {
+            None => None,
+            Some(policy) => match memory::set_thread_policy(policy) {
+                Ok(guard) => Some(Ok(guard.keep())),
+                Err(error @ BindError::Unsupported { .. }) => Some(Err(error.to_string())),
+                Err(error) => return Err(failed(error)),
+            },
+        };
+        // First touch decides where a page lies, and here nobody else has touched this one.
+        let page = vec![1u8; PROBE];
+        let memory_node = memory::node_of_page(&page).map_err(|error| error.to_string());
+        let cpu = thread::current_cpu().map_err(failed)?;
+        Ok(Placement { tid: thread::current_tid(), cpus, cpu, memory, memory_node })
+    }
+
+    fn runtime(&self) -> Result<tokio::runtime::LocalRuntime, RuntimeError> {
+        // Threads of the blocking pool inherit the one-core mask of the rail; file access must not compete with the lane.
+        let everywhere = Arc::new(process_cpus());
+        Builder::new_current_thread()
+            .enable_all()
+            .thread_name(format!("{}-io", self.name))
+            .on_thread_start(move || shed_binding(&everywhere))
+            .build_local(tokio::runtime::LocalOptions::default())
+            .map_err(|source| RuntimeError::Runtime { name: self.name.clone(), source })
+    }
+}
+
+impl RailRuntime {
+    /// Where its thread was found to be.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The runtime's handle, for `Handle::spawn` and `Handle::enter`. [`RailRuntime::spawn`] is the cheaper way in, and takes
+    /// futures that are not `Send`.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs a task on the rail: `make` is called on the rail's thread, and its future stays there, so it need not be `Send`.
+    pub fn spawn<F, Fut>(&self, make: F) -> RailTask<Fut::Output>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        let (done, outcome) = oneshot::channel();
+        let job = Box::new(move || {
+            let task = make();
+            tokio::task::spawn_local(async move {
+                // Nobody may be waiting for the outcome, and that is fine.
+                let _ = done.send(task.await);
+            });
+        });
+        // Where the rail has stopped the job is dropped, and the waiting side sees that.
+        let _ = self.jobs.send(job);
+        RailTask(outcome)
+    }
+
+    /// CPU time and context switches of its thread up to now.
+    ///
+    /// # Errors
+    /// [`UsageError`] where `/proc` cannot be read.
+    pub fn usage(&self) -> Result<ThreadUsage, UsageError> {
+        ThreadUsage::of(self.placement.tid)
+    }
+
+    /// The CPUs that its thread may run on now, read back anew.
+    ///
+    /// # Errors
+    /// [`BindError`] where the kernel does not say.
+    pub fn cpus_now(&self) -> Result<CpuSet, BindError> {
+        thread::affinity_of(self.placement.tid)
+    }
+}
+
+impl Drop for RailRuntime {
+    fn drop(&mut self) {
+        // The intake task ends when the last sender is gone, and with it `block_on`.
+        let (closed, _) = mpsc::unbounded_channel();
+        drop(std::mem::replace(&mut self.jobs, closed));
+        let on_itself = self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id());
+        if let Some(thread) = self.thread.take().filter(|_| !on_itself)
+            && thread.join().is_err()
+        {
+            tracing::error!("a rail's thread panicked");
+        }
+    }
+}
+
+impl<T> Future for RailTask<T> {
+    type Output = Result<T, RailStopped>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_err(|_| RailStopped)
+    }
+}
+
+/// The CPUs that a thread of this process may run on which no rail has bound.
+fn process_cpus() -> Option<CpuSet> {
+    let main = Tid::from_raw(std::process::id() as i32)?;
+    thread::affinity_of(main).ok()
+}
+
+/// Frees a thread of the blocking pool from its rail's binding. A hook cannot fail, so what goes wrong is logged.
+fn shed_binding(everywhere: &Option<CpuSet>) {
+    let freed = everywhere.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
+    if let Some(Err(error)) = freed {
+        tracing::warn!(%error, "a blocking thread stays on its rail's CPUs");
+    }
+    match memory::set_thread_policy(&MemoryPolicy::Default) {
+        Ok(guard) => drop(guard.keep()),
+        Err(error) => tracing::debug!(%error, "a blocking thread keeps its rail's memory policy"),
+    }
+}
+
+/// The size of the buffer whose page is looked for: large enough for the allocator to map it anew.
+const PROBE: usize = 1 << 20;

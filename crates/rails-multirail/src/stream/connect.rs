@@ -1,0 +1,214 @@
+//! Opening a stream: one lane per rail, the first to get through opens it, the others join.
+
+use super::{
+    MultiRailStream,
+    join::{initiate, nonce, random},
+    lane::Lane,
+    shared::Shared,
+    stats::LaneRecord,
+};
+use crate::{
+    OpenError, RailId, StreamOptions,
+    error::{FailedLane, JoinError},
+    plan::{LaneEnd, PlannedRail},
+    proto::{
+        connection::Connection,
+        handshake::{Hello, Purpose, StreamId},
+    },
+    rails::Rails,
+};
+use rails_net::{LaneOptions, LocalEnd, TcpLane};
+use std::{net::SocketAddr, sync::Arc};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::{Instant, timeout, timeout_at},
+};
+
+/// What a lane says while the stream is being opened.
+pub(super) enum Report {
+    /// It has opened the stream; here it is.
+    Opened(MultiRailStream),
+    /// It has joined.
+    Joined,
+    /// It did not come up.
+    Failed(FailedLane),
+}
+
+/// What the lanes of one opening share.
+struct Opening {
+    id: StreamId,
+    lanes: u16,
+    rails: Rails,
+    options: StreamOptions,
+    /// The stream, once a lane has opened it. Held while a lane tries to.
+    opened: Mutex<Option<Arc<Shared>>>,
+}
+
+/// Opens a stream with one lane from each rail; see [`MultiRailStream::connect`].
+pub(super) async fn connect(
+    rails: &Rails,
+    remotes: &[SocketAddr],
+    options: &StreamOptions,
+) -> Result<MultiRailStream, OpenError> {
+    if rails.is_empty() || remotes.is_empty() {
+        let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
+        return Err(OpenError::NoLanes(missing));
+    }
+    let count = rails.len().max(remotes.len());
+    if count > Connection::MOST_LANES {
+        return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
+    }
+    let id = StreamId(random().map_err(OpenError::Random)?);
+    let opening = Arc::new(Opening {
+        id,
+        lanes: count as u16,
+        rails: rails.clone(),
+        options: options.clone(),
+        opened: Mutex::new(None),
+    });
+    let (report, mut reports) = mpsc::channel(count);
+    for index in 0..count {
+        let rail = RailId(index % rails.len());
+        let remote = remotes[index % remotes.len()];
+        let (opening, report) = (opening.clone(), report.clone());
+        // The task reports for itself, so its handle is not needed.
+        drop(rails[rail].runtime().spawn(move || opening.bring_up(index as u16, rail, remote, report)));
+    }
+    drop(report);
+    drop(opening);
+
+    let mut stream = None;
+    let mut failed = Vec::new();
+    let mut heard = 0;
+    let mut grace: Option<Instant> = None;
+    while heard < count {
+        let next = match grace {
+            Some(deadline) => timeout_at(deadline, reports.recv()).await,
+            None => Ok(reports.recv().await),
+        };
+        match next {
+            Ok(Some(Report::Opened(opened))) => stream = Some(opened),
+            Ok(Some(Report::Joined)) => {}
+            Ok(Some(Report::Failed(lane))) => failed.push(lane),
+            // Every lane that is left has lost its rail, or the rest take too long and will join later.
+            Ok(None) | Err(_) => break,
+        }
+        heard += 1;
+        if stream.is_some() {
+            grace.get_or_insert_with(|| Instant::now() + options.join_grace);
+        }
+    }
+    match stream {
+        Some(mut stream) => {
+            failed.iter().for_each(|lane| tracing::warn!(stream = %id, "lane did not come up: {lane}"));
+            stream.failed = failed;
+            // Lanes that are still on their way give up when nobody listens any more.
+            stream.late = Some(reports);
+            Ok(stream)
+        }
+        None => Err(OpenError::AllFailed { lanes: failed }),
+    }
+}
+
+impl Opening {
+    /// Brings one lane up and drives it to its end. Runs on the lane's rail.
+    async fn bring_up(self: Arc<Self>, index: u16, rail: RailId, remote: SocketAddr, report: mpsc::Sender<Report>) {
+        let joined = tokio::select! {
+            joined = self.join(index, rail, remote) => joined,
+            () = report.closed() => return,
+        };
+        match joined {
+            Ok((lane, stream)) => {
+                let said = stream.map_or(Report::Joined, Report::Opened);
+                // Whoever opened the stream may be gone; then the stream is dropped with the report, and the lane sees it.
+                let _ = report.send(said).await;
+                drop((self, report));
+                lane.run().await;
+            }
+            Err(error) => {
+                let _ = report.send(Report::Failed(FailedLane { rail, remote, error })).await;
+            }
+        }
+    }
+
+    /// Connects, and opens or joins the stream.
+    async fn join(
+        &self,
+        index: u16,
+        rail: RailId,
+        remote: SocketAddr,
+    ) -> Result<(Lane, Option<MultiRailStream>), JoinError> {
+        let options = with_local_end(&self.options.lane, self.rails[rail].plan());
+        let socket = options.connect(remote).await?;
+        let mut opened = self.opened.lock().await;
+        if let Some(shared) = opened.clone() {
+            drop(opened);
+            self.shake_hands(&socket, index, Purpose::Join).await?;
+            return Ok((self.lane(shared, index, rail, socket)?, None));
+        }
+        let theirs = self.shake_hands(&socket, index, Purpose::Open).await?;
+        let connection = Connection::new(self.options.config(), theirs);
+        let shared = Shared::new(self.id, connection, self.rails.clone());
+        let stream = MultiRailStream::new(shared.clone());
+        let lane = self.lane(shared.clone(), index, rail, socket)?;
+        *opened = Some(shared);
+        Ok((lane, Some(stream)))
+    }
+
+    async fn shake_hands(
+        &self,
+        socket: &TcpLane,
+        lane: u16,
+        purpose: Purpose,
+    ) -> Result<crate::proto::handshake::Terms, JoinError> {
+        let hello = Hello {
+            mode: self.options.secret.mode(),
+            purpose,
+            stream: self.id,
+            lane,
+            lanes: self.lanes,
+            terms: self.options.terms(),
+            nonce: nonce()?,
+        };
+        let handshake = initiate(socket.get_ref(), self.options.secret.clone(), hello);
+        timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
+    }
+
+    fn lane(&self, shared: Arc<Shared>, index: u16, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
+        Lane::up(shared, index, rail, socket, &self.options).ok_or(JoinError::StreamOver)
+    }
+}
+
+/// The sockets' options for a lane of this rail: bound to what the plan says.
+fn with_local_end(options: &LaneOptions, plan: &PlannedRail) -> LaneOptions {
+    options.clone().local(match &plan.end {
+        None => LocalEnd::Any,
+        Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
+        Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
+    })
+}
+
+impl Lane {
+    /// A lane whose handshake is done, added to its stream; `None` where the stream takes no more.
+    pub(super) fn up(
+        shared: Arc<Shared>,
+        index: u16,
+        rail: RailId,
+        socket: TcpLane,
+        options: &StreamOptions,
+    ) -> Option<Self> {
+        let socket = Arc::new(socket);
+        let record = LaneRecord::new(index, rail, socket.clone());
+        let (id, notify) = shared.lane_up(&record)?;
+        Some(Self {
+            shared,
+            id,
+            record,
+            notify,
+            socket,
+            longest_chunk: options.longest_chunk,
+            window: options.window,
+            linger: options.linger,
+        })
+    }
+}

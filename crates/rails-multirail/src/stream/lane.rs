@@ -1,0 +1,202 @@
+//! The driver of one lane: moves frames between its socket and its stream's state machine.
+
+use super::{
+    io::{read, send_all},
+    pool::Pool,
+    shared::Shared,
+    stats::LaneRecord,
+};
+use crate::{
+    error::LaneError,
+    proto::{
+        connection::{CONTROL_LEN, LaneId, Transmit},
+        scheduler::Chunk,
+        wire::{DataHeader, FRAME_LEN, Frame},
+    },
+};
+use rails_net::TcpLane;
+use std::{
+    io::IoSliceMut,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{net::TcpStream, sync::Notify};
+
+/// One lane that has joined.
+pub(crate) struct Lane {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: LaneId,
+    pub(crate) record: Arc<LaneRecord>,
+    pub(crate) notify: Arc<Notify>,
+    pub(crate) socket: Arc<TcpLane>,
+    /// The longest chunk that this end takes.
+    pub(crate) longest_chunk: usize,
+    /// This end's receive window.
+    pub(crate) window: u64,
+    /// How long the lane may outlive what the application wants of it.
+    pub(crate) linger: Duration,
+}
+
+impl Lane {
+    /// Drives the lane to its end. Runs on the lane's rail.
+    pub(crate) async fn run(self) {
+        let end = self.drive().await;
+        self.shared.lane_down(self.id, &self.record, end);
+    }
+
+    async fn drive(&self) -> Result<(), LaneError> {
+        let mut receive = pin!(self.receive());
+        let mut transmit = pin!(self.transmit());
+        let mut abandoned = self.shared.abandoned.subscribe();
+        let mut linger = pin!(async {
+            // The channel lives as long as `self.shared`, so waiting for it cannot fail.
+            let _ = abandoned.wait_for(|abandoned| *abandoned).await;
+            tokio::time::sleep(self.linger).await;
+        });
+        let (mut received, mut transmitted) = (false, false);
+        while !(received && transmitted) {
+            tokio::select! {
+                end = &mut receive, if !received => {
+                    end?;
+                    received = true;
+                    if !transmitted && !self.is_over() {
+                        return Err(LaneError::Closed);
+                    }
+                }
+                end = &mut transmit, if !transmitted => {
+                    end?;
+                    transmitted = true;
+                }
+                () = &mut linger => return Err(LaneError::Lingering),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the stream has come to its end, one way or the other.
+    fn is_over(&self) -> bool {
+        self.shared.with(|state| state.connection.is_done() || state.connection.failure().is_some())
+    }
+
+    /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
+    async fn transmit(&self) -> Result<(), LaneError> {
+        let mut control = Vec::with_capacity(2 * CONTROL_LEN);
+        loop {
+            control.clear();
+            let now = Instant::now();
+            match self.shared.with(|state| state.connection.poll_transmit(now, self.id, &mut control)) {
+                Transmit::Send(chunk) => {
+                    let (length, payload) = match chunk {
+                        Some(Chunk { offset, payload, length, fin }) => {
+                            control.extend_from_slice(&Frame::Data(DataHeader::of(offset, &payload, fin)).encode());
+                            (Some(length), payload)
+                        }
+                        None => (None, Vec::new()),
+                    };
+                    send_all(self.socket.get_ref(), &control, payload).await?;
+                    if let Some(length) = length {
+                        self.record.sent.count(length);
+                    }
+                }
+                Transmit::Idle(None) => self.notify.notified().await,
+                Transmit::Idle(Some(until)) => {
+                    tokio::select! {
+                        () = self.notify.notified() => {}
+                        () = tokio::time::sleep_until(until.into()) => {}
+                    }
+                }
+                Transmit::Close => return Ok(self.socket.close_write()?),
+            }
+        }
+    }
+
+    /// Takes whatever arrives, up to the other end's close.
+    async fn receive(&self) -> Result<(), LaneError> {
+        let pool = Pool::new(self.longest_chunk, self.window);
+        let mut intake = Intake::new(self.socket.get_ref());
+        while let Some(frame) = intake.frame().await? {
+            match frame {
+                Frame::Data(header) => {
+                    self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
+                    let mut buffer = pool.take(header.length as usize);
+                    intake.fill(&mut buffer).await?;
+                    if !header.matches(&buffer) {
+                        return Err(LaneError::Checksum { offset: header.offset });
+                    }
+                    let now = Instant::now();
+                    let payload = buffer.freeze();
+                    self.shared
+                        .with(|state| state.connection.handle_data(now, self.id, &header, payload))
+                        .map_err(LaneError::Violation)?;
+                    self.record.received.count(header.length);
+                }
+                Frame::Ack(ack) => {
+                    self.shared
+                        .with(|state| state.connection.handle_ack(self.id, &ack))
+                        .map_err(LaneError::Violation)?;
+                }
+                Frame::Reset(reason) => self.shared.with(|state| state.connection.handle_reset(reason)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a lane: frames into a small buffer, chunks straight into their own.
+struct Intake<'a> {
+    socket: &'a TcpStream,
+    /// Bytes read ahead lie in `ahead[start..end]`.
+    ahead: Box<[u8; READ_AHEAD]>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Intake<'a> {
+    fn new(socket: &'a TcpStream) -> Self {
+        Self { socket, ahead: Box::new([0; READ_AHEAD]), start: 0, end: 0 }
+    }
+
+    /// The next frame's header; `None` where the other end has closed its side between two frames.
+    async fn frame(&mut self) -> Result<Option<Frame>, LaneError> {
+        while self.end - self.start < FRAME_LEN {
+            self.ahead.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let (socket, room) = (self.socket, &mut self.ahead[self.end..]);
+            match read(socket, &mut [IoSliceMut::new(room)]).await? {
+                0 if self.end == 0 => return Ok(None),
+                0 => return Err(LaneError::Cut { missing: FRAME_LEN - self.end }),
+                count => self.end += count,
+            }
+        }
+        let header = std::array::from_fn(|index| self.ahead[self.start + index]);
+        self.start += FRAME_LEN;
+        Frame::decode(&header).map(Some).map_err(LaneError::Frame)
+    }
+
+    /// Fills `buffer` with the bytes that come next. What the socket has beyond them is read ahead in the same call.
+    async fn fill(&mut self, buffer: &mut [u8]) -> Result<(), LaneError> {
+        let mut filled = buffer.len().min(self.end - self.start);
+        buffer[..filled].copy_from_slice(&self.ahead[self.start..self.start + filled]);
+        self.start += filled;
+        while filled < buffer.len() {
+            // Whatever was read ahead is used up by now.
+            (self.start, self.end) = (0, 0);
+            let rest = &mut buffer[filled..];
+            let missing = rest.len();
+            let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.ahead[..])];
+            match read(self.socket, slices).await? {
+                0 => return Err(LaneError::Cut { missing }),
+                count => {
+                    filled += count.min(missing);
+                    self.end = count.saturating_sub(missing);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
+/// a large chunk costs nothing to speak of.
+const READ_AHEAD: usize = 4 << 10;

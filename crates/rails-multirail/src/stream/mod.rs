@@ -1,0 +1,267 @@
+//! One logical stream over several lanes.
+
+mod connect;
+mod io;
+mod join;
+mod lane;
+mod listener;
+mod pool;
+mod shared;
+mod stats;
+
+pub use listener::MultiRailListener;
+pub use stats::{LaneStats, StreamStats};
+
+use crate::{OpenError, StreamError, StreamOptions, error::FailedLane, proto::handshake::StreamId, rails::Rails};
+use bytes::{Buf, Bytes};
+use shared::{Shared, State};
+use std::{
+    future::poll_fn,
+    io::Result as IoResult,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::mpsc,
+};
+
+/// An ordered, reliable stream of bytes in both directions, over every lane that is up.
+///
+/// It is a tokio stream ([`AsyncRead`] + [`AsyncWrite`]), so whatever runs on a `TcpStream` runs on it. Bulk data goes faster
+/// through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy nothing.
+///
+/// - **Half-close**: shutting the write side down lets the other end read to the end of the stream. It resolves when the other
+///   end has every byte in its memory, which is more than a TCP socket says.
+/// - **Losing a lane** loses nothing: what the other end does not have goes over the others. When the last lane is lost, reads give what had
+///   arrived in order and then a [`StreamError`], writes give it at once.
+/// - **Dropping** it before it was shut down gives the stream up: the other end gets an error, not an end of file. What was
+///   shut down before is still delivered (see [`StreamOptions::linger`]).
+/// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the other end's window for what
+///   is sent.
+///
+/// Errors come as [`std::io::Error`] around a [`StreamError`].
+#[derive(Debug)]
+pub struct MultiRailStream {
+    shared: Arc<Shared>,
+    /// What was taken from the stream and not yet copied out.
+    reading: Bytes,
+    failed: Vec<FailedLane>,
+    /// Lanes that are still on their way give up when this is dropped.
+    late: Option<mpsc::Receiver<connect::Report>>,
+}
+
+impl MultiRailStream {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, reading: Bytes::new(), failed: Vec::new(), late: None }
+    }
+
+    /// Opens a stream from `rails` to a [`MultiRailListener`].
+    ///
+    /// Lane *i* leads from rail *i* to address *i*; the shorter list starts over, so that two rails to one address make
+    /// two lanes. It returns when every lane is up or has failed, or [`StreamOptions::join_grace`] after the first is up. A
+    /// lane that fails is logged and listed by [`failed_lanes`](Self::failed_lanes), and the stream goes on without it.
+    ///
+    /// # Errors
+    /// [`OpenError`] where not one lane came up.
+    pub async fn connect(rails: &Rails, remotes: &[SocketAddr], options: &StreamOptions) -> Result<Self, OpenError> {
+        connect::connect(rails, remotes, options).await
+    }
+
+    /// The stream's name.
+    pub fn id(&self) -> StreamId {
+        self.shared.id
+    }
+
+    /// How many lanes are up.
+    pub fn lanes_up(&self) -> usize {
+        *self.shared.lanes_up.borrow()
+    }
+
+    /// The lanes that did not come up when the stream was opened.
+    pub fn failed_lanes(&self) -> &[FailedLane] {
+        &self.failed
+    }
+
+    /// What the stream and its lanes have done up to now.
+    pub fn stats(&self) -> StreamStats {
+        self.shared.stats()
+    }
+
+    /// Writes all of `bytes` without copying them, waiting for room as often as it takes.
+    ///
+    /// Not cancel safe: how much was taken when this is dropped is not known.
+    ///
+    /// # Errors
+    /// As [`AsyncWrite::poll_write`].
+    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> IoResult<()> {
+        while !bytes.is_empty() {
+            poll_fn(|context| self.poll_write_bytes(context, &mut bytes)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes from the front of `bytes` what there is room for, at least one byte.
+    ///
+    /// # Errors
+    /// As [`AsyncWrite::poll_write`].
+    pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.shared.with(|state| {
+            let room = ready!(poll_room(&self.shared, state, context))?;
+            let taken = bytes.split_to(room.min(bytes.len()));
+            let length = taken.len();
+            state.connection.write(taken);
+            Poll::Ready(Ok(length))
+        })
+    }
+
+    /// The next bytes in order, as they arrived; `None` at the end of the stream. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`AsyncRead::poll_read`].
+    pub async fn read_bytes(&mut self) -> IoResult<Option<Bytes>> {
+        poll_fn(|context| self.poll_read_bytes(context)).await
+    }
+
+    /// As [`read_bytes`](Self::read_bytes).
+    ///
+    /// # Errors
+    /// As [`AsyncRead::poll_read`].
+    pub fn poll_read_bytes(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Bytes>>> {
+        if !self.reading.is_empty() {
+            return Poll::Ready(Ok(Some(std::mem::take(&mut self.reading))));
+        }
+        self.shared.with(|state| {
+            if let Some(bytes) = state.connection.read() {
+                return Poll::Ready(Ok(Some(bytes)));
+            }
+            if state.connection.is_read() {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(error) = self.shared.error(state) {
+                return Poll::Ready(Err(error.into()));
+            }
+            state.reader = Some(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// Brings both directions to their end and says what the stream did: shuts the write side down, reads the other end's bytes to
+    /// their end (there should be none left that matter: they are dropped), and waits until the lanes are closed.
+    ///
+    /// # Errors
+    /// [`StreamError`] inside an [`std::io::Error`], where one of that fails.
+    pub async fn close(mut self) -> IoResult<StreamStats> {
+        tokio::io::AsyncWriteExt::shutdown(&mut self).await?;
+        while self.read_bytes().await?.is_some() {}
+        let mut lanes_up = self.shared.lanes_up.subscribe();
+        // The other end may keep its side open for a while; what it wrote and what it was sent is complete.
+        self.shared.abandoned.send_replace(true);
+        let _ = lanes_up.wait_for(|up| *up == 0).await;
+        Ok(self.stats())
+    }
+}
+
+/// Waits for room to write.
+fn poll_room(shared: &Shared, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
+    if let Some(error) = shared.error(state) {
+        return Poll::Ready(Err(error.into()));
+    }
+    if state.connection.is_finished() {
+        return Poll::Ready(Err(std::io::Error::new(
+            std::io::ErrorKind::BrokenPipe,
+            "the write side of the stream was shut down",
+        )));
+    }
+    match state.connection.room() {
+        0 => {
+            state.writer = Some(context.waker().clone());
+            Poll::Pending
+        }
+        room => Poll::Ready(Ok(room)),
+    }
+}
+
+impl AsyncRead for MultiRailStream {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if self.reading.is_empty() {
+            match ready!(self.poll_read_bytes(context))? {
+                Some(bytes) => self.reading = bytes,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let count = buffer.remaining().min(self.reading.len());
+        buffer.put_slice(&self.reading[..count]);
+        self.reading.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for MultiRailStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        // Nobody else writes, so the room cannot shrink while the copy is made outside the lock.
+        let room = ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?;
+        let mut copy = Bytes::copy_from_slice(&buffer[..room.min(buffer.len()).min(MOST_COPIED)]);
+        self.poll_write_bytes(context, &mut copy)
+    }
+
+    /// There is nothing to flush: what is written is sent as soon as a lane has room.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.shared.with(|state| {
+            if !state.connection.is_finished() {
+                state.connection.finish();
+            }
+            if state.connection.is_sent() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = self.shared.error(state) {
+                return Poll::Ready(Err(error.into()));
+            }
+            state.writer = Some(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<IoResult<usize>> {
+        let room = ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?;
+        let mut copy = bytes::BytesMut::new();
+        for slice in slices {
+            let rest = room.min(MOST_COPIED) - copy.len();
+            copy.extend_from_slice(&slice[..slice.len().min(rest)]);
+        }
+        self.poll_write_bytes(context, &mut copy.freeze())
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for MultiRailStream {
+    fn drop(&mut self) {
+        self.shared.with(|state| state.connection.drop_application());
+        self.shared.abandoned.send_replace(true);
+    }
+}
+
+/// The most that one write copies: what a lane takes at once, so that the first chunk is on its way while the next is copied.
+const MOST_COPIED: usize = 256 << 10;

@@ -1,0 +1,135 @@
+//! What a stream and its lanes have done.
+
+use crate::{RailId, error::LaneError};
+use rails_net::{TcpLane, TcpStats};
+use serde::Serialize;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// What a stream has done up to now.
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamStats {
+    /// Bytes that this end wrote.
+    pub bytes_written: u64,
+    /// Bytes that the other end's application is known to have read of them.
+    pub bytes_consumed_by_peer: u64,
+    /// Bytes that this end read.
+    pub bytes_read: u64,
+    /// Bytes that arrived more than once, because they were sent again when a lane was lost.
+    pub bytes_duplicated: u64,
+    /// Each lane that the stream has or had.
+    pub lanes: Vec<LaneStats>,
+}
+
+/// What a lane has done up to now.
+#[derive(Debug, Clone, Serialize)]
+pub struct LaneStats {
+    /// The number that the initiator gave it.
+    pub lane: u16,
+    /// The rail that it runs on at this end.
+    pub rail: RailId,
+    /// Its address at this end.
+    pub local: SocketAddr,
+    /// Its address at the other end.
+    pub remote: SocketAddr,
+    /// Bytes of the stream that were sent on it.
+    pub bytes_sent: u64,
+    /// Chunks that were sent on it.
+    pub chunks_sent: u64,
+    /// Bytes of the stream that arrived on it.
+    pub bytes_received: u64,
+    /// Chunks that arrived on it.
+    pub chunks_received: u64,
+    /// What the kernel knows of its connection, or knew at its end; `None` where it did not say.
+    pub tcp: Option<TcpStats>,
+    /// How it was lost, if it was.
+    pub lost: Option<String>,
+}
+
+/// A lane's counters, written by its driver and read by anyone.
+#[derive(Debug)]
+pub(crate) struct LaneRecord {
+    pub(crate) index: u16,
+    pub(crate) rail: RailId,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) sent: Traffic,
+    pub(crate) received: Traffic,
+    state: Mutex<LaneState>,
+}
+
+/// Bytes and chunks of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    bytes: AtomicU64,
+    chunks: AtomicU64,
+}
+
+#[derive(Debug)]
+enum LaneState {
+    Up(Arc<TcpLane>),
+    Ended { tcp: Option<TcpStats>, lost: Option<LaneError> },
+}
+
+impl LaneRecord {
+    pub(crate) fn new(index: u16, rail: RailId, lane: Arc<TcpLane>) -> Arc<Self> {
+        let (local, remote) = (lane.local_addr(), lane.peer_addr());
+        let (sent, received) = Default::default();
+        Arc::new(Self { index, rail, local, remote, sent, received, state: Mutex::new(LaneState::Up(lane)) })
+    }
+
+    /// The lane has ended: its socket is let go, and what the kernel knew of it is kept.
+    pub(crate) fn end(&self, end: Result<(), LaneError>) {
+        let tcp = self.tcp();
+        *self.lock() = LaneState::Ended { tcp, lost: end.err() };
+    }
+
+    /// How it was lost, with its addresses.
+    pub(crate) fn lost(&self) -> Option<String> {
+        match &*self.lock() {
+            LaneState::Ended { lost: Some(error), .. } => {
+                Some(format!("lane {} from {} to {}: {error}", self.index, self.local, self.remote))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> LaneStats {
+        LaneStats {
+            lane: self.index,
+            rail: self.rail,
+            local: self.local,
+            remote: self.remote,
+            bytes_sent: self.sent.bytes.load(Relaxed),
+            chunks_sent: self.sent.chunks.load(Relaxed),
+            bytes_received: self.received.bytes.load(Relaxed),
+            chunks_received: self.received.chunks.load(Relaxed),
+            tcp: self.tcp(),
+            lost: self.lost(),
+        }
+    }
+
+    fn tcp(&self) -> Option<TcpStats> {
+        match &*self.lock() {
+            LaneState::Up(lane) => lane.stats().ok(),
+            LaneState::Ended { tcp, .. } => tcp.clone(),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Traffic {
+    /// One more chunk.
+    pub(crate) fn count(&self, bytes: u32) {
+        self.bytes.fetch_add(bytes.into(), Relaxed);
+        self.chunks.fetch_add(1, Relaxed);
+    }
+}

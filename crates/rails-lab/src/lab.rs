@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nix::unistd::geteuid;
+use nix::unistd::{Uid, geteuid};
 
 use crate::keeper::Keeper;
 use crate::name::{self, NamespaceName};
@@ -260,13 +260,14 @@ impl LinkLabBuilder {
 }
 
 fn check() -> Result<Tools, LabError> {
-    let euid = geteuid();
-    if !euid.is_root() {
-        return Err(LabError::NotRoot { euid: euid.as_raw() });
-    }
+    check_root(geteuid())?;
     let tools = Tools::find()?;
     namespace::check_allowed()?;
     Ok(tools)
+}
+
+fn check_root(euid: Uid) -> Result<(), LabError> {
+    if euid.is_root() { Ok(()) } else { Err(LabError::NotRoot { euid: euid.as_raw() }) }
 }
 
 fn file_error(call: &'static str, path: &str, source: io::Error) -> LabError {
@@ -297,5 +298,11 @@ mod tests {
         assert!(matches!(many.build(), Err(LabError::TooManyLinks { wanted: 257 })));
         let still = LinkLab::builder().link(Shape::mbit(0));
         assert!(matches!(still.build(), Err(LabError::BadShape { .. })));
+    }
+
+    #[test]
+    fn only_root_may_build() {
+        assert!(check_root(Uid::from_raw(0)).is_ok());
+        assert!(matches!(check_root(Uid::from_raw(1000)), Err(LabError::NotRoot { euid: 1000 })));
     }
 }

@@ -1,2 +1,115 @@
-//! x
-fn main() {}
+//! The commands of this checkout: each installs what the system lacks, then builds and runs.
+//!
+//! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
+#![forbid(unsafe_code)]
+
+mod plan;
+mod setup;
+mod shell;
+mod suites;
+mod tally;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::setup::Purpose;
+use crate::shell::{Exit, cargo};
+
+/// Install what the system lacks, then build and run this checkout
+///
+/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and, where network
+/// namespaces are made, for iproute2). As root, or where sudo asks for no password, it installs what is missing by
+/// apt-get, dnf, pacman or zypper; otherwise it prints the command and stops.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show this machine's rails and one stream over several of them (no root needed)
+    Demo {
+        /// Passed to `rails-bench demo`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run every test that can run here, and say which could not
+    ///
+    /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces and run as root
+    /// only. Tests named captured_* read captured machines, from the folder that RAILS_CAPTURES names or else from
+    /// shared/topologies beside the checkout. The last line is `N passed, N failed, N skipped`.
+    Test {
+        /// Passed to `cargo test --workspace` as a filter; then this one run is all that happens
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
+    Bench {
+        /// Passed to `rails-bench compare`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit> {
+    match command {
+        Command::Demo { args } => {
+            setup::setup(Purpose::Build)?;
+            rails_bench("demo", args)
+        }
+        Command::Test { args } => {
+            let root = shell::is_root()?;
+            setup::setup(if root { Purpose::Namespaces } else { Purpose::Build })?;
+            suites::test(&args, root)
+        }
+        Command::Bench { args } => {
+            if !shell::is_root()? {
+                anyhow::bail!(
+                    "cargo xtask bench makes network namespaces and needs root; run: {} cargo xtask bench",
+                    shell::SUDO
+                );
+            }
+            setup::setup(Purpose::Namespaces)?;
+            rails_bench("compare", args)
+        }
+    }
+}
+
+/// Through `cargo run`, which knows the target folder and builds first.
+fn rails_bench(subcommand: &str, args: Vec<String>) -> Result<Exit> {
+    let mut command = cargo(["run", "--release", "--package", "rails-bench", "--", subcommand]);
+    command.args(args);
+    shell::run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_after_the_command_pass_through_unread() {
+        let cli = Cli::parse_from(["cargo xtask", "demo", "--rate", "400", "-v", "--", "x"]);
+        let Command::Demo { args } = cli.command else { panic!("{cli:?}") };
+        assert_eq!(args, ["--rate", "400", "-v", "--", "x"]);
+    }
+}

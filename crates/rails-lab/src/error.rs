@@ -1,0 +1,92 @@
+//! What can go wrong while a lab is built, changed or read.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+/// Why a lab could not be built, changed or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The process is not root, so it may not make network namespaces.
+    #[error("network namespaces need root, and the effective user id is {euid}")]
+    NotRoot {
+        /// The effective user id of this process.
+        euid: u32,
+    },
+    /// The process is root, but the kernel or the container it runs in refuses new network namespaces.
+    #[error("unshare(CLONE_NEWNET) failed although the process is root (a container without CAP_SYS_ADMIN?)")]
+    NamespacesRefused {
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A program that the lab is built with is not installed.
+    #[error("`{tool}` is not installed; it comes with the package {package}")]
+    ToolMissing {
+        /// The program's name.
+        tool: &'static str,
+        /// The package of the usual distributions that holds it.
+        package: &'static str,
+    },
+    /// A lab without links joins nothing.
+    #[error("a lab needs at least one link")]
+    NoLinks,
+    /// More links than the address plan has room for.
+    #[error("a lab has at most {max} links, and {wanted} were asked for", max = crate::MAX_LINKS)]
+    TooManyLinks {
+        /// How many were asked for.
+        wanted: usize,
+    },
+    /// A shape that no token bucket can have.
+    #[error("a link cannot be shaped to {shape:?}: {reason}")]
+    BadShape {
+        /// The shape as asked for.
+        shape: crate::Shape,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A program could not be started.
+    #[error("cannot run `{command}`")]
+    Spawn {
+        /// The whole command line.
+        command: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A program ran and failed.
+    #[error("`{command}` failed ({status}): {stderr}")]
+    Command {
+        /// The whole command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote to standard error, without the last newline.
+        stderr: String,
+    },
+    /// A file of the kernel could not be opened, read or written.
+    #[error("{call} failed for {}", path.display())]
+    File {
+        /// The call that failed.
+        call: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The thread could not be moved into a namespace.
+    #[error("setns failed for the network namespace {namespace}")]
+    Enter {
+        /// The namespace's name.
+        namespace: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The kernel's counters have no line for the interface, or one that cannot be read.
+    #[error("no counters for the interface {interface} in /proc/net/dev: {reason}")]
+    Counters {
+        /// The interface's name.
+        interface: String,
+        /// What was found instead.
+        reason: &'static str,
+    },
+}

@@ -1,0 +1,49 @@
+//! The process that outlives a lab's owner by just enough to clean up after it.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::LabError;
+
+/// Deletes a lab's namespaces when the owner dies without dropping the lab.
+///
+/// It waits on a pipe whose other end only the owner holds, so the kernel itself tells it, whatever ended the owner.
+/// It has a process group of its own, because Ctrl-C signals the whole group of the terminal's foreground.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    child: Child,
+}
+
+impl Keeper {
+    pub(crate) fn start(ip: &Path, namespaces: [&str; 2]) -> Result<Self, LabError> {
+        let child = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "rails-lab-keeper"])
+            .arg(ip)
+            .args(namespaces)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            // Inherited outputs would keep a pipeline open that waits for the owner's end.
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|source| LabError::Spawn { command: "/bin/sh -c <keeper of the lab>".into(), source })?;
+        Ok(Self { child })
+    }
+}
+
+impl Drop for Keeper {
+    /// Sends it home: the owner is alive and has cleaned up by itself.
+    fn drop(&mut self) {
+        if let Some(mut pipe) = self.child.stdin.take() {
+            // It fails only when the keeper is gone already, and then there is nothing to send home.
+            let _ = pipe.write_all(b"done\n");
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// `read` succeeds on a line and fails at the end of the pipe.
+const SCRIPT: &str = r#"read -r _ && exit 0; "$1" netns del "$2"; "$1" netns del "$3""#;

@@ -1,0 +1,111 @@
+//! What a link is like: as the kernel has it, or held to a rate.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::LabError;
+
+/// What a link is like, in both directions.
+///
+/// # Default
+///
+/// [`Shape::Unshaped`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Shape {
+    /// The kernel's default for a veth pair: no queue, as fast as the CPU copies.
+    #[default]
+    Unshaped,
+    /// Held to a rate by a token bucket on the egress of each end.
+    Rate {
+        /// Megabits (10^6 bits) per second, Ethernet headers included, so TCP's goodput is about 4.5 % below it.
+        mbit: u64,
+        /// Bytes that may leave at once after a pause. Packets that segmentation offload made larger are split.
+        burst_bytes: u32,
+        /// The longest a packet may wait in the bucket's queue; what would wait longer is dropped.
+        latency: Duration,
+    },
+}
+
+impl Shape {
+    /// A link of `mbit` megabits per second with a burst of 64 KiB and at most 20 ms of queue.
+    pub const fn mbit(mbit: u64) -> Self {
+        Self::Rate { mbit, burst_bytes: DEFAULT_BURST_BYTES, latency: DEFAULT_LATENCY }
+    }
+
+    /// Refuses what `tc` would refuse too, but with words about the shape.
+    pub(crate) fn validate(self) -> Result<(), LabError> {
+        let Self::Rate { mbit, burst_bytes, latency } = self else { return Ok(()) };
+        let reason = if mbit == 0 || mbit > MAX_MBIT {
+            "the rate is outside 1 Mbit/s to 1 Tbit/s"
+        } else if burst_bytes < MIN_BURST_BYTES {
+            "the burst is smaller than one packet"
+        } else if latency.as_micros() == 0 || latency > MAX_LATENCY {
+            "the latency is outside 1 us to 10 s"
+        } else {
+            return Ok(());
+        };
+        Err(LabError::BadShape { shape: self, reason })
+    }
+
+    /// The arguments of `tc qdisc replace dev X root`.
+    ///
+    /// # References
+    ///
+    /// tc-tbf(8); the qdisc `noqueue` may be set by name since Linux 4.3 (net/sched/sch_generic.c, `noqueue_init`).
+    pub(crate) fn qdisc_arguments(self) -> Vec<String> {
+        match self {
+            Self::Unshaped => vec!["noqueue".into()],
+            Self::Rate { mbit, burst_bytes, latency } => vec![
+                "tbf".into(),
+                "rate".into(),
+                format!("{mbit}mbit"),
+                "burst".into(),
+                burst_bytes.to_string(),
+                "latency".into(),
+                format!("{}us", latency.as_micros()),
+            ],
+        }
+    }
+}
+
+const DEFAULT_BURST_BYTES: u32 = 64 * 1024;
+const DEFAULT_LATENCY: Duration = Duration::from_millis(20);
+/// One Ethernet frame of the default MTU: tbf drops whatever its burst cannot hold.
+const MIN_BURST_BYTES: u32 = 1514;
+/// Far above what a veth pair carries, far below where tc's own arithmetic ends.
+const MAX_MBIT: u64 = 1_000_000;
+const MAX_LATENCY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_becomes_a_token_bucket() {
+        let arguments = Shape::mbit(400).qdisc_arguments().join(" ");
+        assert_eq!(arguments, "tbf rate 400mbit burst 65536 latency 20000us");
+    }
+
+    #[test]
+    fn an_unshaped_link_has_no_queue() {
+        assert_eq!(Shape::Unshaped.qdisc_arguments(), ["noqueue"]);
+    }
+
+    #[test]
+    fn shapes_that_cannot_be_are_refused() {
+        let good = Shape::mbit(1);
+        assert!(good.validate().is_ok());
+        assert!(Shape::Unshaped.validate().is_ok());
+        let latency = DEFAULT_LATENCY;
+        for bad in [
+            Shape::mbit(0),
+            Shape::mbit(MAX_MBIT + 1),
+            Shape::Rate { mbit: 1, burst_bytes: MIN_BURST_BYTES - 1, latency },
+            Shape::Rate { mbit: 1, burst_bytes: DEFAULT_BURST_BYTES, latency: Duration::from_nanos(999) },
+            Shape::Rate { mbit: 1, burst_bytes: DEFAULT_BURST_BYTES, latency: MAX_LATENCY * 2 },
+        ] {
+            assert!(matches!(bad.validate(), Err(LabError::BadShape { shape, .. }) if shape == bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Nothing of a lab stays behind, however its owner ends.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rails_lab::{LabError, LinkLab, Shape, Side};
+
+use crate::exists;
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_dropped_lab_leaves_nothing() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
+    let names = names(&lab);
+    let inside = lab.side(Side::A).clone();
+    assert!(names.iter().all(|name| exists(name)));
+    drop(lab);
+    assert!(!names.iter().any(|name| exists(name)));
+    assert!(matches!(inside.enter(), Err(LabError::File { call: "open", .. })));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_panic_leaves_nothing() {
+    let seen = Mutex::new(Vec::new());
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let lab = LinkLab::builder().link(Shape::mbit(10)).build().unwrap();
+        let _inside = lab.enter(Side::A).unwrap();
+        seen.lock().unwrap().extend(names(&lab));
+        panic!("on purpose");
+    }));
+    assert_eq!(result.unwrap_err().downcast_ref(), Some(&"on purpose"));
+    let names = seen.into_inner().unwrap();
+    assert_eq!(names.len(), 2);
+    assert!(!names.iter().any(|name| exists(name)));
+}
+
+/// Both ways a process may end without running its drops: the signal of Ctrl-C, and the one nobody can catch.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_killed_owner_leaves_nothing() {
+    if env::var_os(OWNER).is_some() {
+        own_until_killed();
+    }
+    for signal in ["-INT", "-KILL"] {
+        let mut owner = Command::new(env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "cleanup::netns_a_killed_owner_leaves_nothing"])
+            .env(OWNER, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let names: Vec<String> = BufReader::new(owner.stdout.as_mut().unwrap())
+            .lines()
+            .map(Result::unwrap)
+            .filter_map(|line| line.strip_prefix("owns ").map(str::to_owned))
+            .take(2)
+            .collect();
+        assert_eq!(names.len(), 2);
+        assert!(names.iter().all(|name| exists(name)));
+        assert!(Command::new("kill").args([signal, &owner.id().to_string()]).status().unwrap().success());
+        owner.wait().unwrap();
+        wait_until(|| !names.iter().any(|name| exists(name)));
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_dead_owners_namespaces_are_swept_and_no_others() {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let stale = format!("rails-{}-0-a", child.id());
+    let foreign = format!("rails-{}-0-x", child.id());
+    for name in [&stale, &foreign] {
+        assert!(Command::new("ip").args(["netns", "add", name]).status().unwrap().success());
+    }
+    let alive = LinkLab::builder().link(Shape::Unshaped).build();
+    // Every build sweeps, so a test beside this one may have been first; what counts is that it is gone.
+    let swept = LinkLab::sweep();
+    let foreign_stayed = exists(&foreign);
+    let _ = Command::new("ip").args(["netns", "del", &foreign]).status();
+    swept.unwrap();
+    assert!(!exists(&stale));
+    assert!(foreign_stayed);
+    assert!(names(&alive.unwrap()).iter().all(|name| exists(name)));
+}
+
+/// What the process does that the test kills: the test runs its own binary again for it.
+fn own_until_killed() -> ! {
+    let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
+    for name in names(&lab) {
+        println!("\nowns {name}");
+    }
+    thread::sleep(PATIENCE);
+    panic!("nobody killed the owner");
+}
+
+fn names(lab: &LinkLab) -> [String; 2] {
+    Side::BOTH.map(|side| lab.side(side).name().to_owned())
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Set in the process that is to be killed.
+const OWNER: &str = "RAILS_LAB_TEST_OWNER";
+/// A bound against hanging, far above what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);

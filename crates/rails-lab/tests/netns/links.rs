@@ -1,0 +1,168 @@
+//! Links carry traffic, keep to their rate, and can be taken down.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rails_lab::{LabError, LinkLab, Shape, Side};
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_each_link_carries_its_own_traffic() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).link(Shape::mbit(100)).build().unwrap();
+    for link in 0..lab.link_count() {
+        let other_before = lab.counters(Side::B, 1 - link).unwrap();
+        let before = lab.counters(Side::B, link).unwrap();
+        let received = send_over(&lab, link, &[7; PAYLOAD]);
+        assert_eq!(received, vec![7; PAYLOAD]);
+        let after = lab.counters(Side::B, link).unwrap();
+        assert!(after.rx_bytes - before.rx_bytes > PAYLOAD as u64, "{before:?} {after:?}");
+        assert!(after.tx_bytes > before.tx_bytes);
+        assert_eq!(lab.counters(Side::B, 1 - link).unwrap(), other_before);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_program_sees_the_interfaces_of_its_side() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).link(Shape::Unshaped).build().unwrap();
+    for side in Side::BOTH {
+        let output = lab.side(side).command("ls").arg("/sys/class/net").output().unwrap();
+        let mut expected = vec!["lo", lab.interface(side, 0), lab.interface(side, 1)];
+        expected.sort_unstable();
+        // A kernel with tunnels built in gives every namespace a few devices of its own.
+        let listed = String::from_utf8(output.stdout).unwrap();
+        let ours: Vec<_> = listed.lines().filter(|name| *name == "lo" || name.starts_with("rail")).collect();
+        assert_eq!(ours, expected);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_the_guard_brings_the_thread_back() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
+    let own = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let home = own();
+    {
+        let _a = lab.enter(Side::A).unwrap();
+        let inside_a = own();
+        assert_ne!(inside_a, home);
+        let inherited = thread::spawn(own).join().unwrap();
+        assert_eq!(inherited, inside_a);
+        {
+            let _b = lab.enter(Side::B).unwrap();
+            assert_ne!(own(), inside_a);
+        }
+        assert_eq!(own(), inside_a);
+    }
+    assert_eq!(own(), home);
+}
+
+/// The one timed test of the lab: a rate that does not hold would make every figure measured here worthless. It counts
+/// what arrives while datagrams are sent faster than the rate, so that no congestion control has a say.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_shaped_link_keeps_to_its_rate() {
+    let lab = LinkLab::builder().link(Shape::mbit(200)).build().unwrap();
+    assert_rate(&lab, 200.0);
+    lab.set_rate(0, Shape::mbit(50)).unwrap();
+    assert_rate(&lab, 50.0);
+    lab.set_rate(0, Shape::Unshaped).unwrap();
+    let unshaped = measure_mbit(&lab);
+    println!("unshaped, {unshaped:.1} Mbit/s measured");
+    assert!(unshaped > 150.0, "the link is still shaped: {unshaped:.1} Mbit/s");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_link_that_is_down_carries_nothing_until_it_is_up_again() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).link(Shape::Unshaped).build().unwrap();
+    lab.set_link_up(Side::B, 0, false).unwrap();
+    let target = SocketAddr::new(lab.address(Side::B, 0), 9);
+    {
+        let _a = lab.enter(Side::A).unwrap();
+        assert!(TcpStream::connect_timeout(&target, Duration::from_millis(200)).is_err());
+    }
+    assert_eq!(send_over(&lab, 1, b"by the other link"), b"by the other link");
+    lab.set_link_up(Side::B, 0, true).unwrap();
+    assert_eq!(send_over(&lab, 0, b"back"), b"back");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_refused_change_is_an_error_with_the_command() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
+    let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
+    assert!(deleted.success());
+    let error = lab.set_rate(0, Shape::mbit(100)).unwrap_err();
+    let LabError::Command { command, stderr, status } = &error else { panic!("{error}") };
+    assert!(command.contains("qdisc replace dev rail0a root tbf rate 100mbit"), "{command}");
+    assert!(stderr.contains("rail0a"), "{stderr}");
+    assert!(!status.success());
+    assert!(matches!(lab.counters(Side::A, 0), Err(LabError::Counters { .. })));
+}
+
+/// Sends the bytes from A to B over one link and returns what B received.
+fn send_over(lab: &LinkLab, link: usize, bytes: &[u8]) -> Vec<u8> {
+    let listener = {
+        let _b = lab.enter(Side::B).unwrap();
+        TcpListener::bind((lab.address(Side::B, link), 0)).unwrap()
+    };
+    let target = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let (mut stream, peer) = listener.accept().unwrap();
+            assert_eq!(peer.ip(), lab.address(Side::A, link));
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            received
+        });
+        let _a = lab.enter(Side::A).unwrap();
+        let mut stream = TcpStream::connect(target).unwrap();
+        stream.write_all(bytes).unwrap();
+        drop(stream);
+        receiver.join().unwrap()
+    })
+}
+
+fn assert_rate(lab: &LinkLab, mbit: f64) {
+    let measured = measure_mbit(lab);
+    println!("{mbit} Mbit/s asked for, {measured:.1} measured");
+    assert!((measured / mbit - 1.0).abs() < 0.15, "{mbit} Mbit/s asked for, {measured:.1} measured");
+}
+
+/// The rate at which B's interface receives while A sends as fast as it can.
+fn measure_mbit(lab: &LinkLab) -> f64 {
+    let socket = {
+        let _a = lab.enter(Side::A).unwrap();
+        UdpSocket::bind((lab.address(Side::A, 0), 0)).unwrap()
+    };
+    let _sink = {
+        let _b = lab.enter(Side::B).unwrap();
+        UdpSocket::bind((lab.address(Side::B, 0), SINK_PORT)).unwrap()
+    };
+    let target = (lab.address(Side::B, 0), SINK_PORT);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // A full queue answers with ENOBUFS, which is what is wanted here.
+                let _ = socket.send_to(&[0; DATAGRAM], target);
+            }
+        });
+        // The bucket starts full; what it lets through at once is not the rate.
+        thread::sleep(Duration::from_millis(100));
+        let (start, before) = (Instant::now(), lab.counters(Side::B, 0));
+        thread::sleep(Duration::from_secs(1));
+        let (elapsed, after) = (start.elapsed(), lab.counters(Side::B, 0));
+        stop.store(true, Ordering::Relaxed);
+        let bytes = after.unwrap().rx_bytes - before.unwrap().rx_bytes;
+        bytes as f64 * 8.0 / 1e6 / elapsed.as_secs_f64()
+    })
+}
+
+const PAYLOAD: usize = 1 << 20;
+const DATAGRAM: usize = 1400;
+const SINK_PORT: u16 = 7007;

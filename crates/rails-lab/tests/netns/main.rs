@@ -1,0 +1,10 @@
+//! What a lab promises, held against the kernel. Run as root: `cargo test -p rails-lab -- --ignored netns_`
+
+mod cleanup;
+mod links;
+
+const NAMESPACES: &str = "/var/run/netns";
+
+fn exists(namespace: &str) -> bool {
+    std::path::Path::new(NAMESPACES).join(namespace).exists()
+}

@@ -1,0 +1,98 @@
+//! Finds what the system lacks and installs it where that is allowed.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::plan::{Manager, Need, Plan, Privilege, plan};
+use crate::shell::{is_root, succeeds};
+
+/// What the system is set up for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To build and run.
+    Build,
+    /// To make network namespaces as well.
+    Namespaces,
+}
+
+/// Installs what is missing, and fails when something still is.
+pub(crate) fn setup(purpose: Purpose) -> Result<()> {
+    let missing = missing(purpose);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("missing: {}", names(&missing));
+    match plan(&missing, manager(), privilege()?) {
+        Plan::Nothing => Ok(()),
+        Plan::Install(commands) => {
+            commands.iter().for_each(|command| install(command));
+            verify(purpose)
+        }
+        Plan::Advise(lines) => {
+            bail!(
+                "it cannot be installed from here (neither root nor a sudo without password, or an unknown package \
+                 manager); run the one of these that fits the system:\n    {}",
+                lines.join("\n    ")
+            )
+        }
+    }
+}
+
+/// What counts is what is there afterwards: a failed refresh of the package lists does no harm when the install works.
+fn verify(purpose: Purpose) -> Result<()> {
+    let missing = missing(purpose);
+    if missing.is_empty() {
+        println!("all is there now");
+        return Ok(());
+    }
+    bail!("still missing after the installation: {} (the distribution may hold an older version only)", names(&missing))
+}
+
+fn install(command: &[&str]) {
+    println!("running: {}", command.join(" "));
+    match Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => eprintln!("`{}` failed ({status})", command.join(" ")),
+        Err(error) => eprintln!("cannot run `{}`: {error}", command.join(" ")),
+    }
+}
+
+fn missing(purpose: Purpose) -> Vec<Need> {
+    let needs: &[Need] = match purpose {
+        Purpose::Build => &BUILD,
+        Purpose::Namespaces => &NAMESPACES,
+    };
+    needs.iter().copied().filter(|need| !is_there(*need)).collect()
+}
+
+fn is_there(need: Need) -> bool {
+    match need {
+        Need::PkgConfig => succeeds("pkg-config", &["--version"]),
+        Need::Hwloc => succeeds("pkg-config", &["--exists", "hwloc >= 2.8"]),
+        Need::Libudev => succeeds("pkg-config", &["--exists", "libudev"]),
+        Need::Compiler => succeeds("cc", &["--version"]),
+        Need::Iproute => succeeds("ip", &["-V"]) && succeeds("tc", &["-V"]),
+    }
+}
+
+fn manager() -> Option<Manager> {
+    Manager::ALL.into_iter().find(|manager| succeeds(manager.program(), &["--version"]))
+}
+
+fn privilege() -> Result<Privilege> {
+    Ok(if is_root()? {
+        Privilege::Root
+    } else if succeeds("sudo", &["-n", "true"]) {
+        Privilege::Sudo
+    } else {
+        Privilege::None
+    })
+}
+
+fn names(needs: &[Need]) -> String {
+    needs.iter().map(|need| need.name()).collect::<Vec<_>>().join(", ")
+}
+
+const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler];
+const NAMESPACES: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute];

@@ -75,6 +75,7 @@ pub struct NumaNode {
     /// PUs local to it; empty for memory without processors (CXL, HBM).
     pub cpus: CpuSet,
     /// Its memory, unknown where the source does not say.
+    #[serde(rename = "memory_bytes")]
     pub memory: Option<DataSize>,
 }
 
@@ -94,6 +95,7 @@ pub struct Cache {
     /// What it holds.
     pub kind: CacheKind,
     /// Its size, unknown where the source does not say.
+    #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
     /// The PUs that share it.
     pub cpus: CpuSet,
@@ -161,7 +163,8 @@ impl Topology {
         &self.online_cpus
     }
 
-    /// PUs that this process may use: online, and inside its cpuset and affinity mask.
+    /// PUs that this process may use: online, and inside its cpuset and affinity mask. Which thread's mask counts is
+    /// said at [`Topology::detect`].
     pub fn allowed_cpus(&self) -> &CpuSet {
         &self.allowed_cpus
     }
@@ -199,6 +202,44 @@ impl Topology {
     /// The PUs that share the last-level cache with `cpu`, itself among them.
     pub fn sharing_last_level_cache(&self, cpu: CpuId) -> Option<&CpuSet> {
         self.caches.iter().rev().find(|cache| cache.cpus.contains(cpu)).map(|cache| &cache.cpus)
+    }
+
+    /// The node with memory that `cpu` reaches at the lowest distance: its own node, or, where that has no memory, the
+    /// nearest that has (the lowest number among equals).
+    ///
+    /// A node whose memory is unknown counts as having some. `None` where the machine has no nodes, where the CPU is on
+    /// none of them, or where its node has no memory and the distances that would decide are unknown.
+    pub fn nearest_node(&self, cpu: CpuId) -> Option<NodeId> {
+        let has_memory = |node: &NumaNode| node.memory != Some(DataSize::bytes(0));
+        let own = self.node_of_cpu(cpu)?;
+        if has_memory(own) {
+            return Some(own.id);
+        }
+        let mut others = self.nodes.iter().filter(|node| has_memory(node)).map(|node| node.id);
+        match &self.distances {
+            Some(distances) => {
+                let known = others.filter_map(|node| Some((distances.between(own.id, node)?, node)));
+                known.min().map(|(_, node)| node)
+            }
+            None => others.next().filter(|_| others.next().is_none()),
+        }
+    }
+
+    /// The same machine with fewer CPUs allowed: those in `cpus` that are online. For planning what-ifs and tests.
+    #[must_use]
+    pub fn with_allowed(mut self, cpus: CpuSet) -> Self {
+        self.allowed_cpus = cpus.intersection(&self.online_cpus);
+        self
+    }
+
+    /// Puts every list into the order that its getter promises.
+    pub(crate) fn in_order(mut self) -> Self {
+        self.packages.sort_by_key(|package| package.cpus.first());
+        self.nodes.sort_by_key(|node| node.id);
+        self.caches.sort_by_key(|cache| (cache.level, cache.cpus.first(), cache.kind));
+        self.cores.sort_by_key(|core| core.cpus.first());
+        self.nics.sort_by(|a, b| a.name.cmp(&b.name));
+        self
     }
 }
 

@@ -35,12 +35,14 @@ pub struct IdSet<T> {
     of: PhantomData<T>,
 }
 
-/// A text that is not a list of numbers.
+/// A text that is not a set of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a list like 0-3,8: {reason}")]
+#[error("`{text}` is not {expected}: {reason}")]
 pub struct ParseSetError {
     /// The whole text.
     pub text: String,
+    /// What it should look like.
+    pub expected: &'static str,
     /// What is wrong with it.
     pub reason: &'static str,
 }
@@ -180,6 +182,37 @@ impl<T: Id> IdSet<T> {
         set
     }
 
+    /// Reads the kernel's mask syntax: words of 32 bits in hexadecimal, the most significant first, with commas between
+    /// them (`00000001,0000000f` is 0-3,32).
+    pub fn parse_mask(text: &str) -> Result<Self, ParseSetError> {
+        let error = |reason| ParseSetError { text: text.to_owned(), expected: "a mask like 00000000,0000000f", reason };
+        let halves: Vec<&str> = text.trim().rsplit(',').collect();
+        if halves.len() > LARGEST_PARSED as usize / 32 + 1 {
+            return Err(error("it is too long"));
+        }
+        let half = |digits: &&str| match digits.len() {
+            1..=8 if !digits.starts_with('+') => u32::from_str_radix(digits, 16).ok(),
+            _ => None,
+        };
+        let halves: Option<Vec<u32>> = halves.iter().map(half).collect();
+        let halves = halves.ok_or_else(|| error("a word is missing or malformed"))?;
+        let words = halves.chunks(2).map(|pair| pair.iter().rev().fold(0, |word, half| word << 32 | u64::from(*half)));
+        Ok(Self::from_words(words.collect::<Vec<_>>()))
+    }
+
+    /// Adds `first..=last`, a word at a time, so that a long list of wide ranges costs little.
+    fn insert_range(&mut self, first: u32, last: u32) {
+        let (first_word, last_word) = (first as usize / 64, last as usize / 64);
+        if self.words.len() <= last_word {
+            self.words.resize(last_word + 1, 0);
+        }
+        for word in first_word..=last_word {
+            let from = if word == first_word { u64::MAX << (first % 64) } else { u64::MAX };
+            let to = if word == last_word { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            self.words[word] |= from & to;
+        }
+    }
+
     fn zip_words(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let word = |words: &[u64], index| words.get(index).copied().unwrap_or(0);
         let length = self.words.len().max(other.words.len());
@@ -222,7 +255,7 @@ impl<T: Id> fmt::Display for IdSet<T> {
         let mut separator = "";
         while let Some(first) = ids.next() {
             let mut last = first;
-            while ids.next_if_eq(&(last + 1)).is_some() {
+            while ids.next_if(|next| next - last == 1).is_some() {
                 last += 1;
             }
             match last - first {
@@ -246,7 +279,7 @@ impl<T: Id> FromStr for IdSet<T> {
     type Err = ParseSetError;
 
     fn from_str(text: &str) -> Result<Self, ParseSetError> {
-        let error = |reason| ParseSetError { text: text.to_owned(), reason };
+        let error = |reason| ParseSetError { text: text.to_owned(), expected: "a list like 0-3,8", reason };
         let number = |digits: &str| match digits.parse::<u32>() {
             Ok(number) if number <= LARGEST_PARSED => Ok(number),
             Ok(_) => Err(error("a number is too large")),
@@ -261,7 +294,7 @@ impl<T: Id> FromStr for IdSet<T> {
             if first > last {
                 return Err(error("a range runs backwards"));
             }
-            set.extend((first..=last).map(T::from_number));
+            set.insert_range(first, last);
         }
         Ok(set)
     }
@@ -281,4 +314,86 @@ impl<'de, T: Id> Deserialize<'de> for IdSet<T> {
 
 fn position<T: Id>(id: T) -> (usize, u64) {
     (id.number() as usize / 64, 1 << (id.number() % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_kernels_lists_are_read_and_written() {
+        for (text, numbers) in [("", vec![]), ("0", vec![0]), ("0-2,64", vec![0, 1, 2, 64]), (" 7,5 \n", vec![5, 7])] {
+            let set: CpuSet = text.parse().unwrap();
+            assert_eq!(set.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), numbers, "{text:?}");
+        }
+        assert_eq!("5,7,6,0".parse::<CpuSet>().unwrap().to_string(), "0,5-7");
+        for text in ["x", "1-", "-1", "3-1", "1,,2", "4294967296", "0-9999999", ","] {
+            assert!(text.parse::<CpuSet>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_masks_are_read() {
+        let read = |text| CpuSet::parse_mask(text).unwrap().to_string();
+        assert_eq!(read("03"), "0-1");
+        assert_eq!(read("00000000,00001111"), "0,4,8,12");
+        assert_eq!(read("00000001,00000000,0000000f\n"), "0-3,64");
+        assert_eq!(read("0000,00000000,00000000"), "");
+        for text in ["", "g", "1,,2", "123456789", "+1", "0-3"] {
+            assert!(CpuSet::parse_mask(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_set_is_named_in_the_error() {
+        let error = "0-3,x".parse::<CpuSet>().unwrap_err();
+        assert_eq!(error.to_string(), "`0-3,x` is not a list like 0-3,8: a number is missing or malformed");
+    }
+
+    fn numbers() -> impl Strategy<Value = BTreeSet<u32>> {
+        proptest::collection::btree_set(0..300u32, 0..40)
+    }
+
+    fn set_of(numbers: &BTreeSet<u32>) -> CpuSet {
+        numbers.iter().copied().map(CpuId).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(a in numbers()) {
+            let set = set_of(&a);
+            prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
+            prop_assert_eq!(set.len(), a.len());
+            prop_assert_eq!(set.last().map(|cpu| cpu.0), a.last().copied());
+            let json = serde_json::to_string(&set).unwrap();
+            prop_assert_eq!(serde_json::from_str::<CpuSet>(&json).unwrap(), set);
+        }
+
+        #[test]
+        fn the_algebra_is_that_of_sets(a in numbers(), b in numbers()) {
+            let (set_a, set_b) = (set_of(&a), set_of(&b));
+            prop_assert_eq!(set_a.intersection(&set_b), set_of(&(&a & &b)));
+            prop_assert_eq!(set_a.union(&set_b), set_of(&(&a | &b)));
+            prop_assert_eq!(set_a.difference(&set_b), set_of(&(&a - &b)));
+            prop_assert_eq!(set_a.intersects(&set_b), !a.is_disjoint(&b));
+            prop_assert_eq!(set_a.is_subset(&set_b), a.is_subset(&b));
+        }
+
+        #[test]
+        fn a_mask_is_the_set_of_its_bits(a in numbers()) {
+            let set = set_of(&a);
+            let text: Vec<String> =
+                set.as_words().iter().rev().map(|word| format!("{:08x},{:08x}", word >> 32, word & 0xffff_ffff)).collect();
+            let text = if text.is_empty() { "0".to_owned() } else { text.join(",") };
+            prop_assert_eq!(CpuSet::parse_mask(&text).unwrap(), set);
+        }
+
+        #[test]
+        fn hostile_text_is_refused_without_a_panic(text in "[0-9a-f,\\- ]{0,60}|.{0,40}") {
+            let _ = text.parse::<CpuSet>();
+            let _ = CpuSet::parse_mask(&text);
+        }
+    }
 }

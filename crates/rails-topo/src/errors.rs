@@ -1,0 +1,148 @@
+//! What can go wrong, one type for each way to come by a topology.
+
+use std::{io, path::PathBuf};
+
+/// This machine could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DetectError {
+    /// The kernel's files could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+    /// The addresses of the interfaces could not be listed.
+    #[error("getifaddrs failed")]
+    Addresses {
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// hwloc failed.
+    #[error("hwloc could not read this machine")]
+    Hwloc {
+        /// What hwloc answered.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// hwloc was told to describe another machine than this one.
+    #[error(
+        "hwloc describes another machine than this one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_FSROOT and \
+         HWLOC_COMPONENTS"
+    )]
+    NotThisMachine,
+}
+
+/// A tree of `/sys` and `/proc` could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SysfsError {
+    /// The root could not be opened.
+    #[error("cannot open the root `{path}`", path = path.display())]
+    Open {
+        /// The root.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// There are no CPUs below the root.
+    #[error(
+        "`{path}` is not the root of a machine's files: its sys/devices/system/cpu is missing or holds no CPU that is \
+         online", path = path.display()
+    )]
+    NoCpus {
+        /// The root.
+        path: PathBuf,
+    },
+}
+
+/// An hwloc XML file could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XmlError {
+    /// The file itself could not be read.
+    #[error("cannot read `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("`{path}` is not an hwloc XML file: {reason}", path = path.display())]
+    NotHwloc {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The file is of a version that the installed hwloc does not know.
+    #[error("`{path}` is hwloc XML version {version}, which hwloc {hwloc} cannot read", path = path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: String,
+        /// The version of the installed hwloc.
+        hwloc: String,
+    },
+    /// hwloc refused the file.
+    #[error("hwloc {hwloc} cannot read `{path}`: it is damaged, or hwloc does not understand it", path = path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// The version of the installed hwloc.
+        hwloc: String,
+        /// What hwloc answered.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// This build has no hwloc.
+    #[error("`{path}` cannot be read: this build is without hwloc (cargo feature `hwloc`)", path = path.display())]
+    WithoutHwloc {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// A synthetic description is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyntheticError {
+    /// A word is not `level:count`.
+    #[error("`{word}` is not a level with its count, such as core:4")]
+    Malformed {
+        /// The word.
+        word: String,
+    },
+    /// A level of unknown name.
+    #[error("`{level}` is none of package, numa, l3, l2, l1, core and pu")]
+    UnknownLevel {
+        /// The level.
+        level: String,
+    },
+    /// The same level twice.
+    #[error("the level `{level}` is given twice")]
+    Repeated {
+        /// The level.
+        level: &'static str,
+    },
+    /// A level below one that it holds.
+    #[error("the level `{inner}` holds no `{outer}`")]
+    Order {
+        /// The level that came first.
+        inner: &'static str,
+        /// The level that must not come after it.
+        outer: &'static str,
+    },
+    /// The last level is not `pu`.
+    #[error("the last level must be pu, as in core:4 pu:2")]
+    NoPus,
+    /// More PUs than a description may make.
+    #[error("more than {limit} PUs")]
+    TooLarge {
+        /// The most there may be.
+        limit: u32,
+    },
+    /// Two interfaces of one name.
+    #[error("two interfaces are named `{name}`")]
+    RepeatedNic {
+        /// The name.
+        name: String,
+    },
+}

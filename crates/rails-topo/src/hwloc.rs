@@ -1,0 +1,87 @@
+//! The machine as hwloc sees it, live or from an XML file.
+
+mod tree;
+mod xml;
+
+use crate::{CpuSet, DetectError, Nic, NodeSet, Origin, Topology};
+use hwlocality::{
+    Topology as Hwloc,
+    object::types::ObjectType,
+    topology::builder::{BuildFlags, TopologyBuilder, TypeFilter},
+};
+use std::path::Path;
+
+/// Why hwloc failed; its own error types stay out of this crate's interface.
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Replaces what hwloc knows better in what was read from this machine's files.
+///
+/// The kernel's files keep the last word on what is there at all: online CPUs, and whether there are NUMA nodes (on a
+/// kernel without NUMA hwloc makes one up).
+pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> {
+    let hwloc = this_machine().map_err(|source| DetectError::Hwloc { source })?;
+    if !hwloc.is_this_system() {
+        return Err(DetectError::NotThisMachine);
+    }
+    topology.packages = tree::packages(&hwloc);
+    topology.caches = tree::caches(&hwloc);
+    topology.cores = tree::cores(&hwloc);
+    topology.allowed_cpus = topology.allowed_cpus.intersection(&allowed_cpus(&hwloc));
+    if !topology.nodes.is_empty() {
+        topology.nodes = tree::nodes(&hwloc);
+        topology.distances = tree::distances(&hwloc);
+        topology.allowed_nodes = topology.allowed_nodes.intersection(&allowed_nodes(&hwloc));
+    }
+    for found in tree::nics(&hwloc) {
+        if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == found.name) {
+            fill_in(nic, found);
+        }
+    }
+    topology.origin = Origin::ThisMachine { reader: format!("hwloc {}", version()) };
+    Ok(topology.in_order())
+}
+
+/// The version of the installed library; it signs what it detects or makes up.
+fn version() -> String {
+    let signature = |hwloc: Hwloc| tree::info(hwloc.root_object(), "hwlocVersion");
+    let made_up = TopologyBuilder::new().from_synthetic("pu:1").ok().and_then(|builder| builder.build().ok());
+    made_up.and_then(signature).unwrap_or_else(|| "of unknown version".to_owned())
+}
+
+fn this_machine() -> Result<Hwloc, BoxedError> {
+    // PUs outside the cpuset belong to the machine too; and detecting must not bind the calling thread for a moment to
+    // every PU in turn, as hwloc's x86 backend does.
+    let flags = BuildFlags::INCLUDE_DISALLOWED | BuildFlags::DONT_CHANGE_BINDING;
+    load(TopologyBuilder::new(), flags, TypeFilter::KeepImportant)
+}
+
+/// Loads with instruction caches and I/O devices, both of which hwloc leaves out unless asked.
+fn load(builder: TopologyBuilder, flags: BuildFlags, io: TypeFilter) -> Result<Hwloc, BoxedError> {
+    let builder = builder.with_flags(flags)?.with_cpu_cache_type_filter(TypeFilter::KeepAll)?;
+    let builder = builder.with_cpu_icache_type_filter(TypeFilter::KeepAll)?.with_io_type_filter(io)?;
+    Ok(builder.with_type_filter(ObjectType::Group, TypeFilter::KeepStructure)?.build()?)
+}
+
+/// What hwloc knows of an interface and the kernel's files did not say.
+fn fill_in(nic: &mut Nic, found: Nic) {
+    nic.pci = nic.pci.or(found.pci);
+    nic.mac = nic.mac.or(found.mac);
+    // The kernel's -1 stays unknown where hwloc only falls back to the one node there is.
+    if nic.local_cpus.is_none() {
+        nic.node = nic.node.or(found.node);
+        nic.local_cpus = found.local_cpus;
+    }
+}
+
+fn allowed_cpus(hwloc: &Hwloc) -> CpuSet {
+    tree::cpus(&hwloc.allowed_cpuset())
+}
+
+fn allowed_nodes(hwloc: &Hwloc) -> NodeSet {
+    tree::node_set(&hwloc.allowed_nodeset())
+}
+
+/// Reads an hwloc XML file; see [`Topology::from_xml`].
+pub(crate) fn read_xml(path: &Path) -> Result<Topology, crate::XmlError> {
+    xml::read(path)
+}

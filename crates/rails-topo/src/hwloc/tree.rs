@@ -1,0 +1,164 @@
+//! From hwloc's objects to the model.
+
+use crate::{
+    Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Distances, MacAddress, Machine, Nic, NodeId, NodeSet, NumaNode,
+    Package, PciAddress, linux,
+};
+use hwlocality::{
+    Topology as Hwloc,
+    bitmap::BitmapIndex,
+    object::{
+        TopologyObject,
+        attributes::ObjectAttributes,
+        types::{CacheType, OSDeviceType, ObjectType},
+    },
+};
+use std::collections::BTreeSet;
+
+pub(super) fn packages(hwloc: &Hwloc) -> Vec<Package> {
+    let package = |object: &TopologyObject| Package { id: os_index(object), cpus: cpus_of(object) };
+    hwloc.objects_with_type(ObjectType::Package).map(package).collect()
+}
+
+pub(super) fn cores(hwloc: &Hwloc) -> Vec<Core> {
+    let core = |object: &TopologyObject| Core { id: os_index(object), cpus: cpus_of(object) };
+    hwloc.objects_with_type(ObjectType::Core).map(core).collect()
+}
+
+pub(super) fn caches(hwloc: &Hwloc) -> Vec<Cache> {
+    let cache = |object: &TopologyObject| {
+        let Some(ObjectAttributes::Cache(attributes)) = object.attributes() else { return None };
+        let kind = match attributes.cache_type() {
+            CacheType::Data => CacheKind::Data,
+            CacheType::Instruction => CacheKind::Instruction,
+            CacheType::Unified => CacheKind::Unified,
+            _ => return None,
+        };
+        let level = attributes.depth().try_into().ok()?;
+        let size = attributes.size().map(|size| DataSize::bytes(size.get()));
+        Some(Cache { level, kind, size, cpus: cpus_of(object) })
+    };
+    hwloc.normal_objects().filter_map(cache).collect()
+}
+
+/// The nodes, by number.
+///
+/// hwloc gives memory without CPUs the CPUs it is beside, which belong to an ordinary node too. Linux numbers ordinary
+/// nodes first, so among nodes that claim the same CPUs the lowest number keeps them.
+pub(super) fn nodes(hwloc: &Hwloc) -> Vec<NumaNode> {
+    let node = |object: &TopologyObject| {
+        let memory = match object.attributes() {
+            Some(ObjectAttributes::NUMANode(attributes)) => attributes.local_memory().map_or(0, |bytes| bytes.get()),
+            _ => return None,
+        };
+        let id = NodeId(os_index(object)?);
+        Some(NumaNode { id, cpus: cpus_of(object), memory: Some(DataSize::bytes(memory)) })
+    };
+    let mut nodes: Vec<NumaNode> = hwloc.objects_with_type(ObjectType::NUMANode).filter_map(node).collect();
+    nodes.sort_by_key(|node| node.id);
+    let mut claimed = CpuSet::new();
+    for node in &mut nodes {
+        node.cpus = node.cpus.difference(&claimed);
+        claimed = claimed.union(&node.cpus);
+    }
+    nodes
+}
+
+/// The kernel's distances, which hwloc calls `NUMALatency`.
+pub(super) fn distances(hwloc: &Hwloc) -> Option<Distances> {
+    let matrix = hwloc.distances_with_name("NUMALatency").ok()?.into_iter().next()?;
+    let nodes: Option<Vec<NodeId>> = matrix.objects().map(|object| os_index(object?).map(NodeId)).collect();
+    let nodes = nodes?;
+    let values = matrix.distances().to_vec();
+    (nodes.len() > 1 && values.len() == nodes.len() * nodes.len()).then_some(Distances { nodes, values })
+}
+
+/// The interfaces that hwloc knows: those with a device behind them.
+pub(super) fn nics(hwloc: &Hwloc) -> Vec<Nic> {
+    let mut seen = BTreeSet::new();
+    let nic = |object: &TopologyObject| {
+        let name = object.name()?.to_str().ok()?;
+        let (node, local_cpus) = locality(hwloc, object);
+        let mac = info(object, "Address").and_then(|address| address.parse::<MacAddress>().ok());
+        seen.insert(name.to_owned()).then(|| Nic { pci: pci(object), node, local_cpus, mac, ..Nic::named(name) })
+    };
+    hwloc.objects_with_type(ObjectType::OSDevice).filter(|object| is_network(object)).filter_map(nic).collect()
+}
+
+/// What the machine calls itself.
+pub(super) fn machine(hwloc: &Hwloc) -> Machine {
+    let root = hwloc.root_object();
+    let dmi = |field: &str| match field {
+        "sys_vendor" => info(root, "DMISysVendor"),
+        "product_name" => info(root, "DMIProductName"),
+        "board_vendor" => info(root, "DMIBoardVendor"),
+        "board_name" => info(root, "DMIBoardName"),
+        _ => None,
+    };
+    let of_package = |object| info(object, "CPUModel");
+    Machine {
+        host: info(root, "HostName"),
+        cpu_model: info(root, "CPUModel").or_else(|| hwloc.objects_with_type(ObjectType::Package).find_map(of_package)),
+        product: linux::product(dmi),
+        kernel: info(root, "OSRelease"),
+    }
+}
+
+/// A textual attribute of an object; an empty one says nothing.
+pub(super) fn info(object: &TopologyObject, name: &str) -> Option<String> {
+    let text = object.info(name)?.to_string_lossy().trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+pub(super) fn cpus(bitmap: &hwlocality::cpu::cpuset::CpuSet) -> CpuSet {
+    numbers(bitmap.iter_set()).map(CpuId).collect()
+}
+
+pub(super) fn node_set(bitmap: &hwlocality::memory::nodeset::NodeSet) -> NodeSet {
+    numbers(bitmap.iter_set()).map(NodeId).collect()
+}
+
+fn cpus_of(object: &TopologyObject) -> CpuSet {
+    object.cpuset().map(|bitmap| cpus(&bitmap)).unwrap_or_default()
+}
+
+/// hwloc's bitmaps may be infinite.
+fn numbers(bits: impl Iterator<Item = BitmapIndex>) -> impl Iterator<Item = u32> {
+    bits.take(MOST_BITS).map(|index| usize::from(index) as u32)
+}
+
+fn os_index(object: &TopologyObject) -> Option<u32> {
+    object.os_index()?.try_into().ok()
+}
+
+fn is_network(object: &TopologyObject) -> bool {
+    matches!(object.attributes(), Some(ObjectAttributes::OSDevice(device)) if device.device_type() == OSDeviceType::Network)
+}
+
+/// Where the device hangs: on the first object above it that is no I/O object.
+///
+/// The whole machine is where hwloc puts what it cannot place, so on a machine with several nodes that is unknown.
+fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
+    let Some(place) = device.first_non_io_ancestor() else { return (None, None) };
+    let nodes = place.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();
+    let only_node = nodes.first().filter(|_| nodes.len() == 1);
+    let everywhere = place.object_type() == ObjectType::Machine && only_node.is_none();
+    let cpus = cpus_of(place);
+    let everywhere = everywhere || (only_node.is_none() && cpus == self::cpus(&hwloc.cpuset()));
+    (only_node, (!everywhere && !cpus.is_empty()).then_some(cpus))
+}
+
+fn pci(device: &TopologyObject) -> Option<PciAddress> {
+    device.ancestors().find_map(|object| match object.attributes() {
+        Some(ObjectAttributes::PCIDevice(pci)) => Some(PciAddress {
+            domain: u32::from(pci.domain()),
+            bus: pci.bus_id(),
+            device: pci.bus_device(),
+            function: pci.function(),
+        }),
+        _ => None,
+    })
+}
+
+/// As many CPUs or nodes as a set takes from text.
+const MOST_BITS: usize = 1 << 20;

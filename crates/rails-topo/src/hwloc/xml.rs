@@ -1,0 +1,60 @@
+//! hwloc's XML files.
+
+use super::{BoxedError, allowed_cpus, allowed_nodes, load, tree, version};
+use crate::{Origin, Topology, XmlError};
+use hwlocality::{
+    Topology as Hwloc,
+    topology::builder::{BuildFlags, TopologyBuilder, TypeFilter},
+};
+use std::path::Path;
+
+pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
+    let xml = std::fs::read(path).map_err(|source| XmlError::Read { path: path.to_owned(), source })?;
+    let not_hwloc = |reason| XmlError::NotHwloc { path: path.to_owned(), reason };
+    let xml = String::from_utf8(xml).map_err(|_| not_hwloc("it is not text in UTF-8"))?;
+    let version_of_file = format_version(&xml).map_err(not_hwloc)?;
+    if is_too_new(version_of_file) {
+        let version_of_file = version_of_file.to_owned();
+        return Err(XmlError::Version { path: path.to_owned(), version: version_of_file, hwloc: version() });
+    }
+    let failed = |source| XmlError::Load { path: path.to_owned(), hwloc: version(), source };
+    let hwloc = parse(&xml).map_err(failed)?;
+    let online_cpus = tree::cpus(&hwloc.cpuset());
+    if online_cpus.is_empty() {
+        return Err(not_hwloc("it describes no CPU"));
+    }
+    Ok(Topology {
+        origin: Origin::Xml { path: path.to_owned() },
+        machine: tree::machine(&hwloc),
+        packages: tree::packages(&hwloc),
+        nodes: tree::nodes(&hwloc),
+        distances: tree::distances(&hwloc),
+        caches: tree::caches(&hwloc),
+        cores: tree::cores(&hwloc),
+        allowed_cpus: allowed_cpus(&hwloc).intersection(&online_cpus),
+        allowed_nodes: allowed_nodes(&hwloc),
+        online_cpus,
+        nics: tree::nics(&hwloc),
+    }
+    .in_order())
+}
+
+fn parse(xml: &str) -> Result<Hwloc, BoxedError> {
+    load(TopologyBuilder::new().from_xml(xml)?, BuildFlags::INCLUDE_DISALLOWED, TypeFilter::KeepAll)
+}
+
+/// The version that the root element carries; hwloc 1 wrote none.
+///
+/// hwloc answers a version it does not know as any other fault, so it is looked up beforehand.
+fn format_version(xml: &str) -> Result<&str, &'static str> {
+    let (_, element) = xml.split_once("<topology").ok_or("it has no `topology` element")?;
+    let (attributes, _) = element.split_once('>').ok_or("its `topology` element does not end")?;
+    let version = attributes.split_once("version=\"").and_then(|(_, rest)| rest.split_once('"'));
+    Ok(version.map_or("1.0", |(version, _)| version))
+}
+
+/// The format's major version is the library's, and a library reads its own and older ones.
+fn is_too_new(version: &str) -> bool {
+    let major = version.split('.').next().and_then(|major| major.parse::<usize>().ok());
+    major.is_some_and(|major| major > hwlocality::hwloc_api_version() >> 16)
+}

@@ -53,6 +53,9 @@ pub enum LaneError {
     /// The other end broke the protocol on it.
     #[error("the other end broke the protocol on it: {0}")]
     Violation(Violation),
+    /// The rail that it ran on has stopped.
+    #[error("the rail that it ran on has stopped")]
+    RailStopped,
     /// The other end did not close it in time after the stream was over.
     #[error("the other end did not close it in time")]
     Lingering,
@@ -77,6 +80,9 @@ pub enum JoinError {
     /// The rail's runtime has stopped.
     #[error("the rail's runtime has stopped")]
     RailStopped,
+    /// The system gave no random numbers.
+    #[error("the system gave no random numbers: {0}")]
+    Random(getrandom::Error),
     /// The stream was over before this lane could join it.
     #[error("the stream was over before this lane could join it")]
     StreamOver,

@@ -99,7 +99,7 @@ impl Rail {
                 interrupts: &interrupts,
                 thread_cpus: &cpus,
                 current_cpu: Some(placement.cpu),
-                memory_nodes: node.as_ref(),
+                buffer_nodes: node.as_ref(),
             },
         )
     }

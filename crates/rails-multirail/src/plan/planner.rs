@@ -27,6 +27,8 @@ pub struct PlannedRail {
     pub interface: Option<String>,
     /// The local address of its lane; `None` where that is for the kernel to choose.
     pub address: Option<IpAddr>,
+    /// What its lane's socket is bound to; `None` leaves the local end to the kernel.
+    pub end: Option<LaneEnd>,
     /// The CPU that its thread is bound to.
     pub cpu: CpuId,
     /// The node that its memory comes from; `None` where the machine has no nodes.
@@ -127,7 +129,7 @@ enum FromInterrupt {
     Unknown,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     /// One rail on each usable NIC, or on the best `count` of them.
     fn on_nics(&mut self, count: Option<usize>) -> Result<(), PlanError> {
         let nics = self.best_nics();
@@ -145,19 +147,20 @@ impl Planner<'_> {
         for nic in nics.iter().cycle().take(wanted) {
             self.note_shared_card(nic);
             let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
-            self.add(Some(nic), address, None)?;
+            let end = LaneEnd::Interface(nic.name.clone());
+            self.add(Some(nic), address, Some(end), None)?;
         }
         Ok(())
     }
 
     /// NICs that could carry a rail: fastest first, and before a card's second port every other card's first.
-    fn best_nics(&self) -> Vec<&Nic> {
-        let usable = |nic: &&Nic| {
+    fn best_nics(&self) -> Vec<&'a Nic> {
+        let usable = |nic: &&'a Nic| {
             nic.kind == NicKind::Device
                 && nic.up != Some(false)
                 && (nic.addresses.is_empty() || nic.addresses.iter().any(|address| is_usable(address.ip)))
         };
-        let mut nics: Vec<&Nic> = self.topology.nics().iter().filter(usable).collect();
+        let mut nics: Vec<&'a Nic> = self.topology.nics().iter().filter(usable).collect();
         nics.sort_by_key(|nic| Reverse(nic.speed));
         let port = |index: usize| nics[..index].iter().filter(|other| same_card(other, nics[index])).count();
         let mut ranked: Vec<(usize, usize)> = (0..nics.len()).map(|index| (port(index), index)).collect();
@@ -171,8 +174,8 @@ impl Planner<'_> {
         let count = count.unwrap_or(cores.clamp(2, MOST_RAILS));
         let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
         for index in 0..count {
-            let address = Ipv4Addr::new(127, 0, 0, index as u8 + 1);
-            self.add(loopback, Some(address.into()), None)?;
+            let address = Ipv4Addr::new(127, 0, 0, index as u8 + 1).into();
+            self.add(loopback, Some(address), Some(LaneEnd::Address(address)), None)?;
         }
         Ok(())
     }
@@ -186,24 +189,30 @@ impl Planner<'_> {
                 let nic = self.topology.nic(name);
                 let nic = nic.ok_or_else(|| PlanError::NoSuchInterface { name: name.clone(), known: known() })?;
                 let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
-                self.add(Some(nic), address, cpus)
+                self.add(Some(nic), address, Some(wish.end.clone()), cpus)
             }
-            LaneEnd::Address(address) if address.is_unspecified() => self.add(None, None, cpus),
+            LaneEnd::Address(address) if address.is_unspecified() => self.add(None, None, None, cpus),
             LaneEnd::Address(address) => {
                 let holds = |nic: &&Nic| nic.addresses.iter().any(|held| held.ip == *address);
                 // All of 127.0.0.0/8 is local (RFC 1122, section 3.2.1.3), though only one address of it is listed.
                 let loops = |nic: &&Nic| address.is_loopback() && nic.kind == NicKind::Loopback;
                 let nic = nics.iter().find(holds).or_else(|| nics.iter().find(loops));
                 match nic {
-                    Some(nic) => self.add(Some(nic), Some(*address), cpus),
-                    None if address.is_loopback() => self.add(None, Some(*address), cpus),
+                    Some(nic) => self.add(Some(nic), Some(*address), Some(wish.end.clone()), cpus),
+                    None if address.is_loopback() => self.add(None, Some(*address), Some(wish.end.clone()), cpus),
                     None => Err(PlanError::NoSuchAddress { address: *address }),
                 }
             }
         }
     }
 
-    fn add(&mut self, nic: Option<&Nic>, address: Option<IpAddr>, within: Option<&CpuSet>) -> Result<(), PlanError> {
+    fn add(
+        &mut self,
+        nic: Option<&Nic>,
+        address: Option<IpAddr>,
+        end: Option<LaneEnd>,
+        within: Option<&CpuSet>,
+    ) -> Result<(), PlanError> {
         let id = RailId(self.rails.len());
         let allowed = self.topology.allowed_cpus();
         let mut reasons = vec![describe_lane(nic, address)];
@@ -234,7 +243,7 @@ impl Planner<'_> {
             None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
         });
         let interface = nic.map(|nic| nic.name.clone());
-        self.rails.push(PlannedRail { id, interface, address, cpu: best.cpu, node, reasons });
+        self.rails.push(PlannedRail { id, interface, address, end, cpu: best.cpu, node, reasons });
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Which rails are wished for.
 
 use rails_topo::CpuSet;
+use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, str::FromStr};
 
 /// Which rails are wished for. As text:
@@ -35,7 +36,8 @@ pub struct LaneWish {
 }
 
 /// The local end of a lane.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LaneEnd {
     /// A local address.
     Address(IpAddr),

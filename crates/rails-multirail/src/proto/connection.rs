@@ -156,6 +156,11 @@ impl Connection {
         self.wake_idle_lanes();
     }
 
+    /// Whether [`Connection::finish`] was called.
+    pub fn is_finished(&self) -> bool {
+        self.scheduler.is_finished()
+    }
+
     /// Whether the other end has every byte that was written, and knows that there are no more.
     pub fn is_sent(&self) -> bool {
         self.scheduler.is_complete()
@@ -269,6 +274,9 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, header: &DataHeader) -> Result<Admission, Violation> {
+        if self.failure.is_some() {
+            return Ok(Admission::Duplicate);
+        }
         let longest = self.terms.longest_chunk;
         let admission = if header.length > longest {
             Err(Violation::TooLong { length: header.length, longest })
@@ -289,15 +297,19 @@ impl Connection {
         header: &DataHeader,
         payload: Bytes,
     ) -> Result<(), Violation> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
         let was_complete = self.reassembler.is_complete();
         let inserted = self.reassembler.insert(header, payload);
         self.or_fail(inserted)?;
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
         state.unacknowledged += u64::from(header.length);
+        // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due.
+        let due = state.since.is_none() || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW;
         state.since.get_or_insert(now);
-        // A lane that sleeps until an acknowledgement is due does not know of the one that just came due.
-        if std::mem::take(&mut state.idle) {
+        if due && std::mem::take(&mut state.idle) {
             self.wakes.lanes |= 1 << lane.0;
         }
         if self.reassembler.is_complete() && !was_complete {
@@ -391,7 +403,7 @@ impl Connection {
                 work -= 1;
             }
         }
-        self.wakes.writer |= self.scheduler.room() > 0;
+        self.wakes.writer |= self.scheduler.has_much_room();
     }
 
     fn wake_all_lanes(&mut self) {

@@ -105,6 +105,11 @@ impl Scheduler {
         if self.finished { 0 } else { self.buffer.saturating_sub(self.pending_bytes + self.dealt_bytes) }
     }
 
+    /// Whether there is so much room that a writer who waits for it is worth a wake: a quarter of the buffer.
+    pub fn has_much_room(&self) -> bool {
+        self.room() >= self.buffer / 4
+    }
+
     /// Takes bytes to send, all of them: the caller asks for [`Scheduler::room`] first.
     ///
     /// # Panics

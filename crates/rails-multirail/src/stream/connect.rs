@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     OpenError, RailId, StreamOptions,
-    error::{FailedLane, JoinError},
+    error::{FailedLane, JoinError, LaneError},
     plan::{LaneEnd, PlannedRail},
     proto::{
         connection::Connection,
@@ -209,6 +209,7 @@ impl Lane {
             longest_chunk: options.longest_chunk,
             window: options.window,
             linger: options.linger,
+            end: Err(LaneError::RailStopped),
         })
     }
 }

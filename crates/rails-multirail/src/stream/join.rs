@@ -49,5 +49,5 @@ pub(crate) async fn initiate(socket: &TcpStream, secret: Secret, hello: Hello) -
 
 /// A nonce for one handshake.
 pub(crate) fn nonce() -> Result<Nonce, JoinError> {
-    random().map_err(|error| JoinError::Io(error.into()))
+    random().map_err(JoinError::Random)
 }

@@ -36,13 +36,14 @@ pub(crate) struct Lane {
     pub(crate) window: u64,
     /// How long the lane may outlive what the application wants of it.
     pub(crate) linger: Duration,
+    /// How the lane ended, once it has. A lane that is dropped before was on a rail that stopped.
+    pub(crate) end: Result<(), LaneError>,
 }
 
 impl Lane {
     /// Drives the lane to its end. Runs on the lane's rail.
-    pub(crate) async fn run(self) {
-        let end = self.drive().await;
-        self.shared.lane_down(self.id, &self.record, end);
+    pub(crate) async fn run(mut self) {
+        self.end = self.drive().await;
     }
 
     async fn drive(&self) -> Result<(), LaneError> {
@@ -140,6 +141,13 @@ impl Lane {
             }
         }
         Ok(())
+    }
+}
+
+/// However a lane ends, its stream gets to know.
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.shared.lane_down(self.id, &self.record, std::mem::replace(&mut self.end, Ok(())));
     }
 }
 

@@ -159,11 +159,11 @@ impl Registry {
             return;
         }
         // A socket belongs to the runtime that it was made on, so it is taken apart here and put together there.
-        match socket.into_std() {
+        match socket.detach() {
             Ok(socket) => {
                 let registry = self.clone();
                 drop(self.rails[rail].runtime().spawn(move || async move {
-                    match TcpLane::from_std(socket) {
+                    match socket.attach() {
                         Ok(socket) => serve(registry, socket).await,
                         Err(error) => tracing::warn!(%peer, %error, "a connection was lost between two rails"),
                     }
@@ -203,11 +203,7 @@ impl Registry {
         let stream = announcement.is_some().then(|| MultiRailStream::new(shared.clone()));
         let lane = Lane::up(shared, hello.lane, rail, socket, &self.options).ok_or(JoinError::StreamOver)?;
         let accepted = timeout(deadline, send_message(lane.socket.get_ref(), &accept));
-        let accepted = accepted.await.map_err(|_| JoinError::Timeout).and_then(|sent| sent);
-        if let Err(error) = accepted {
-            lane.abandon();
-            return Err(error);
-        }
+        accepted.await.map_err(|_| JoinError::Timeout)??;
         if let (Some(place), Some(stream)) = (announcement, stream) {
             place.send(Ok(stream));
         }
@@ -251,8 +247,8 @@ impl Registry {
 
     /// Tells the other end, as a courtesy, that the lane may not join; the socket is closed either way.
     async fn refuse(&self, socket: &TcpLane, refusal: Refusal) {
-        let told = send_message(socket.get_ref(), &Message::Refused(refusal));
-        let _ = timeout(self.options.handshake_timeout, told).await;
+        let message = Message::Refused(refusal);
+        let _ = timeout(self.options.handshake_timeout, send_message(socket.get_ref(), &message)).await;
     }
 }
 

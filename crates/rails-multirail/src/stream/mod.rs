@@ -12,7 +12,7 @@ mod stats;
 pub use listener::MultiRailListener;
 pub use stats::{LaneStats, StreamStats};
 
-use crate::{OpenError, StreamError, StreamOptions, error::FailedLane, proto::handshake::StreamId, rails::Rails};
+use crate::{OpenError, StreamOptions, error::FailedLane, proto::handshake::StreamId, rails::Rails};
 use bytes::{Buf, Bytes};
 use shared::{Shared, State};
 use std::{
@@ -36,13 +36,13 @@ use tokio::{
 /// - **Half-close**: shutting the write side down lets the other end read to the end of the stream. It resolves when the other
 ///   end has every byte in its memory, which is more than a TCP socket says.
 /// - **Losing a lane** loses nothing: what the other end does not have goes over the others. When the last lane is lost, reads give what had
-///   arrived in order and then a [`StreamError`], writes give it at once.
+///   arrived in order and then a [`StreamError`](crate::StreamError), writes give it at once.
 /// - **Dropping** it before it was shut down gives the stream up: the other end gets an error, not an end of file. What was
 ///   shut down before is still delivered (see [`StreamOptions::linger`]).
 /// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the other end's window for what
 ///   is sent.
 ///
-/// Errors come as [`std::io::Error`] around a [`StreamError`].
+/// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
 #[derive(Debug)]
 pub struct MultiRailStream {
     shared: Arc<Shared>,
@@ -155,7 +155,7 @@ impl MultiRailStream {
     /// their end (there should be none left that matter: they are dropped), and waits until the lanes are closed.
     ///
     /// # Errors
-    /// [`StreamError`] inside an [`std::io::Error`], where one of that fails.
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails.
     pub async fn close(mut self) -> IoResult<StreamStats> {
         tokio::io::AsyncWriteExt::shutdown(&mut self).await?;
         while self.read_bytes().await?.is_some() {}

@@ -1,0 +1,112 @@
+//! Lanes that are cut or damaged, and peers that go away.
+
+use crate::util::{options, pair, pattern, rails, relayed_pair};
+use rails_multirail::{StreamError, proto::connection::Failure, proto::wire::ResetReason};
+use std::{io, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{sleep, timeout},
+};
+
+fn failure(error: &io::Error) -> &Failure {
+    &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
+}
+
+#[tokio::test]
+async fn a_lane_cut_in_mid_chunk_loses_and_doubles_nothing() {
+    let rails = rails(2);
+    let (mut near, mut far, relays) = relayed_pair(&rails, &options()).await;
+    let sent = pattern(40 << 20);
+    let expected = sent.clone();
+    let writer = tokio::spawn(async move {
+        near.write_all(&sent).await.unwrap();
+        near.close().await.unwrap()
+    });
+    let mut got = vec![0; 4 << 20];
+    far.read_exact(&mut got).await.unwrap();
+    relays[0].cut();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == expected);
+    let received = far.close().await.unwrap();
+    let stats = timeout(Duration::from_secs(20), writer).await.expect("it ends").unwrap();
+    assert_eq!(stats.bytes_written, expected.len() as u64);
+    let lost = received.lanes.iter().filter(|lane| lane.lost.is_some()).count();
+    assert_eq!(lost, 1, "{received:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_chunk_costs_its_lane_and_no_byte() {
+    let rails = rails(2);
+    let (mut near, mut far, relays) = relayed_pair(&rails, &options()).await;
+    let sent = pattern(20 << 20);
+    let expected = sent.clone();
+    relays[1].flip_a_bit();
+    let writer = tokio::spawn(async move {
+        near.write_all(&sent).await.unwrap();
+        near.close().await.unwrap()
+    });
+    let mut got = Vec::new();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == expected);
+    let received = far.close().await.unwrap();
+    let lost: Vec<&String> = received.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
+    assert!(lost.len() == 1 && lost[0].contains("checksum"), "{lost:?}");
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn when_the_last_lane_is_cut_both_ends_say_so() {
+    let rails = rails(2);
+    let (mut near, mut far, relays) = relayed_pair(&rails, &options()).await;
+    near.write_all(b"the last words").await.unwrap();
+    let mut got = [0; 14];
+    far.read_exact(&mut got).await.unwrap();
+    relays.iter().for_each(|relay| relay.cut());
+    let error = timeout(Duration::from_secs(5), far.read_u8()).await.expect("it does not hang").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert!(matches!(failure(&error), Failure::LanesLost { delivered: 14, .. }), "{error}");
+    assert!(error.to_string().contains("closed it before the stream was done"), "{error}");
+    let error = timeout(Duration::from_secs(5), near.read_u8()).await.expect("it does not hang").unwrap_err();
+    assert!(matches!(failure(&error), Failure::LanesLost { .. }), "{error}");
+    assert!(near.write_all(b"x").await.is_err());
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_is_an_error_to_the_other_end_not_an_end_of_file() {
+    let rails = rails(2);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    near.write_all(b"half of it").await.unwrap();
+    let mut got = [0; 10];
+    far.read_exact(&mut got).await.unwrap();
+    drop(near);
+    let error = timeout(Duration::from_secs(5), far.read_u8()).await.expect("it does not hang").unwrap_err();
+    assert_eq!(failure(&error), &Failure::Reset(ResetReason::Dropped));
+    assert!(far.write_all(b"x").await.is_err());
+}
+
+#[tokio::test]
+async fn what_was_shut_down_is_delivered_after_the_stream_is_dropped() {
+    let rails = rails(2);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    let sent = pattern(3 << 20);
+    near.write_all(&sent).await.unwrap();
+    far.shutdown().await.unwrap();
+    near.shutdown().await.unwrap();
+    drop(near);
+    sleep(Duration::from_millis(50)).await;
+    let mut got = Vec::new();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == sent);
+}
+
+#[tokio::test]
+async fn a_rail_that_stops_is_a_lane_that_is_lost() {
+    let near_rails = rails(1);
+    let far_rails = rails(2);
+    let (mut listener, addresses) = crate::util::listener(&far_rails, &options()).await;
+    let near = rails_multirail::MultiRailStream::connect(&near_rails, &addresses, &options()).await.unwrap();
+    let mut far = listener.accept().await.unwrap();
+    drop(near_rails);
+    drop(near);
+    assert!(timeout(Duration::from_secs(5), far.read_u8()).await.expect("it does not hang").is_err());
+}

@@ -1,0 +1,92 @@
+//! Who may join, and what becomes of those who may not.
+
+use crate::util::{listener, options, pattern, rails};
+use rails_multirail::{
+    MultiRailStream, OpenError, Secret, StreamOptions,
+    error::JoinError,
+    proto::handshake::{HandshakeError, Mode},
+};
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+#[tokio::test]
+async fn strangers_are_refused_and_the_stream_goes_on() {
+    let rails = rails(2);
+    let (mut listener, addresses) = listener(&rails, &options()).await;
+    let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
+    let mut far = listener.accept().await.unwrap();
+    near.write_all(b"before").await.unwrap();
+
+    let wrong = StreamOptions::new(Secret::pre_shared(b"another 16 bytes").unwrap());
+    let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &wrong).await else {
+        panic!("a wrong secret opened a stream");
+    };
+    assert_eq!(lanes.len(), 2);
+    for lane in lanes {
+        let refused = "the other end refused the lane: the join secret is wrong";
+        assert_eq!(lane.error.to_string(), refused);
+    }
+    let none = StreamOptions::new(Secret::insecure());
+    let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &none).await else {
+        panic!("no secret opened a stream");
+    };
+    assert!(matches!(lanes[0].error, JoinError::Handshake(HandshakeError::Mode { ours: Mode::Insecure })), "{lanes:?}");
+
+    let mut garbage = TcpStream::connect(addresses[0]).await.unwrap();
+    garbage.write_all(&pattern(4096)).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(Duration::from_secs(5), garbage.read_to_end(&mut answer)).await.expect("it is hung up on");
+    assert!(answer.is_empty(), "a stranger learns nothing");
+
+    near.write_all(b" after").await.unwrap();
+    let (near, far) = tokio::join!(near.close(), async {
+        let mut got = String::new();
+        far.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "before after");
+        far.close().await
+    });
+    near.unwrap();
+    far.unwrap();
+}
+
+#[tokio::test]
+async fn an_old_version_is_told_so() {
+    let rails = rails(2);
+    let (_listener, addresses) = listener(&rails, &options()).await;
+    let mut old = TcpStream::connect(addresses[0]).await.unwrap();
+    old.write_all(b"RAIL\x00\x01\x01\x00").await.unwrap();
+    let mut answer = Vec::new();
+    timeout(Duration::from_secs(5), old.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
+    assert_eq!(answer, b"RAIL\x01\x05\x00\x01", "a refusal that names this end's version");
+}
+
+#[tokio::test]
+async fn a_lane_that_cannot_connect_is_reported_and_the_others_carry_the_stream() {
+    let rails = rails(2);
+    let (mut listener, mut addresses) = listener(&rails, &options()).await;
+    // A port that nobody listens on any more.
+    addresses[1] = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
+    assert_eq!(near.failed_lanes().len(), 1);
+    assert_eq!(near.failed_lanes()[0].remote, addresses[1]);
+    assert_eq!(near.lanes_up(), 1);
+    let mut far = listener.accept().await.unwrap();
+    near.write_all(b"hello").await.unwrap();
+    let mut got = [0; 5];
+    far.read_exact(&mut got).await.unwrap();
+    assert_eq!(&got, b"hello");
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_does_not_hold_its_place_for_ever() {
+    let rails = rails(2);
+    let patience = options().handshake_timeout(Duration::from_millis(200));
+    let (_listener, addresses) = listener(&rails, &patience).await;
+    let mut silent = TcpStream::connect(addresses[0]).await.unwrap();
+    let end = timeout(Duration::from_secs(5), silent.read(&mut [0; 1])).await.expect("it is hung up on");
+    assert!(matches!(end, Ok(0) | Err(_)));
+}

@@ -1,0 +1,6 @@
+//! Streams over real sockets on the loopback interface.
+
+mod faults;
+mod join;
+mod transfer;
+mod util;

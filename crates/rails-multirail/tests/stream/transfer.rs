@@ -1,0 +1,124 @@
+//! Bytes arrive, in order, in both directions, however they are written and read.
+
+use crate::util::{options, pair, pattern, rails};
+use bytes::Bytes;
+use rails_multirail::Policy;
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+#[tokio::test]
+async fn both_directions_carry_bytes_at_once_and_end_cleanly() {
+    for policy in [Policy::Adaptive, Policy::Static] {
+        let rails = rails(3);
+        let (near, far) = pair(&rails, &options().policy(policy)).await;
+        let (there, back) = (pattern(9_000_001), pattern(5_000_003));
+        let exchange = |mut stream: rails_multirail::MultiRailStream, out: Vec<u8>, len: usize| async move {
+            let (mut read, mut write) = tokio::io::split(&mut stream);
+            let mut got = Vec::with_capacity(len);
+            let (sent, received) = tokio::join!(
+                async {
+                    write.write_all(&out).await?;
+                    write.shutdown().await
+                },
+                read.read_to_end(&mut got)
+            );
+            sent.unwrap();
+            received.unwrap();
+            (got, stream.close().await.unwrap())
+        };
+        let (a, b) = tokio::join!(exchange(near, there.clone(), back.len()), exchange(far, back.clone(), there.len()));
+        assert!(a.0 == back && b.0 == there);
+        assert_eq!((a.1.bytes_written, b.1.bytes_read), (9_000_001, 9_000_001));
+        assert_eq!(a.1.lanes.len(), 3);
+        assert_eq!(a.1.lanes.iter().map(|lane| lane.bytes_sent).sum::<u64>(), 9_000_001);
+        assert!(a.1.lanes.iter().chain(&b.1.lanes).all(|lane| lane.lost.is_none()), "{a:?} {b:?}", a = a.1, b = b.1);
+    }
+}
+
+#[tokio::test]
+async fn a_half_closed_stream_still_answers() {
+    let rails = rails(2);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    near.write_all(b"question").await.unwrap();
+    near.shutdown().await.unwrap();
+    let mut question = String::new();
+    far.read_to_string(&mut question).await.unwrap();
+    assert_eq!(question, "question");
+    far.write_all(b"answer").await.unwrap();
+    let (answer, closed) = tokio::join!(
+        async {
+            let mut answer = String::new();
+            near.read_to_string(&mut answer).await.unwrap();
+            assert!(near.write_all(b"more").await.is_err(), "the write side was shut down");
+            near.close().await.unwrap();
+            answer
+        },
+        far.close()
+    );
+    closed.unwrap();
+    assert_eq!(answer, "answer");
+}
+
+#[tokio::test]
+async fn whole_buffers_are_moved_without_a_copy_of_their_own() {
+    let rails = rails(2);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    let block = Bytes::from(pattern(1 << 20));
+    let writer = {
+        let block = block.clone();
+        tokio::spawn(async move {
+            for _ in 0..64 {
+                near.write_bytes(block.clone()).await.unwrap();
+            }
+            near.close().await.unwrap()
+        })
+    };
+    let mut got = Vec::new();
+    while let Some(bytes) = far.read_bytes().await.unwrap() {
+        got.extend_from_slice(&bytes);
+    }
+    assert_eq!(got.len(), 64 << 20);
+    assert!(got.chunks(1 << 20).all(|chunk| chunk == block));
+    far.close().await.unwrap();
+    let stats = writer.await.unwrap();
+    assert!(stats.lanes.iter().all(|lane| lane.bytes_sent > 0), "both lanes were used: {stats:?}");
+}
+
+#[tokio::test]
+async fn single_bytes_arrive_at_once() {
+    let rails = rails(2);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    for round in 0..200u8 {
+        near.write_u8(round).await.unwrap();
+        let got = timeout(Duration::from_secs(5), far.read_u8()).await.expect("nothing holds a byte back").unwrap();
+        assert_eq!(got, round);
+        far.write_u8(got).await.unwrap();
+        assert_eq!(near.read_u8().await.unwrap(), round);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_stalls_stops_the_writer_and_loses_nothing() {
+    let rails = rails(2);
+    let small = options().longest_chunk(16 << 10).unwrap().window(64 << 10).unwrap().send_buffer(32 << 10).unwrap();
+    let (mut near, mut far) = pair(&rails, &small).await;
+    let sent = pattern(1 << 20);
+    let mut written = 0;
+    while let Ok(count) = timeout(Duration::from_millis(300), near.write(&sent[written..])).await {
+        written += count.unwrap();
+    }
+    assert!(written <= (64 << 10) + (32 << 10), "{written} bytes were taken, more than the window and the buffer");
+    let rest = sent[written..].to_vec();
+    let writer = tokio::spawn(async move {
+        near.write_all(&rest).await.unwrap();
+        near.close().await.unwrap();
+    });
+    let mut got = Vec::new();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == sent);
+    far.close().await.unwrap();
+    writer.await.unwrap();
+}

@@ -120,12 +120,12 @@ machine of unknown make (described as `package:2 numa:1 l3:1 core:2 pu:2`)
       L3: size unknown, CPUs 4-7
         cores 0-1 (2 PUs each): CPUs 4-7
 NICs
-  eth0  0000:3b:00.0  igb             node 1        1 Gbit/s       up             mtu 1500     02:00:00:00:00:01
+  eth0  0000:3b:00.0  igb        node 1        1 Gbit/s       up             mtu 1500     02:00:00:00:00:01
         10.0.0.1/24
         queues: 2 receive (RPS of 1: CPUs 4-7), 1 transmit (XPS unknown)
         interrupt 101 eth0-TxRx-0: on CPUs 5 of 0-7
         interrupt 102: CPUs unknown
-  lo    loopback      driver unknown  node unknown  speed unknown  state unknown  mtu unknown  MAC unknown
+  lo    loopback      no driver  node unknown  speed unknown  state unknown  mtu unknown  MAC unknown
 distances
   node  0  1
      0 10 20

@@ -148,4 +148,11 @@ allowed CPUs 0-2, no NUMA nodes
 "
         );
     }
+    #[test]
+    fn the_largest_description_is_printed_in_one_line_for_each_package() {
+        let machine = Topology::synthetic("package:8 numa:1 l3:1 core:256 l2:1 l1:1 pu:2", vec![]).unwrap();
+        let tree = machine.tree().to_string();
+        assert_eq!(tree.lines().filter(|line| line.contains("cores 0-255 (2 PUs each)")).count(), 8, "{tree}");
+        assert!(!tree.contains("L2") && !tree.contains("L1"), "private caches are left out");
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> 
     }
     for found in tree::nics(&hwloc) {
         if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == found.name) {
-            fill_in(nic, found);
+            fill_in(nic, found, &topology.online_cpus);
         }
     }
     topology.origin = Origin::ThisMachine { reader: format!("hwloc {}", version()) };
@@ -63,13 +63,16 @@ fn load(builder: TopologyBuilder, flags: BuildFlags, io: TypeFilter) -> Result<H
 }
 
 /// What hwloc knows of an interface and the kernel's files did not say.
-fn fill_in(nic: &mut Nic, found: Nic) {
+///
+/// The whole machine is where hwloc puts what it cannot place: such a place does not turn the kernel's -1 into a node.
+fn fill_in(nic: &mut Nic, found: Nic, online: &CpuSet) {
     nic.pci = nic.pci.or(found.pci);
     nic.mac = nic.mac.or(found.mac);
-    // The kernel's -1 stays unknown where hwloc only falls back to the one node there is.
-    if nic.local_cpus.is_none() {
-        nic.node = nic.node.or(found.node);
-        nic.local_cpus = found.local_cpus;
+    if let (None, None, Some(cpus)) = (nic.node, &nic.local_cpus, found.local_cpus)
+        && cpus != *online
+    {
+        nic.node = found.node;
+        nic.local_cpus = Some(cpus);
     }
 }
 
@@ -84,4 +87,24 @@ fn allowed_nodes(hwloc: &Hwloc) -> NodeSet {
 /// Reads an hwloc XML file; see [`Topology::from_xml`].
 pub(crate) fn read_xml(path: &Path) -> Result<Topology, crate::XmlError> {
     xml::read(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeId;
+
+    #[test]
+    fn a_place_that_is_the_whole_machine_says_nothing() {
+        let online: CpuSet = "0-7".parse().unwrap();
+        let found =
+            |cpus: &str| Nic { node: Some(NodeId(0)), local_cpus: Some(cpus.parse().unwrap()), ..Nic::named("eth0") };
+        let mut nic = Nic::named("eth0");
+        fill_in(&mut nic, found("0-7"), &online);
+        assert_eq!(nic, Nic::named("eth0"));
+        fill_in(&mut nic, found("0-3"), &online);
+        assert_eq!(nic, found("0-3"));
+        fill_in(&mut nic, Nic { node: Some(NodeId(1)), ..found("4-7") }, &online);
+        assert_eq!(nic, found("0-3"), "the kernel has the last word");
+    }
 }

@@ -102,9 +102,10 @@ pub struct Interrupt {
     pub number: u32,
     /// The name its driver gave it.
     pub name: Option<String>,
-    /// CPUs it may be served on (`smp_affinity_list`): the wish.
+    /// CPUs it may be served on (`smp_affinity_list`): the wish. `None` is unknown, never the empty set.
     pub affinity: Option<CpuSet>,
-    /// CPUs it is served on (`effective_affinity_list`): the truth.
+    /// CPUs it is served on (`effective_affinity_list`): the truth, though after a new wish only once the next
+    /// interrupt has come. `None` is unknown, or not in use yet; never the empty set.
     pub effective: Option<CpuSet>,
 }
 

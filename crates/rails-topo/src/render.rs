@@ -120,12 +120,12 @@ machine of unknown make (described as `package:2 numa:1 l3:1 core:2 pu:2`)
       L3: size unknown, CPUs 4-7
         cores 0-1 (2 PUs each): CPUs 4-7
 NICs
-  eth0  0000:3b:00.0  igb             node 1        1 Gbit/s       up             mtu 1500     02:00:00:00:00:01
+  eth0  0000:3b:00.0  igb        node 1        1 Gbit/s       up             mtu 1500     02:00:00:00:00:01
         10.0.0.1/24
         queues: 2 receive (RPS of 1: CPUs 4-7), 1 transmit (XPS unknown)
         interrupt 101 eth0-TxRx-0: on CPUs 5 of 0-7
         interrupt 102: CPUs unknown
-  lo    loopback      driver unknown  node unknown  speed unknown  state unknown  mtu unknown  MAC unknown
+  lo    loopback      no driver  node unknown  speed unknown  state unknown  mtu unknown  MAC unknown
 distances
   node  0  1
      0 10 20
@@ -147,5 +147,12 @@ NICs: none
 allowed CPUs 0-2, no NUMA nodes
 "
         );
+    }
+    #[test]
+    fn the_largest_description_is_printed_in_one_line_for_each_package() {
+        let machine = Topology::synthetic("package:8 numa:1 l3:1 core:256 l2:1 l1:1 pu:2", vec![]).unwrap();
+        let tree = machine.tree().to_string();
+        assert_eq!(tree.lines().filter(|line| line.contains("cores 0-255 (2 PUs each)")).count(), 8, "{tree}");
+        assert!(!tree.contains("L2") && !tree.contains("L1"), "private caches are left out");
     }
 }

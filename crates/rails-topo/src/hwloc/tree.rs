@@ -142,10 +142,9 @@ fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<C
     let Some(place) = device.first_non_io_ancestor() else { return (None, None) };
     let nodes = place.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();
     let only_node = nodes.first().filter(|_| nodes.len() == 1);
-    let everywhere = place.object_type() == ObjectType::Machine && only_node.is_none();
     let cpus = cpus_of(place);
-    let everywhere = everywhere || (only_node.is_none() && cpus == self::cpus(&hwloc.cpuset()));
-    (only_node, (!everywhere && !cpus.is_empty()).then_some(cpus))
+    let unplaced = only_node.is_none() && cpus == self::cpus(&hwloc.cpuset());
+    (only_node, (!unplaced && !cpus.is_empty()).then_some(cpus))
 }
 
 fn pci(device: &TopologyObject) -> Option<PciAddress> {

@@ -1,7 +1,7 @@
 //! Interrupts of a device: which, named how, served where.
 
 use super::root::Root;
-use crate::Interrupt;
+use crate::{CpuSet, Interrupt};
 use std::collections::BTreeMap;
 
 /// The names that drivers gave their interrupts, by number, from `/proc/interrupts`.
@@ -30,14 +30,15 @@ pub(super) fn of_device(root: &Root, folder: &str, names: &InterruptNames) -> Ve
     let vectors = root.numbered(&format!("{folder}/msi_irqs"), "");
     let legacy = || root.value::<u32>(&format!("{folder}/irq")).filter(|number| *number > 0);
     let numbers = if vectors.is_empty() { legacy().into_iter().collect() } else { vectors };
-    let interrupt = |number| {
-        let file = |name| format!("proc/irq/{number}/{name}");
-        Interrupt {
-            number,
-            name: names.0.get(&number).cloned(),
-            affinity: root.set(&file("smp_affinity_list"), &file("smp_affinity")),
-            effective: root.set(&file("effective_affinity_list"), &file("effective_affinity")),
-        }
+    let cpus = |number, name| {
+        let file = format!("proc/irq/{number}/{name}");
+        root.set(&format!("{file}_list"), &file).filter(|cpus: &CpuSet| !cpus.is_empty())
+    };
+    let interrupt = |number| Interrupt {
+        number,
+        name: names.0.get(&number).cloned(),
+        affinity: cpus(number, "smp_affinity"),
+        effective: cpus(number, "effective_affinity"),
     };
     numbers.into_iter().map(interrupt).collect()
 }

@@ -8,6 +8,7 @@ mod nodes;
 mod root;
 mod votes;
 
+#[cfg(feature = "hwloc")]
 pub(crate) use names::product;
 pub(crate) use root::Root;
 

@@ -7,7 +7,7 @@ pub(super) fn machine(root: &Root) -> Machine {
     Machine {
         host: root.text("proc/sys/kernel/hostname"),
         cpu_model: root.text("proc/cpuinfo").as_deref().and_then(cpu_model),
-        product: product(|name| root.text(&format!("sys/class/dmi/id/{name}"))),
+        product: product(|name| DMI.iter().find_map(|folder| root.text(&format!("{folder}/{name}")))),
         kernel: root.text("proc/sys/kernel/osrelease"),
     }
 }
@@ -17,7 +17,8 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
     let value = |wanted: &str| {
         cpuinfo.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
-            (name.trim().eq_ignore_ascii_case(wanted) && !value.trim().is_empty()).then(|| value.trim().to_owned())
+            let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+            (name.trim().eq_ignore_ascii_case(wanted) && !value.is_empty()).then_some(value)
         })
     };
     value("model name").or_else(|| value("cpu"))
@@ -34,3 +35,6 @@ pub(crate) fn product(field: impl Fn(&str) -> Option<String>) -> Option<String> 
     };
     named("sys_vendor", "product_name").or_else(|| named("board_vendor", "board_name"))
 }
+
+/// The firmware's names; captured trees may hold the folder and not the class's link to it.
+const DMI: [&str; 2] = ["sys/class/dmi/id", "sys/devices/virtual/dmi/id"];

@@ -27,6 +27,10 @@ fn row(nic: &Nic) -> [String; COLUMNS] {
         NicKind::Virtual => "virtual",
         NicKind::Device => "PCI unknown",
     };
+    let driver = match nic.kind {
+        NicKind::Loopback | NicKind::Virtual => "no driver",
+        NicKind::Device => "driver unknown",
+    };
     let state = match nic.up {
         Some(true) => "up",
         Some(false) => "down",
@@ -35,7 +39,7 @@ fn row(nic: &Nic) -> [String; COLUMNS] {
     [
         nic.name.clone(),
         nic.pci.map_or(kind.to_owned(), |pci| pci.to_string()),
-        nic.driver.clone().unwrap_or("driver unknown".to_owned()),
+        nic.driver.clone().unwrap_or(driver.to_owned()),
         nic.node.map_or("node unknown".to_owned(), |node| format!("node {node}")),
         nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string()),
         state.to_owned(),

@@ -45,8 +45,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Res
 fn places(topology: &Topology) -> Vec<Place<'_>> {
     let packages = topology.packages().iter().map(|package| (package_label(package), &package.cpus, 0));
     let nodes = topology.nodes().iter().map(|node| (node_label(node), &node.cpus, 1));
-    let caches = topology.caches().iter().filter(|cache| is_shared_last_level(topology, cache));
-    let caches = caches.map(|cache| (cache_label(cache), &cache.cpus, 2));
+    let caches = shared_last_level(topology).into_iter().map(|cache| (cache_label(cache), &cache.cpus, 2));
     let mut places: Vec<_> = packages.chain(nodes).chain(caches).collect();
     places.sort_by_key(|(_, cpus, rank)| (std::cmp::Reverse(cpus.len()), *rank));
     let place = |(label, cpus, _)| Place { label, cpus, inner: Vec::new(), cores: Vec::new() };
@@ -92,16 +91,19 @@ fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[&Core], depth: usize) -> fmt
     Ok(())
 }
 
-/// A cache that no larger one stands behind, and that more than one core shares: the others are the same in every core.
-fn is_shared_last_level(topology: &Topology, cache: &Cache) -> bool {
-    let last_level = cache.cpus.first().and_then(|cpu| topology.sharing_last_level_cache(cpu));
-    let in_one_core = topology.cores().iter().any(|core| cache.cpus.is_subset(&core.cpus));
-    last_level == Some(&cache.cpus) && is_largest(topology, cache) && !in_one_core
-}
-
-fn is_largest(topology: &Topology, cache: &Cache) -> bool {
-    let same = topology.caches().iter().filter(|other| other.cpus == cache.cpus);
-    same.map(|other| (other.level, other.kind)).max() == Some((cache.level, cache.kind))
+/// The caches that no larger one stands behind and that more than one core shares: others are the same in every core.
+fn shared_last_level(topology: &Topology) -> Vec<&Cache> {
+    let mut covered = CpuSet::new();
+    let mut last_level = Vec::new();
+    for cache in topology.caches().iter().rev().filter(|cache| !cache.cpus.is_empty()) {
+        if !cache.cpus.intersects(&covered) {
+            covered = covered.union(&cache.cpus);
+            last_level.push(cache);
+        }
+    }
+    let core = |cache: &Cache| cache.cpus.first().and_then(|cpu| topology.core_of_cpu(cpu));
+    last_level.retain(|cache| !core(cache).is_some_and(|core| cache.cpus.is_subset(&core.cpus)));
+    last_level
 }
 
 fn package_label(package: &Package) -> String {

@@ -1,0 +1,6 @@
+//! The reader of the kernel's files, on trees that the tests write.
+
+mod cpus;
+mod nics;
+mod roots;
+mod tree;

@@ -1,0 +1,157 @@
+//! Why a thread or its memory could not be bound, or its binding not be read.
+
+use crate::{memory::MemoryPolicy, thread::Tid};
+use rails_topo::{CpuSet, Id, IdSet, NodeSet};
+use std::{fmt, io};
+
+/// A binding that did not happen, or that could not be read.
+///
+/// What the operating system said is the [`source`](std::error::Error::source) where there is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The set that was asked for is empty; no call was made.
+    #[error("cannot bind {what} to an empty set")]
+    EmptySet {
+        /// What was to be bound.
+        what: &'static str,
+    },
+
+    /// None of the CPUs can be used by this thread.
+    #[error("no CPU of {requested} can be used{}", because("not online", offline, not_allowed))]
+    CpusUnusable {
+        /// The CPUs that were asked for.
+        requested: CpuSet,
+        /// Those of them that do not exist or are not online; `None` where the machine does not say.
+        offline: Option<CpuSet>,
+        /// Those of them that are online, but outside the thread's cpuset; `None` where it cannot be told.
+        not_allowed: Option<CpuSet>,
+    },
+
+    /// Nodes of the policy cannot be used by this thread.
+    #[error("the policy `{policy}` cannot be set{}", because("without memory", without_memory, not_allowed))]
+    NodesUnusable {
+        /// The policy that was asked for.
+        policy: MemoryPolicy,
+        /// Nodes of it that do not exist or have no memory; `None` where the machine does not say.
+        without_memory: Option<NodeSet>,
+        /// Nodes of it that have memory, but are outside the thread's cpuset; `None` where it cannot be told.
+        not_allowed: Option<NodeSet>,
+    },
+
+    /// There is no such thread, or it has ended.
+    #[error("thread {tid} does not exist")]
+    NoSuchThread {
+        /// The thread.
+        tid: Tid,
+    },
+
+    /// This kernel does not have the call (`ENOSYS`; with memory policies: it is built without NUMA) or the policy.
+    #[error("this kernel does not support {call} for {subject}")]
+    Unsupported {
+        /// The system call.
+        call: &'static str,
+        /// What it was asked for.
+        subject: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// The call was refused (`EPERM`): by a seccomp filter, as containers have them, or for want of a privilege.
+    #[error("{call} was refused for {subject}; a seccomp filter (as containers have them) does that")]
+    Denied {
+        /// The system call.
+        call: &'static str,
+        /// What it was asked for.
+        subject: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// The thread has a memory policy that this crate has no name for (a newer mode, or a mode with flags).
+    #[error("the memory policy has mode {mode:#x} and nodes `{nodes}`, which has no name here")]
+    UnknownPolicy {
+        /// The kernel's mode and mode flags.
+        mode: i32,
+        /// The nodes.
+        nodes: NodeSet,
+    },
+
+    /// What a guard put back does not read back as it was.
+    #[error("the thread's {what} was {former} and could not be put back: it is {now}")]
+    NotRestored {
+        /// What was to be put back.
+        what: &'static str,
+        /// What it was before the guard.
+        former: String,
+        /// What it is.
+        now: String,
+    },
+
+    /// A buffer of no bytes lies on no page.
+    #[error("an empty buffer lies on no node")]
+    EmptyBuffer,
+
+    /// The call failed in another way.
+    #[error("{call} failed for {subject}")]
+    Call {
+        /// The system call.
+        call: &'static str,
+        /// What it was asked for.
+        subject: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl BindError {
+    /// The error of a call that failed, sorted by what the kernel said.
+    pub(crate) fn of_call(call: &'static str, subject: impl fmt::Display, source: io::Error) -> Self {
+        let subject = subject.to_string();
+        match source.raw_os_error() {
+            Some(libc::ENOSYS) => Self::Unsupported { call, subject, source },
+            Some(libc::EPERM) => Self::Denied { call, subject, source },
+            _ => Self::Call { call, subject, source },
+        }
+    }
+}
+
+/// ` (7 not online, 2-3 outside the thread's cpuset)`, as far as it is known.
+fn because<T: Id>(lack: &str, lacking: &Option<IdSet<T>>, not_allowed: &Option<IdSet<T>>) -> String {
+    let reasons: Vec<String> = [(lacking, lack), (not_allowed, "outside the thread's cpuset")]
+        .into_iter()
+        .filter_map(|(set, reason)| set.as_ref().filter(|set| !set.is_empty()).map(|set| format!("{set} {reason}")))
+        .collect();
+    if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_topo::NodeId;
+
+    #[test]
+    fn messages_name_what_is_known_and_nothing_else() {
+        let set = |text: &str| text.parse().expect("a list");
+        let error =
+            BindError::CpusUnusable { requested: set("2-3,7"), offline: Some(set("7")), not_allowed: Some(set("2-3")) };
+        assert_eq!(error.to_string(), "no CPU of 2-3,7 can be used (7 not online, 2-3 outside the thread's cpuset)");
+        let error = BindError::CpusUnusable { requested: set("7"), offline: None, not_allowed: None };
+        assert_eq!(error.to_string(), "no CPU of 7 can be used");
+        let error = BindError::NodesUnusable {
+            policy: MemoryPolicy::Preferred(NodeId(9)),
+            without_memory: Some(NodeSet::single(NodeId(9))),
+            not_allowed: Some(NodeSet::new()),
+        };
+        assert_eq!(error.to_string(), "the policy `preferred 9` cannot be set (9 without memory)");
+    }
+
+    #[test]
+    fn a_kernel_without_the_call_and_a_filter_are_told_apart() {
+        let error = |code| BindError::of_call("set_mempolicy", "`local`", io::Error::from_raw_os_error(code));
+        assert!(matches!(error(libc::ENOSYS), BindError::Unsupported { call: "set_mempolicy", .. }));
+        assert!(matches!(error(libc::EPERM), BindError::Denied { call: "set_mempolicy", .. }));
+        assert!(matches!(error(libc::EFAULT), BindError::Call { call: "set_mempolicy", .. }));
+        assert_eq!(error(libc::ENOSYS).to_string(), "this kernel does not support set_mempolicy for `local`");
+    }
+}

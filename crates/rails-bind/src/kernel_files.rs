@@ -1,0 +1,47 @@
+//! The few kernel files that errors and usage figures are read from.
+
+use rails_topo::{CpuSet, Id, IdSet, NodeSet};
+use std::fs;
+
+/// CPUs that are online, if the kernel says so.
+pub(crate) fn online_cpus() -> Option<CpuSet> {
+    list("/sys/devices/system/cpu/online")
+}
+
+/// Nodes that have memory, if the kernel says so.
+pub(crate) fn nodes_with_memory() -> Option<NodeSet> {
+    list("/sys/devices/system/node/has_memory")
+}
+
+/// Nodes that the calling thread's cpuset lets it take memory from, if the kernel says so.
+pub(crate) fn allowed_nodes() -> Option<NodeSet> {
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
+    status_field(&status, "Mems_allowed_list")?.parse().ok()
+}
+
+/// The value of a line `name:\tvalue` of `/proc/.../status` (proc_pid_status(5)).
+pub(crate) fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn list<T: Id>(path: &str) -> Option<IdSet<T>> {
+    fs::read_to_string(path).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_field_is_found_by_its_whole_name() {
+        let status = "Name:\tMems_allowed_list\nMems_allowed:\t3\nMems_allowed_list:\t0-1\n";
+        assert_eq!(status_field(status, "Mems_allowed_list"), Some("0-1"));
+        assert_eq!(status_field(status, "Mems_allowed"), Some("3"));
+        assert_eq!(status_field(status, "Mems"), None);
+    }
+
+    #[test]
+    fn this_kernel_says_which_cpus_are_online() {
+        assert!(online_cpus().is_some_and(|cpus| !cpus.is_empty()));
+    }
+}

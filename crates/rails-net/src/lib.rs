@@ -1,1 +1,63 @@
-//! Placeholder.
+//! TCP lanes: connections that begin where a rail is, with their options and statistics read back.
+//!
+//! A *lane* is one connection on one rail. It leaves by the rail's NIC because it is bound to an address or a device,
+//! and its socket is set for long, fast, watched transfers: no hold-back of small writes, a bounded amount of unsent
+//! data in the kernel, and a dead peer noticed in seconds.
+//!
+//! # Smallest use
+//! ```
+//! use rails_net::LaneOptions;
+//! use std::net::IpAddr;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = LaneOptions::new();
+//! let listener = options.listen("127.0.0.1:0".parse()?)?;
+//! // The lane begins at 127.0.0.2: on a machine with several NICs, this is how a rail's NIC is chosen.
+//! let from = options.clone().local("127.0.0.2".parse::<IpAddr>()?);
+//! let (near, far) = (from.connect(listener.local_addr()).await?, listener.accept().await?);
+//! assert_eq!(near.local_addr(), far.peer_addr());
+//! println!("{} round trip {:?}", near.stats()?.congestion, near.stats()?.rtt);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What holds
+//! * A lane begins at the address or device that was asked for, or it is an error; a device is read back.
+//! * Where the kernel takes an option and makes something else of it (buffer sizes, congestion control), the lane's
+//!   [`deviations`](TcpLane::deviations) say so; an option that cannot be set is an error that names it, its value and
+//!   the errno.
+//! * A figure that the kernel does not know, or has not measured, is `None` and never zero.
+//! * A listener goes on after errors that concern one connection ([`AcceptError::is_transient`]).
+//! * `unsafe` is in `sys` alone, each block argued.
+//!
+//! # Map
+//! [`LaneOptions`] says what lanes are to be, with [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
+//! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures.
+//!
+//! # Privileges
+//! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
+//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` needs `CAP_NET_ADMIN`, and a
+//! listener below port 1024 `CAP_NET_BIND_SERVICE`.
+//!
+//! # What it does not do
+//! It binds no threads and no memory (`rails-bind` does), resolves no names, encrypts nothing, and has neither UDP, nor
+//! `MSG_ZEROCOPY`, nor `SO_MAX_PACING_RATE` yet. It runs on Linux only.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("rails-net uses Linux socket options and runs on Linux only");
+
+mod connect;
+mod error;
+mod lane;
+mod listener;
+mod options;
+mod socket;
+mod stats;
+mod sys;
+
+pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
+pub use lane::{Deviation, LaneSettings, TcpLane};
+pub use listener::LaneListener;
+pub use options::{KeepAlive, LaneOptions, LocalEnd};
+pub use stats::{TcpState, TcpStats};

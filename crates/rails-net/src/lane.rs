@@ -1,0 +1,232 @@
+//! One TCP connection on one rail.
+
+use crate::{KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, socket};
+use rails_topo::DataSize;
+use serde::Serialize;
+use socket2::SockRef;
+use std::{fmt, net::SocketAddr, time::Duration};
+use tokio::net::TcpStream;
+
+/// A TCP connection whose options were set as [`LaneOptions`] say, and read back where the kernel may differ.
+#[derive(Debug)]
+pub struct TcpLane {
+    stream: TcpStream,
+    local: SocketAddr,
+    peer: SocketAddr,
+    deviations: Vec<Deviation>,
+}
+
+/// An option that the kernel took and made something else of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "option", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Deviation {
+    /// `SO_SNDBUF`: cut by `net.core.wmem_max`, or raised to the kernel's least.
+    SendBuffer {
+        /// What was asked for.
+        #[serde(rename = "wanted_bytes")]
+        wanted: DataSize,
+        /// What was read back.
+        #[serde(rename = "got_bytes")]
+        got: DataSize,
+    },
+    /// `SO_RCVBUF`: cut by `net.core.rmem_max`, or raised to the kernel's least.
+    ReceiveBuffer {
+        /// What was asked for.
+        #[serde(rename = "wanted_bytes")]
+        wanted: DataSize,
+        /// What was read back.
+        #[serde(rename = "got_bytes")]
+        got: DataSize,
+    },
+    /// `TCP_CONGESTION`: a route to the peer prescribes another (`ip route ... congctl`).
+    Congestion {
+        /// What was asked for.
+        wanted: String,
+        /// What was read back.
+        got: String,
+    },
+}
+
+/// A lane's options as the kernel has them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LaneSettings {
+    /// Whether small writes are sent at once.
+    pub no_delay: bool,
+    /// Congestion control.
+    pub congestion: String,
+    /// What the kernel may hold for sending, with its own bookkeeping: twice of what was asked for, or what it tuned it
+    /// to.
+    #[serde(rename = "send_buffer_bytes")]
+    pub send_buffer: DataSize,
+    /// What the kernel may hold for reading, with its own bookkeeping: twice of what was asked for, or what it tuned it
+    /// to.
+    #[serde(rename = "receive_buffer_bytes")]
+    pub receive_buffer: DataSize,
+    /// What may wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
+    #[serde(rename = "not_sent_lowat_bytes")]
+    pub not_sent_lowat: Option<DataSize>,
+    /// How a silent peer is probed; `None` is not at all.
+    pub keepalive: Option<KeepAlive>,
+    /// How long sent data may wait for its acknowledgement; `None` is the system's time.
+    #[serde(rename = "user_timeout_ms", serialize_with = "optional_milliseconds")]
+    pub user_timeout: Option<Duration>,
+    /// The interface that the lane is bound to; `None` is none.
+    pub device: Option<String>,
+}
+
+impl TcpLane {
+    pub(crate) fn new(
+        stream: TcpStream,
+        local: SocketAddr,
+        peer: SocketAddr,
+        options: &LaneOptions,
+    ) -> Result<Self, OptionError> {
+        let deviations = deviations(&SockRef::from(&stream), options)?;
+        for deviation in &deviations {
+            tracing::warn!(%local, %peer, %deviation, "an option of a lane was not taken as it was given");
+        }
+        Ok(Self { stream, local, peer, deviations })
+    }
+
+    /// This end's address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The other end's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Options that the kernel took and made something else of, found by reading back when the lane was opened.
+    pub fn deviations(&self) -> &[Deviation] {
+        &self.deviations
+    }
+
+    /// The options as the kernel has them now.
+    ///
+    /// # Errors
+    /// [`StatsError::Option`] names the option that could not be read.
+    pub fn settings(&self) -> Result<LaneSettings, StatsError> {
+        settings(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))
+    }
+
+    /// What the kernel knows of the connection now.
+    ///
+    /// # Errors
+    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Truncated`] if it knows less than every Linux does.
+    pub fn stats(&self) -> Result<TcpStats, StatsError> {
+        TcpStats::read(&self.stream, self.local, self.peer)
+    }
+
+    /// The interface that this end's address is on, or that the lane is bound to; `None` if the address is on none now,
+    /// as with those of 127.0.0.0/8 that no interface lists.
+    ///
+    /// Unless the lane is bound to a device, the routes may send its packets by another interface.
+    ///
+    /// # Errors
+    /// [`StatsError::Call`] if the interfaces cannot be listed.
+    pub fn interface(&self) -> Result<Option<String>, StatsError> {
+        let device = device(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))?;
+        if device.is_some() {
+            return Ok(device);
+        }
+        let mut interfaces = nix::ifaddrs::getifaddrs().map_err(|errno| StatsError::Call {
+            call: "getifaddrs",
+            local: self.local,
+            peer: self.peer,
+            source: errno.into(),
+        })?;
+        let local = self.local.ip().to_canonical();
+        let holder = interfaces.find(|interface| {
+            let address = interface.address.as_ref();
+            let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|v4| v4.ip().into());
+            let v6 = || address.and_then(|address| address.as_sockaddr_in6()).map(|v6| v6.ip().into());
+            v4.or_else(v6) == Some(local)
+        });
+        Ok(holder.map(|interface| interface.interface_name))
+    }
+
+    /// The stream, to read and write by.
+    pub fn get_ref(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The stream, to read and write by.
+    pub fn get_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// The stream alone.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    fn unreadable(&self, source: OptionError) -> StatsError {
+        StatsError::Option { local: self.local, peer: self.peer, source: Box::new(source) }
+    }
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SendBuffer { wanted, got } => write!(f, "a send buffer of {wanted} became {got}"),
+            Self::ReceiveBuffer { wanted, got } => write!(f, "a receive buffer of {wanted} became {got}"),
+            Self::Congestion { wanted, got } => write!(f, "congestion control {wanted} became {got}"),
+        }
+    }
+}
+
+fn deviations(socket: &SockRef<'_>, options: &LaneOptions) -> Result<Vec<Deviation>, OptionError> {
+    let (send, receive, congestion) = socket::read_back(socket)?;
+    // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
+    // is returned by getsockopt(2)."
+    let half = |size: DataSize| DataSize::bytes(size.as_bytes() / 2);
+    let differing = |wanted: Option<DataSize>, got| wanted.filter(|wanted| *wanted != got);
+    let mut deviations = Vec::new();
+    if let Some(wanted) = differing(options.send_buffer, half(send)) {
+        deviations.push(Deviation::SendBuffer { wanted, got: half(send) });
+    }
+    if let Some(wanted) = differing(options.receive_buffer, half(receive)) {
+        deviations.push(Deviation::ReceiveBuffer { wanted, got: half(receive) });
+    }
+    if let Some(wanted) = options.congestion.as_ref().filter(|wanted| **wanted != congestion) {
+        deviations.push(Deviation::Congestion { wanted: wanted.clone(), got: congestion });
+    }
+    Ok(deviations)
+}
+
+fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
+    let (send_buffer, receive_buffer, congestion) = socket::read_back(socket)?;
+    let keepalive = match socket::get("SO_KEEPALIVE", socket.keepalive())? {
+        true => Some(KeepAlive {
+            idle: socket::get("TCP_KEEPIDLE", socket.tcp_keepalive_time())?,
+            interval: socket::get("TCP_KEEPINTVL", socket.tcp_keepalive_interval())?,
+            probes: socket::get("TCP_KEEPCNT", socket.tcp_keepalive_retries())?,
+        }),
+        false => None,
+    };
+    Ok(LaneSettings {
+        no_delay: socket::get("TCP_NODELAY", socket.tcp_nodelay())?,
+        congestion,
+        send_buffer,
+        receive_buffer,
+        not_sent_lowat: match socket::get("TCP_NOTSENT_LOWAT", socket.tcp_notsent_lowat())? {
+            0 => None,
+            bytes => Some(DataSize::bytes(bytes.into())),
+        },
+        keepalive,
+        user_timeout: socket::get("TCP_USER_TIMEOUT", socket.tcp_user_timeout())?,
+        device: device(socket)?,
+    })
+}
+
+fn device(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
+    let name = socket::get("SO_BINDTODEVICE", socket.device())?;
+    Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
+}
+
+fn optional_milliseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+}

@@ -1,0 +1,286 @@
+//! What a lane is to be: its local end and its socket's options.
+
+use rails_topo::{CpuId, DataSize};
+use serde::{Deserialize, Serialize};
+use std::{fmt, net::IpAddr, time::Duration};
+
+/// How lanes are opened: where they begin and how their sockets behave.
+///
+/// Setters take and return the options, so they chain. One value opens any number of lanes, with
+/// [`connect`](Self::connect) and [`listen`](Self::listen).
+///
+/// # Examples
+/// ```
+/// use rails_net::{LaneOptions, LocalEnd};
+/// use rails_topo::DataSize;
+///
+/// let options = LaneOptions::new()
+///     .local(LocalEnd::Device("eth0".to_owned()))
+///     .congestion("cubic")
+///     .send_buffer(DataSize::bytes(4 << 20));
+/// # let _ = options;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct LaneOptions {
+    // Where the lane begins.
+    pub(crate) local: LocalEnd,
+    pub(crate) incoming_cpu: Option<CpuId>,
+    // How much the kernel holds for it.
+    pub(crate) send_buffer: Option<DataSize>,
+    pub(crate) receive_buffer: Option<DataSize>,
+    pub(crate) not_sent_lowat: Option<DataSize>,
+    // How it sends.
+    pub(crate) no_delay: bool,
+    pub(crate) congestion: Option<String>,
+    // When it is given up.
+    pub(crate) connect_timeout: Duration,
+    pub(crate) keepalive: Option<KeepAlive>,
+    pub(crate) user_timeout: Option<Duration>,
+    // How it is listened for.
+    pub(crate) reuse_address: bool,
+    pub(crate) reuse_port: bool,
+    pub(crate) backlog: u32,
+}
+
+/// The local end of a lane: what decides which NIC it leaves by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LocalEnd {
+    /// The kernel's routes decide.
+    #[default]
+    Any,
+    /// An address of this machine. Which NIC its packets leave by is still the routes' decision (with several NICs in
+    /// one network, or without rules by source address, it can be another's).
+    Address(IpAddr),
+    /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive by it and no other.
+    Device(String),
+}
+
+/// How a silent peer is probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeepAlive {
+    /// Silence before the first probe (`TCP_KEEPIDLE`); whole seconds, rounded up.
+    #[serde(rename = "idle_s", with = "seconds")]
+    pub idle: Duration,
+    /// Time between probes (`TCP_KEEPINTVL`); whole seconds, rounded up.
+    #[serde(rename = "interval_s", with = "seconds")]
+    pub interval: Duration,
+    /// Probes without an answer after which the peer is taken for dead (`TCP_KEEPCNT`).
+    pub probes: u32,
+}
+
+impl LaneOptions {
+    /// The defaults, as each setter names them.
+    pub fn new() -> Self {
+        Self {
+            local: LocalEnd::Any,
+            incoming_cpu: None,
+            send_buffer: None,
+            receive_buffer: None,
+            not_sent_lowat: Some(DataSize::bytes(128 << 10)),
+            no_delay: true,
+            congestion: None,
+            connect_timeout: Duration::from_secs(10),
+            keepalive: Some(KeepAlive::default()),
+            user_timeout: Some(Duration::from_secs(20)),
+            reuse_address: true,
+            reuse_port: false,
+            backlog: 1024,
+        }
+    }
+
+    /// Where lanes begin. A listener takes its address from [`listen`](Self::listen) and only the device from here.
+    ///
+    /// # Default
+    /// [`LocalEnd::Any`].
+    ///
+    /// # Privileges
+    /// None; a device since Linux 5.7 (before, `CAP_NET_RAW`).
+    pub fn local(mut self, local: impl Into<LocalEnd>) -> Self {
+        self.local = local.into();
+        self
+    }
+
+    /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners that share a port
+    /// ([`reuse_port`](Self::reuse_port)), the kernel prefers the one of the CPU that received the packet. It moves no
+    /// interrupt.
+    ///
+    /// # Default
+    /// None: the kernel notes the CPU of the last packet.
+    pub fn incoming_cpu(mut self, cpu: impl Into<Option<CpuId>>) -> Self {
+        self.incoming_cpu = cpu.into();
+        self
+    }
+
+    /// Bytes that the kernel may hold for sending (`SO_SNDBUF`).
+    ///
+    /// # Default
+    /// None: the kernel tunes it by itself, up to `net.ipv4.tcp_wmem`.
+    ///
+    /// # Cost
+    /// A fixed size ends the tuning, and `net.core.wmem_max` cuts it; the lane's
+    /// [`deviations`](crate::TcpLane::deviations) say if it did.
+    pub fn send_buffer(mut self, size: impl Into<Option<DataSize>>) -> Self {
+        self.send_buffer = size.into();
+        self
+    }
+
+    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`); it is set before the connection is made, which bounds
+    /// the window that the peer is ever offered.
+    ///
+    /// # Default
+    /// None: the kernel tunes it by itself, up to `net.ipv4.tcp_rmem`.
+    ///
+    /// # Cost
+    /// A fixed size ends the tuning, and `net.core.rmem_max` cuts it; the lane's
+    /// [`deviations`](crate::TcpLane::deviations) say if it did.
+    pub fn receive_buffer(mut self, size: impl Into<Option<DataSize>>) -> Self {
+        self.receive_buffer = size.into();
+        self
+    }
+
+    /// Bytes that may wait in the kernel without having been sent; with that many, the socket stops being writable
+    /// (`TCP_NOTSENT_LOWAT`).
+    ///
+    /// # Default
+    /// 128 KiB: two packets of the largest size that segmentation offload takes (64 KiB), one on its way and one in
+    /// reserve. Zero is refused when the lane is opened. None leaves the system's `net.ipv4.tcp_notsent_lowat`, which
+    /// is no limit unless someone set it.
+    ///
+    /// # Cost
+    /// What waits in the kernel is bound to this lane, even if another is free: more keeps a late sender's lane busy,
+    /// less leaves more to be shared out.
+    pub fn not_sent_lowat(mut self, size: impl Into<Option<DataSize>>) -> Self {
+        self.not_sent_lowat = size.into();
+        self
+    }
+
+    /// Whether small writes are sent at once (`TCP_NODELAY`) and not held back to be joined with the next.
+    ///
+    /// # Default
+    /// On.
+    ///
+    /// # Cost
+    /// Many small writes make many small packets.
+    pub fn no_delay(mut self, on: bool) -> Self {
+        self.no_delay = on;
+        self
+    }
+
+    /// The congestion control, by the kernel's name for it (`TCP_CONGESTION`): `cubic`, `bbr`, `reno`.
+    ///
+    /// # Default
+    /// None: the system's (`net.ipv4.tcp_congestion_control`).
+    ///
+    /// # Privileges
+    /// None for those in `net.ipv4.tcp_allowed_congestion_control`, `CAP_NET_ADMIN` for the others.
+    pub fn congestion<'a>(mut self, name: impl Into<Option<&'a str>>) -> Self {
+        self.congestion = name.into().map(str::to_owned);
+        self
+    }
+
+    /// How long a connection may take to be made.
+    ///
+    /// # Default
+    /// 10 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How a silent peer is probed (`SO_KEEPALIVE`).
+    ///
+    /// # Default
+    /// After 10 s of silence, every 5 s, three times. None: not at all, so that a peer that vanished is only noticed by
+    /// sending.
+    pub fn keepalive(mut self, keepalive: impl Into<Option<KeepAlive>>) -> Self {
+        self.keepalive = keepalive.into();
+        self
+    }
+
+    /// How long sent data may wait for its acknowledgement before the connection is given up (`TCP_USER_TIMEOUT`), in
+    /// milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
+    ///
+    /// # Default
+    /// 20 s. Zero is refused when the lane is opened. None: the system's, which retransmits for some 15 minutes
+    /// (`net.ipv4.tcp_retries2`).
+    pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.user_timeout = timeout.into();
+        self
+    }
+
+    /// Whether a listener may take a port of which connections are still winding down (`SO_REUSEADDR`).
+    ///
+    /// # Default
+    /// On.
+    pub fn reuse_address(mut self, on: bool) -> Self {
+        self.reuse_address = on;
+        self
+    }
+
+    /// Whether several listeners of one user may share a port (`SO_REUSEPORT`), each on its own rail; the kernel deals
+    /// connections out among them.
+    ///
+    /// # Default
+    /// Off.
+    ///
+    /// # Cost
+    /// A program that is started twice by mistake takes half of the connections and no error tells.
+    pub fn reuse_port(mut self, on: bool) -> Self {
+        self.reuse_port = on;
+        self
+    }
+
+    /// How many connections may wait to be accepted; `net.core.somaxconn` cuts it.
+    ///
+    /// # Default
+    /// 1,024.
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.backlog = connections;
+        self
+    }
+}
+
+impl Default for LaneOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Probes after 10 s of silence, every 5 s, three times: a peer that vanished is noticed after 25 s.
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(10), interval: Duration::from_secs(5), probes: 3 }
+    }
+}
+
+impl From<IpAddr> for LocalEnd {
+    fn from(address: IpAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl fmt::Display for LocalEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => write!(f, "any local address"),
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Device(device) => write!(f, "device {device}"),
+        }
+    }
+}
+
+/// Durations as whole seconds, the kernel's unit for them.
+mod seconds {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        time.as_secs().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_secs)
+    }
+}

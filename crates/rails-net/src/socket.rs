@@ -1,0 +1,136 @@
+//! A socket made as the options say, before it connects or listens.
+
+use crate::{BindEndError, KeepAlive, LaneOptions, LocalEnd, OptionError};
+use rails_topo::DataSize;
+use socket2::{SockRef, Socket, TcpKeepalive};
+use std::{fmt, io, net::SocketAddr, time::Duration};
+
+/// Sets what applies to every lane; accepted sockets inherit it from their listener.
+///
+/// Buffer sizes are set before the connection is made, because the window scale is settled in the handshake (tcp(7)).
+pub(crate) fn set_options(socket: &Socket, options: &LaneOptions) -> Result<(), OptionError> {
+    if let Some(size) = options.send_buffer {
+        set("SO_SNDBUF", size, socket.set_send_buffer_size(c_int(size)))?;
+    }
+    if let Some(size) = options.receive_buffer {
+        set("SO_RCVBUF", size, socket.set_recv_buffer_size(c_int(size)))?;
+    }
+    if let Some(size) = options.not_sent_lowat {
+        let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
+        set("TCP_NOTSENT_LOWAT", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_notsent_lowat(bytes)))?;
+    }
+    set("TCP_NODELAY", options.no_delay, socket.set_tcp_nodelay(options.no_delay))?;
+    if let Some(name) = &options.congestion {
+        set("TCP_CONGESTION", format_args!("`{name}`"), socket.set_tcp_congestion(name.as_bytes()))?;
+    }
+    if let Some(KeepAlive { idle, interval, probes }) = options.keepalive {
+        // Each of the three switches SO_KEEPALIVE on too.
+        let set_one = |one| socket.set_tcp_keepalive(&one);
+        let times = TcpKeepalive::new();
+        set("TCP_KEEPIDLE", format_args!("{idle:?}"), set_one(times.clone().with_time(whole_seconds(idle))))?;
+        set(
+            "TCP_KEEPINTVL",
+            format_args!("{interval:?}"),
+            set_one(times.clone().with_interval(whole_seconds(interval))),
+        )?;
+        set("TCP_KEEPCNT", probes, set_one(times.with_retries(probes)))?;
+    }
+    if let Some(timeout) = options.user_timeout {
+        let milliseconds = not_zero(round_up(timeout, Duration::from_millis(1))).map(Duration::from_millis);
+        let result = milliseconds.and_then(|timeout| socket.set_tcp_user_timeout(Some(timeout)));
+        set("TCP_USER_TIMEOUT", format_args!("{timeout:?}"), result)?;
+    }
+    if let Some(cpu) = options.incoming_cpu {
+        set("SO_INCOMING_CPU", cpu, socket.set_cpu_affinity(cpu.0 as usize))?;
+    }
+    Ok(())
+}
+
+/// Binds the socket to a device, and reads back that it is.
+pub(crate) fn bind_device(socket: &Socket, device: &str) -> Result<(), BindEndError> {
+    let failed = |source| BindEndError::Device { device: device.to_owned(), source };
+    // The kernel takes an empty name for "no device" and cuts a long one (`sock_setbindtodevice` in net/core/sock.c):
+    // either would bind to something else than was asked for.
+    if device.is_empty() || device.len() >= libc::IFNAMSIZ {
+        return Err(failed(io::Error::from_raw_os_error(libc::ENODEV)));
+    }
+    socket.bind_device(Some(device.as_bytes())).map_err(failed)?;
+    match socket.device().map_err(failed)? {
+        Some(got) if got == device.as_bytes() => Ok(()),
+        _ => Err(failed(io::Error::other("it does not read back as bound to the device"))),
+    }
+}
+
+/// Binds the socket to an address.
+pub(crate) fn bind_address(socket: &Socket, address: SocketAddr) -> Result<(), BindEndError> {
+    socket.bind(&address.into()).map_err(|source| BindEndError::Address { address, source })
+}
+
+/// Binds the near end of a connection to `remote`.
+pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) -> Result<(), BindEndError> {
+    match local {
+        LocalEnd::Any => Ok(()),
+        LocalEnd::Device(device) => bind_device(socket, device),
+        LocalEnd::Address(address) if address.is_ipv4() != remote.is_ipv4() => {
+            Err(BindEndError::Mismatch { local: *address, other: remote })
+        }
+        LocalEnd::Address(address) => bind_address(socket, SocketAddr::new(*address, 0)),
+    }
+}
+
+/// What was asked for and what the kernel made of it, where the two may differ.
+pub(crate) fn read_back(socket: &SockRef<'_>) -> Result<(DataSize, DataSize, String), OptionError> {
+    let send = get("SO_SNDBUF", socket.send_buffer_size())?;
+    let receive = get("SO_RCVBUF", socket.recv_buffer_size())?;
+    Ok((DataSize::bytes(send as u64), DataSize::bytes(receive as u64), congestion(socket)?))
+}
+
+/// The name of the congestion control.
+pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<String, OptionError> {
+    let padded = get("TCP_CONGESTION", socket.tcp_congestion())?;
+    let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Result<()>) -> Result<(), OptionError> {
+    result.map_err(|source| OptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
+}
+
+pub(crate) fn get<R>(option: &'static str, result: io::Result<R>) -> Result<R, OptionError> {
+    result.map_err(|source| OptionError { call: "getsockopt", option, value: None, source })
+}
+
+/// The kernel takes zero for "the system's value" in these options, which is not what a caller means by it.
+fn not_zero<N: Default + PartialEq>(value: N) -> io::Result<N> {
+    if value == N::default() { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(value) }
+}
+
+/// The kernel counts seconds, and refuses zero; rounding down would make a shorter time of it than was asked for.
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(round_up(time, Duration::from_secs(1)))
+}
+
+/// How many `unit`s cover `time`.
+fn round_up(time: Duration, unit: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(unit.as_nanos())).unwrap_or(u64::MAX)
+}
+
+/// The kernel reads buffer sizes as an `int`; more than it holds is more than any limit, which cuts it.
+fn c_int(size: DataSize) -> usize {
+    size.as_bytes().min(libc::c_int::MAX as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_to_the_kernels_units() {
+        let second = Duration::from_secs(1);
+        assert_eq!(round_up(Duration::ZERO, second), 0);
+        assert_eq!(round_up(Duration::from_nanos(1), second), 1);
+        assert_eq!(round_up(second, second), 1);
+        assert_eq!(round_up(Duration::from_millis(1001), second), 2);
+        assert_eq!(round_up(Duration::MAX, Duration::from_nanos(1)), u64::MAX);
+    }
+}

@@ -1,0 +1,241 @@
+//! What the kernel knows of a connection.
+
+use crate::{
+    StatsError, socket,
+    sys::tcp_info::{Field, TcpInfo},
+};
+use rails_topo::Bandwidth;
+use serde::{Serialize, Serializer};
+use socket2::SockRef;
+use std::{net::SocketAddr, os::fd::AsFd, time::Duration};
+
+/// A connection's figures, from `TCP_INFO` and `TCP_CONGESTION`.
+///
+/// A figure is `None` where the kernel is too old to know it, and where there has been nothing to measure yet.
+/// Serialized names carry their units.
+///
+/// # References
+/// `struct tcp_info` in include/uapi/linux/tcp.h; [tcp(7)](https://man7.org/linux/man-pages/man7/tcp.7.html);
+/// [RFC 4898](https://www.rfc-editor.org/rfc/rfc4898) for the counters
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[doc(alias = "tcp_info")]
+pub struct TcpStats {
+    /// State of the connection.
+    pub state: TcpState,
+    /// Congestion control.
+    pub congestion: String,
+
+    // Time.
+    /// Smoothed round-trip time.
+    #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
+    pub rtt: Option<Duration>,
+    /// Mean deviation of the round-trip time.
+    #[serde(rename = "rtt_variation_us", serialize_with = "optional_microseconds")]
+    pub rtt_variation: Option<Duration>,
+    /// Least round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
+    #[serde(rename = "min_rtt_us", serialize_with = "optional_microseconds")]
+    pub min_rtt: Option<Duration>,
+
+    // Bytes since the connection was made.
+    /// Bytes sent, those sent again among them.
+    pub bytes_sent: Option<u64>,
+    /// Bytes sent again.
+    pub bytes_retransmitted: Option<u64>,
+    /// Bytes that the peer has acknowledged. The connection's own start and end count as a byte each, once
+    /// acknowledged: the side that connected begins with 1.
+    pub bytes_acked: Option<u64>,
+    /// Bytes received in order; the peer's closing counts as one.
+    pub bytes_received: Option<u64>,
+
+    // Segments.
+    /// Segments sent again since the connection was made.
+    pub retransmitted_segments: u32,
+    /// Segments that were sent and are not acknowledged.
+    pub unacked_segments: u32,
+    /// Segments that are taken for lost now.
+    pub lost_segments: u32,
+    /// Congestion window.
+    pub congestion_window_segments: u32,
+    /// Payload of the largest segment that is sent.
+    pub segment_size_bytes: u32,
+
+    // The sender's pace and what holds it back.
+    /// Bytes that were written and never sent yet.
+    pub not_sent_bytes: Option<u32>,
+    /// Rate of the latest delivery, payload and as the receiver acknowledged it.
+    #[serde(rename = "delivery_rate_bits_per_second")]
+    pub delivery_rate: Option<Bandwidth>,
+    /// Whether that rate was bounded by the application, which had no more to send: the network could have done more.
+    pub delivery_rate_app_limited: Option<bool>,
+    /// Rate at which the kernel paces sending; `None` too if it does not.
+    #[serde(rename = "pacing_rate_bits_per_second")]
+    pub pacing_rate: Option<Bandwidth>,
+    /// Time with data to send or unacknowledged.
+    #[serde(rename = "busy_us", serialize_with = "optional_microseconds")]
+    pub busy: Option<Duration>,
+    /// Time of it that the peer's window held sending back: the receiver was too slow.
+    #[serde(rename = "receive_window_limited_us", serialize_with = "optional_microseconds")]
+    pub receive_window_limited: Option<Duration>,
+    /// Time of it that the send buffer was too small.
+    #[serde(rename = "send_buffer_limited_us", serialize_with = "optional_microseconds")]
+    pub send_buffer_limited: Option<Duration>,
+}
+
+/// State of a TCP connection ([RFC 9293](https://www.rfc-editor.org/rfc/rfc9293#section-3.3.2),
+/// include/net/tcp_states.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the states are the standard's, by its names")]
+#[non_exhaustive]
+pub enum TcpState {
+    Established,
+    SynSent,
+    SynReceived,
+    FinWait1,
+    FinWait2,
+    TimeWait,
+    Closed,
+    CloseWait,
+    LastAck,
+    Listen,
+    Closing,
+    /// A state that this crate has no name for.
+    Other(u8),
+}
+
+impl TcpStats {
+    pub(crate) fn read(socket: &impl AsFd, local: SocketAddr, peer: SocketAddr) -> Result<Self, StatsError> {
+        let info = TcpInfo::of(socket.as_fd()).map_err(|source| StatsError::Call {
+            call: "getsockopt(TCP_INFO)",
+            local,
+            peer,
+            source,
+        })?;
+        let congestion = socket::congestion(&SockRef::from(socket));
+        let congestion = congestion.map_err(|source| StatsError::Option { local, peer, source: Box::new(source) })?;
+        Self::parse(&info, congestion).ok_or(StatsError::Truncated { local, peer, length: info.length() })
+    }
+
+    /// `None` if a field is missing that Linux has had since 2.6.
+    fn parse(info: &TcpInfo, congestion: String) -> Option<Self> {
+        let micros = |field| info.u64(field).map(Duration::from_micros);
+        // Zero stands for "not measured yet", and all ones for "no minimum yet" and "not paced".
+        let measured = |field| info.u32(field).filter(|us| *us != 0 && *us != u32::MAX);
+        let rtt = |field| measured(field).map(|us| Duration::from_micros(us.into()));
+        let rate = |field| {
+            let bytes_per_second = info.u64(field).filter(|bytes| *bytes != 0 && *bytes != u64::MAX)?;
+            Some(Bandwidth::bits_per_second(bytes_per_second.saturating_mul(8)))
+        };
+        let delivery_rate = rate(Field::DELIVERY_RATE);
+        Some(Self {
+            state: TcpState::from_kernel(info.u8(Field::STATE)?),
+            congestion,
+            rtt: rtt(Field::RTT),
+            rtt_variation: rtt(Field::RTT).and(rtt(Field::RTTVAR)),
+            min_rtt: rtt(Field::MIN_RTT),
+            bytes_sent: info.u64(Field::BYTES_SENT),
+            bytes_retransmitted: info.u64(Field::BYTES_RETRANS),
+            bytes_acked: info.u64(Field::BYTES_ACKED),
+            bytes_received: info.u64(Field::BYTES_RECEIVED),
+            retransmitted_segments: info.u32(Field::TOTAL_RETRANS)?,
+            unacked_segments: info.u32(Field::UNACKED)?,
+            lost_segments: info.u32(Field::LOST)?,
+            congestion_window_segments: info.u32(Field::SND_CWND)?,
+            segment_size_bytes: info.u32(Field::SND_MSS)?,
+            not_sent_bytes: info.u32(Field::NOTSENT_BYTES),
+            delivery_rate_app_limited: delivery_rate.and(info.u8(Field::FLAGS)).map(|flags| flags & APP_LIMITED != 0),
+            delivery_rate,
+            pacing_rate: rate(Field::PACING_RATE),
+            busy: micros(Field::BUSY_TIME),
+            receive_window_limited: micros(Field::RWND_LIMITED),
+            send_buffer_limited: micros(Field::SNDBUF_LIMITED),
+        })
+    }
+}
+
+impl TcpState {
+    /// include/net/tcp_states.h.
+    fn from_kernel(number: u8) -> Self {
+        match number {
+            1 => Self::Established,
+            2 => Self::SynSent,
+            // 12 is TCP_NEW_SYN_RECV, the same state before the socket is made.
+            3 | 12 => Self::SynReceived,
+            4 => Self::FinWait1,
+            5 => Self::FinWait2,
+            6 => Self::TimeWait,
+            7 => Self::Closed,
+            8 => Self::CloseWait,
+            9 => Self::LastAck,
+            10 => Self::Listen,
+            11 => Self::Closing,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte, which C compilers lay at the end of lesser
+/// weight on little-endian machines and of greater weight on big-endian ones.
+const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
+
+fn optional_microseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The answer of a kernel of `length` bytes that has these fields.
+    fn info(length: usize, fields: &[(Field, &[u8])]) -> TcpInfo {
+        let mut bytes = vec![0; length];
+        for (Field(offset), value) in fields {
+            bytes[*offset..offset + value.len()].copy_from_slice(value);
+        }
+        TcpInfo::from_bytes(&bytes)
+    }
+
+    #[test]
+    fn what_is_not_measured_yet_is_unknown_and_not_zero() {
+        let all_ones = u32::MAX.to_ne_bytes();
+        let info = info(256, &[(Field::STATE, &[1]), (Field::MIN_RTT, &all_ones), (Field::PACING_RATE, &[0xff; 8])]);
+        let stats = TcpStats::parse(&info, "cubic".to_owned()).expect("it has all fields");
+        assert_eq!(stats.state, TcpState::Established);
+        assert_eq!((stats.rtt, stats.rtt_variation, stats.min_rtt), (None, None, None));
+        assert_eq!((stats.delivery_rate, stats.delivery_rate_app_limited, stats.pacing_rate), (None, None, None));
+        assert_eq!(stats.bytes_received, Some(0), "nothing received is a figure");
+    }
+
+    #[test]
+    fn figures_have_their_units() {
+        let fields: &[(Field, &[u8])] = &[
+            (Field::STATE, &[1]),
+            (Field::FLAGS, &[APP_LIMITED]),
+            (Field::RTT, &1500_u32.to_ne_bytes()),
+            (Field::DELIVERY_RATE, &1000_u64.to_ne_bytes()),
+        ];
+        let stats = TcpStats::parse(&info(256, fields), "reno".to_owned()).expect("it has all fields");
+        let json = serde_json::to_value(&stats).expect("it serializes");
+        assert_eq!(json["rtt_us"], 1500);
+        assert_eq!(json["min_rtt_us"], serde_json::Value::Null);
+        assert_eq!(json["delivery_rate_bits_per_second"], 8000);
+        assert_eq!(json["delivery_rate_app_limited"], true);
+        assert_eq!(json["state"], "established");
+    }
+
+    #[test]
+    fn an_old_kernel_leaves_new_figures_unknown_and_half_an_answer_is_an_error() {
+        let old = TcpStats::parse(&info(104, &[(Field::STATE, &[8])]), "reno".to_owned()).expect("Linux 2.6 had these");
+        assert_eq!((old.state, old.bytes_acked, old.not_sent_bytes), (TcpState::CloseWait, None, None));
+        assert_eq!(TcpStats::parse(&info(103, &[]), "reno".to_owned()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_makes_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let stats = TcpStats::parse(&TcpInfo::from_bytes(&bytes), String::new());
+            prop_assert_eq!(stats.is_some(), bytes.len() >= 104);
+        }
+    }
+}

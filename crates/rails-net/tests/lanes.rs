@@ -1,0 +1,277 @@
+//! Lanes over the loopback interface: they begin where they should, behave as their options say, and count what they
+//! carry.
+
+use rails_net::{
+    BindEndError, ConnectError, Deviation, KeepAlive, LaneListener, LaneOptions, ListenError, LocalEnd, TcpLane,
+    TcpState,
+};
+use rails_topo::{CpuId, DataSize};
+use std::{
+    error::Error,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const OTHER_LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+async fn pair(connecting: &LaneOptions, listening: &LaneOptions) -> (TcpLane, TcpLane) {
+    let listener: LaneListener = listening.listen(LOOPBACK).expect("loopback is there");
+    let near = connecting.connect(listener.local_addr()).await.expect("it listens");
+    (near, listener.accept().await.expect("it was connected"))
+}
+
+/// The errno at the root of an error.
+fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.downcast_ref::<io::Error>()?.raw_os_error()
+}
+
+#[tokio::test]
+async fn a_lane_begins_at_the_address_that_was_asked_for() {
+    let from_other = LaneOptions::new().local(OTHER_LOOPBACK);
+    let (near, far) = pair(&from_other, &LaneOptions::new()).await;
+    assert_eq!(near.local_addr().ip(), OTHER_LOOPBACK);
+    assert_eq!(near.local_addr(), far.peer_addr());
+    assert_eq!(near.peer_addr(), far.local_addr());
+    assert_eq!(near.interface().expect("interfaces can be listed"), None, "no interface lists 127.0.0.2");
+    assert_eq!(far.interface().expect("interfaces can be listed").as_deref(), Some("lo"));
+}
+
+#[tokio::test]
+async fn a_lane_bound_to_a_device_reads_back_as_bound() {
+    let by_device = LaneOptions::new().local(LocalEnd::Device("lo".to_owned()));
+    let (near, far) = pair(&by_device, &by_device).await;
+    for lane in [near, far] {
+        assert_eq!(lane.settings().expect("readable").device.as_deref(), Some("lo"));
+        assert_eq!(lane.interface().expect("interfaces can be listed").as_deref(), Some("lo"));
+    }
+}
+
+#[tokio::test]
+async fn a_lane_has_its_default_options_whichever_end_opened_it() {
+    let (near, far) = pair(&LaneOptions::new(), &LaneOptions::new()).await;
+    for lane in [near, far] {
+        let settings = lane.settings().expect("readable");
+        assert!(settings.no_delay);
+        assert_eq!(settings.not_sent_lowat, Some(DataSize::bytes(128 << 10)));
+        assert_eq!(settings.keepalive, Some(KeepAlive::default()));
+        assert_eq!(settings.user_timeout, Some(Duration::from_secs(20)));
+        assert_eq!(settings.device, None);
+        assert!(!settings.congestion.is_empty());
+        assert!(lane.deviations().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn options_that_were_given_are_set_whichever_end_opened_it() {
+    let keepalive = KeepAlive { idle: Duration::from_secs(7), interval: Duration::from_secs(3), probes: 2 };
+    let size = DataSize::bytes(64 << 10);
+    let options = LaneOptions::new()
+        .congestion("reno")
+        .no_delay(false)
+        .send_buffer(size)
+        .receive_buffer(size)
+        .not_sent_lowat(None)
+        .keepalive(keepalive)
+        .user_timeout(Duration::from_millis(1234))
+        .incoming_cpu(CpuId(0));
+    let (near, far) = pair(&options, &options).await;
+    for lane in [near, far] {
+        let settings = lane.settings().expect("readable");
+        assert_eq!(settings.congestion, "reno");
+        assert!(!settings.no_delay);
+        assert_eq!(
+            (settings.send_buffer, settings.receive_buffer),
+            (DataSize::bytes(128 << 10), DataSize::bytes(128 << 10))
+        );
+        assert_eq!(settings.not_sent_lowat, None);
+        assert_eq!(settings.keepalive, Some(keepalive));
+        assert_eq!(settings.user_timeout, Some(Duration::from_millis(1234)));
+        assert!(lane.deviations().is_empty(), "{:?}", lane.deviations());
+    }
+}
+
+#[tokio::test]
+async fn keepalive_and_user_timeout_can_be_left_off() {
+    let options = LaneOptions::new().keepalive(None).user_timeout(None);
+    let (near, _far) = pair(&options, &options).await;
+    let settings = near.settings().expect("readable");
+    assert_eq!((settings.keepalive, settings.user_timeout), (None, None));
+}
+
+#[tokio::test]
+async fn a_buffer_that_the_kernel_cuts_is_reported() {
+    let wanted = DataSize::bytes(1 << 40);
+    let (near, far) = pair(&LaneOptions::new().send_buffer(wanted), &LaneOptions::new()).await;
+    match near.deviations() {
+        [Deviation::SendBuffer { wanted: reported, got }] => {
+            assert_eq!(*reported, wanted);
+            assert!(*got < wanted);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(far.deviations().is_empty());
+}
+
+#[tokio::test]
+async fn a_lane_counts_what_it_carries() {
+    const BYTES: u64 = 3 << 20;
+    let (mut near, mut far) = pair(&LaneOptions::new(), &LaneOptions::new()).await;
+    let received = tokio::spawn(async move {
+        let mut left = BYTES as usize;
+        let mut buffer = vec![0; 64 << 10];
+        while left > 0 {
+            let room = left.min(buffer.len());
+            left -= far.get_mut().read(&mut buffer[..room]).await.expect("the lane holds");
+        }
+        // One byte back: the answer to it acknowledges all that came before.
+        far.get_mut().write_all(&[1]).await.expect("the lane holds");
+        far
+    });
+    near.get_mut().write_all(&vec![7; BYTES as usize]).await.expect("the lane holds");
+    let mut answer = [0];
+    near.get_mut().read_exact(&mut answer).await.expect("the lane holds");
+    let far = received.await.expect("it does not panic");
+
+    let (sent, got) = (near.stats().expect("readable"), far.stats().expect("readable"));
+    assert_eq!((sent.state, got.state), (TcpState::Established, TcpState::Established));
+    assert_eq!(got.bytes_received, Some(BYTES));
+    // The byte back carries the acknowledgement of all; the handshake of the side that connected counts as one.
+    assert_eq!(sent.bytes_acked, Some(BYTES + 1));
+    assert_eq!(sent.bytes_sent.zip(sent.bytes_retransmitted).map(|(all, again)| all - again), Some(BYTES));
+    assert_eq!(sent.not_sent_bytes, Some(0));
+    assert_eq!(sent.bytes_received, Some(1));
+    assert!(sent.rtt.is_some() && sent.rtt_variation.is_some() && sent.min_rtt.is_some(), "{sent:?}");
+    assert!(sent.delivery_rate.is_some_and(|rate| rate.as_bits_per_second() > 0), "{sent:?}");
+    assert!(sent.congestion_window_segments > 0 && sent.segment_size_bytes > 0, "{sent:?}");
+    assert!(!sent.congestion.is_empty() && !got.congestion.is_empty());
+}
+
+#[tokio::test]
+async fn the_peers_closing_is_seen_and_counts_as_one_byte() {
+    let (mut near, far) = pair(&LaneOptions::new(), &LaneOptions::new()).await;
+    drop(far.into_stream());
+    assert_eq!(near.get_mut().read(&mut [0]).await.expect("the end of the stream"), 0);
+    let stats = near.stats().expect("readable");
+    assert_eq!((stats.state, stats.bytes_received), (TcpState::CloseWait, Some(1)));
+}
+
+#[tokio::test]
+async fn a_refused_port_is_refused() {
+    // A port that is taken and not listened on, so that no other program can come to listen there meanwhile.
+    let silent = tokio::net::TcpSocket::new_v4().expect("a socket");
+    silent.bind(LOOPBACK).expect("loopback is there");
+    let unused = silent.local_addr().expect("it is bound");
+    let error = LaneOptions::new().local(OTHER_LOOPBACK).connect(unused).await.expect_err("nothing listens");
+    assert!(matches!(&error, ConnectError::Refused { remote, .. } if *remote == unused), "{error}");
+    assert_eq!(error.to_string(), format!("{unused} refused a connection from 127.0.0.2"));
+    assert_eq!(errno(&error), Some(libc::ECONNREFUSED));
+}
+
+#[tokio::test]
+async fn an_unanswered_call_times_out() {
+    // A listener whose queue is full answers no further call.
+    let full = LaneOptions::new().backlog(0).listen(LOOPBACK).expect("loopback is there");
+    let options = LaneOptions::new().connect_timeout(Duration::from_millis(50));
+    let mut waiting = Vec::new();
+    let error = loop {
+        match options.connect(full.local_addr()).await {
+            Ok(lane) if waiting.len() < 16 => waiting.push(lane),
+            Ok(_) => panic!("a queue of length 0 took 16 connections"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("no answer within 50ms"));
+}
+
+#[tokio::test]
+async fn an_address_of_another_machine_cannot_be_begun_at() {
+    // RFC 5737: an address for documentation, of no machine.
+    let foreign: IpAddr = [192, 0, 2, 1].into();
+    let remote = SocketAddr::new(LOOPBACK.ip(), 9);
+    let error = LaneOptions::new().local(foreign).connect(remote).await.expect_err("it is not ours");
+    assert!(
+        matches!(&error, ConnectError::LocalEnd(BindEndError::Address { address, .. }) if address.ip() == foreign),
+        "{error}"
+    );
+    assert_eq!(errno(&error), Some(libc::EADDRNOTAVAIL));
+    let error = LaneOptions::new().listen(SocketAddr::new(foreign, 0)).expect_err("it is not ours");
+    assert!(matches!(error, ListenError::LocalEnd(BindEndError::Address { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn addresses_that_do_not_go_together_are_named() {
+    let v6: IpAddr = std::net::Ipv6Addr::LOCALHOST.into();
+    let remote = SocketAddr::new(LOOPBACK.ip(), 9);
+    let error = LaneOptions::new().local(v6).connect(remote).await.expect_err("IPv6 to IPv4");
+    assert!(matches!(error, ConnectError::LocalEnd(BindEndError::Mismatch { .. })), "{error}");
+    let error = LaneOptions::new().local(OTHER_LOOPBACK).listen(LOOPBACK).expect_err("two addresses");
+    assert!(matches!(error, ListenError::LocalEnd(BindEndError::Mismatch { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_device_is_an_error_and_not_another_device() {
+    // The kernel by itself takes the empty name for "no device", and looks for the first 15 characters of a long one.
+    for device in ["no-such-device", "", "a-name-of-more-than-15"] {
+        let options = LaneOptions::new().local(LocalEnd::Device(device.to_owned()));
+        let error = options.connect(SocketAddr::new(LOOPBACK.ip(), 9)).await.expect_err("no such device");
+        assert_eq!(error.to_string(), format!("cannot bind to device `{device}`"));
+        assert!(matches!(error, ConnectError::LocalEnd(BindEndError::Device { .. })), "{error}");
+        assert_eq!(errno(&error), Some(libc::ENODEV));
+        let error = options.listen(LOOPBACK).expect_err("no such device");
+        assert!(matches!(error, ListenError::LocalEnd(BindEndError::Device { .. })), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_congestion_control_names_option_value_and_errno() {
+    let options = LaneOptions::new().congestion("no-such");
+    let error = options.connect(SocketAddr::new(LOOPBACK.ip(), 9)).await.expect_err("no such algorithm");
+    assert!(matches!(&error, ConnectError::Option(option) if option.option == "TCP_CONGESTION"), "{error}");
+    assert_eq!(error.to_string(), "setsockopt failed for TCP_CONGESTION = `no-such`");
+    assert!(matches!(options.listen(LOOPBACK), Err(ListenError::Option(_))));
+}
+
+#[tokio::test]
+async fn values_that_the_kernel_takes_for_something_else_are_refused() {
+    let remote = SocketAddr::new(LOOPBACK.ip(), 9);
+    let probes = |idle, probes| KeepAlive { idle, interval: Duration::from_secs(1), probes };
+    for (options, option) in [
+        (LaneOptions::new().user_timeout(Duration::ZERO), "TCP_USER_TIMEOUT"),
+        (LaneOptions::new().not_sent_lowat(DataSize::bytes(0)), "TCP_NOTSENT_LOWAT"),
+        (LaneOptions::new().keepalive(probes(Duration::ZERO, 1)), "TCP_KEEPIDLE"),
+        (LaneOptions::new().keepalive(probes(Duration::from_secs(1), 0)), "TCP_KEEPCNT"),
+    ] {
+        match options.connect(remote).await.expect_err("the value is refused") {
+            ConnectError::Option(error) => assert_eq!((error.option, errno(&error)), (option, Some(libc::EINVAL))),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn times_are_never_shorter_than_asked_for() {
+    let keepalive = KeepAlive { idle: Duration::from_millis(6001), interval: Duration::from_millis(1), probes: 1 };
+    let options = LaneOptions::new().keepalive(keepalive).user_timeout(Duration::from_micros(1001));
+    let (near, _far) = pair(&options, &options).await;
+    let settings = near.settings().expect("readable");
+    let rounded = KeepAlive { idle: Duration::from_secs(7), interval: Duration::from_secs(1), probes: 1 };
+    assert_eq!((settings.keepalive, settings.user_timeout), (Some(rounded), Some(Duration::from_millis(2))));
+}
+
+#[tokio::test]
+async fn a_taken_port_is_an_error_unless_it_is_shared() {
+    let shared = LaneOptions::new().reuse_port(true);
+    let first = shared.listen(LOOPBACK).expect("loopback is there");
+    let second = shared.listen(first.local_addr()).expect("both share");
+    assert_eq!(second.local_addr(), first.local_addr());
+    let error = LaneOptions::new().listen(first.local_addr()).expect_err("this one does not share");
+    assert_eq!(errno(&error), Some(libc::EADDRINUSE));
+}

@@ -1,0 +1,26 @@
+//! A listener goes on after the process ran out of descriptors. The limit is the process's, so this test is alone in
+//! its file.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rails_net::LaneOptions;
+use std::os::fd::AsRawFd;
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_connection_waits_until_there_are_descriptors_again() {
+    let options = LaneOptions::new();
+    let listener = options.listen(([127, 0, 0, 1], 0).into()).expect("loopback is there");
+    let near = options.connect(listener.local_addr()).await.expect("it listens");
+
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("readable");
+    // Descriptors are numbered from the lowest free one up, and the limit is the first number that is not given out.
+    let next = std::fs::File::open("/dev/null").expect("a descriptor").as_raw_fd();
+    let limit = u64::try_from(next).expect("descriptors are not negative");
+    setrlimit(Resource::RLIMIT_NOFILE, limit, hard).expect("lowering is allowed");
+    let outcome = listener.accept().await;
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("raising up to the hard limit is allowed");
+
+    let error = outcome.expect_err("no descriptor is free");
+    assert!(error.is_transient() && error.is_out_of_resources(), "{error}");
+    let far = listener.accept().await.expect("the connection waited");
+    assert_eq!(far.peer_addr(), near.local_addr());
+}

@@ -18,7 +18,7 @@ pub enum BindError {
     },
 
     /// None of the CPUs can be used by this thread.
-    #[error("no CPU of {requested} can be used{}", because("not online", offline.as_ref(), "outside the thread's cpuset", not_allowed.as_ref()))]
+    #[error("no CPU of {requested} can be used{}", because("not online", offline, not_allowed))]
     CpusUnusable {
         /// The CPUs that were asked for.
         requested: CpuSet,
@@ -29,7 +29,7 @@ pub enum BindError {
     },
 
     /// Nodes of the policy cannot be used by this thread.
-    #[error("the policy `{policy}` cannot be set{}", because("without memory", without_memory.as_ref(), "outside the thread's cpuset", not_allowed.as_ref()))]
+    #[error("the policy `{policy}` cannot be set{}", because("without memory", without_memory, not_allowed))]
     NodesUnusable {
         /// The policy that was asked for.
         policy: MemoryPolicy,
@@ -117,10 +117,10 @@ impl BindError {
 }
 
 /// ` (7 not online, 2-3 outside the thread's cpuset)`, as far as it is known.
-fn because<T: Id>(first: &str, first_set: Option<&IdSet<T>>, second: &str, second_set: Option<&IdSet<T>>) -> String {
-    let reasons: Vec<String> = [(first_set, first), (second_set, second)]
+fn because<T: Id>(lack: &str, lacking: &Option<IdSet<T>>, not_allowed: &Option<IdSet<T>>) -> String {
+    let reasons: Vec<String> = [(lacking, lack), (not_allowed, "outside the thread's cpuset")]
         .into_iter()
-        .filter_map(|(set, reason)| set.filter(|set| !set.is_empty()).map(|set| format!("{set} {reason}")))
+        .filter_map(|(set, reason)| set.as_ref().filter(|set| !set.is_empty()).map(|set| format!("{set} {reason}")))
         .collect();
     if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
 }

@@ -14,8 +14,8 @@ pub struct InterruptAffinity {
     pub number: u32,
     /// CPUs that it may be served on (`smp_affinity_list`): the wish.
     pub requested: CpuSet,
-    /// CPUs that it is served on (`effective_affinity_list`): the truth. Empty while the interrupt is not started; `None`
-    /// where the kernel does not say (before 4.15, or an architecture without it).
+    /// CPUs that it is served on (`effective_affinity_list`): the truth. Empty while the interrupt is not started;
+    /// `None` where the kernel does not say (before 4.15, or an architecture without it).
     ///
     /// After a new wish it may stay what it was until the interrupt next fires.
     pub effective: Option<CpuSet>,

@@ -1,7 +1,7 @@
 //! Threads, memory and interrupts put where a rail is: bound by system call, read back, undone by a guard.
 //!
-//! A *rail* is one NIC lane, its interrupt, the cores beside it and the memory beside them. [`rails_topo`] says where these
-//! are; this crate puts a thread and its memory there, and tells whether the rail is one ([`affinity`]).
+//! A *rail* is one NIC lane, its interrupt, the cores beside it and the memory beside them. [`rails_topo`] says where
+//! these are; this crate puts a thread and its memory there, and tells whether the rail is one ([`affinity`]).
 //!
 //! # Smallest use
 //! ```
@@ -22,10 +22,11 @@
 //! ```
 //!
 //! # What holds
-//! * Nothing is reported as bound that was not read back: a call ends in [`Outcome::Applied`], [`Outcome::Partial`] (the
-//!   kernel drops what a cpuset forbids without a word) or an error, and what the kernel does not support is an error.
-//! * What a guard changed is as it was after the guard is dropped, also after a panic and after a failed call. Memory that was
-//!   touched meanwhile stays where it is.
+//! * Nothing is reported as bound that was not read back: a call ends in [`Outcome::Applied`], [`Outcome::Partial`]
+//!   (the kernel drops what a cpuset forbids without a word) or an error, and what the kernel does not support is an
+//!   error.
+//! * What a guard changed is as it was after the guard is dropped, also after a panic and after a failed call. Memory
+//!   that was touched meanwhile stays where it is.
 //! * Masks have any size: nothing ends at 1,024 CPUs.
 //! * `unsafe` is in `sys` alone, each block argued.
 //!
@@ -37,13 +38,13 @@
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC.
 //!
 //! # Privileges
-//! None: everything here works for a user without capabilities (measured on Linux 6.18), unless a seccomp filter forbids it,
-//! as those of containers may do with memory policies. To *move* an interrupt takes write permission to its file in
-//! `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help.
+//! None: everything here works for a user without capabilities (measured on Linux 6.18), unless a seccomp filter
+//! forbids it, as those of containers may do with memory policies. To *move* an interrupt takes write permission to its
+//! file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help.
 //!
 //! # What it does not do
-//! It moves no interrupts, no pages that exist, and no threads other than the calling one; it sets no scheduling class, and
-//! knows neither weighted interleaving nor the policy of single ranges (`mbind`). It runs on Linux only.
+//! It moves no interrupts, no pages that exist, and no threads other than the calling one; it sets no scheduling class,
+//! and knows neither weighted interleaving nor the policy of single ranges (`mbind`). It runs on Linux only.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-bind binds by Linux system calls and runs on Linux only");

@@ -7,8 +7,8 @@ use std::{fmt, io, marker::PhantomData};
 
 /// Where the pages of a thread are taken from when they are first touched.
 ///
-/// A policy rules pages that are first touched after it was set, by the thread that has it; memory that an allocator has
-/// handed out before stays where it is.
+/// A policy rules pages that are first touched after it was set, by the thread that has it; memory that an allocator
+/// has handed out before stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", content = "nodes", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -29,8 +29,8 @@ pub enum MemoryPolicy {
 
 /// A thread's memory policy, until this is dropped.
 ///
-/// It belongs to the thread whose policy was set and cannot leave it. Dropping it puts the former policy back, also while a
-/// panic unwinds; pages that were touched meanwhile stay where they are.
+/// It belongs to the thread whose policy was set and cannot leave it. Dropping it puts the former policy back, also
+/// while a panic unwinds; pages that were touched meanwhile stay where they are.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former memory policy back at once"]
 pub struct MemoryGuard {
@@ -43,15 +43,16 @@ pub struct MemoryGuard {
 
 /// Sets the calling thread's memory policy, and reads back what came of it.
 ///
-/// The kernel keeps the nodes that have memory and that the thread's cpuset allows, and drops the rest without a word; the
-/// guard's [`outcome`](MemoryGuard::outcome) then is [`Outcome::Partial`]. Threads that are spawned from here on inherit it.
+/// The kernel keeps the nodes that have memory and that the thread's cpuset allows, and drops the rest without a word;
+/// the guard's [`outcome`](MemoryGuard::outcome) then is [`Outcome::Partial`]. Threads that are spawned from here on
+/// inherit it.
 ///
 /// # Privileges
 /// None. Containers often forbid the call by a seccomp filter.
 ///
 /// # Errors
-/// [`BindError::EmptySet`] before any call; [`BindError::NodesUnusable`] if nodes do not exist, have no memory, or are not
-/// allowed and nothing remains; [`BindError::Unsupported`] on a kernel without NUMA, or without this policy;
+/// [`BindError::EmptySet`] before any call; [`BindError::NodesUnusable`] if nodes do not exist, have no memory, or are
+/// not allowed and nothing remains; [`BindError::Unsupported`] on a kernel without NUMA, or without this policy;
 /// [`BindError::Denied`] under a seccomp filter. After an error the thread has the policy it had.
 ///
 /// # Examples
@@ -85,8 +86,8 @@ pub fn set_thread_policy(policy: &MemoryPolicy) -> Result<MemoryGuard, BindError
 /// The calling thread's memory policy.
 ///
 /// # Errors
-/// [`BindError::UnknownPolicy`] for a policy that has no name here; [`BindError::Unsupported`] on a kernel without NUMA;
-/// [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::UnknownPolicy`] for a policy that has no name here; [`BindError::Unsupported`] on a kernel without
+/// NUMA; [`BindError::Denied`] under a seccomp filter.
 ///
 /// # References
 /// [get_mempolicy(2)](https://man7.org/linux/man-pages/man2/get_mempolicy.2.html)
@@ -98,8 +99,9 @@ pub fn thread_policy() -> Result<MemoryPolicy, BindError> {
 
 /// The node that holds the first page of `buffer`.
 ///
-/// The page must have been *written* before: asking faults an absent page in for reading, which maps the kernel's page of
-/// zeros for memory that was never written, and that page's node says nothing about where the first write will put it.
+/// The page must have been *written* before: asking faults an absent page in for reading, which maps the kernel's page
+/// of zeros for memory that was never written, and that page's node says nothing about where the first write will put
+/// it.
 ///
 /// # Errors
 /// [`BindError::EmptyBuffer`] for a buffer of no bytes; [`BindError::Unsupported`] on a kernel without NUMA;
@@ -177,8 +179,8 @@ impl MemoryGuard {
         self.outcome.clone()
     }
 
-    /// Puts the former policy back, and fails if it does not read back as it was. Dropping does the same and can only log a
-    /// failure.
+    /// Puts the former policy back, and fails if it does not read back as it was. Dropping does the same and can only
+    /// log a failure.
     ///
     /// # Errors
     /// [`BindError::NotRestored`] if the kernel kept another policy; otherwise as [`set_thread_policy`].

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome<T> {
     /// What was read back is what was asked for.
     Applied(T),
-    /// The kernel took the request and did something else; with CPUs and nodes, it kept what the thread's cpuset allows.
+    /// The kernel took the request and did something else; with CPUs and nodes, it kept what the thread's cpuset
+    /// allows.
     Partial {
         /// What was asked for.
         wanted: T,

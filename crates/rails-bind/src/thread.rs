@@ -12,8 +12,9 @@ pub struct Tid(i32);
 
 /// A bound thread, until this is dropped.
 ///
-/// It belongs to the thread that was bound and cannot leave it. Dropping it gives the thread back the CPUs it had before,
-/// also while a panic unwinds; guards of one thread are to be dropped in the reverse order of their making, as scopes do.
+/// It belongs to the thread that was bound and cannot leave it. Dropping it gives the thread back the CPUs it had
+/// before, also while a panic unwinds; guards of one thread are to be dropped in the reverse order of their making, as
+/// scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the thread its former CPUs back at once"]
 pub struct ThreadGuard {
@@ -27,14 +28,15 @@ pub struct ThreadGuard {
 /// Lets the calling thread run on `cpus` only, and reads back what came of it.
 ///
 /// The kernel keeps what the thread's cpuset and the online CPUs allow and drops the rest without a word; the guard's
-/// [`outcome`](ThreadGuard::outcome) then is [`Outcome::Partial`]. When this returns, the thread runs on one of the CPUs.
+/// [`outcome`](ThreadGuard::outcome) then is [`Outcome::Partial`]. When this returns, the thread runs on one of the
+/// CPUs.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
-/// [`BindError::EmptySet`] before any call; [`BindError::CpusUnusable`] if no CPU of the set is online and in the thread's
-/// cpuset; [`BindError::Denied`] under a seccomp filter. After an error the thread has the CPUs it had.
+/// [`BindError::EmptySet`] before any call; [`BindError::CpusUnusable`] if no CPU of the set is online and in the
+/// thread's cpuset; [`BindError::Denied`] under a seccomp filter. After an error the thread has the CPUs it had.
 ///
 /// # Examples
 /// ```
@@ -125,7 +127,8 @@ impl ThreadGuard {
     /// Gives the thread its former CPUs back, and reads them back. Dropping does the same and can only log a failure.
     ///
     /// # Errors
-    /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of them cannot be used any more.
+    /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of them cannot be used
+    /// any more.
     pub fn restore(mut self) -> Result<(), BindError> {
         let previous = self.previous.take().expect("only `keep` and `restore` take it, and both consume the guard");
         put_back(&previous)

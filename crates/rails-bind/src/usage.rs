@@ -12,8 +12,8 @@ use std::{fs, io, time::Duration};
 pub struct ThreadUsage {
     /// The thread.
     pub tid: Tid,
-    /// Time on a CPU, as of the last scheduler tick or switch; `None` where the kernel does not account for it, and for a
-    /// thread that has never run.
+    /// Time on a CPU, as of the last scheduler tick or switch; `None` where the kernel does not account for it, and for
+    /// a thread that has never run.
     #[serde(rename = "cpu_time_ns", serialize_with = "optional_nanoseconds")]
     pub cpu_time: Option<Duration>,
     /// Time that it was ready to run and waited for a CPU; `None` as with the time on a CPU.
@@ -135,7 +135,8 @@ fn parse<R>(tid: Tid, file: &str, field: &'static str, parse: impl Fn(&str) -> O
     parse(&String::from_utf8_lossy(&bytes)).ok_or(UsageError::Malformed { path, field })
 }
 
-/// A thread that has ended takes its directory along (`ENOENT`); one that ends while its file is open fails with `ESRCH`.
+/// A thread that has ended takes its directory along (`ENOENT`); one that ends while its file is open fails with
+/// `ESRCH`.
 fn unreadable(tid: Tid, path: String, source: io::Error) -> UsageError {
     let has_ended = || !fs::exists(format!("/proc/self/task/{tid}")).unwrap_or(true);
     match source.raw_os_error() {
@@ -145,8 +146,9 @@ fn unreadable(tid: Tid, path: String, source: io::Error) -> UsageError {
     }
 }
 
-/// `schedstat`: nanoseconds on a CPU, nanoseconds ready and waiting, number of time slices. All three are zero where the
-/// kernel does not account (`proc_pid_schedstat` in fs/proc/base.c), so no time slice means that the times are unknown.
+/// `schedstat`: nanoseconds on a CPU, nanoseconds ready and waiting, number of time slices. All three are zero where
+/// the kernel does not account (`proc_pid_schedstat` in fs/proc/base.c), so no time slice means that the times are
+/// unknown.
 fn parse_schedstat(text: &str) -> Option<Option<Times>> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
@@ -160,8 +162,8 @@ fn parse_switches(status: &str) -> Option<(u64, u64)> {
     Some((switches("voluntary_ctxt_switches")?, switches("nonvoluntary_ctxt_switches")?))
 }
 
-/// Field 39 of `stat`. Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so the
-/// fields are counted from the last closing one.
+/// Field 39 of `stat`. Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so
+/// the fields are counted from the last closing one.
 fn parse_last_cpu(stat: &str) -> Option<CpuId> {
     const AFTER_NAME: usize = 3;
     const PROCESSOR: usize = 39;

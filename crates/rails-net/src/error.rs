@@ -126,7 +126,8 @@ pub enum ListenError {
     },
 }
 
-/// A connection that was not accepted. The listener itself goes on unless [`is_transient`](Self::is_transient) denies it.
+/// A connection that was not accepted. The listener itself goes on unless [`is_transient`](Self::is_transient) denies
+/// it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
@@ -179,8 +180,8 @@ impl AcceptError {
         }
     }
 
-    /// Whether the process or the system ran out of descriptors or memory. The connection still waits, so a caller does well to
-    /// pause before the next try: trying at once would fail at once.
+    /// Whether the process or the system ran out of descriptors or memory. The connection still waits, so a caller does
+    /// well to pause before the next try: trying at once would fail at once.
     pub fn is_out_of_resources(&self) -> bool {
         match self {
             Self::Accept { source, .. } => {
@@ -203,7 +204,7 @@ pub enum StatsError {
         /// The peer's address.
         peer: SocketAddr,
         /// Which option, and why.
-        source: OptionError,
+        source: Box<OptionError>,
     },
 
     /// The call failed.

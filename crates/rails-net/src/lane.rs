@@ -4,11 +4,7 @@ use crate::{KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, socket};
 use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
-use std::{
-    fmt, io,
-    net::{Shutdown, SocketAddr},
-    time::Duration,
-};
+use std::{fmt, net::SocketAddr, time::Duration};
 use tokio::net::TcpStream;
 
 /// A TCP connection whose options were set as [`LaneOptions`] say, and read back where the kernel may differ.
@@ -59,10 +55,12 @@ pub struct LaneSettings {
     pub no_delay: bool,
     /// Congestion control.
     pub congestion: String,
-    /// What the kernel may hold for sending, with its own bookkeeping: twice of what was asked for, or what it tuned it to.
+    /// What the kernel may hold for sending, with its own bookkeeping: twice of what was asked for, or what it tuned it
+    /// to.
     #[serde(rename = "send_buffer_bytes")]
     pub send_buffer: DataSize,
-    /// What the kernel may hold for reading, with its own bookkeeping: twice of what was asked for, or what it tuned it to.
+    /// What the kernel may hold for reading, with its own bookkeeping: twice of what was asked for, or what it tuned it
+    /// to.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: DataSize,
     /// What may wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
@@ -75,30 +73,6 @@ pub struct LaneSettings {
     pub user_timeout: Option<Duration>,
     /// The interface that the lane is bound to; `None` is none.
     pub device: Option<String>,
-}
-
-/// A lane between two runtimes.
-#[derive(Debug)]
-#[must_use = "a lane that is not attached is closed"]
-pub struct DetachedLane {
-    stream: std::net::TcpStream,
-    local: SocketAddr,
-    peer: SocketAddr,
-    deviations: Vec<Deviation>,
-}
-
-impl DetachedLane {
-    /// Puts the lane on the runtime that this is called on.
-    ///
-    /// # Errors
-    /// The runtime's, where it does not take the socket.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O enabled.
-    pub fn attach(self) -> io::Result<TcpLane> {
-        let Self { stream, local, peer, deviations } = self;
-        Ok(TcpLane { stream: TcpStream::from_std(stream)?, local, peer, deviations })
-    }
 }
 
 impl TcpLane {
@@ -146,8 +120,8 @@ impl TcpLane {
         TcpStats::read(&self.stream, self.local, self.peer)
     }
 
-    /// The interface that this end's address is on, or that the lane is bound to; `None` if the address is on none now, as
-    /// with those of 127.0.0.0/8 that no interface lists.
+    /// The interface that this end's address is on, or that the lane is bound to; `None` if the address is on none now,
+    /// as with those of 127.0.0.0/8 that no interface lists.
     ///
     /// Unless the lane is bound to a device, the routes may send its packets by another interface.
     ///
@@ -189,25 +163,8 @@ impl TcpLane {
         self.stream
     }
 
-    /// Closes the sending side: the other end reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).
-    ///
-    /// # Errors
-    /// The kernel's, most of all that the connection is gone.
-    pub fn close_write(&self) -> io::Result<()> {
-        SockRef::from(&self.stream).shutdown(Shutdown::Write)
-    }
-
-    /// Takes the lane off its runtime, to be attached to another.
-    ///
-    /// # Errors
-    /// The runtime's, where it does not let the socket go.
-    pub fn detach(self) -> io::Result<DetachedLane> {
-        let Self { stream, local, peer, deviations } = self;
-        Ok(DetachedLane { stream: stream.into_std()?, local, peer, deviations })
-    }
-
     fn unreadable(&self, source: OptionError) -> StatsError {
-        StatsError::Option { local: self.local, peer: self.peer, source }
+        StatsError::Option { local: self.local, peer: self.peer, source: Box::new(source) }
     }
 }
 
@@ -223,8 +180,8 @@ impl fmt::Display for Deviation {
 
 fn deviations(socket: &SockRef<'_>, options: &LaneOptions) -> Result<Vec<Deviation>, OptionError> {
     let (send, receive, congestion) = socket::read_back(socket)?;
-    // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value is
-    // returned by getsockopt(2)."
+    // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
+    // is returned by getsockopt(2)."
     let half = |size: DataSize| DataSize::bytes(size.as_bytes() / 2);
     let differing = |wanted: Option<DataSize>, got| wanted.filter(|wanted| *wanted != got);
     let mut deviations = Vec::new();

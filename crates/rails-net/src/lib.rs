@@ -1,8 +1,8 @@
 //! TCP lanes: connections that begin where a rail is, with their options and statistics read back.
 //!
-//! A *lane* is one connection on one rail. It leaves by the rail's NIC because it is bound to an address or a device, and its
-//! socket is set for long, fast, watched transfers: no hold-back of small writes, a bounded amount of unsent data in the
-//! kernel, and a dead peer noticed in seconds.
+//! A *lane* is one connection on one rail. It leaves by the rail's NIC because it is bound to an address or a device,
+//! and its socket is set for long, fast, watched transfers: no hold-back of small writes, a bounded amount of unsent
+//! data in the kernel, and a dead peer noticed in seconds.
 //!
 //! # Smallest use
 //! ```
@@ -25,7 +25,8 @@
 //! # What holds
 //! * A lane begins at the address or device that was asked for, or it is an error; a device is read back.
 //! * Where the kernel takes an option and makes something else of it (buffer sizes, congestion control), the lane's
-//!   [`deviations`](TcpLane::deviations) say so; an option that cannot be set is an error that names it, its value and the errno.
+//!   [`deviations`](TcpLane::deviations) say so; an option that cannot be set is an error that names it, its value and
+//!   the errno.
 //! * A figure that the kernel does not know, or has not measured, is `None` and never zero.
 //! * A listener goes on after errors that concern one connection ([`AcceptError::is_transient`]).
 //! * `unsafe` is in `sys` alone, each block argued.
@@ -35,9 +36,9 @@
 //! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures.
 //!
 //! # Privileges
-//! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux 6.18).
-//! A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` needs `CAP_NET_ADMIN`, and a listener below
-//! port 1024 `CAP_NET_BIND_SERVICE`.
+//! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
+//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` needs `CAP_NET_ADMIN`, and a
+//! listener below port 1024 `CAP_NET_BIND_SERVICE`.
 //!
 //! # What it does not do
 //! It binds no threads and no memory (`rails-bind` does), resolves no names, encrypts nothing, and has neither UDP, nor
@@ -56,7 +57,7 @@ mod stats;
 mod sys;
 
 pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
-pub use lane::{DetachedLane, Deviation, LaneSettings, TcpLane};
+pub use lane::{Deviation, LaneSettings, TcpLane};
 pub use listener::LaneListener;
 pub use options::{KeepAlive, LaneOptions, LocalEnd};
 pub use stats::{TcpState, TcpStats};

@@ -2,7 +2,7 @@
 
 use crate::{AcceptError, BindEndError, LaneOptions, ListenError, LocalEnd, StatsError, TcpLane, socket};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::{io, net::SocketAddr};
+use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 /// Accepts lanes that begin as its options say.
@@ -16,8 +16,8 @@ pub struct LaneListener {
 impl LaneOptions {
     /// Listens on `local`; port 0 lets the kernel choose, and [`LaneListener::local_addr`] tells.
     ///
-    /// A device in [`local`](Self::local) holds here too: connections come in by it alone. An address in it must be that of
-    /// `local`.
+    /// A device in [`local`](Self::local) holds here too: connections come in by it alone. An address in it must be
+    /// that of `local`.
     ///
     /// # Errors
     /// [`ListenError::LocalEnd`] for an address that is not of this machine or is taken, and for a wrong device.
@@ -70,6 +70,6 @@ impl LaneListener {
         let near = stream.local_addr();
         let near = near.map_err(|source| lost(StatsError::Call { call: "getsockname", local, peer, source }))?;
         TcpLane::new(stream, near, peer, &self.options)
-            .map_err(|source| lost(StatsError::Option { local: near, peer, source }))
+            .map_err(|source| lost(StatsError::Option { local: near, peer, source: Box::new(source) }))
     }
 }

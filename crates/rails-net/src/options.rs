@@ -50,8 +50,8 @@ pub enum LocalEnd {
     /// The kernel's routes decide.
     #[default]
     Any,
-    /// An address of this machine. Which NIC its packets leave by is still the routes' decision (with several NICs in one
-    /// network, or without rules by source address, it can be another's).
+    /// An address of this machine. Which NIC its packets leave by is still the routes' decision (with several NICs in
+    /// one network, or without rules by source address, it can be another's).
     Address(IpAddr),
     /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive by it and no other.
     Device(String),
@@ -103,7 +103,8 @@ impl LaneOptions {
     }
 
     /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners that share a port
-    /// ([`reuse_port`](Self::reuse_port)), the kernel prefers the one of the CPU that received the packet. It moves no interrupt.
+    /// ([`reuse_port`](Self::reuse_port)), the kernel prefers the one of the CPU that received the packet. It moves no
+    /// interrupt.
     ///
     /// # Default
     /// None: the kernel notes the CPU of the last packet.
@@ -125,8 +126,8 @@ impl LaneOptions {
         self
     }
 
-    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`); it is set before the connection is made, which bounds the
-    /// window that the peer is ever offered.
+    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`); it is set before the connection is made, which bounds
+    /// the window that the peer is ever offered.
     ///
     /// # Default
     /// None: the kernel tunes it by itself, up to `net.ipv4.tcp_rmem`.
@@ -143,12 +144,13 @@ impl LaneOptions {
     /// (`TCP_NOTSENT_LOWAT`).
     ///
     /// # Default
-    /// 128 KiB: two packets of the largest size that segmentation offload takes (64 KiB), one on its way and one in reserve.
-    /// None leaves the system's `net.ipv4.tcp_notsent_lowat`, which is no limit unless someone set it.
+    /// 128 KiB: two packets of the largest size that segmentation offload takes (64 KiB), one on its way and one in
+    /// reserve. Zero is refused when the lane is opened. None leaves the system's `net.ipv4.tcp_notsent_lowat`, which
+    /// is no limit unless someone set it.
     ///
     /// # Cost
-    /// What waits in the kernel is bound to this lane, even if another is free: more keeps a late sender's lane busy, less
-    /// leaves more to be shared out.
+    /// What waits in the kernel is bound to this lane, even if another is free: more keeps a late sender's lane busy,
+    /// less leaves more to be shared out.
     pub fn not_sent_lowat(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.not_sent_lowat = size.into();
         self
@@ -190,7 +192,8 @@ impl LaneOptions {
     /// How a silent peer is probed (`SO_KEEPALIVE`).
     ///
     /// # Default
-    /// After 10 s of silence, every 5 s, three times. None: not at all, so that a peer that vanished is only noticed by sending.
+    /// After 10 s of silence, every 5 s, three times. None: not at all, so that a peer that vanished is only noticed by
+    /// sending.
     pub fn keepalive(mut self, keepalive: impl Into<Option<KeepAlive>>) -> Self {
         self.keepalive = keepalive.into();
         self
@@ -200,7 +203,8 @@ impl LaneOptions {
     /// milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
     ///
     /// # Default
-    /// 20 s. None: the system's, which retransmits for some 15 minutes (`net.ipv4.tcp_retries2`).
+    /// 20 s. Zero is refused when the lane is opened. None: the system's, which retransmits for some 15 minutes
+    /// (`net.ipv4.tcp_retries2`).
     pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.user_timeout = timeout.into();
         self
@@ -264,12 +268,6 @@ impl fmt::Display for LocalEnd {
             Self::Address(address) => write!(f, "{address}"),
             Self::Device(device) => write!(f, "device {device}"),
         }
-    }
-}
-
-impl fmt::Display for KeepAlive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} idle, every {:?}, {} probes", self.idle, self.interval, self.probes)
     }
 }
 

@@ -16,22 +16,29 @@ pub(crate) fn set_options(socket: &Socket, options: &LaneOptions) -> Result<(), 
         set("SO_RCVBUF", size, socket.set_recv_buffer_size(c_int(size)))?;
     }
     if let Some(size) = options.not_sent_lowat {
-        set(
-            "TCP_NOTSENT_LOWAT",
-            size,
-            socket.set_tcp_notsent_lowat(u32::try_from(size.as_bytes()).unwrap_or(u32::MAX)),
-        )?;
+        let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
+        set("TCP_NOTSENT_LOWAT", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_notsent_lowat(bytes)))?;
     }
     set("TCP_NODELAY", options.no_delay, socket.set_tcp_nodelay(options.no_delay))?;
     if let Some(name) = &options.congestion {
         set("TCP_CONGESTION", format_args!("`{name}`"), socket.set_tcp_congestion(name.as_bytes()))?;
     }
-    if let Some(keepalive) = &options.keepalive {
-        set("SO_KEEPALIVE", keepalive, socket.set_tcp_keepalive(&in_whole_seconds(keepalive)))?;
+    if let Some(KeepAlive { idle, interval, probes }) = options.keepalive {
+        // Each of the three switches SO_KEEPALIVE on too.
+        let set_one = |one| socket.set_tcp_keepalive(&one);
+        let times = TcpKeepalive::new();
+        set("TCP_KEEPIDLE", format_args!("{idle:?}"), set_one(times.clone().with_time(whole_seconds(idle))))?;
+        set(
+            "TCP_KEEPINTVL",
+            format_args!("{interval:?}"),
+            set_one(times.clone().with_interval(whole_seconds(interval))),
+        )?;
+        set("TCP_KEEPCNT", probes, set_one(times.with_retries(probes)))?;
     }
     if let Some(timeout) = options.user_timeout {
-        let milliseconds = Duration::from_millis(round_up(timeout, Duration::from_millis(1)));
-        set("TCP_USER_TIMEOUT", format_args!("{timeout:?}"), socket.set_tcp_user_timeout(Some(milliseconds)))?;
+        let milliseconds = not_zero(round_up(timeout, Duration::from_millis(1))).map(Duration::from_millis);
+        let result = milliseconds.and_then(|timeout| socket.set_tcp_user_timeout(Some(timeout)));
+        set("TCP_USER_TIMEOUT", format_args!("{timeout:?}"), result)?;
     }
     if let Some(cpu) = options.incoming_cpu {
         set("SO_INCOMING_CPU", cpu, socket.set_cpu_affinity(cpu.0 as usize))?;
@@ -93,13 +100,14 @@ pub(crate) fn get<R>(option: &'static str, result: io::Result<R>) -> Result<R, O
     result.map_err(|source| OptionError { call: "getsockopt", option, value: None, source })
 }
 
+/// The kernel takes zero for "the system's value" in these options, which is not what a caller means by it.
+fn not_zero<N: Default + PartialEq>(value: N) -> io::Result<N> {
+    if value == N::default() { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(value) }
+}
+
 /// The kernel counts seconds, and refuses zero; rounding down would make a shorter time of it than was asked for.
-fn in_whole_seconds(keepalive: &KeepAlive) -> TcpKeepalive {
-    let seconds = |time| Duration::from_secs(round_up(time, Duration::from_secs(1)));
-    TcpKeepalive::new()
-        .with_time(seconds(keepalive.idle))
-        .with_interval(seconds(keepalive.interval))
-        .with_retries(keepalive.probes)
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(round_up(time, Duration::from_secs(1)))
 }
 
 /// How many `unit`s cover `time`.

@@ -11,8 +11,8 @@ use std::{net::SocketAddr, os::fd::AsFd, time::Duration};
 
 /// A connection's figures, from `TCP_INFO` and `TCP_CONGESTION`.
 ///
-/// A figure is `None` where the kernel is too old to know it, and where there has been nothing to measure yet. Serialized
-/// names carry their units.
+/// A figure is `None` where the kernel is too old to know it, and where there has been nothing to measure yet.
+/// Serialized names carry their units.
 ///
 /// # References
 /// `struct tcp_info` in include/uapi/linux/tcp.h; [tcp(7)](https://man7.org/linux/man-pages/man7/tcp.7.html);
@@ -41,8 +41,8 @@ pub struct TcpStats {
     pub bytes_sent: Option<u64>,
     /// Bytes sent again.
     pub bytes_retransmitted: Option<u64>,
-    /// Bytes that the peer has acknowledged. The connection's own start and end count as a byte each, once acknowledged: the
-    /// side that connected begins with 1.
+    /// Bytes that the peer has acknowledged. The connection's own start and end count as a byte each, once
+    /// acknowledged: the side that connected begins with 1.
     pub bytes_acked: Option<u64>,
     /// Bytes received in order; the peer's closing counts as one.
     pub bytes_received: Option<u64>,
@@ -81,7 +81,8 @@ pub struct TcpStats {
     pub send_buffer_limited: Option<Duration>,
 }
 
-/// State of a TCP connection ([RFC 9293](https://www.rfc-editor.org/rfc/rfc9293#section-3.3.2), include/net/tcp_states.h).
+/// State of a TCP connection ([RFC 9293](https://www.rfc-editor.org/rfc/rfc9293#section-3.3.2),
+/// include/net/tcp_states.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the states are the standard's, by its names")]
@@ -111,7 +112,7 @@ impl TcpStats {
             source,
         })?;
         let congestion = socket::congestion(&SockRef::from(socket));
-        let congestion = congestion.map_err(|source| StatsError::Option { local, peer, source })?;
+        let congestion = congestion.map_err(|source| StatsError::Option { local, peer, source: Box::new(source) })?;
         Self::parse(&info, congestion).ok_or(StatsError::Truncated { local, peer, length: info.length() })
     }
 
@@ -173,8 +174,8 @@ impl TcpState {
     }
 }
 
-/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte, which C compilers lay at the end of lesser weight on
-/// little-endian machines and of greater weight on big-endian ones.
+/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte, which C compilers lay at the end of lesser
+/// weight on little-endian machines and of greater weight on big-endian ones.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
 
 fn optional_microseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {

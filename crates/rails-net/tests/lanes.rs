@@ -1,4 +1,5 @@
-//! Lanes over the loopback interface: they begin where they should, behave as their options say, and count what they carry.
+//! Lanes over the loopback interface: they begin where they should, behave as their options say, and count what they
+//! carry.
 
 use rails_net::{
     BindEndError, ConnectError, Deviation, KeepAlive, LaneListener, LaneOptions, ListenError, LocalEnd, TcpLane,
@@ -146,7 +147,7 @@ async fn a_lane_counts_what_it_carries() {
     assert_eq!(sent.bytes_sent.zip(sent.bytes_retransmitted).map(|(all, again)| all - again), Some(BYTES));
     assert_eq!(sent.not_sent_bytes, Some(0));
     assert_eq!(sent.bytes_received, Some(1));
-    assert!(sent.rtt.is_some() && sent.min_rtt.is_some_and(|least| Some(least) <= sent.rtt), "{sent:?}");
+    assert!(sent.rtt.is_some() && sent.rtt_variation.is_some() && sent.min_rtt.is_some(), "{sent:?}");
     assert!(sent.delivery_rate.is_some_and(|rate| rate.as_bits_per_second() > 0), "{sent:?}");
     assert!(sent.congestion_window_segments > 0 && sent.segment_size_bytes > 0, "{sent:?}");
     assert!(!sent.congestion.is_empty() && !got.congestion.is_empty());
@@ -163,7 +164,10 @@ async fn the_peers_closing_is_seen_and_counts_as_one_byte() {
 
 #[tokio::test]
 async fn a_refused_port_is_refused() {
-    let unused = LaneOptions::new().listen(LOOPBACK).expect("loopback is there").local_addr();
+    // A port that is taken and not listened on, so that no other program can come to listen there meanwhile.
+    let silent = tokio::net::TcpSocket::new_v4().expect("a socket");
+    silent.bind(LOOPBACK).expect("loopback is there");
+    let unused = silent.local_addr().expect("it is bound");
     let error = LaneOptions::new().local(OTHER_LOOPBACK).connect(unused).await.expect_err("nothing listens");
     assert!(matches!(&error, ConnectError::Refused { remote, .. } if *remote == unused), "{error}");
     assert_eq!(error.to_string(), format!("{unused} refused a connection from 127.0.0.2"));
@@ -214,7 +218,7 @@ async fn addresses_that_do_not_go_together_are_named() {
 
 #[tokio::test]
 async fn a_wrong_device_is_an_error_and_not_another_device() {
-    // The kernel would take the empty name for "none", and cut the last to "lo" if it were that lenient at 15 characters.
+    // The kernel by itself takes the empty name for "no device", and looks for the first 15 characters of a long one.
     for device in ["no-such-device", "", "a-name-of-more-than-15"] {
         let options = LaneOptions::new().local(LocalEnd::Device(device.to_owned()));
         let error = options.connect(SocketAddr::new(LOOPBACK.ip(), 9)).await.expect_err("no such device");
@@ -233,6 +237,33 @@ async fn an_unknown_congestion_control_names_option_value_and_errno() {
     assert!(matches!(&error, ConnectError::Option(option) if option.option == "TCP_CONGESTION"), "{error}");
     assert_eq!(error.to_string(), "setsockopt failed for TCP_CONGESTION = `no-such`");
     assert!(matches!(options.listen(LOOPBACK), Err(ListenError::Option(_))));
+}
+
+#[tokio::test]
+async fn values_that_the_kernel_takes_for_something_else_are_refused() {
+    let remote = SocketAddr::new(LOOPBACK.ip(), 9);
+    let probes = |idle, probes| KeepAlive { idle, interval: Duration::from_secs(1), probes };
+    for (options, option) in [
+        (LaneOptions::new().user_timeout(Duration::ZERO), "TCP_USER_TIMEOUT"),
+        (LaneOptions::new().not_sent_lowat(DataSize::bytes(0)), "TCP_NOTSENT_LOWAT"),
+        (LaneOptions::new().keepalive(probes(Duration::ZERO, 1)), "TCP_KEEPIDLE"),
+        (LaneOptions::new().keepalive(probes(Duration::from_secs(1), 0)), "TCP_KEEPCNT"),
+    ] {
+        match options.connect(remote).await.expect_err("the value is refused") {
+            ConnectError::Option(error) => assert_eq!((error.option, errno(&error)), (option, Some(libc::EINVAL))),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn times_are_never_shorter_than_asked_for() {
+    let keepalive = KeepAlive { idle: Duration::from_millis(6001), interval: Duration::from_millis(1), probes: 1 };
+    let options = LaneOptions::new().keepalive(keepalive).user_timeout(Duration::from_micros(1001));
+    let (near, _far) = pair(&options, &options).await;
+    let settings = near.settings().expect("readable");
+    let rounded = KeepAlive { idle: Duration::from_secs(7), interval: Duration::from_secs(1), probes: 1 };
+    assert_eq!((settings.keepalive, settings.user_timeout), (Some(rounded), Some(Duration::from_millis(2))));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! A listener goes on after the process ran out of descriptors. The limit is the process's, so this test is alone in its file.
+//! A listener goes on after the process ran out of descriptors. The limit is the process's, so this test is alone in
+//! its file.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rails_net::LaneOptions;
@@ -11,7 +12,7 @@ async fn a_connection_waits_until_there_are_descriptors_again() {
     let near = options.connect(listener.local_addr()).await.expect("it listens");
 
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("readable");
-    // The lowest free number is the next that would be given out; the limit is one above the highest number.
+    // Descriptors are numbered from the lowest free one up, and the limit is the first number that is not given out.
     let next = std::fs::File::open("/dev/null").expect("a descriptor").as_raw_fd();
     let limit = u64::try_from(next).expect("descriptors are not negative");
     setrlimit(Resource::RLIMIT_NOFILE, limit, hard).expect("lowering is allowed");

@@ -46,8 +46,8 @@ struct Beside {
     says: String,
 }
 
-/// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are widened to
-/// their packages (a package may be cut into several nodes).
+/// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are widened
+/// to their packages (a package may be cut into several nodes).
 fn beside(topology: &Topology, nic: &Nic) -> Result<Beside, String> {
     let name = &nic.name;
     let node = nic.node.and_then(|id| topology.nodes().iter().find(|node| node.id == id));

@@ -1,9 +1,10 @@
 //! The three properties that make a rail a rail, judged from what was read back.
 //!
-//! [`assess`] is a pure function: what it judges is in its arguments, and the same arguments give the same verdicts. The
-//! properties are those of the Rails Toolkit paper, section II.B:
+//! [`assess`] is a pure function: what it judges is in its arguments, and the same arguments give the same verdicts.
+//! The properties are those of the Rails Toolkit paper, section II.B:
 //! * *interrupt affine*: the NIC's interrupt is served on the processor that the NIC is attached to;
-//! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares its last-level cache;
+//! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares its last-level
+//!   cache;
 //! * *memory affine*: the thread's buffers lie on the node with the lowest latency from where it runs.
 
 use crate::interrupt::InterruptAffinity;

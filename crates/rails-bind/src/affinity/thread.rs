@@ -50,7 +50,8 @@ fn whereabouts(evidence: &Evidence<'_>) -> String {
     format!("the thread may run on {}{now}", cpus(evidence.thread_cpus))
 }
 
-/// To move the thread needs no privilege, so that is proposed first; interrupts that are apart have to be moved together.
+/// To move the thread needs no privilege, so that is proposed first; interrupts that are apart have to be moved
+/// together.
 fn fix(topology: &Topology, evidence: &Evidence<'_>) -> String {
     let common = |reach: &dyn Fn(&CpuSet) -> CpuSet| {
         let known = evidence.interrupts.iter().filter_map(served).map(reach);

@@ -1,8 +1,8 @@
 //! `sched_setaffinity(2)` and `sched_getaffinity(2)` with masks of any size.
 //!
 //! # Safety
-//! Both calls are made directly, because the wrappers of libc, nix and rustix stop at 1,024 CPUs. Each block argues that the
-//! kernel touches only the mask it is given, and no more of it than its length.
+//! Both calls are made directly, because the wrappers of libc, nix and rustix stop at 1,024 CPUs. Each block argues
+//! that the kernel touches only the mask it is given, and no more of it than its length.
 #![allow(unsafe_code)]
 
 use super::with_growing_mask;
@@ -21,7 +21,8 @@ pub(crate) fn set(tid: libc::pid_t, cpus: &CpuSet) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The CPUs that thread `tid` (0: the calling one) may run on, read into a mask of `first_words` words that grows as needed.
+/// The CPUs that thread `tid` (0: the calling one) may run on, read into a mask of `first_words` words that grows as
+/// needed.
 pub(crate) fn get(tid: libc::pid_t, first_words: usize) -> io::Result<CpuSet> {
     let (written, mut words) = with_growing_mask(first_words, |words| {
         // SAFETY: the kernel writes at most `cpusetsize` bytes to the mask; that length is taken from the slice, which

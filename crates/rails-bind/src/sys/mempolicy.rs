@@ -1,8 +1,8 @@
 //! `set_mempolicy(2)` and `get_mempolicy(2)`.
 //!
 //! # Safety
-//! Neither libc nor nix nor rustix wraps these calls, so they go through `libc::syscall`. Each block argues that the kernel
-//! touches only the integers and masks it is given, and no more of a mask than its length.
+//! Neither libc nor nix nor rustix wraps these calls, so they go through `libc::syscall`. Each block argues that the
+//! kernel touches only the integers and masks it is given, and no more of a mask than its length.
 #![allow(unsafe_code)]
 
 use super::{FIRST_WORDS, with_growing_mask};
@@ -15,7 +15,8 @@ const MPOL_F_NODE: libc::c_ulong = 1 << 0;
 /// `get_mempolicy`: ask about the page at `addr` instead of the calling thread.
 const MPOL_F_ADDR: libc::c_ulong = 1 << 1;
 
-/// A memory policy in the kernel's own terms, so that what was found can be put back even if this crate has no name for it.
+/// A memory policy in the kernel's own terms, so that what was found can be put back even if this crate has no name for
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RawPolicy {
     /// `MPOL_*`, with the mode flags (`MPOL_F_STATIC_NODES` and its like) in the upper bits.

@@ -1,7 +1,8 @@
 //! `getsockopt(TCP_INFO)`, into bytes that are read by the offsets of the kernel's `struct tcp_info`.
 //!
-//! The struct grows at its end from kernel to kernel and the kernel returns as much of it as it has, so a Rust struct of one
-//! kernel's header would show zeros for what another kernel does not know. Reading by offset leaves that unknown.
+//! The struct grows at its end from kernel to kernel and the kernel returns as much of it as it has, so a Rust struct
+//! of one kernel's header would show zeros for what another kernel does not know. Reading by offset leaves that
+//! unknown.
 //!
 //! # Safety
 //! socket2 does not wrap this option. The one block argues that the kernel writes no more than the buffer holds.
@@ -55,9 +56,9 @@ impl TcpInfo {
     pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let mut bytes = [0; CAPACITY];
         let mut length = CAPACITY as libc::socklen_t;
-        // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed to by optval, and
-        // modified on return to indicate the actual size of the value returned": both point to exclusively borrowed memory
-        // that outlives the call, and the size is that of the array, whose bytes may hold any value.
+        // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed to by optval,
+        // and modified on return to indicate the actual size of the value returned": both point to exclusively borrowed
+        // memory that outlives the call, and the size is that of the array, whose bytes may hold any value.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),

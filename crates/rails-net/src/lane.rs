@@ -4,7 +4,11 @@ use crate::{KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, socket};
 use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{
+    fmt, io,
+    net::{Shutdown, SocketAddr},
+    time::Duration,
+};
 use tokio::net::TcpStream;
 
 /// A TCP connection whose options were set as [`LaneOptions`] say, and read back where the kernel may differ.
@@ -73,6 +77,30 @@ pub struct LaneSettings {
     pub user_timeout: Option<Duration>,
     /// The interface that the lane is bound to; `None` is none.
     pub device: Option<String>,
+}
+
+/// A lane between two runtimes.
+#[derive(Debug)]
+#[must_use = "a lane that is not attached is closed"]
+pub struct DetachedLane {
+    stream: std::net::TcpStream,
+    local: SocketAddr,
+    peer: SocketAddr,
+    deviations: Vec<Deviation>,
+}
+
+impl DetachedLane {
+    /// Puts the lane on the runtime that this is called on.
+    ///
+    /// # Errors
+    /// The runtime's, where it does not take the socket.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O enabled.
+    pub fn attach(self) -> io::Result<TcpLane> {
+        let Self { stream, local, peer, deviations } = self;
+        Ok(TcpLane { stream: TcpStream::from_std(stream)?, local, peer, deviations })
+    }
 }
 
 impl TcpLane {
@@ -161,6 +189,23 @@ impl TcpLane {
     /// The stream alone.
     pub fn into_stream(self) -> TcpStream {
         self.stream
+    }
+
+    /// Closes the sending side: the other end reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).
+    ///
+    /// # Errors
+    /// The kernel's, most of all that the connection is gone.
+    pub fn close_write(&self) -> io::Result<()> {
+        SockRef::from(&self.stream).shutdown(Shutdown::Write)
+    }
+
+    /// Takes the lane off its runtime, to be attached to another.
+    ///
+    /// # Errors
+    /// The runtime's, where it does not let the socket go.
+    pub fn detach(self) -> io::Result<DetachedLane> {
+        let Self { stream, local, peer, deviations } = self;
+        Ok(DetachedLane { stream: stream.into_std()?, local, peer, deviations })
     }
 
     fn unreadable(&self, source: OptionError) -> StatsError {

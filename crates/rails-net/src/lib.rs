@@ -57,7 +57,7 @@ mod stats;
 mod sys;
 
 pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
-pub use lane::{Deviation, LaneSettings, TcpLane};
+pub use lane::{DetachedLane, Deviation, LaneSettings, TcpLane};
 pub use listener::LaneListener;
 pub use options::{KeepAlive, LaneOptions, LocalEnd};
 pub use stats::{TcpState, TcpStats};

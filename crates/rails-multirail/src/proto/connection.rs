@@ -371,7 +371,8 @@ impl Connection {
             || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW
             || state.since.is_some_and(|since| now >= since + ACK_DELAY)
             || limit >= state.told.limit + self.terms.window / LIMITS_PER_WINDOW && !complete;
-        if !due && !(riding && news) {
+        let worthwhile = due || riding && news;
+        if !worthwhile {
             return false;
         }
         control.extend_from_slice(&Frame::Ack(Ack { chunks: state.chunks, limit, complete }).encode());

@@ -73,7 +73,7 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 enum LaneState {
     Up(Arc<TcpLane>),
-    Ended { tcp: Option<TcpStats>, lost: Option<LaneError> },
+    Ended { tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
 }
 
 impl LaneRecord {
@@ -85,7 +85,7 @@ impl LaneRecord {
 
     /// The lane has ended: its socket is let go, and what the kernel knew of it is kept.
     pub(crate) fn end(&self, end: Result<(), LaneError>) {
-        let tcp = self.tcp();
+        let tcp = self.tcp().map(Box::new);
         *self.lock() = LaneState::Ended { tcp, lost: end.err() };
     }
 
@@ -117,7 +117,7 @@ impl LaneRecord {
     fn tcp(&self) -> Option<TcpStats> {
         match &*self.lock() {
             LaneState::Up(lane) => lane.stats().ok(),
-            LaneState::Ended { tcp, .. } => tcp.clone(),
+            LaneState::Ended { tcp, .. } => tcp.as_deref().cloned(),
         }
     }
 

@@ -1,0 +1,4 @@
+//! The parts of `rails-bench`.
+#![forbid(unsafe_code)]
+
+pub mod measure;

@@ -1,0 +1,139 @@
+//! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and what both say of it.
+//!
+//! The receiver's figures are the ones reported: bytes that its application read, between its first and its last by its own
+//! clock. It sends them back over the stream that was measured, behind the last byte.
+
+pub mod compare;
+pub mod plain;
+pub mod report;
+pub mod striped;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// How much is sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    /// For this long.
+    Time(Duration),
+    /// This many bytes.
+    Bytes(u64),
+}
+
+/// What a sink counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Count {
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// When the first of them was, after the sink's own zero.
+    pub first_seconds: f64,
+    /// When the last of them was.
+    pub last_seconds: f64,
+}
+
+/// Deals out blocks to send until the amount is reached.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    block: Bytes,
+    amount: Amount,
+    start: Instant,
+    dealt: u64,
+}
+
+impl Supply {
+    /// A supply of incompressible bytes; it starts now.
+    pub(crate) fn start(amount: Amount) -> Self {
+        Self { block: incompressible(), amount, start: Instant::now(), dealt: 0 }
+    }
+
+    /// The next block; `None` when the amount is reached.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        let block = match self.amount {
+            Amount::Time(time) if self.start.elapsed() >= time => return None,
+            Amount::Time(_) => self.block.clone(),
+            Amount::Bytes(bytes) if self.dealt >= bytes => return None,
+            Amount::Bytes(bytes) => self.block.slice(..(bytes - self.dealt).min(self.block.len() as u64) as usize),
+        };
+        self.dealt += block.len() as u64;
+        Some(block)
+    }
+}
+
+/// Counts what arrives.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    zero: Instant,
+    count: Option<Count>,
+}
+
+impl Counter {
+    /// Nothing yet; times are counted from `zero`.
+    pub(crate) fn new(zero: Instant) -> Self {
+        Self { zero, count: None }
+    }
+
+    pub(crate) fn add(&mut self, bytes: usize) {
+        let now = self.zero.elapsed().as_secs_f64();
+        let count = self.count.get_or_insert(Count { bytes: 0, first_seconds: now, last_seconds: now });
+        count.bytes += bytes as u64;
+        count.last_seconds = now;
+    }
+
+    pub(crate) fn count(&self) -> Count {
+        let now = self.zero.elapsed().as_secs_f64();
+        self.count.unwrap_or(Count { bytes: 0, first_seconds: now, last_seconds: now })
+    }
+}
+
+impl Count {
+    /// Several flows taken together: all their bytes, from the first of all to the last of all.
+    pub fn together(counts: &[Self]) -> Self {
+        Self {
+            bytes: counts.iter().map(|count| count.bytes).sum(),
+            first_seconds: counts.iter().map(|count| count.first_seconds).fold(f64::INFINITY, f64::min),
+            last_seconds: counts.iter().map(|count| count.last_seconds).fold(0.0, f64::max),
+        }
+    }
+
+    /// From the first byte to the last.
+    pub fn seconds(&self) -> f64 {
+        self.last_seconds - self.first_seconds
+    }
+
+    /// Bytes over time; 0 where there was no time between the first and the last.
+    pub fn bits_per_second(&self) -> f64 {
+        if self.seconds() > 0.0 { self.bytes as f64 * 8.0 / self.seconds() } else { 0.0 }
+    }
+}
+
+/// A block that no link could compress: BLAKE3's output stream of a fixed key.
+fn incompressible() -> Bytes {
+    let mut block = vec![0; BLOCK];
+    blake3::Hasher::new().finalize_xof().fill(&mut block);
+    block.into()
+}
+
+/// What the application writes and reads at a time, striped or plain.
+pub(crate) const BLOCK: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supply_of_bytes_deals_exactly_that_many() {
+        let mut supply = Supply::start(Amount::Bytes(3 * BLOCK as u64 + 5));
+        let dealt: Vec<usize> = std::iter::from_fn(|| supply.next()).map(|block| block.len()).collect();
+        assert_eq!(dealt, [BLOCK, BLOCK, BLOCK, 5]);
+        assert_eq!(Supply::start(Amount::Time(Duration::ZERO)).next(), None);
+    }
+
+    #[test]
+    fn flows_together_span_from_the_first_byte_of_all_to_the_last() {
+        let flow = |bytes, first_seconds, last_seconds| Count { bytes, first_seconds, last_seconds };
+        let together = Count::together(&[flow(100, 1.0, 3.0), flow(300, 2.0, 5.0)]);
+        assert_eq!(together, flow(400, 1.0, 5.0));
+        assert_eq!(together.bits_per_second(), 800.0);
+    }
+}

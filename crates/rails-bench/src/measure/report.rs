@@ -1,0 +1,173 @@
+//! What a measurement says: one object, units in the key names, placement as it was read back.
+
+use rails_bind::{affinity::AffinityReport, usage::ProcessUsage};
+use rails_multirail::{LaneStats, Policy, RailId, Rails};
+use rails_topo::{CpuSet, NodeId, Topology};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A whole measurement, as `stream --json` prints it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What carried the bytes.
+    pub transport: Transport,
+    /// Bytes that the receiving application read.
+    pub bytes: u64,
+    /// From its first byte to its last, by the receiver's clock.
+    pub seconds: f64,
+    /// The two above, divided.
+    pub receiver_goodput_bits_per_second: f64,
+    /// The sending process.
+    pub sender: Side,
+    /// The receiving process.
+    pub receiver: Side,
+}
+
+/// What carried the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Transport {
+    /// One striped stream.
+    Rails {
+        /// How its bytes were shared out.
+        policy: Policy,
+    },
+    /// Independent tokio TCP flows, one per lane, with nothing of this project between the application and the socket.
+    PlainTcp,
+}
+
+/// One of the two processes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Side {
+    /// Kernel release, where the machine says it.
+    pub kernel: Option<String>,
+    /// Version of this program.
+    pub version: String,
+    /// CPUs that the process was allowed to use.
+    pub allowed_cpus: CpuSet,
+    /// User and system time of the whole process while it measured.
+    pub cpu_seconds: f64,
+    /// Each rail, with the lanes that ran on it.
+    pub rails: Vec<RailReport>,
+}
+
+/// One rail of a side, as it was found to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RailReport {
+    /// Its number.
+    pub rail: RailId,
+    /// The interface of its lane, where the plan knows it.
+    pub interface: Option<String>,
+    /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
+    pub cpus: Option<CpuSet>,
+    /// The node on which memory lies that it was the first to touch (`get_mempolicy`).
+    pub memory_node: Option<NodeId>,
+    /// CPU time of its thread while it measured; `None` where the kernel does not account it.
+    pub cpu_seconds: Option<f64>,
+    /// Which of the three affinities hold.
+    pub affinity: AffinityReport,
+    /// Its lanes.
+    pub lanes: Vec<LaneReport>,
+}
+
+/// One lane of a rail.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaneReport {
+    /// Its address at this end.
+    pub local: SocketAddr,
+    /// Its address at the other end.
+    pub remote: SocketAddr,
+    /// Bytes of the stream that this end sent on it.
+    pub bytes_sent: u64,
+    /// Bytes of the stream that arrived on it.
+    pub bytes_received: u64,
+    /// Segments that its TCP sent again.
+    pub retransmitted_segments: Option<u64>,
+    /// Its smoothed round-trip time.
+    pub rtt_us: Option<u64>,
+    /// Its congestion control.
+    pub congestion_control: Option<String>,
+    /// How it was lost, if it was.
+    pub lost: Option<String>,
+}
+
+/// CPU time up to a moment, so that a measurement can say what it took itself.
+#[derive(Debug)]
+pub struct Baseline {
+    process: Option<f64>,
+    rails: Vec<Option<f64>>,
+}
+
+impl Baseline {
+    /// What has been used up to now.
+    pub fn take(rails: &Rails) -> Self {
+        Self { process: process_seconds(), rails: rails.iter().map(rail_seconds).collect() }
+    }
+}
+
+impl Side {
+    /// This process, since `baseline`.
+    pub fn since(baseline: &Baseline, topology: &Topology, rails: &Rails, lanes: &[LaneReportOn]) -> Self {
+        let cpu_seconds = process_seconds().zip(baseline.process).map_or(0.0, |(now, before)| now - before);
+        let rails = rails.iter().zip(&baseline.rails).map(|(rail, before)| {
+            let placement = rail.runtime().placement();
+            RailReport {
+                rail: rail.id(),
+                interface: rail.plan().interface.clone(),
+                cpus: rail.runtime().cpus_now().ok(),
+                memory_node: placement.memory_node.as_ref().ok().copied(),
+                cpu_seconds: rail_seconds(rail).zip(*before).map(|(now, before)| now - before),
+                affinity: rail.affinity(topology),
+                lanes: lanes.iter().filter(|lane| lane.rail == rail.id()).map(|lane| lane.report.clone()).collect(),
+            }
+        });
+        Self {
+            kernel: topology.machine().kernel.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            allowed_cpus: topology.allowed_cpus().clone(),
+            cpu_seconds,
+            rails: rails.collect(),
+        }
+    }
+
+    /// Every lane of every rail.
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneReport> {
+        self.rails.iter().flat_map(|rail| &rail.lanes)
+    }
+}
+
+/// A lane and the rail it ran on.
+#[derive(Debug, Clone)]
+pub struct LaneReportOn {
+    /// The rail.
+    pub rail: RailId,
+    /// The lane.
+    pub report: LaneReport,
+}
+
+impl From<&LaneStats> for LaneReportOn {
+    fn from(lane: &LaneStats) -> Self {
+        let tcp = lane.tcp.as_ref();
+        Self {
+            rail: lane.rail,
+            report: LaneReport {
+                local: lane.local,
+                remote: lane.remote,
+                bytes_sent: lane.bytes_sent,
+                bytes_received: lane.bytes_received,
+                retransmitted_segments: tcp.map(|tcp| tcp.retransmitted_segments.into()),
+                rtt_us: tcp.and_then(|tcp| tcp.rtt).map(|rtt| rtt.as_micros() as u64),
+                congestion_control: tcp.map(|tcp| tcp.congestion.clone()),
+                lost: lane.lost.clone(),
+            },
+        }
+    }
+}
+
+fn process_seconds() -> Option<f64> {
+    ProcessUsage::current().ok().map(|usage| usage.total().as_secs_f64())
+}
+
+fn rail_seconds(rail: &rails_multirail::Rail) -> Option<f64> {
+    rail.runtime().usage().ok()?.cpu_time.map(|time| time.as_secs_f64())
+}

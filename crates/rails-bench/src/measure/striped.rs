@@ -1,0 +1,80 @@
+//! One striped stream from memory to memory.
+
+use super::{
+    Amount, Count, Counter, Supply,
+    report::{Baseline, LaneReportOn, Measurement, Side, Transport},
+};
+use anyhow::{Context, Result};
+use rails_multirail::{MultiRailStream, Policy, Rails};
+use rails_topo::Topology;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// What a sink tells the source when it has read everything.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Receipt {
+    count: Count,
+    side: Side,
+}
+
+/// Sends on `stream` and gives the whole measurement. The application runs on the first rail, so that on one rail it costs no
+/// switch between threads, as in a program that was written for rails.
+pub async fn send(
+    stream: MultiRailStream,
+    amount: Amount,
+    policy: Policy,
+    topology: &Topology,
+    rails: &Rails,
+) -> Result<Measurement> {
+    let baseline = Baseline::take(rails);
+    let on_rail = rails.iter().next().context("no rails")?.runtime().spawn(move || async move {
+        let mut stream = stream;
+        let mut supply = Supply::start(amount);
+        while let Some(block) = supply.next() {
+            stream.write_bytes(block).await?;
+        }
+        stream.shutdown().await?;
+        let mut receipt = Vec::new();
+        (&mut stream).take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
+        Ok::<_, std::io::Error>((receipt, stream.close().await?))
+    });
+    let (receipt, stats) = on_rail.await?.context("the stream failed")?;
+    let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
+    let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
+    Ok(Measurement {
+        transport: Transport::Rails { policy },
+        bytes: receipt.count.bytes,
+        seconds: receipt.count.seconds(),
+        receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
+        sender: Side::since(&baseline, topology, rails, &lanes),
+        receiver: receipt.side,
+    })
+}
+
+/// Reads `stream` to its end, and reports to the source. Gives what it counted and how this side did.
+pub async fn receive(stream: MultiRailStream, topology: &Topology, rails: &Rails) -> Result<(Count, Side)> {
+    let baseline = Baseline::take(rails);
+    let first = || rails.iter().next().context("no rails");
+    let on_rail = first()?.runtime().spawn(move || async move {
+        let mut stream = stream;
+        let mut counter = Counter::new(Instant::now());
+        while let Some(bytes) = stream.read_bytes().await? {
+            counter.add(bytes.len());
+        }
+        Ok::<_, std::io::Error>((stream, counter.count()))
+    });
+    let (mut stream, count) = on_rail.await?.context("the stream failed")?;
+    let lanes: Vec<LaneReportOn> = stream.stats().lanes.iter().map(Into::into).collect();
+    let side = Side::since(&baseline, topology, rails, &lanes);
+    let receipt = serde_json::to_vec(&Receipt { count, side: side.clone() }).context("the report cannot be written")?;
+    let on_rail = first()?.runtime().spawn(move || async move {
+        stream.write_all(&receipt).await?;
+        stream.close().await
+    });
+    on_rail.await?.context("the sender went away before it had the report")?;
+    Ok((count, side))
+}
+
+/// The longest report that is read: a few hundred bytes for each of at most 64 rails and lanes.
+const LONGEST_RECEIPT: u64 = 1 << 20;

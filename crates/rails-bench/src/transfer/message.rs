@@ -202,6 +202,15 @@ mod tests {
     }
 
     #[test]
+    fn an_offer_has_the_bytes_that_the_document_shows() {
+        let path = RelPath::parse("a").unwrap();
+        let offer = FromSender::Offer { id: 0, path, size: 0, mode: 0o644 };
+        assert_eq!(encode(&offer, Vec::new()), [3, 0, 1, b'a', 0, 0xa4, 0x03]);
+        assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
+        assert_eq!(encode(&FromReceiver::Bye, Vec::new()), [3]);
+    }
+
+    #[test]
     fn left_over_bytes_are_an_error() {
         assert!(decode::<FromSender>(&[9]).is_ok());
         assert!(decode::<FromSender>(&[9, 0]).is_err());

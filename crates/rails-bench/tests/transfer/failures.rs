@@ -126,6 +126,29 @@ fn a_name_that_is_taken_by_a_folder_and_a_folder_that_is_taken_by_a_file() {
 }
 
 #[test]
+fn a_file_that_the_receiver_gives_up_while_its_blocks_are_under_way() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let sources = [from.path().join("bad"), from.path().join("good")];
+    fs::write(&sources[0], bytes(1, LARGE)).unwrap();
+    fs::write(&sources[1], "good").unwrap();
+    // The sender is about to say that it starts; the receiver will find a part that was not there when it looked.
+    let part = into.path().join(".bad.rails-part");
+    let notes = Notes::new(move |note: &str| {
+        if note.starts_with("started bad") {
+            fs::write(&part, "").unwrap();
+        }
+    });
+    let (sent, received) = watched(&sources, into.path(), duplex(4096), notes);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert!(sent.failures[0].reason.as_str().contains("another transfer"), "{:?}", sent.failures);
+    assert_eq!(sent.failures, received.failures);
+    assert_eq!(received.stored, 1);
+    // The sender stopped soon after it was told, and nothing of what was under way was written.
+    assert!(sent.bytes_sent < LARGE as u64, "{} bytes sent", sent.bytes_sent);
+    assert_eq!(received.bytes_received, 4);
+}
+
+#[test]
 fn a_receiver_without_its_folder_says_why_to_the_sender() {
     let from = tempdir().unwrap();
     let file = from.path().join("f");

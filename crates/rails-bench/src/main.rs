@@ -1,2 +1,3 @@
 //! Shows, plans, moves files and measures over rails.
+
 fn main() {}

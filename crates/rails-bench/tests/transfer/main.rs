@@ -1,0 +1,7 @@
+//! The file transfer as its callers see it: two ends of a pipe in memory, real folders on disk.
+
+mod failures;
+mod hostile;
+mod resume;
+mod round_trip;
+mod support;

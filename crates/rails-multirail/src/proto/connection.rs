@@ -253,7 +253,7 @@ impl Connection {
                 _ => Transmit::Close,
             };
         }
-        let chunk = self.scheduler.take(lane.0);
+        let chunk = self.scheduler.take(now, lane.0);
         // An acknowledgement rides along with a chunk even where it could wait.
         let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
         if chunk.is_some() || acknowledged {
@@ -266,7 +266,8 @@ impl Connection {
         }
         let state = &mut self.lanes[lane.0];
         state.idle = true;
-        Transmit::Idle(state.since.map(|since| since + ACK_DELAY))
+        let acknowledge_at = state.since.map(|since| since + ACK_DELAY);
+        Transmit::Idle([acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min())
     }
 
     /// Looks at the header of a data frame before memory is spent on what follows.
@@ -327,8 +328,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
-    pub fn handle_ack(&mut self, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
-        let handled = self.scheduler.handle_ack(lane.0, ack);
+    pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(handled)?;
         self.wake_idle_lanes();
         self.wakes.writer |= self.scheduler.is_complete();

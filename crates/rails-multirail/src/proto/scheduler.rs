@@ -3,13 +3,17 @@
 use super::{reassembler::Violation, wire::Ack};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
 
 /// How the bytes of a stream are shared out among its lanes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Late binding: a lane with room takes the next chunk, so that each lane carries what it can.
+    /// Late binding: a lane with room takes the next chunk, so that each lane carries what it can. A lane that has nothing else to
+    /// do takes over what a much slower one is still busy with.
     #[default]
     Adaptive,
     /// Equal shares, chunk by chunk in turn, whatever the lanes can carry: the static striping of the paper
@@ -34,7 +38,13 @@ pub struct Chunk {
 ///
 /// Bytes wait in it until a lane has room ([`Scheduler::take`]); then they are in flight on that lane until the other end
 /// acknowledges them ([`Scheduler::handle_ack`]) or the lane is lost ([`Scheduler::lane_lost`]), in which case they are the
-/// first to be taken by another. It never lets out more than the other end's window, so that what it keeps is bounded
+/// first to be taken by another.
+///
+/// A slow lane must not hold up the fast ones, be it at the end of the stream or because the window is full behind its
+/// chunk. So a lane for which nothing waits sends a chunk once more that another has in flight, if it will have it there
+/// sooner, going by how long chunks took on either lane before; the other end drops what comes second.
+///
+/// It never lets out more than the other end's window, so that what it keeps is bounded
 /// by that window and its own buffer.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -70,10 +80,20 @@ pub struct Scheduler {
 struct Lane {
     up: bool,
     /// Chunks given to this lane, oldest first; the first of them was the lane's `first`-th.
-    in_flight: VecDeque<Chunk>,
+    in_flight: VecDeque<InFlight>,
     first: u64,
+    /// How long a chunk takes on this lane from being taken to being acknowledged, smoothed.
+    service: Option<Duration>,
     /// Chunks dealt to this lane that it has not taken yet ([`Policy::Static`]).
     dealt: VecDeque<Chunk>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    chunk: Chunk,
+    taken: Instant,
+    /// Another lane has it in flight as well.
+    twice: bool,
 }
 
 impl Scheduler {
@@ -162,7 +182,7 @@ impl Scheduler {
         if self.complete {
             return;
         }
-        for chunk in lost.in_flight.into_iter().chain(lost.dealt) {
+        for chunk in lost.in_flight.into_iter().map(|sent| sent.chunk).chain(lost.dealt) {
             if !chunk.is_known_below(self.consumed) {
                 self.returned.insert(chunk.offset, chunk);
             }
@@ -180,29 +200,38 @@ impl Scheduler {
     }
 
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
-    pub fn take(&mut self, lane: usize) -> Option<Chunk> {
+    pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        let chunk = match self.returned.pop_first() {
-            Some((_, chunk)) => chunk,
-            None => match self.policy {
-                Policy::Adaptive => self.cut()?,
-                Policy::Static => {
-                    self.deal();
-                    let chunk = self.lanes[lane].dealt.pop_front()?;
-                    self.dealt_bytes -= chunk.length as usize;
-                    chunk
-                }
+        let (chunk, twice) = match (self.returned.pop_first(), self.policy) {
+            (Some((_, chunk)), _) => (chunk, false),
+            (None, Policy::Adaptive) => match self.cut() {
+                Some(chunk) => (chunk, false),
+                None => (self.take_over(now, lane)?, true),
             },
+            (None, Policy::Static) => {
+                self.deal();
+                let chunk = self.lanes[lane].dealt.pop_front()?;
+                self.dealt_bytes -= chunk.length as usize;
+                (chunk, false)
+            }
         };
-        self.lanes[lane].in_flight.push_back(chunk.clone());
+        self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, twice });
         Some(chunk)
+    }
+
+    /// When a lane for which nothing waits should ask again, for what another is overdue with.
+    pub fn ask_again_at(&self, lane: usize) -> Option<Instant> {
+        if self.policy == Policy::Static || self.complete {
+            return None;
+        }
+        self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index)).min()
     }
 
     /// Takes an acknowledgement that came on `lane`.
     ///
     /// # Errors
     /// [`Violation::NeverSent`] where it speaks of what was not sent.
-    pub fn handle_ack(&mut self, lane: usize, ack: &Ack) -> Result<(), Violation> {
+    pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
         let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
         let consumed = ack.limit.saturating_sub(self.window);
@@ -216,6 +245,7 @@ impl Scheduler {
             self.returned.clear();
             self.lanes.iter_mut().for_each(|lane| lane.release(u64::MAX, 0));
         } else {
+            self.lanes[lane].observe(now, ack.chunks);
             self.lanes[lane].release(ack.chunks, self.consumed);
             let consumed = self.consumed;
             self.lanes.iter_mut().for_each(|lane| lane.release(0, consumed));
@@ -228,7 +258,7 @@ impl Scheduler {
 
     /// How many bytes are in flight on `lane`.
     pub fn in_flight(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, |lane| lane.in_flight.iter().map(|chunk| u64::from(chunk.length)).sum())
+        self.lanes.get(lane).map_or(0, |lane| lane.in_flight.iter().map(|sent| u64::from(sent.chunk.length)).sum())
     }
 
     /// Whether a chunk could be cut from what waits.
@@ -262,6 +292,28 @@ impl Scheduler {
         Some(Chunk { offset, payload, length: length as u32, fin })
     }
 
+    /// The chunk of lowest offset that another lane has in flight and `lane` would have there sooner.
+    fn take_over(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+        let own = self.lanes[lane].service;
+        let slower = |(carrier, index): &(usize, usize)| {
+            let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
+            let age = now.saturating_duration_since(sent.taken);
+            let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own < theirs);
+            sooner || now >= carrier.overdue_at(*index)
+        };
+        let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
+        let (carrier, index) = self.others_oldest(lane).filter(slower).min_by_key(offset)?;
+        let sent = &mut self.lanes[carrier].in_flight[index];
+        sent.twice = true;
+        Some(sent.chunk.clone())
+    }
+
+    /// Of each lane but `lane`, the oldest chunk that it alone has in flight.
+    fn others_oldest(&self, lane: usize) -> impl Iterator<Item = (usize, usize)> {
+        let others = self.lanes.iter().enumerate().filter(move |(index, _)| *index != lane);
+        others.filter_map(|(index, lane)| Some((index, lane.in_flight.iter().position(|sent| !sent.twice)?)))
+    }
+
     /// Gives each lane in turn an equal share of what waits.
     fn deal(&mut self) {
         while self.can_cut()
@@ -287,10 +339,25 @@ impl Scheduler {
 }
 
 impl Lane {
+    /// Notes how long the last of the first `chunks` took, if that is news.
+    fn observe(&mut self, now: Instant, chunks: u64) {
+        let newest = chunks.checked_sub(self.first + 1).and_then(|index| self.in_flight.get(index as usize));
+        if let Some(sent) = newest {
+            let took = now.saturating_duration_since(sent.taken);
+            // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
+            self.service = Some(self.service.map_or(took, |service| (service * 3 + took) / 4));
+        }
+    }
+
+    /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong.
+    fn overdue_at(&self, index: usize) -> Instant {
+        self.in_flight[index].taken + self.service.map_or(UNKNOWN_SERVICE, |service| 2 * service).max(LEAST_OVERDUE)
+    }
+
     /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
     fn release(&mut self, chunks: u64, consumed: u64) {
         while let Some(front) = self.in_flight.front()
-            && (self.first < chunks || front.is_known_below(consumed))
+            && (self.first < chunks || front.chunk.is_known_below(consumed))
         {
             self.in_flight.pop_front();
             self.first += 1;
@@ -306,6 +373,10 @@ impl Chunk {
     }
 }
 
+/// How long a chunk may take on a lane that has not had one acknowledged yet.
+const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
+/// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
+const LEAST_OVERDUE: Duration = Duration::from_millis(50);
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
 const MOST_SLICES: usize = 64;
 
@@ -321,6 +392,12 @@ mod tests {
         scheduler
     }
 
+    /// A moment; always the same one, so that nothing is ever overdue.
+    fn now() -> Instant {
+        static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *NOW.get_or_init(Instant::now)
+    }
+
     fn ack(chunks: u64, limit: u64) -> Ack {
         Ack { chunks, limit, complete: false }
     }
@@ -333,7 +410,13 @@ mod tests {
     fn a_free_lane_takes_the_next_chunk() {
         let mut scheduler = scheduler(Policy::Adaptive);
         scheduler.write(Bytes::from(vec![1; 35]));
-        let taken = [scheduler.take(0), scheduler.take(0), scheduler.take(1), scheduler.take(0), scheduler.take(1)];
+        let taken = [
+            scheduler.take(now(), 0),
+            scheduler.take(now(), 0),
+            scheduler.take(now(), 1),
+            scheduler.take(now(), 0),
+            scheduler.take(now(), 1),
+        ];
         assert_eq!(offsets(&taken), [Some(0), Some(10), Some(20), Some(30), None]);
     }
 
@@ -341,9 +424,9 @@ mod tests {
     fn static_shares_are_equal_whoever_asks() {
         let mut scheduler = scheduler(Policy::Static);
         scheduler.write(Bytes::from(vec![1; 40]));
-        let taken = [scheduler.take(0), scheduler.take(0), scheduler.take(0)];
+        let taken = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
         assert_eq!(offsets(&taken), [Some(0), Some(20), None]);
-        let taken = [scheduler.take(1), scheduler.take(1), scheduler.take(1)];
+        let taken = [scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
         assert_eq!(offsets(&taken), [Some(10), Some(30), None]);
     }
 
@@ -352,13 +435,13 @@ mod tests {
         let mut scheduler = scheduler(Policy::Adaptive);
         scheduler.write(Bytes::from(vec![1; 150]));
         let mut taken = 0;
-        while let Some(chunk) = scheduler.take(taken % 2) {
+        while let Some(chunk) = scheduler.take(now(), taken % 2) {
             assert!(chunk.offset + u64::from(chunk.length) <= 100);
             taken += 1;
         }
         assert_eq!(taken, 10);
-        scheduler.handle_ack(0, &ack(1, 105)).unwrap();
-        let chunk = scheduler.take(0).unwrap();
+        scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+        let chunk = scheduler.take(now(), 0).unwrap();
         assert_eq!((chunk.offset, chunk.length), (100, 5));
     }
 
@@ -366,10 +449,11 @@ mod tests {
     fn chunks_of_a_lost_lane_go_to_another_first() {
         let mut scheduler = scheduler(Policy::Adaptive);
         scheduler.write(Bytes::from(vec![1; 60]));
-        let _ = [scheduler.take(0), scheduler.take(1), scheduler.take(1), scheduler.take(1)];
-        scheduler.handle_ack(1, &ack(1, 100)).unwrap();
+        let _ =
+            [scheduler.take(now(), 0), scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
+        scheduler.handle_ack(now(), 1, &ack(1, 100)).unwrap();
         scheduler.lane_lost(1);
-        let taken = [scheduler.take(0), scheduler.take(0), scheduler.take(0)];
+        let taken = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
         assert_eq!(offsets(&taken), [Some(20), Some(30), Some(40)]);
     }
 
@@ -377,26 +461,64 @@ mod tests {
     fn the_end_is_sent_once_all_is_and_is_complete_when_acknowledged() {
         let mut scheduler = scheduler(Policy::Adaptive);
         scheduler.write(Bytes::from_static(b"hello"));
-        assert!(!scheduler.take(0).unwrap().fin);
+        assert!(!scheduler.take(now(), 0).unwrap().fin);
         scheduler.finish();
-        let fin = scheduler.take(1).unwrap();
+        let fin = scheduler.take(now(), 1).unwrap();
         assert_eq!((fin.offset, fin.length, fin.fin), (5, 0, true));
-        assert_eq!(scheduler.take(0), None);
-        scheduler.handle_ack(0, &ack(1, 105)).unwrap();
+        assert_eq!(scheduler.take(now(), 0), None);
+        scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
         assert!(!scheduler.is_complete());
-        scheduler.handle_ack(1, &ack(1, 105)).unwrap();
+        scheduler.handle_ack(now(), 1, &ack(1, 105)).unwrap();
         assert!(scheduler.is_complete());
+    }
+
+    #[test]
+    fn an_idle_lane_takes_over_what_a_much_slower_one_is_busy_with() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+        scheduler.write(Bytes::from(vec![1; 40]));
+        let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
+        scheduler.handle_ack(after(10), 0, &ack(1, 100)).unwrap();
+        scheduler.handle_ack(after(100), 1, &ack(1, 100)).unwrap();
+        let slow = scheduler.take(after(100), 1).unwrap();
+        scheduler.take(after(100), 0).unwrap();
+        let again = scheduler.take(after(101), 0);
+        assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 99 that are left");
+        assert_eq!(scheduler.take(after(101), 0), None, "it is on two lanes already");
+        assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
+        scheduler.finish();
+        assert!(scheduler.take(after(102), 0).unwrap().fin);
+        scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
+        assert!(scheduler.is_complete(), "the slow lane's copy is not waited for");
+    }
+
+    #[test]
+    fn an_overdue_chunk_is_asked_for_again_in_time() {
+        let mut scheduler = scheduler(Policy::Adaptive);
+        scheduler.write(Bytes::from(vec![1; 10]));
+        scheduler.take(now(), 1).unwrap();
+        let at = scheduler.ask_again_at(0).unwrap();
+        assert_eq!(at, now() + UNKNOWN_SERVICE);
+        assert_eq!(scheduler.take(at - Duration::from_millis(1), 0), None);
+        assert_eq!(scheduler.take(at, 0).unwrap().offset, 0);
+        assert_eq!(scheduler.ask_again_at(0), None);
     }
 
     #[test]
     fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
         let mut scheduler = scheduler(Policy::Adaptive);
         scheduler.write(Bytes::from_static(b"hello"));
-        scheduler.take(0).unwrap();
-        assert_eq!(scheduler.handle_ack(0, &ack(2, 100)), Err(Violation::NeverSent { acknowledged: 2, sent: 1 }));
-        assert!(scheduler.handle_ack(0, &ack(0, 106)).is_err(), "read more than was sent");
-        assert!(scheduler.handle_ack(0, &Ack { chunks: 1, limit: 100, complete: true }).is_err(), "no end was sent");
-        scheduler.handle_ack(0, &ack(1, 105)).unwrap();
+        scheduler.take(now(), 0).unwrap();
+        assert_eq!(
+            scheduler.handle_ack(now(), 0, &ack(2, 100)),
+            Err(Violation::NeverSent { acknowledged: 2, sent: 1 })
+        );
+        assert!(scheduler.handle_ack(now(), 0, &ack(0, 106)).is_err(), "read more than was sent");
+        assert!(
+            scheduler.handle_ack(now(), 0, &Ack { chunks: 1, limit: 100, complete: true }).is_err(),
+            "no end was sent"
+        );
+        scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
     }
 
     proptest! {
@@ -426,14 +548,14 @@ mod tests {
                         expected.extend_from_slice(&bytes);
                         scheduler.write(bytes.into());
                     }
-                    2 | 3 => if let Some(chunk) = scheduler.take(lane) {
+                    2 | 3 => if let Some(chunk) = scheduler.take(now(), lane) {
                         prop_assert!(chunk.length <= 16);
                         deliver(&chunk);
                         counts[lane] += 1;
                     },
                     4 => {
                         let limit = scheduler.limit;
-                        scheduler.handle_ack(lane, &ack(counts[lane], limit)).unwrap();
+                        scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                     }
                     _ => {
                         scheduler.lane_lost(lane);
@@ -450,12 +572,12 @@ mod tests {
             scheduler.lane_lost(2);
             let mut rounds = 0;
             while !scheduler.is_complete() {
-                while let Some(chunk) = scheduler.take(1) {
+                while let Some(chunk) = scheduler.take(now(), 1) {
                     deliver(&chunk);
                     counts[1] += 1;
                 }
                 let limit = scheduler.next + 128;
-                scheduler.handle_ack(1, &ack(counts[1], limit)).unwrap();
+                scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
                 rounds += 1;
                 prop_assert!(rounds < 10_000);
             }

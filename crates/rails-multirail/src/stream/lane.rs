@@ -133,8 +133,9 @@ impl Lane {
                     self.record.received.count(header.length);
                 }
                 Frame::Ack(ack) => {
+                    let now = Instant::now();
                     self.shared
-                        .with(|state| state.connection.handle_ack(self.id, &ack))
+                        .with(|state| state.connection.handle_ack(now, self.id, &ack))
                         .map_err(LaneError::Violation)?;
                 }
                 Frame::Reset(reason) => self.shared.with(|state| state.connection.handle_reset(reason)),

@@ -114,6 +114,11 @@ impl StreamOptions {
         Self { linger, ..self }
     }
 
+    /// The sockets' options.
+    pub fn lane_options(&self) -> &LaneOptions {
+        &self.lane
+    }
+
     pub(crate) fn terms(&self) -> Terms {
         Terms { longest_chunk: self.longest_chunk as u32, window: self.window }
     }

@@ -1,7 +1,7 @@
 //! Rails that run: a plan carried out.
 
 use crate::{
-    plan::{PlannedRail, RailId, RailPlan},
+    plan::{LaneEnd, PlannedRail, RailId, RailPlan},
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
 };
 use rails_bind::{
@@ -9,6 +9,7 @@ use rails_bind::{
     interrupt,
     memory::MemoryPolicy,
 };
+use rails_net::{LaneOptions, LocalEnd};
 use rails_topo::{CpuSet, NodeSet, Topology};
 use std::{ops::Index, sync::Arc};
 
@@ -81,6 +82,15 @@ impl Rail {
     /// Its runtime.
     pub fn runtime(&self) -> &RailRuntime {
         &self.runtime
+    }
+
+    /// A socket's options for a lane of this rail: bound to what the plan says.
+    pub fn lane_options(&self, options: &LaneOptions) -> LaneOptions {
+        options.clone().local(match &self.plan.end {
+            None => LocalEnd::Any,
+            Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
+            Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
+        })
     }
 
     /// Which of the three affinities hold for it now (RTK paper, section II.B), each with what was read. Nothing is taken

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod plain;
 pub mod report;
 pub mod striped;
+mod text;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,9 @@ fn incompressible() -> Bytes {
     blake3::Hasher::new().finalize_xof().fill(&mut block);
     block.into()
 }
+
+/// The longest report of a receiver that is read: a few hundred bytes for each of at most 64 rails and lanes.
+pub(crate) const LONGEST_RECEIPT: u64 = 1 << 20;
 
 /// What the application writes and reads at a time, striped or plain.
 pub(crate) const BLOCK: usize = 256 << 10;

@@ -3,34 +3,32 @@
 //! options, as the lanes of a stream would.
 
 use super::{
-    Amount, BLOCK, Count, Counter, Supply,
+    Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Supply,
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
 };
 use anyhow::{Context, Result};
 use rails_multirail::{RailId, Rails};
-use rails_net::{LaneOptions, TcpLane};
+use rails_net::{LaneListener, LaneOptions, TcpLane};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, time::Instant};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What the sink of one flow tells its source.
+/// What the sink of one flow tells its source; the last flow's says how the whole side did.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Receipt {
     count: Count,
-}
-
-/// What the last flow's sink adds: its whole side.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Closing {
-    side: Side,
+    side: Option<Side>,
 }
 
 /// Opens one flow from each rail to the address of the same number, sends on all of them, and gives the measurement.
+///
+/// # Errors
+/// How a flow failed.
 pub async fn send(
     rails: &Rails,
     remotes: &[SocketAddr],
-    options: impl Fn(RailId) -> LaneOptions,
+    options: &LaneOptions,
     amount: Amount,
     topology: &Topology,
 ) -> Result<Measurement> {
@@ -43,19 +41,15 @@ pub async fn send(
     let mut flows = Vec::new();
     for index in 0..count {
         let rail = RailId(index % rails.len());
-        let (remote, options) = (remotes[index % remotes.len()], options(rail));
+        let (remote, options) = (remotes[index % remotes.len()], rails[rail].lane_options(options));
         flows.push((rail, rails[rail].runtime().spawn(move || source(remote, options, share))));
     }
     let (mut counts, mut lanes, mut sides) = (Vec::new(), Vec::new(), Vec::new());
     for (rail, flow) in flows {
         let (report, receipt) = flow.await?.context("a flow failed")?;
-        let mut receipt = serde_json::Deserializer::from_slice(&receipt).into_iter::<serde_json::Value>();
-        let mut next = || receipt.next().transpose().context("the receiver's report cannot be read");
-        let first = next()?.context("the receiver sent no report")?;
-        counts.push(serde_json::from_value::<Receipt>(first)?.count);
-        if let Some(closing) = next()? {
-            sides.push(serde_json::from_value::<Closing>(closing)?.side);
-        }
+        let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
+        counts.push(receipt.count);
+        sides.extend(receipt.side);
         lanes.push(LaneReportOn { rail, report });
     }
     let together = Count::together(&counts);
@@ -69,56 +63,67 @@ pub async fn send(
     })
 }
 
-/// Takes one flow on each listening address, counts, and reports on each when all have ended.
-pub async fn receive(
-    rails: &Rails,
-    listen: &[SocketAddr],
-    flows: usize,
-    options: &LaneOptions,
-    topology: &Topology,
-    listening: impl FnOnce(&[SocketAddr]),
-) -> Result<(Count, Side)> {
-    let zero = Instant::now();
-    let mut listeners = Vec::new();
-    for (index, address) in listen.iter().copied().enumerate() {
-        let rail = RailId(index % rails.len());
-        let options = options.clone();
-        let listener = rails[rail].runtime().spawn(move || async move { options.listen(address) });
-        listeners.push((rail, std::sync::Arc::new(listener.await??)));
-    }
-    let bound: Vec<SocketAddr> = listeners.iter().map(|(_, listener)| listener.local_addr()).collect();
-    listening(&bound);
-    let mut sinks = Vec::new();
-    for index in 0..flows.max(listen.len()) {
-        let (rail, listener) = listeners[index % listeners.len()].clone();
-        sinks.push((
-            rail,
-            rails[rail].runtime().spawn(move || async move { sink(listener.accept().await?, zero).await }),
-        ));
-    }
-    let baseline = Baseline::take(rails);
-    let (mut counts, mut lanes, mut open) = (Vec::new(), Vec::new(), Vec::new());
-    for (rail, sink) in sinks {
-        let (lane, count) = sink.await?.context("a flow failed")?;
-        lanes.push(LaneReportOn { rail, report: lane_report(&lane, 0, count.bytes) });
-        counts.push(count);
-        open.push((rail, lane, count));
-    }
-    let side = Side::since(&baseline, topology, rails, &lanes);
-    // Each flow is told what it carried, and the last one what the side did.
-    let last = open.len() - 1;
-    for (index, (rail, mut lane, count)) in open.into_iter().enumerate() {
-        let mut receipt = serde_json::to_vec(&Receipt { count })?;
-        if index == last {
-            receipt.extend(serde_json::to_vec(&Closing { side: side.clone() })?);
+/// Sockets that wait for plain flows, one on each address.
+#[derive(Debug)]
+pub struct Listeners {
+    listeners: Vec<(RailId, Arc<LaneListener>)>,
+    zero: Instant,
+}
+
+impl Listeners {
+    /// Listens on each address, on the rail of the same number.
+    ///
+    /// # Errors
+    /// What kept an address from being listened on.
+    pub async fn bind(rails: &Rails, addresses: &[SocketAddr], options: &LaneOptions) -> Result<Self> {
+        let mut listeners = Vec::new();
+        for (index, address) in addresses.iter().copied().enumerate() {
+            let rail = RailId(index % rails.len());
+            let options = options.clone();
+            let listener = rails[rail].runtime().spawn(move || async move { options.listen(address) });
+            listeners.push((rail, Arc::new(listener.await??)));
         }
-        let told = rails[rail].runtime().spawn(move || async move {
-            lane.get_mut().write_all(&receipt).await?;
-            lane.get_mut().shutdown().await
-        });
-        told.await?.context("a sender went away before it had the report")?;
+        Ok(Self { listeners, zero: Instant::now() })
     }
-    Ok((Count::together(&counts), side))
+
+    /// The addresses that are listened on.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|(_, listener)| listener.local_addr()).collect()
+    }
+
+    /// Takes one flow on each address, counts, and reports on each when all have ended.
+    ///
+    /// # Errors
+    /// How a flow failed.
+    pub async fn receive(&self, rails: &Rails, topology: &Topology) -> Result<(Count, Side)> {
+        let sinks = self.listeners.iter().map(|(rail, listener)| {
+            let (listener, zero) = (listener.clone(), self.zero);
+            let sink = move || async move { sink(listener.accept().await?, zero).await };
+            (*rail, rails[*rail].runtime().spawn(sink))
+        });
+        let sinks: Vec<_> = sinks.collect();
+        let baseline = Baseline::take(rails);
+        let (mut counts, mut lanes, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        for (rail, sink) in sinks {
+            let (lane, count) = sink.await?.context("a flow failed")?;
+            lanes.push(LaneReportOn { rail, report: lane_report(&lane, 0, count.bytes) });
+            counts.push(count);
+            open.push((rail, lane, count));
+        }
+        let side = Side::since(&baseline, topology, rails, &lanes);
+        // Each flow is told what it carried, and the last one what the side did.
+        let last = open.len() - 1;
+        for (index, (rail, mut lane, count)) in open.into_iter().enumerate() {
+            let receipt = Receipt { count, side: (index == last).then(|| side.clone()) };
+            let receipt = serde_json::to_vec(&receipt)?;
+            let told = rails[rail].runtime().spawn(move || async move {
+                lane.get_mut().write_all(&receipt).await?;
+                lane.get_mut().shutdown().await
+            });
+            told.await?.context("a sender went away before it had the report")?;
+        }
+        Ok((Count::together(&counts), side))
+    }
 }
 
 /// Sends one flow, and gives what its sink said.
@@ -132,7 +137,7 @@ async fn source(remote: SocketAddr, options: LaneOptions, amount: Amount) -> Res
     }
     lane.get_mut().shutdown().await?;
     let mut receipt = Vec::new();
-    lane.get_mut().take(1 << 20).read_to_end(&mut receipt).await?;
+    lane.get_mut().take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
     Ok((lane_report(&lane, sent, 0), receipt))
 }
 

@@ -1,7 +1,7 @@
 //! One striped stream from memory to memory.
 
 use super::{
-    Amount, Count, Counter, Supply,
+    Amount, Count, Counter, LONGEST_RECEIPT, Supply,
     report::{Baseline, LaneReportOn, Measurement, Side, Transport},
 };
 use anyhow::{Context, Result};
@@ -20,6 +20,9 @@ struct Receipt {
 
 /// Sends on `stream` and gives the whole measurement. The application runs on the first rail, so that on one rail it costs no
 /// switch between threads, as in a program that was written for rails.
+///
+/// # Errors
+/// How the stream failed.
 pub async fn send(
     stream: MultiRailStream,
     amount: Amount,
@@ -53,6 +56,9 @@ pub async fn send(
 }
 
 /// Reads `stream` to its end, and reports to the source. Gives what it counted and how this side did.
+///
+/// # Errors
+/// How the stream failed.
 pub async fn receive(stream: MultiRailStream, topology: &Topology, rails: &Rails) -> Result<(Count, Side)> {
     let baseline = Baseline::take(rails);
     let first = || rails.iter().next().context("no rails");
@@ -75,6 +81,3 @@ pub async fn receive(stream: MultiRailStream, topology: &Topology, rails: &Rails
     on_rail.await?.context("the sender went away before it had the report")?;
     Ok((count, side))
 }
-
-/// The longest report that is read: a few hundred bytes for each of at most 64 rails and lanes.
-const LONGEST_RECEIPT: u64 = 1 << 20;

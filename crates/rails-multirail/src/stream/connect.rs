@@ -10,14 +10,13 @@ use super::{
 use crate::{
     OpenError, RailId, StreamOptions,
     error::{FailedLane, JoinError, LaneError},
-    plan::{LaneEnd, PlannedRail},
     proto::{
         connection::Connection,
         handshake::{Hello, Purpose, StreamId},
     },
     rails::Rails,
 };
-use rails_net::{LaneOptions, LocalEnd, TcpLane};
+use rails_net::TcpLane;
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{
     sync::{Mutex, mpsc},
@@ -138,8 +137,7 @@ impl Opening {
         rail: RailId,
         remote: SocketAddr,
     ) -> Result<(Lane, Option<MultiRailStream>), JoinError> {
-        let options = with_local_end(&self.options.lane, self.rails[rail].plan());
-        let socket = options.connect(remote).await?;
+        let socket = self.rails[rail].lane_options(&self.options.lane).connect(remote).await?;
         let mut opened = self.opened.lock().await;
         if let Some(shared) = opened.clone() {
             drop(opened);
@@ -177,15 +175,6 @@ impl Opening {
     fn lane(&self, shared: Arc<Shared>, index: u16, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
         Lane::up(shared, index, rail, socket, &self.options).ok_or(JoinError::StreamOver)
     }
-}
-
-/// The sockets' options for a lane of this rail: bound to what the plan says.
-fn with_local_end(options: &LaneOptions, plan: &PlannedRail) -> LaneOptions {
-    options.clone().local(match &plan.end {
-        None => LocalEnd::Any,
-        Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
-        Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
-    })
 }
 
 impl Lane {

@@ -171,6 +171,8 @@ impl Peer {
     /// Starts the command on these CPUs: a child inherits those of the thread that starts it.
     fn start(mut command: Command, cpus: &CpuSet) -> Result<Self, ContestError> {
         let shown = format!("{command:?}");
+        // A secret in the environment would contradict the `--insecure` that the peers are given.
+        command.env_remove("RAILS_SECRET");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let bound = thread::bind_current(cpus)?;
         let child = command.spawn();

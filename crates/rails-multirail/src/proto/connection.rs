@@ -270,6 +270,11 @@ impl Connection {
         Transmit::Idle([acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min())
     }
 
+    /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
+    pub fn chunk_length(&self, lane: LaneId) -> usize {
+        self.scheduler.chunk_length(lane.0)
+    }
+
     /// Looks at the header of a data frame before memory is spent on what follows.
     ///
     /// # Errors

@@ -84,6 +84,10 @@ struct Lane {
     first: u64,
     /// How long a chunk takes on this lane from being taken to being acknowledged, smoothed.
     service: Option<Duration>,
+    /// Bytes per second that were acknowledged while there was something to acknowledge, smoothed.
+    rate: Option<f64>,
+    /// When the last news of an acknowledgement came.
+    acknowledged_at: Option<Instant>,
     /// Chunks dealt to this lane that it has not taken yet ([`Policy::Static`]).
     dealt: VecDeque<Chunk>,
 }
@@ -204,7 +208,7 @@ impl Scheduler {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
         let (chunk, twice) = match (self.returned.pop_first(), self.policy) {
             (Some((_, chunk)), _) => (chunk, false),
-            (None, Policy::Adaptive) => match self.cut() {
+            (None, Policy::Adaptive) => match self.cut(self.chunk_length(lane)) {
                 Some(chunk) => (chunk, false),
                 None => (self.take_over(now, lane)?, true),
             },
@@ -217,6 +221,17 @@ impl Scheduler {
         };
         self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, twice });
         Some(chunk)
+    }
+
+    /// The longest chunk that `lane` is given: what it carries in a few milliseconds, so that a slow lane holds the stream up for no longer
+    /// than a fast one, within bounds.
+    pub fn chunk_length(&self, lane: usize) -> usize {
+        let of_rate = |rate: f64| (rate * CHUNK_TIME.as_secs_f64()) as usize;
+        let wanted = match self.policy {
+            Policy::Adaptive => self.lanes[lane].rate.map_or(FIRST_CHUNK, of_rate),
+            Policy::Static => self.longest_chunk,
+        };
+        wanted.max(SHORTEST_CHUNK).min(self.longest_chunk)
     }
 
     /// When a lane for which nothing waits should ask again, for what another is overdue with.
@@ -266,12 +281,12 @@ impl Scheduler {
         if self.pending_bytes > 0 { self.next < self.limit } else { self.finished && !self.fin_taken }
     }
 
-    /// Cuts the next chunk from what waits.
-    fn cut(&mut self) -> Option<Chunk> {
+    /// Cuts the next chunk from what waits, of at most that many bytes.
+    fn cut(&mut self, longest: usize) -> Option<Chunk> {
         if !self.can_cut() {
             return None;
         }
-        let allowed = (self.limit - self.next).min(self.longest_chunk as u64) as usize;
+        let allowed = (self.limit - self.next).min(longest as u64) as usize;
         let mut payload = Vec::new();
         let mut length = 0;
         while length < allowed && payload.len() < MOST_SLICES {
@@ -324,7 +339,7 @@ impl Scheduler {
             if !full && !self.lanes[lane].dealt.is_empty() {
                 break;
             }
-            let Some(chunk) = self.cut() else { break };
+            let Some(chunk) = self.cut(self.longest_chunk) else { break };
             self.dealt_bytes += chunk.length as usize;
             self.lanes[lane].dealt.push_back(chunk);
             self.turn = lane + 1;
@@ -339,14 +354,20 @@ impl Scheduler {
 }
 
 impl Lane {
-    /// Notes how long the last of the first `chunks` took, if that is news.
+    /// Notes how long the last of the first `chunks` took and how fast they went, if there is news of them.
     fn observe(&mut self, now: Instant, chunks: u64) {
-        let newest = chunks.checked_sub(self.first + 1).and_then(|index| self.in_flight.get(index as usize));
-        if let Some(sent) = newest {
-            let took = now.saturating_duration_since(sent.taken);
-            // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
-            self.service = Some(self.service.map_or(took, |service| (service * 3 + took) / 4));
-        }
+        let news = chunks.saturating_sub(self.first) as usize;
+        let Some(newest) = news.checked_sub(1).and_then(|index| self.in_flight.get(index)) else { return };
+        let took = now.saturating_duration_since(newest.taken);
+        // The lane was busy with these since the first of them was taken, or since those before it were acknowledged.
+        let bytes: u64 = self.in_flight.iter().take(news).map(|sent| u64::from(sent.chunk.length)).sum();
+        let since = self.acknowledged_at.map_or(self.in_flight[0].taken, |at| at.max(self.in_flight[0].taken));
+        let time = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
+        let rate = bytes as f64 / time.as_secs_f64();
+        // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
+        self.service = Some(self.service.map_or(took, |service| (service * 3 + took) / 4));
+        self.rate = Some(self.rate.map_or(rate, |known| (known * 3.0 + rate) / 4.0));
+        self.acknowledged_at = Some(now);
     }
 
     /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong.
@@ -373,6 +394,14 @@ impl Chunk {
     }
 }
 
+/// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB, near the default of the longest.
+const CHUNK_TIME: Duration = Duration::from_millis(5);
+/// A chunk on a lane whose rate is not known yet, in bytes.
+const FIRST_CHUNK: usize = 64 << 10;
+/// Below this many bytes the cost of a chunk outweighs what is gained: it is 11 packets of 1,500 bytes.
+const SHORTEST_CHUNK: usize = 16 << 10;
+/// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// How long a chunk may take on a lane that has not had one acknowledged yet.
 const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 /// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
@@ -490,6 +519,34 @@ mod tests {
         assert!(scheduler.take(after(102), 0).unwrap().fin);
         scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
         assert!(scheduler.is_complete(), "the slow lane's copy is not waited for");
+    }
+
+    #[test]
+    fn a_slow_lane_is_given_short_chunks() {
+        let mut scheduler = Scheduler::new(Policy::Adaptive, 256 << 10, 64 << 20, 64 << 20);
+        (0..2).for_each(|lane| scheduler.lane_up(lane));
+        scheduler.write(Bytes::from(vec![0; 32 << 20]));
+        assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
+        for round in 1..100 {
+            let at = now() + Duration::from_millis(10) * round;
+            // 100 MB/s on lane 0; a tenth of it on lane 1.
+            while scheduler.in_flight(0) < 1_000_000 {
+                scheduler.take(at - Duration::from_millis(10), 0).unwrap();
+            }
+            while scheduler.in_flight(1) < 100_000 {
+                scheduler.take(at - Duration::from_millis(10), 1).unwrap();
+            }
+            for lane in 0..2 {
+                let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
+                scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
+            }
+            if scheduler.pending_bytes < 2 << 20 {
+                break;
+            }
+        }
+        assert_eq!(scheduler.chunk_length(0), 256 << 10);
+        let slow = scheduler.chunk_length(1);
+        assert!((40 << 10..80 << 10).contains(&slow), "5 ms at some 10 MB/s are about 50 KiB, not {slow}");
     }
 
     #[test]

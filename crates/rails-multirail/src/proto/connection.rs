@@ -362,6 +362,11 @@ impl Connection {
         (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
     }
 
+    /// How many bytes were given to a lane more than once.
+    pub fn bytes_sent_again(&self) -> u64 {
+        self.scheduler.bytes_sent_again()
+    }
+
     /// How many bytes were read, and how many arrived more than once.
     pub fn received(&self) -> (u64, u64) {
         (self.reassembler.bytes_read(), self.reassembler.bytes_duplicated())

@@ -72,6 +72,8 @@ pub struct Scheduler {
     turn: usize,
     /// Everything below has been read by the other end.
     consumed: u64,
+    /// Bytes that were given to a lane more than once.
+    sent_again: u64,
     /// The other end has all of the stream.
     complete: bool,
 }
@@ -120,6 +122,7 @@ impl Scheduler {
             lanes: Vec::new(),
             turn: 0,
             consumed: 0,
+            sent_again: 0,
             complete: false,
         }
     }
@@ -171,6 +174,11 @@ impl Scheduler {
         self.consumed
     }
 
+    /// How many bytes were given to a lane more than once: those of lost lanes, and those that were taken over from slow ones.
+    pub fn bytes_sent_again(&self) -> u64 {
+        self.sent_again
+    }
+
     /// Lane number `lane` has joined.
     pub fn lane_up(&mut self, lane: usize) {
         if self.lanes.len() <= lane {
@@ -206,11 +214,16 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        let (chunk, twice) = match (self.returned.pop_first(), self.policy) {
+        let returned = self.returned.pop_first();
+        let mut again = returned.is_some();
+        let (chunk, twice) = match (returned, self.policy) {
             (Some((_, chunk)), _) => (chunk, false),
             (None, Policy::Adaptive) => match self.cut(self.chunk_length(lane)) {
                 Some(chunk) => (chunk, false),
-                None => (self.take_over(now, lane)?, true),
+                None => {
+                    again = true;
+                    (self.take_over(now, lane)?, true)
+                }
             },
             (None, Policy::Static) => {
                 self.deal();
@@ -219,6 +232,7 @@ impl Scheduler {
                 (chunk, false)
             }
         };
+        self.sent_again += if again { u64::from(chunk.length) } else { 0 };
         self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, twice });
         Some(chunk)
     }

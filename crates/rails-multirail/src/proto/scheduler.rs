@@ -66,7 +66,7 @@ pub struct Scheduler {
     /// The end has been given to a lane.
     fin_taken: bool,
     /// Chunks of lost lanes, by offset.
-    returned: BTreeMap<u64, Chunk>,
+    returned: BTreeMap<u64, Returned>,
     lanes: Vec<Lane>,
     /// Whose turn it is under [`Policy::Static`].
     turn: usize,
@@ -100,6 +100,14 @@ struct InFlight {
     taken: Instant,
     /// Another lane has it in flight as well.
     twice: bool,
+}
+
+/// A chunk of a lane that was lost.
+#[derive(Debug)]
+struct Returned {
+    chunk: Chunk,
+    /// The lane had sent some of it, perhaps all.
+    sent: bool,
 }
 
 impl Scheduler {
@@ -194,9 +202,11 @@ impl Scheduler {
         if self.complete {
             return;
         }
-        for chunk in lost.in_flight.into_iter().map(|sent| sent.chunk).chain(lost.dealt) {
-            if !chunk.is_known_below(self.consumed) {
-                self.returned.insert(chunk.offset, chunk);
+        let sent = lost.in_flight.into_iter().map(|sent| Returned { chunk: sent.chunk, sent: true });
+        let dealt = lost.dealt.into_iter().map(|chunk| Returned { chunk, sent: false });
+        for returned in sent.chain(dealt) {
+            if !returned.chunk.is_known_below(self.consumed) {
+                self.returned.insert(returned.chunk.offset, returned);
             }
         }
     }
@@ -214,22 +224,17 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        let returned = self.returned.pop_first();
-        let mut again = returned.is_some();
-        let (chunk, twice) = match (returned, self.policy) {
-            (Some((_, chunk)), _) => (chunk, false),
+        let (chunk, again, twice) = match (self.returned.pop_first(), self.policy) {
+            (Some((_, Returned { chunk, sent })), _) => (chunk, sent, false),
             (None, Policy::Adaptive) => match self.cut(self.chunk_length(lane)) {
-                Some(chunk) => (chunk, false),
-                None => {
-                    again = true;
-                    (self.take_over(now, lane)?, true)
-                }
+                Some(chunk) => (chunk, false, false),
+                None => (self.take_over(now, lane)?, true, true),
             },
             (None, Policy::Static) => {
                 self.deal();
                 let chunk = self.lanes[lane].dealt.pop_front()?;
                 self.dealt_bytes -= chunk.length as usize;
-                (chunk, false)
+                (chunk, false, false)
             }
         };
         self.sent_again += if again { u64::from(chunk.length) } else { 0 };
@@ -278,7 +283,7 @@ impl Scheduler {
             self.lanes[lane].release(ack.chunks, self.consumed);
             let consumed = self.consumed;
             self.lanes.iter_mut().for_each(|lane| lane.release(0, consumed));
-            self.returned.retain(|_, chunk| !chunk.is_known_below(consumed));
+            self.returned.retain(|_, returned| !returned.chunk.is_known_below(consumed));
             let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty() && lane.dealt.is_empty());
             self.complete = self.fin_taken && self.returned.is_empty() && settled;
         }

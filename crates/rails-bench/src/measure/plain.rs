@@ -91,7 +91,10 @@ pub async fn receive(
     let mut sinks = Vec::new();
     for index in 0..flows.max(listen.len()) {
         let (rail, listener) = listeners[index % listeners.len()].clone();
-        sinks.push((rail, rails[rail].runtime().spawn(move || async move { sink(listener.accept().await?, zero).await })));
+        sinks.push((
+            rail,
+            rails[rail].runtime().spawn(move || async move { sink(listener.accept().await?, zero).await }),
+        ));
     }
     let baseline = Baseline::take(rails);
     let (mut counts, mut lanes, mut open) = (Vec::new(), Vec::new(), Vec::new());

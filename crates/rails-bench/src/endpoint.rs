@@ -24,6 +24,8 @@ pub(crate) struct Endpoint {
     pub(crate) topology: Topology,
     pub(crate) rails: Rails,
     pub(crate) options: StreamOptions,
+    /// What is to be known of the rails as a whole.
+    pub(crate) notes: Vec<String>,
 }
 
 /// What both ends are told alike.
@@ -92,7 +94,7 @@ impl Endpoint {
     fn build(topology: Topology, plan: RailPlan, options: StreamOptions) -> Result<Self> {
         plan.notes.iter().for_each(|note| tracing::info!("{note}"));
         let rails = Rails::build(&plan)?;
-        Ok(Self { topology, rails, options })
+        Ok(Self { topology, rails, options, notes: plan.notes })
     }
 }
 

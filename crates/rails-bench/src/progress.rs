@@ -45,12 +45,21 @@ impl Progress {
             (false, true) => Show::Bar,
             (false, false) => Show::Lines,
         };
+        Self::showing(show)
+    }
+
+    /// A bar where stderr is a terminal; nothing otherwise, or if `quiet`.
+    pub(crate) fn bar_only(quiet: bool) -> Self {
+        Self::showing(if !quiet && std::io::stderr().is_terminal() { Show::Bar } else { Show::Nothing })
+    }
+
+    fn showing(show: Show) -> Self {
         Self { bar: bar(show), show, open: Mutex::default() }
     }
 
     /// A bar over `size` bytes of one thing; nothing where there is no terminal.
     pub(crate) fn of(what: &'static str, size: u64, quiet: bool) -> ProgressBar {
-        let progress = Self::new(quiet);
+        let progress = Self::bar_only(quiet);
         progress.bar.set_length(size);
         progress.bar.set_message(what);
         progress.bar

@@ -51,11 +51,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<Ending> {
-    block_on(demo(args))
+    block_on(async {
+        let done = demo(args, Stop::on_ctrl_c()?).await?;
+        if done.is_none() {
+            print::note("interrupted; the temporary folder is removed");
+        }
+        Ok(done.map_or(Ending::Interrupted, |()| Ending::Done))
+    })
 }
 
-async fn demo(args: Args) -> Result<Ending> {
-    let stop = Stop::on_ctrl_c()?;
+/// `None` if the user ended it.
+async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
     let topology = this_machine()?;
     print::result(Brief(&topology))?;
 
@@ -68,7 +74,7 @@ async fn demo(args: Args) -> Result<Ending> {
             Source::made(args.size, seed, folder.path(), args.quiet, stop.clone()).await?
         }
     };
-    let Some(source) = made else { return Ok(Ending::Interrupted) };
+    let Some(source) = made else { return Ok(None) };
 
     let secret = Secret::pre_shared(&rand::random::<[u8; 32]>())?;
     let options = StreamOptions::new(secret);
@@ -81,8 +87,9 @@ async fn demo(args: Args) -> Result<Ending> {
         sender.rails.len(),
         receiver.rails.len(),
     ))?;
+    receiver.notes.iter().try_for_each(|note| print::result(format_args!("           note: {note}\n")))?;
 
-    let progress = Arc::new(Progress::new(args.quiet));
+    let progress = Arc::new(Progress::bar_only(args.quiet));
     let inbox = folder.path().join("received");
     let (sent, received) = tokio::join!(
         batch::send(&sender, near, vec![source.path.clone()], Arc::new(()), stop.clone()),
@@ -91,15 +98,14 @@ async fn demo(args: Args) -> Result<Ending> {
     progress.clear();
     let (sent, received) = (sent?, received?);
     let (Some(sent_files), Some(received_files)) = (&sent.summary, &received.summary) else {
-        print::note("interrupted; the temporary folder is removed");
-        return Ok(Ending::Interrupted);
+        return Ok(None);
     };
     ensure!(sent_files.is_complete() && received_files.is_complete(), "the file did not arrive: {}", why(sent_files));
     tell(&sender, &receiver, &sent, &received)?;
 
     let name = source.path.file_name().context("the source has no name")?;
     let Some(arrived) = digest_of(&inbox.join(name), "checking", args.quiet, stop).await? else {
-        return Ok(Ending::Interrupted);
+        return Ok(None);
     };
     let agreed = sent_files.files.first().map(|file| *file.digest.as_bytes());
     ensure!(
@@ -110,7 +116,7 @@ async fn demo(args: Args) -> Result<Ending> {
     print::result(format_args!(
         "\nverified   BLAKE3 {arrived}\n           by the receiver as it arrived, and again from the file read back\n"
     ))?;
-    Ok(Ending::Done)
+    Ok(Some(()))
 }
 
 /// A stream between the two, a lane for each pair of rails.
@@ -145,7 +151,7 @@ fn tell(
     print::result(format_args!(
         "\nPlacement, as read back from the kernel\n{placement}\n{}\nTraffic\n{traffic}{}\n\
          received   {}\n\
-         CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest on files and hashing\n",
+         CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest for files and hashing\n",
         verdicts(&parts),
         lost(&parts),
         Amount { bytes, time: received.time },

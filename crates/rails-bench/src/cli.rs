@@ -55,10 +55,10 @@ impl Cli {
 
 const AFTER_HELP: &str = "\
 First steps:
-  rails-bench demo                     moves a file over this machine's loopback, and checks everything
-  rails-bench topo                     the machine: packages, nodes, cores, NICs, interrupts
-  rails-bench plan --rails auto        what a rail on each NIC would be made of, and why
-  rails-bench recv --help              moving files between two machines
+  rails-bench demo               move a file over this machine's loopback, and check everything
+  rails-bench topo               the machine: packages, nodes, cores, NICs, interrupts
+  rails-bench plan --rails auto  what a rail on each NIC would be made of, and why
+  rails-bench recv --help        moving files between two machines
 
 Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 130 ended by Ctrl-C.";
 

@@ -31,11 +31,11 @@ pub(crate) struct Endpoint {
 /// What both ends are told alike.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StreamArgs {
+    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     #[command(flatten)]
     join: JoinArgs,
-    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
-    #[arg(long, value_name = "NAME", help_heading = "Options")]
-    congestion: Option<String>,
 }
 
 impl StreamArgs {

@@ -33,7 +33,7 @@ impl JoinArgs {
             (Some(path), None, false) => pre_shared(read(path)?, &format!("--secret-file {}", path.display())),
             (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE),
             (None, None, true) => {
-                print::note("warning: --insecure: anyone who reaches the port can join, and send or take files");
+                print::note("warning: --insecure: anyone who reaches the port can join");
                 Ok(Secret::insecure())
             }
             (None, None, false) => Err(Helped::usage(

@@ -24,8 +24,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 /// Move a file over this machine's loopback, both ends in this process, and check everything
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Needs no privilege and no second machine. The file is made up (incompressible, from a seed) unless --file is given, and is sent
-by the same code as `send` and `recv`. It is written below $TMPDIR or /tmp, and removed at the end. The loopback raises no
+Needs no privilege and no second machine. The file is made up (incompressible, from a seed) unless --file is given, and is sent \
+by the same code as `send` and `recv`. It is written below $TMPDIR or /tmp, and removed at the end. The loopback raises no \
 interrupts, so that a demo shows two of a rail's three affinities at most.
 
 Examples:

@@ -17,7 +17,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 /// Receive what a `send` brings, batch after batch, and write it below a folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575, and port 0 stands for a free one. There is a rail
+ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575, and port 0 stands for a free one. There is a rail \
 for each address; 0.0.0.0 and [::] stand for a rail on each NIC.
 
 Examples:
@@ -25,7 +25,7 @@ Examples:
   rails-bench recv --listen 10.0.1.9,10.0.2.9 --into inbox --secret-file secret
   rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
 
-Batches are taken one at a time. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from
+Batches are taken one at a time. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from \
 there. The bytes are not encrypted.")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each

@@ -10,7 +10,7 @@ use crate::{
     report,
     stop::Stop,
 };
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result};
 use rails_multirail::{MultiRailStream, OpenError, error::JoinError, plan::LaneWish, proto::handshake};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -19,14 +19,14 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 #[command(after_help = "\
 ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. Of a name, the first address counts.
 
-There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each
+There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each \
 address, from where the routing table leads there.
 
 Examples:
   rails-bench send data/ --to 10.0.1.9,10.0.2.9 --secret-file secret
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
 
-What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are not
+What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are not \
 encrypted.")]
 pub(crate) struct Args {
     /// Files and folders; a folder arrives under its own name, and DIR/. stands for what is in it
@@ -52,6 +52,10 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
 async fn send(args: Args, details: bool) -> Result<Ending> {
     let mut stop = Stop::on_ctrl_c()?;
     let options = args.stream.options()?;
+    // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be found.
+    for file in &args.files {
+        std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
+    }
     let remotes = addresses_of("--to", &args.to)?;
     let end = Endpoint::calling(&remotes, &args.from, options)?;
     let stream = tokio::select! {

@@ -85,7 +85,7 @@ fn a_receiver_that_cannot_listen_names_the_flag() {
     let into = folder.path().to_str().unwrap();
     let recv = |listen: &str| run(["recv", "--listen", listen, "--into", into, "--insecure"]);
     check(&recv(&address), 1, &[&format!("error: --listen {address}: "), "help: ", "in use"]);
-    // 192.0.2.0/24 is for documentation (RFC 5737), but the machine at hand may have the address all the same.
+    // An address for documentation (RFC 5737), which no interface has.
     check(&recv("203.0.113.77"), 1, &["error: --listen: ", "203.0.113.77"]);
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -101,6 +101,7 @@ fn a_sender_that_cannot_connect_names_the_flag_and_what_to_do() {
         run(["send", "Cargo.toml", "--insecure", "--to", to].into_iter().chain(more.iter().copied()))
     };
     check(&send(&[], &free), 1, &[&format!("error: --to {free}: "), "help: start `rails-bench recv`", "anyone who"]);
+    refused(["send", "/no/such", "--insecure", "--to", &free], 1, &["error: cannot send /no/such: "]);
     check(&send(&[], "255.255.255.255"), 1, &["error: --to", "255.255.255.255:7575", "no route", "ip route get"]);
     check(&send(&["--from", "nosuch0"], &free), 1, &["error: --from: ", "`nosuch0`"]);
     check(&send(&["--congestion", "nosuch"], &free), 1, &["error: --congestion nosuch: ", "help: this kernel has"]);

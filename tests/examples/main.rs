@@ -1,4 +1,6 @@
 //! Every example does what it says. They are compiled into this test and called, so that what they return can be asserted.
+//! That both lanes of a stream carry their part is asserted where there are links with a rate, in `tests/netns`: on loopback
+//! the rail that gets the CPU may carry it all.
 
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/hyper_over_rails.rs"]
@@ -78,7 +80,7 @@ async fn pin_one_rail_takes_an_interface_and_refuses_one_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn stripe_a_file_brings_the_file_over_both_lanes() {
+async fn stripe_a_file_brings_the_file_and_counts_it_by_lane() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock");
     let striped = stripe_a_file::run(tokio::fs::File::open(path).await.unwrap()).await.unwrap();
     assert_eq!(striped.digest, blake3::hash(&fs::read(path).unwrap()));
@@ -91,7 +93,7 @@ async fn stripe_a_file_brings_the_file_over_both_lanes() {
     let mut lanes = striped.stats.lanes;
     lanes.sort_by_key(|lane| lane.lane);
     assert_eq!(lanes.iter().map(|lane| lane.rail).collect::<Vec<_>>(), [RailId(0), RailId(1)]);
-    assert!(lanes.iter().all(|lane| lane.bytes_received > 0 && lane.lost.is_none()), "{lanes:?}");
+    assert!(lanes.iter().all(|lane| lane.lost.is_none()), "{lanes:?}");
     let received: u64 = lanes.iter().map(|lane| lane.bytes_received).sum();
     assert_eq!(received, striped.stats.bytes_read + striped.stats.bytes_duplicated);
 }
@@ -104,7 +106,7 @@ async fn stripe_a_file_takes_an_empty_file() {
 }
 
 #[tokio::test]
-async fn hyper_over_rails_answers_every_request_over_both_lanes() {
+async fn hyper_over_rails_answers_every_request_on_one_stream_of_two_lanes() {
     let done = hyper_over_rails::run().await.unwrap();
     assert_eq!(
         done.answers,
@@ -118,7 +120,7 @@ async fn hyper_over_rails_answers_every_request_over_both_lanes() {
     let bytes = |count: fn(&rails::multirail::LaneStats) -> u64| done.stats.lanes.iter().map(count).sum::<u64>();
     assert!(bytes(|lane| lane.bytes_sent) > 16 << 20);
     assert!(bytes(|lane| lane.bytes_received) > 16 << 20);
-    assert!(done.stats.lanes.len() == 2 && done.stats.lanes.iter().all(|lane| lane.bytes_sent > 0));
+    assert!(done.stats.lanes.len() == 2 && done.stats.lanes.iter().all(|lane| lane.lost.is_none()));
 }
 
 /// The list that the reader is given is complete, and its order is one that can be followed.

@@ -10,10 +10,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn what_is_written_is_counted_lane_by_lane_at_both_ends() {
     let (near, far) = exchange(Policy::Static).await;
     assert_eq!((near.bytes_duplicated, far.bytes_duplicated), (0, 0), "equal shares are sent once");
+    assert!(near.lanes.iter().all(|lane| lane.bytes_sent > 0), "{near:?}");
     assert_lanes_agree(&near, &far);
 }
 
-/// An idle lane may send once more what another holds up; every byte that comes twice is counted as such.
+/// An idle lane may send once more what another holds up; every byte that comes twice is counted as such. Which lane carries
+/// how much is not asserted: that of a rail that gets no CPU meanwhile carries nothing, and is meant to.
 #[tokio::test]
 async fn what_an_idle_lane_sent_again_is_counted_as_duplicated() {
     let (near, far) = exchange(Policy::Adaptive).await;
@@ -71,7 +73,7 @@ fn assert_lanes_agree(near: &StreamStats, far: &StreamStats) {
         assert_eq!((lane.local, lane.remote), (other.remote, other.local));
         assert_eq!((lane.bytes_sent, lane.chunks_sent), (other.bytes_received, other.chunks_received));
         assert_eq!((lane.bytes_received, lane.chunks_received), (other.bytes_sent, other.chunks_sent));
-        assert!(lane.bytes_sent > 0 && lane.lost.is_none() && other.lost.is_none(), "{lane:?} {other:?}");
+        assert!(lane.lost.is_none() && other.lost.is_none(), "{lane:?} {other:?}");
         assert!(lane.tcp.is_some(), "the kernel says how the connection did");
     }
 }

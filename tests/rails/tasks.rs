@@ -61,6 +61,9 @@ async fn a_task_that_panics_does_not_take_its_rail_along() {
     });
     let panicked: Result<(), RailStopped> = runtime.spawn(|| async { panic!("on purpose") }).await;
     assert_eq!(panicked, Err(RailStopped));
+    let panicked =
+        runtime.spawn(|| if true { panic!("before there is a future") } else { std::future::ready(()) }).await;
+    assert_eq!(panicked, Err(RailStopped));
     assert_eq!(witness.await.unwrap(), "alive");
     assert_eq!(runtime.spawn(|| async { 7 }).await.unwrap(), 7);
     let by_handle = runtime.handle().spawn(async { thread::current_tid() }).await.unwrap();

@@ -24,7 +24,7 @@ pub struct StreamStats {
     pub bytes_read: u64,
     /// Bytes that arrived more than once.
     pub bytes_duplicated: u64,
-    /// Each lane that the stream has or had.
+    /// Each lane that the stream has or had, by number.
     pub lanes: Vec<LaneStats>,
 }
 

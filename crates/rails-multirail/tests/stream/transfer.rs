@@ -63,9 +63,10 @@ async fn a_half_closed_stream_still_answers() {
 }
 
 #[tokio::test]
-async fn whole_buffers_are_moved_without_a_copy_of_their_own() {
+async fn whole_buffers_are_moved_over_every_lane() {
     let rails = rails(2);
-    let (mut near, mut far) = pair(&rails, &options()).await;
+    // Under the adaptive policy one lane may be so fast that the other finds nothing to do.
+    let (mut near, mut far) = pair(&rails, &options().policy(Policy::Static)).await;
     let block = Bytes::from(pattern(1 << 20));
     let writer = {
         let block = block.clone();

@@ -308,7 +308,7 @@ impl Connection {
         state.chunks += 1;
         state.unacknowledged += u64::from(header.length);
         // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due.
-        let due = state.since.is_none() || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW;
+        let due = state.since.is_none() || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due && std::mem::take(&mut state.idle) {
             self.wakes.lanes |= 1 << lane.0;
@@ -369,9 +369,9 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.told.chunks;
         let due = complete && (news || !state.told.complete)
-            || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW
+            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW)
             || state.since.is_some_and(|since| now >= since + ACK_DELAY)
-            || limit >= state.told.limit + self.terms.window / LIMITS_PER_WINDOW && !complete;
+            || limit - state.told.limit >= part(self.terms.window, LIMITS_PER_WINDOW) && !complete;
         let worthwhile = due || riding && news;
         if !worthwhile {
             return false;
@@ -385,10 +385,13 @@ impl Connection {
 
     /// The application has read: the lanes tell the other end once it is worth a frame.
     fn tell_the_limit(&mut self) {
+        if self.reassembler.is_complete() {
+            return;
+        }
         let limit = self.reassembler.limit();
-        let worth = self.terms.window / LIMITS_PER_WINDOW;
+        let worth = part(self.terms.window, LIMITS_PER_WINDOW);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && lane.idle && limit >= lane.told.limit + worth {
+            if lane.up && lane.idle && limit - lane.told.limit >= worth {
                 lane.idle = false;
                 self.wakes.lanes |= 1 << index;
             }
@@ -437,6 +440,11 @@ impl Wakes {
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
         (0..Connection::MOST_LANES).filter(move |index| self.lanes >> index & 1 == 1).map(LaneId)
     }
+}
+
+/// A part of the window: at least a byte, or a small window would be acknowledged without end.
+fn part(window: u64, parts: u64) -> u64 {
+    (window / parts).max(1)
 }
 
 /// The length of a control frame, so that a driver can size its buffer.

@@ -101,6 +101,8 @@ struct Lane {
     up: bool,
     /// It was told [`Transmit::Idle`], and not woken since.
     idle: bool,
+    /// When it asks again all the same.
+    until: Option<Instant>,
     /// Chunks that have arrived whole.
     chunks: u64,
     /// What the other end was last told on this lane.
@@ -223,7 +225,8 @@ impl Connection {
         self.scheduler.lane_lost(lane.0);
         self.lanes[lane.0] = Lane::default();
         if self.lanes.iter().any(|lane| lane.up) {
-            self.wake_idle_lanes();
+            // All of them, for it may have been the one that watched over another.
+            self.wake_all_lanes();
         } else if !self.is_done() && self.failure.is_none() {
             self.fail(Failure::LanesLost { unacknowledged, delivered: self.reassembler.bytes_read() });
         }
@@ -259,6 +262,9 @@ impl Connection {
         if chunk.is_some() || acknowledged {
             // There may be more for another lane that stands idle.
             self.wake_idle_lanes();
+            if chunk.is_some() {
+                self.have_watched(lane);
+            }
             return Transmit::Send(chunk);
         }
         if self.is_done() {
@@ -267,7 +273,8 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         let acknowledge_at = state.since.map(|since| since + ACK_DELAY);
-        Transmit::Idle([acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min())
+        state.until = [acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min();
+        Transmit::Idle(state.until)
     }
 
     /// Looks at the header of a data frame before memory is spent on what follows.
@@ -409,6 +416,18 @@ impl Connection {
             }
         }
         self.wakes.writer |= self.scheduler.has_much_room();
+    }
+
+    /// `lane` has taken a chunk. Should it fall silent, another has to take it over, so one that stands idle has to ask again by then.
+    fn have_watched(&mut self, lane: LaneId) {
+        let Some(overdue) = self.scheduler.overdue_at(lane.0) else { return };
+        let idle = |(index, other): &(usize, &Lane)| *index != lane.0 && other.up && other.idle;
+        let mut others = self.lanes.iter().enumerate().filter(idle);
+        let watched = others.clone().any(|(_, other)| other.until.is_some_and(|until| until <= overdue));
+        if let Some((watcher, _)) = others.next().filter(|_| !watched) {
+            self.lanes[watcher].idle = false;
+            self.wakes.lanes |= 1 << watcher;
+        }
     }
 
     fn wake_all_lanes(&mut self) {

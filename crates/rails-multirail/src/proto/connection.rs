@@ -101,6 +101,8 @@ struct Lane {
     up: bool,
     /// It was told [`Transmit::Idle`], and not woken since.
     idle: bool,
+    /// When it asks again all the same.
+    until: Option<Instant>,
     /// Chunks that have arrived whole.
     chunks: u64,
     /// What the other end was last told on this lane.
@@ -223,7 +225,8 @@ impl Connection {
         self.scheduler.lane_lost(lane.0);
         self.lanes[lane.0] = Lane::default();
         if self.lanes.iter().any(|lane| lane.up) {
-            self.wake_idle_lanes();
+            // All of them, for it may have been the one that watched over another.
+            self.wake_all_lanes();
         } else if !self.is_done() && self.failure.is_none() {
             self.fail(Failure::LanesLost { unacknowledged, delivered: self.reassembler.bytes_read() });
         }
@@ -259,6 +262,9 @@ impl Connection {
         if chunk.is_some() || acknowledged {
             // There may be more for another lane that stands idle.
             self.wake_idle_lanes();
+            if chunk.is_some() {
+                self.have_watched(lane);
+            }
             return Transmit::Send(chunk);
         }
         if self.is_done() {
@@ -267,7 +273,8 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         let acknowledge_at = state.since.map(|since| since + ACK_DELAY);
-        Transmit::Idle([acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min())
+        state.until = [acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min();
+        Transmit::Idle(state.until)
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
@@ -313,7 +320,7 @@ impl Connection {
         state.chunks += 1;
         state.unacknowledged += u64::from(header.length);
         // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due.
-        let due = state.since.is_none() || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW;
+        let due = state.since.is_none() || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due && std::mem::take(&mut state.idle) {
             self.wakes.lanes |= 1 << lane.0;
@@ -379,9 +386,9 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.told.chunks;
         let due = complete && (news || !state.told.complete)
-            || state.unacknowledged >= self.terms.window / ACKS_PER_WINDOW
+            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW)
             || state.since.is_some_and(|since| now >= since + ACK_DELAY)
-            || limit >= state.told.limit + self.terms.window / LIMITS_PER_WINDOW && !complete;
+            || limit - state.told.limit >= part(self.terms.window, LIMITS_PER_WINDOW) && !complete;
         let worthwhile = due || riding && news;
         if !worthwhile {
             return false;
@@ -395,10 +402,13 @@ impl Connection {
 
     /// The application has read: the lanes tell the other end once it is worth a frame.
     fn tell_the_limit(&mut self) {
+        if self.reassembler.is_complete() {
+            return;
+        }
         let limit = self.reassembler.limit();
-        let worth = self.terms.window / LIMITS_PER_WINDOW;
+        let worth = part(self.terms.window, LIMITS_PER_WINDOW);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && lane.idle && limit >= lane.told.limit + worth {
+            if lane.up && lane.idle && limit - lane.told.limit >= worth {
                 lane.idle = false;
                 self.wakes.lanes |= 1 << index;
             }
@@ -416,6 +426,18 @@ impl Connection {
             }
         }
         self.wakes.writer |= self.scheduler.has_much_room();
+    }
+
+    /// `lane` has taken a chunk. Should it fall silent, another has to take it over, so one that stands idle has to ask again by then.
+    fn have_watched(&mut self, lane: LaneId) {
+        let Some(overdue) = self.scheduler.overdue_at(lane.0) else { return };
+        let idle = |(index, other): &(usize, &Lane)| *index != lane.0 && other.up && other.idle;
+        let mut others = self.lanes.iter().enumerate().filter(idle);
+        let watched = others.clone().any(|(_, other)| other.until.is_some_and(|until| until <= overdue));
+        if let Some((watcher, _)) = others.next().filter(|_| !watched) {
+            self.lanes[watcher].idle = false;
+            self.wakes.lanes |= 1 << watcher;
+        }
     }
 
     fn wake_all_lanes(&mut self) {
@@ -447,6 +469,11 @@ impl Wakes {
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
         (0..Connection::MOST_LANES).filter(move |index| self.lanes >> index & 1 == 1).map(LaneId)
     }
+}
+
+/// A part of the window: at least a byte, or a small window would be acknowledged without end.
+fn part(window: u64, parts: u64) -> u64 {
+    (window / parts).max(1)
 }
 
 /// The length of a control frame, so that a driver can size its buffer.

@@ -261,6 +261,15 @@ impl Scheduler {
         self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index)).min()
     }
 
+    /// When the oldest chunk that `lane` alone has in flight will have taken so long that another should take it over.
+    pub fn overdue_at(&self, lane: usize) -> Option<Instant> {
+        if self.policy == Policy::Static {
+            return None;
+        }
+        let lane = &self.lanes[lane];
+        lane.in_flight.iter().position(|sent| !sent.twice).map(|index| lane.overdue_at(index))
+    }
+
     /// Takes an acknowledgement that came on `lane`.
     ///
     /// # Errors

@@ -341,7 +341,7 @@ impl Scheduler {
         let slower = |(carrier, index): &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
             let age = now.saturating_duration_since(sent.taken);
-            let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own < theirs);
+            let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
             sooner || now >= carrier.overdue_at(*index)
         };
         let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
@@ -432,8 +432,11 @@ const SHORTEST_CHUNK: usize = 16 << 10;
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// How long a chunk may take on a lane that has not had one acknowledged yet.
 const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
-const LEAST_OVERDUE: Duration = Duration::from_millis(50);
+/// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes. TCP waits as long before
+/// it sends again for want of news (`TCP_RTO_MIN` in Linux).
+const LEAST_OVERDUE: Duration = Duration::from_millis(200);
+/// Less time than this is not worth sending a chunk twice.
+const LEAST_GAIN: Duration = Duration::from_millis(50);
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
 const MOST_SLICES: usize = 64;
 

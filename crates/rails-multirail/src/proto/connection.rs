@@ -483,6 +483,6 @@ pub const CONTROL_LEN: usize = FRAME_LEN;
 /// is a round trip of a fair distance; each one saved is two system calls.
 const ACK_DELAY: Duration = Duration::from_millis(10);
 /// A lane acknowledges at the latest after this part of the window.
-const ACKS_PER_WINDOW: u64 = 16;
+const ACKS_PER_WINDOW: u64 = 8;
 /// The limit is told anew when it has moved by this part of the window.
-const LIMITS_PER_WINDOW: u64 = 8;
+const LIMITS_PER_WINDOW: u64 = 4;

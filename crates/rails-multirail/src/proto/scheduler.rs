@@ -422,7 +422,7 @@ impl Chunk {
     }
 }
 
-/// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB, near the default of the longest.
+/// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
 /// A chunk on a lane whose rate is not known yet, in bytes.
 const FIRST_CHUNK: usize = 64 << 10;

@@ -424,7 +424,10 @@ impl Connection {
         let idle = |(index, other): &(usize, &Lane)| *index != lane.0 && other.up && other.idle;
         let mut others = self.lanes.iter().enumerate().filter(idle);
         let watched = others.clone().any(|(_, other)| other.until.is_some_and(|until| until <= overdue));
-        if let Some((watcher, _)) = others.next().filter(|_| !watched) {
+        if self.scheduler.has_taken_over(lane.0) {
+            // Not every other lane may take it over once more, and it happens seldom: all of them see for themselves.
+            self.wake_all_lanes();
+        } else if let Some((watcher, _)) = others.next().filter(|_| !watched) {
             self.lanes[watcher].idle = false;
             self.wakes.lanes |= 1 << watcher;
         }

@@ -92,8 +92,10 @@ struct Lane {
 struct InFlight {
     chunk: Chunk,
     taken: Instant,
-    /// Another lane has it in flight as well.
-    twice: bool,
+    /// Another lane has taken it over, and is the one to be watched.
+    passed_on: bool,
+    /// The lanes that it was on when this one took it, and this one: none of them takes it again.
+    carriers: u64,
 }
 
 impl Scheduler {
@@ -202,20 +204,26 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        let (chunk, twice) = match (self.returned.pop_first(), self.policy) {
-            (Some((_, chunk)), _) => (chunk, false),
+        let (chunk, carriers) = match (self.returned.pop_first(), self.policy) {
+            (Some((_, chunk)), _) => (chunk, 0),
             (None, Policy::Adaptive) => match self.cut() {
-                Some(chunk) => (chunk, false),
-                None => (self.take_over(now, lane)?, true),
+                Some(chunk) => (chunk, 0),
+                None => self.take_over(now, lane)?,
             },
             (None, Policy::Static) => {
                 self.deal();
                 let chunk = self.lanes[lane].dealt.pop_front()?;
                 self.dealt_bytes -= chunk.length as usize;
-                (chunk, false)
+                (chunk, 0)
             }
         };
-        self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, twice });
+        let carriers = carriers | bit(lane);
+        self.lanes[lane].in_flight.push_back(InFlight {
+            chunk: chunk.clone(),
+            taken: now,
+            passed_on: false,
+            carriers,
+        });
         Some(chunk)
     }
 
@@ -227,13 +235,18 @@ impl Scheduler {
         self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index)).min()
     }
 
-    /// When the oldest chunk that `lane` alone has in flight will have taken so long that another should take it over.
+    /// When the oldest chunk that `lane` has in flight and no other has taken over will have taken so long that another should take it over.
     pub fn overdue_at(&self, lane: usize) -> Option<Instant> {
         if self.policy == Policy::Static {
             return None;
         }
         let lane = &self.lanes[lane];
-        lane.in_flight.iter().position(|sent| !sent.twice).map(|index| lane.overdue_at(index))
+        lane.in_flight.iter().position(|sent| !sent.passed_on).map(|index| lane.overdue_at(index))
+    }
+
+    /// Whether the last chunk that `lane` was given is one that it took over.
+    pub fn has_taken_over(&self, lane: usize) -> bool {
+        self.lanes[lane].in_flight.back().is_some_and(|sent| sent.carriers != bit(lane))
     }
 
     /// Takes an acknowledgement that came on `lane`.
@@ -302,7 +315,7 @@ impl Scheduler {
     }
 
     /// The chunk of lowest offset that another lane has in flight and `lane` would have there sooner.
-    fn take_over(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+    fn take_over(&mut self, now: Instant, lane: usize) -> Option<(Chunk, u64)> {
         let own = self.lanes[lane].service;
         let slower = |(carrier, index): &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
@@ -313,14 +326,15 @@ impl Scheduler {
         let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
         let (carrier, index) = self.others_oldest(lane).filter(slower).min_by_key(offset)?;
         let sent = &mut self.lanes[carrier].in_flight[index];
-        sent.twice = true;
-        Some(sent.chunk.clone())
+        sent.passed_on = true;
+        Some((sent.chunk.clone(), sent.carriers))
     }
 
-    /// Of each lane but `lane`, the oldest chunk that it alone has in flight.
+    /// Of each lane but `lane`, the oldest chunk that was not passed on and that `lane` has not had.
     fn others_oldest(&self, lane: usize) -> impl Iterator<Item = (usize, usize)> {
         let others = self.lanes.iter().enumerate().filter(move |(index, _)| *index != lane);
-        others.filter_map(|(index, lane)| Some((index, lane.in_flight.iter().position(|sent| !sent.twice)?)))
+        let is_new = move |sent: &InFlight| !sent.passed_on && sent.carriers & bit(lane) == 0;
+        others.filter_map(move |(index, other)| Some((index, other.in_flight.iter().position(is_new)?)))
     }
 
     /// Gives each lane in turn an equal share of what waits.
@@ -380,6 +394,11 @@ impl Chunk {
     fn is_known_below(&self, consumed: u64) -> bool {
         self.offset + u64::from(self.length) <= consumed && !self.fin
     }
+}
+
+/// A lane in a set of lanes; a stream has at most 64.
+fn bit(lane: usize) -> u64 {
+    1 << lane
 }
 
 /// How long a chunk may take on a lane that has not had one acknowledged yet.

@@ -68,8 +68,9 @@ pub struct Scheduler {
     /// Chunks of lost lanes, by offset.
     returned: BTreeMap<u64, Chunk>,
     lanes: Vec<Lane>,
-    /// Whose turn it is under [`Policy::Static`].
+    /// Whose turn it is under [`Policy::Static`], and how many bytes of its stripe are left.
     turn: usize,
+    stripe_left: usize,
     /// Everything below has been read by the other end.
     consumed: u64,
     /// The other end has all of the stream.
@@ -117,6 +118,7 @@ impl Scheduler {
             returned: BTreeMap::new(),
             lanes: Vec::new(),
             turn: 0,
+            stripe_left: longest_chunk.max(1),
             consumed: 0,
             complete: false,
         }
@@ -206,7 +208,7 @@ impl Scheduler {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
         let (chunk, carriers) = match (self.returned.pop_first(), self.policy) {
             (Some((_, chunk)), _) => (chunk, 0),
-            (None, Policy::Adaptive) => match self.cut() {
+            (None, Policy::Adaptive) => match self.cut(self.longest_chunk) {
                 Some(chunk) => (chunk, 0),
                 None => self.take_over(now, lane)?,
             },
@@ -288,12 +290,12 @@ impl Scheduler {
         if self.pending_bytes > 0 { self.next < self.limit } else { self.finished && !self.fin_taken }
     }
 
-    /// Cuts the next chunk from what waits.
-    fn cut(&mut self) -> Option<Chunk> {
+    /// Cuts the next chunk, of at most `most` bytes, from what waits.
+    fn cut(&mut self, most: usize) -> Option<Chunk> {
         if !self.can_cut() {
             return None;
         }
-        let allowed = (self.limit - self.next).min(self.longest_chunk as u64) as usize;
+        let allowed = (self.limit - self.next).min(most as u64) as usize;
         let mut payload = Vec::new();
         let mut length = 0;
         while length < allowed && payload.len() < MOST_SLICES {
@@ -337,20 +339,27 @@ impl Scheduler {
         others.filter_map(move |(index, other)| Some((index, other.in_flight.iter().position(is_new)?)))
     }
 
-    /// Gives each lane in turn an equal share of what waits.
+    /// Gives each lane in turn an equal share of what waits: stripes of the longest chunk's length. One that was not written
+    /// whole may go out in several chunks, all of them on the one lane.
     fn deal(&mut self) {
         while self.can_cut()
             && let Some(lane) = self.next_in_turn()
         {
-            // A chunk that is not full waits for more, unless its lane would stand idle without it.
-            let full = self.pending_bytes >= self.longest_chunk || self.finished;
+            if lane != self.turn % self.lanes.len() {
+                (self.turn, self.stripe_left) = (lane, self.longest_chunk);
+            }
+            // What does not fill its stripe waits for more, unless its lane would stand idle without it.
+            let full = self.pending_bytes >= self.stripe_left || self.finished;
             if !full && !self.lanes[lane].dealt.is_empty() {
                 break;
             }
-            let Some(chunk) = self.cut() else { break };
+            let Some(chunk) = self.cut(self.stripe_left) else { break };
             self.dealt_bytes += chunk.length as usize;
+            self.stripe_left -= chunk.length as usize;
             self.lanes[lane].dealt.push_back(chunk);
-            self.turn = lane + 1;
+            if self.stripe_left == 0 {
+                (self.turn, self.stripe_left) = (lane + 1, self.longest_chunk);
+            }
         }
     }
 
@@ -456,6 +465,20 @@ mod tests {
         assert_eq!(offsets(&taken), [Some(0), Some(20), None]);
         let taken = [scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
         assert_eq!(offsets(&taken), [Some(10), Some(30), None]);
+    }
+
+    #[test]
+    fn static_shares_are_equal_however_it_was_written() {
+        let mut scheduler = scheduler(Policy::Static);
+        let mut bytes = [0; 2];
+        for _ in 0..16 {
+            scheduler.write(Bytes::from_static(b"12345"));
+            // The first lane always asks first.
+            for (lane, bytes) in bytes.iter_mut().enumerate() {
+                *bytes += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
+            }
+        }
+        assert_eq!(bytes, [40, 40]);
     }
 
     #[test]

@@ -267,12 +267,12 @@ impl Scheduler {
         if ack.complete {
             self.complete = true;
             self.returned.clear();
-            self.lanes.iter_mut().for_each(|lane| lane.release(u64::MAX, 0));
+            self.lanes.iter_mut().for_each(|lane| lane.release(now, u64::MAX, 0));
         } else {
             self.lanes[lane].observe(now, ack.chunks);
-            self.lanes[lane].release(ack.chunks, self.consumed);
+            self.lanes[lane].release(now, ack.chunks, self.consumed);
             let consumed = self.consumed;
-            self.lanes.iter_mut().for_each(|lane| lane.release(0, consumed));
+            self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
             self.returned.retain(|_, chunk| !chunk.is_known_below(consumed));
             let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty() && lane.dealt.is_empty());
             self.complete = self.fin_taken && self.returned.is_empty() && settled;
@@ -387,10 +387,15 @@ impl Lane {
     }
 
     /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
-    fn release(&mut self, chunks: u64, consumed: u64) {
+    fn release(&mut self, now: Instant, chunks: u64, consumed: u64) {
         while let Some(front) = self.in_flight.front()
             && (self.first < chunks || front.chunk.is_known_below(consumed))
         {
+            if self.first >= chunks && front.passed_on {
+                // It came by the lane that took it over. How long this one takes is not known, but that it is longer.
+                let least = now.saturating_duration_since(front.taken);
+                self.service = Some(self.service.map_or(least, |service| service.max(least)));
+            }
             self.in_flight.pop_front();
             self.first += 1;
         }

@@ -85,6 +85,8 @@ struct Lane {
     first: u64,
     /// How long a chunk takes on this lane from being taken to being acknowledged, smoothed.
     service: Option<Duration>,
+    /// That was not seen to the end: chunks take longer.
+    service_is_least: bool,
     /// Chunks dealt to this lane that it has not taken yet ([`Policy::Static`]).
     dealt: VecDeque<Chunk>,
 }
@@ -220,12 +222,7 @@ impl Scheduler {
             }
         };
         let carriers = carriers | bit(lane);
-        self.lanes[lane].in_flight.push_back(InFlight {
-            chunk: chunk.clone(),
-            taken: now,
-            passed_on: false,
-            carriers,
-        });
+        self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, carriers });
         Some(chunk)
     }
 
@@ -234,7 +231,8 @@ impl Scheduler {
         if self.policy == Policy::Static || self.complete {
             return None;
         }
-        self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index)).min()
+        let own = self.lanes[lane].service;
+        self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index, own)).min()
     }
 
     /// When the oldest chunk that `lane` has in flight and no other has taken over will have taken so long that another should take it over.
@@ -243,7 +241,7 @@ impl Scheduler {
             return None;
         }
         let lane = &self.lanes[lane];
-        lane.in_flight.iter().position(|sent| !sent.passed_on).map(|index| lane.overdue_at(index))
+        lane.in_flight.iter().position(|sent| !sent.passed_on).map(|index| lane.overdue_at(index, None))
     }
 
     /// Whether the last chunk that `lane` was given is one that it took over.
@@ -323,7 +321,7 @@ impl Scheduler {
             let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
             let age = now.saturating_duration_since(sent.taken);
             let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own < theirs);
-            sooner || now >= carrier.overdue_at(*index)
+            sooner || now >= carrier.overdue_at(*index, own)
         };
         let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
         let (carrier, index) = self.others_oldest(lane).filter(slower).min_by_key(offset)?;
@@ -377,13 +375,19 @@ impl Lane {
         if let Some(sent) = newest {
             let took = now.saturating_duration_since(sent.taken);
             // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
-            self.service = Some(self.service.map_or(took, |service| (service * 3 + took) / 4));
+            let before = self.service.filter(|_| !self.service_is_least);
+            self.service = Some(before.map_or(took, |service| (service * 3 + took) / 4));
+            self.service_is_least = false;
         }
     }
 
-    /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong.
-    fn overdue_at(&self, index: usize) -> Instant {
-        self.in_flight[index].taken + self.service.map_or(UNKNOWN_SERVICE, |service| 2 * service).max(LEAST_OVERDUE)
+    /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong. Where none was
+    /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
+    fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {
+        let unknown = || others.map_or(UNKNOWN_SERVICE, |others| (4 * others).min(UNKNOWN_SERVICE));
+        let known = self.service.filter(|_| !self.service_is_least);
+        let patience = known.map_or_else(unknown, |service| 2 * service);
+        self.in_flight[index].taken + patience.max(LEAST_OVERDUE)
     }
 
     /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
@@ -394,7 +398,9 @@ impl Lane {
             if self.first >= chunks && front.passed_on {
                 // It came by the lane that took it over. How long this one takes is not known, but that it is longer.
                 let least = now.saturating_duration_since(front.taken);
-                self.service = Some(self.service.map_or(least, |service| service.max(least)));
+                if self.service.is_none_or(|service| service < least) {
+                    (self.service, self.service_is_least) = (Some(least), true);
+                }
             }
             self.in_flight.pop_front();
             self.first += 1;
@@ -415,7 +421,7 @@ fn bit(lane: usize) -> u64 {
     1 << lane
 }
 
-/// How long a chunk may take on a lane that has not had one acknowledged yet.
+/// How long a chunk may take at most on a lane that has not had one acknowledged yet.
 const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 /// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
 const LEAST_OVERDUE: Duration = Duration::from_millis(50);

@@ -110,7 +110,7 @@ impl Scheduler {
             longest_chunk: longest_chunk.max(1),
             buffer,
             window,
-            limit: window,
+            limit: window.min(MOST_KEPT),
             pending: VecDeque::new(),
             pending_bytes: 0,
             next: 0,
@@ -260,7 +260,7 @@ impl Scheduler {
         if ack.chunks > sent || consumed > self.next || ack.complete && !self.fin_taken {
             return Err(never_sent());
         }
-        self.limit = self.limit.max(ack.limit);
+        self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
         self.consumed = self.consumed.max(consumed);
         if ack.complete {
             self.complete = true;
@@ -271,7 +271,10 @@ impl Scheduler {
             self.lanes[lane].release(now, ack.chunks, self.consumed);
             let consumed = self.consumed;
             self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
-            self.returned.retain(|_, chunk| !chunk.is_known_below(consumed));
+            // They lie in order and do not overlap, so that an acknowledgement costs no look at those that stay.
+            while self.returned.first_entry().is_some_and(|first| first.get().is_known_below(consumed)) {
+                self.returned.pop_first();
+            }
             let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty() && lane.dealt.is_empty());
             self.complete = self.fin_taken && self.returned.is_empty() && settled;
         }
@@ -285,7 +288,22 @@ impl Scheduler {
 
     /// Whether a chunk could be cut from what waits.
     fn can_cut(&self) -> bool {
+        if self.chunks_kept() >= self.most_chunks() {
+            return false;
+        }
         if self.pending_bytes > 0 { self.next < self.limit } else { self.finished && !self.fin_taken }
+    }
+
+    /// How many chunks are kept until they are acknowledged.
+    fn chunks_kept(&self) -> usize {
+        let lanes = self.lanes.iter().map(|lane| lane.in_flight.len() + lane.dealt.len());
+        self.returned.len() + lanes.sum::<usize>()
+    }
+
+    /// How many may be. Tiny chunks cost more memory than they have bytes, at either end; where the window is full of chunks
+    /// of a kibibyte, this does not bind.
+    fn most_chunks(&self) -> usize {
+        (self.window.min(MOST_KEPT) >> 10).max(1 << 13) as usize
     }
 
     /// Cuts the next chunk, of at most `most` bytes, from what waits.
@@ -425,6 +443,8 @@ fn bit(lane: usize) -> u64 {
 const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 /// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
 const LEAST_OVERDUE: Duration = Duration::from_millis(50);
+/// The most bytes that are kept for the other end, whatever window it claims: the largest that can be set.
+const MOST_KEPT: u64 = 1 << 30;
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
 const MOST_SLICES: usize = 64;
 

@@ -282,15 +282,15 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, header: &DataHeader) -> Result<Admission, Violation> {
+        // Whatever became of the stream: the driver takes memory for what is admitted.
+        let longest = self.terms.longest_chunk;
+        if header.length > longest {
+            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+        }
         if self.failure.is_some() {
             return Ok(Admission::Duplicate);
         }
-        let longest = self.terms.longest_chunk;
-        let admission = if header.length > longest {
-            Err(Violation::TooLong { length: header.length, longest })
-        } else {
-            self.reassembler.admit(header)
-        };
+        let admission = self.reassembler.admit(header);
         self.or_fail(admission)
     }
 
@@ -323,7 +323,8 @@ impl Connection {
         if self.reassembler.is_complete() && !was_complete {
             self.wake_all_lanes();
         }
-        if self.discarding && header.length > 0 {
+        // What comes a second time, because a lane was lost or slow, was read before.
+        if self.discarding && self.reassembler.bytes_held() > 0 {
             self.fail(Failure::Dropped);
         }
         self.wakes.reader |= self.reassembler.is_readable() || self.reassembler.is_finished();

@@ -287,15 +287,15 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, header: &DataHeader) -> Result<Admission, Violation> {
+        // Whatever became of the stream: the driver takes memory for what is admitted.
+        let longest = self.terms.longest_chunk;
+        if header.length > longest {
+            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+        }
         if self.failure.is_some() {
             return Ok(Admission::Duplicate);
         }
-        let longest = self.terms.longest_chunk;
-        let admission = if header.length > longest {
-            Err(Violation::TooLong { length: header.length, longest })
-        } else {
-            self.reassembler.admit(header)
-        };
+        let admission = self.reassembler.admit(header);
         self.or_fail(admission)
     }
 
@@ -328,7 +328,8 @@ impl Connection {
         if self.reassembler.is_complete() && !was_complete {
             self.wake_all_lanes();
         }
-        if self.discarding && header.length > 0 {
+        // What comes a second time, because a lane was lost or slow, was read before.
+        if self.discarding && self.reassembler.bytes_held() > 0 {
             self.fail(Failure::Dropped);
         }
         self.wakes.reader |= self.reassembler.is_readable() || self.reassembler.is_finished();
@@ -434,7 +435,10 @@ impl Connection {
         let idle = |(index, other): &(usize, &Lane)| *index != lane.0 && other.up && other.idle;
         let mut others = self.lanes.iter().enumerate().filter(idle);
         let watched = others.clone().any(|(_, other)| other.until.is_some_and(|until| until <= overdue));
-        if let Some((watcher, _)) = others.next().filter(|_| !watched) {
+        if self.scheduler.has_taken_over(lane.0) {
+            // Not every other lane may take it over once more, and it happens seldom: all of them see for themselves.
+            self.wake_all_lanes();
+        } else if let Some((watcher, _)) = others.next().filter(|_| !watched) {
             self.lanes[watcher].idle = false;
             self.wakes.lanes |= 1 << watcher;
         }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 /// Puts the chunks of a stream back in order.
 ///
-/// It holds at most a window of bytes that have not been read, in at most 65,536 segments; what does not fit is a
-/// [`Violation`], for the other end was told the limit. A byte that has arrived before is dropped, whether the chunk
+/// It holds at most a window of bytes that have not been read, in at most 65,536 segments (more for a window above 16 MiB: one
+/// for each 256 bytes); what does not fit is a [`Violation`], for the other end was told the limit. A byte that has arrived before is dropped, whether the chunk
 /// that brings it again is the same as before or overlaps it.
 #[derive(Debug)]
 pub struct Reassembler {
@@ -68,8 +68,11 @@ pub enum Violation {
         end: u64,
     },
     /// The bytes that have arrived lie in too many pieces.
-    #[error("the bytes that have arrived lie in more than {MOST_SEGMENTS} pieces")]
-    Fragmented,
+    #[error("the bytes that have arrived lie in more than {most} pieces")]
+    Fragmented {
+        /// How many are held.
+        most: usize,
+    },
     /// Chunks were acknowledged that were not sent.
     #[error("{acknowledged} chunks of a lane are acknowledged, {sent} were sent")]
     NeverSent {
@@ -140,6 +143,8 @@ impl Reassembler {
             let piece = rest.split_to(gap.min(rest.len() as u64) as usize);
             let length = piece.len() as u64;
             if length > 0 {
+                // A small part of a chunk must not hold all of its buffer: then the window would not bound the memory.
+                let piece = if piece.len() as u64 * 2 < brought { Bytes::copy_from_slice(&piece) } else { piece };
                 self.keep(at, piece)?;
                 self.arrived += length;
                 at += length;
@@ -195,23 +200,39 @@ impl Reassembler {
         self.arrived - self.read
     }
 
-    /// Keeps a piece that overlaps nothing.
+    /// Keeps a piece that overlaps nothing. Small ones that meet are gathered, in whatever order they come.
     fn keep(&mut self, at: u64, piece: Bytes) -> Result<(), Violation> {
-        let small = piece.len() < SMALL;
-        if small
-            && let Some((held_at, Segment::Gathered(gathered))) = self.segments.range_mut(..at).next_back()
-            && held_at + gathered.len() as u64 == at
-            && gathered.len() + piece.len() <= GATHERED
-        {
-            gathered.extend_from_slice(&piece);
+        if piece.len() >= SMALL {
+            self.make_room_for_one()?;
+            self.segments.insert(at, Segment::Whole(piece));
             return Ok(());
         }
-        if self.segments.len() >= MOST_SEGMENTS {
-            return Err(Violation::Fragmented);
+        let before = self.segments.range(..at).next_back();
+        let before = before.filter(|(from, held)| *from + held.len() == at && held.takes(piece.len() as u64));
+        let from = match before.map(|(from, _)| *from) {
+            Some(from) => from,
+            None => {
+                self.make_room_for_one()?;
+                self.segments.insert(at, Segment::Gathered(BytesMut::new()));
+                at
+            }
+        };
+        let after = at + piece.len() as u64;
+        let grown = after - from;
+        let behind = self.segments.get(&after).filter(|behind| behind.takes(grown)).is_some();
+        let behind = if behind { self.segments.remove(&after) } else { None };
+        if let Some(Segment::Gathered(gathered)) = self.segments.get_mut(&from) {
+            gathered.extend_from_slice(&piece);
+            if let Some(Segment::Gathered(behind)) = behind {
+                gathered.extend_from_slice(&behind);
+            }
         }
-        let segment = if small { Segment::Gathered(BytesMut::from(&piece[..])) } else { Segment::Whole(piece) };
-        self.segments.insert(at, segment);
         Ok(())
+    }
+
+    fn make_room_for_one(&self) -> Result<(), Violation> {
+        let most = MOST_SEGMENTS.max((self.window / 256) as usize);
+        if self.segments.len() < most { Ok(()) } else { Err(Violation::Fragmented { most }) }
     }
 
     /// The end of the last byte that has arrived.
@@ -226,6 +247,11 @@ impl Segment {
             Self::Whole(bytes) => bytes.len() as u64,
             Self::Gathered(bytes) => bytes.len() as u64,
         }
+    }
+
+    /// Whether that many bytes more can be gathered with it.
+    fn takes(&self, more: u64) -> bool {
+        matches!(self, Self::Gathered(bytes) if bytes.len() as u64 + more <= GATHERED as u64)
     }
 }
 
@@ -242,7 +268,7 @@ fn skip(at: &mut u64, rest: &mut Bytes, to: u64) {
 const SMALL: usize = 4 << 10;
 /// How many bytes are copied together at most.
 const GATHERED: usize = 16 << 10;
-/// The most pieces that are held, so that a peer that sends every other byte cannot make a window cost gigabytes.
+/// The most pieces that are held in a window of 16 MiB, so that a peer that sends every other byte cannot make a window cost gigabytes.
 const MOST_SEGMENTS: usize = 1 << 16;
 
 #[cfg(test)]
@@ -299,6 +325,46 @@ mod tests {
             reassembler.insert(&header, bytes).unwrap();
         }
         assert!(reassembler.segments.len() <= 100_000 / GATHERED + 1);
+    }
+
+    /// Every other chunk comes first, as it does when one of two lanes lags behind, and nobody reads.
+    #[test]
+    fn tiny_chunks_are_gathered_in_whatever_order_they_come() {
+        let mut reassembler = Reassembler::new(1 << 24);
+        for batch in (0..200_000u64).step_by(1_000) {
+            for index in (batch + 1..batch + 1_000).step_by(2).chain((batch..batch + 1_000).step_by(2)) {
+                let (header, bytes) = chunk(index, &[index as u8], false);
+                reassembler.insert(&header, bytes).unwrap();
+            }
+        }
+        assert!(reassembler.segments.len() <= 2 * 200_000 / GATHERED + 1, "{}", reassembler.segments.len());
+        assert!(drain(&mut reassembler).into_iter().eq((0..200_000u64).map(|index| index as u8)));
+    }
+
+    #[test]
+    fn a_large_window_may_be_full_of_chunks_of_a_kibibyte_with_gaps() {
+        let mut reassembler = Reassembler::new(1 << 28);
+        for index in 0..100_000 {
+            let (header, bytes) = chunk(index * 2_048, &[1; 1_024], false);
+            reassembler.insert(&header, bytes).unwrap();
+        }
+    }
+
+    /// Each chunk brings one new piece; what is kept is the piece, not the chunk.
+    #[test]
+    fn a_small_part_of_a_chunk_does_not_hold_its_buffer() {
+        let mut reassembler = Reassembler::new(1 << 24);
+        let buffer = Bytes::from(vec![1; 100_000]);
+        for index in 0..100 {
+            let header = DataHeader::of(index * 5_000, std::slice::from_ref(&buffer), false);
+            reassembler.insert(&header, buffer.clone()).unwrap();
+        }
+        let ours = buffer.as_ptr_range();
+        let held = reassembler
+            .segments
+            .values()
+            .filter(|held| matches!(held, Segment::Whole(bytes) if ours.contains(&bytes.as_ptr())));
+        assert_eq!(held.count(), 1, "only the first chunk was all new");
     }
 
     proptest! {

@@ -68,8 +68,9 @@ pub struct Scheduler {
     /// Chunks of lost lanes, by offset.
     returned: BTreeMap<u64, Returned>,
     lanes: Vec<Lane>,
-    /// Whose turn it is under [`Policy::Static`].
+    /// Whose turn it is under [`Policy::Static`], and how many bytes of its stripe are left.
     turn: usize,
+    stripe_left: usize,
     /// Everything below has been read by the other end.
     consumed: u64,
     /// Bytes that were given to a lane more than once.
@@ -86,6 +87,8 @@ struct Lane {
     first: u64,
     /// How long a chunk takes on this lane from being taken to being acknowledged, smoothed.
     service: Option<Duration>,
+    /// That was not seen to the end: chunks take longer.
+    service_is_least: bool,
     /// Bytes per second that were acknowledged while there was something to acknowledge, smoothed.
     rate: Option<f64>,
     /// When the last news of an acknowledgement came.
@@ -98,8 +101,10 @@ struct Lane {
 struct InFlight {
     chunk: Chunk,
     taken: Instant,
-    /// Another lane has it in flight as well.
-    twice: bool,
+    /// Another lane has taken it over, and is the one to be watched.
+    passed_on: bool,
+    /// The lanes that it was on when this one took it, and this one: none of them takes it again.
+    carriers: u64,
 }
 
 /// A chunk of a lane that was lost.
@@ -119,7 +124,7 @@ impl Scheduler {
             longest_chunk: longest_chunk.max(1),
             buffer,
             window,
-            limit: window,
+            limit: window.min(MOST_KEPT),
             pending: VecDeque::new(),
             pending_bytes: 0,
             next: 0,
@@ -129,6 +134,7 @@ impl Scheduler {
             returned: BTreeMap::new(),
             lanes: Vec::new(),
             turn: 0,
+            stripe_left: longest_chunk.max(1),
             consumed: 0,
             sent_again: 0,
             complete: false,
@@ -224,21 +230,25 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        let (chunk, again, twice) = match (self.returned.pop_first(), self.policy) {
-            (Some((_, Returned { chunk, sent })), _) => (chunk, sent, false),
+        let (chunk, again, carriers) = match (self.returned.pop_first(), self.policy) {
+            (Some((_, Returned { chunk, sent })), _) => (chunk, sent, 0),
             (None, Policy::Adaptive) => match self.cut(self.chunk_length(lane)) {
-                Some(chunk) => (chunk, false, false),
-                None => (self.take_over(now, lane)?, true, true),
+                Some(chunk) => (chunk, false, 0),
+                None => {
+                    let (chunk, carriers) = self.take_over(now, lane)?;
+                    (chunk, true, carriers)
+                }
             },
             (None, Policy::Static) => {
                 self.deal();
                 let chunk = self.lanes[lane].dealt.pop_front()?;
                 self.dealt_bytes -= chunk.length as usize;
-                (chunk, false, false)
+                (chunk, false, 0)
             }
         };
         self.sent_again += if again { u64::from(chunk.length) } else { 0 };
-        self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, twice });
+        let carriers = carriers | bit(lane);
+        self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, carriers });
         Some(chunk)
     }
 
@@ -258,16 +268,22 @@ impl Scheduler {
         if self.policy == Policy::Static || self.complete {
             return None;
         }
-        self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index)).min()
+        let own = self.lanes[lane].service;
+        self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index, own)).min()
     }
 
-    /// When the oldest chunk that `lane` alone has in flight will have taken so long that another should take it over.
+    /// When the oldest chunk that `lane` has in flight and no other has taken over will have taken so long that another should take it over.
     pub fn overdue_at(&self, lane: usize) -> Option<Instant> {
         if self.policy == Policy::Static {
             return None;
         }
         let lane = &self.lanes[lane];
-        lane.in_flight.iter().position(|sent| !sent.twice).map(|index| lane.overdue_at(index))
+        lane.in_flight.iter().position(|sent| !sent.passed_on).map(|index| lane.overdue_at(index, None))
+    }
+
+    /// Whether the last chunk that `lane` was given is one that it took over.
+    pub fn has_taken_over(&self, lane: usize) -> bool {
+        self.lanes[lane].in_flight.back().is_some_and(|sent| sent.carriers != bit(lane))
     }
 
     /// Takes an acknowledgement that came on `lane`.
@@ -281,18 +297,21 @@ impl Scheduler {
         if ack.chunks > sent || consumed > self.next || ack.complete && !self.fin_taken {
             return Err(never_sent());
         }
-        self.limit = self.limit.max(ack.limit);
+        self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
         self.consumed = self.consumed.max(consumed);
         if ack.complete {
             self.complete = true;
             self.returned.clear();
-            self.lanes.iter_mut().for_each(|lane| lane.release(u64::MAX, 0));
+            self.lanes.iter_mut().for_each(|lane| lane.release(now, u64::MAX, 0));
         } else {
             self.lanes[lane].observe(now, ack.chunks);
-            self.lanes[lane].release(ack.chunks, self.consumed);
+            self.lanes[lane].release(now, ack.chunks, self.consumed);
             let consumed = self.consumed;
-            self.lanes.iter_mut().for_each(|lane| lane.release(0, consumed));
-            self.returned.retain(|_, returned| !returned.chunk.is_known_below(consumed));
+            self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
+            // They lie in order and do not overlap, so that an acknowledgement costs no look at those that stay.
+            while self.returned.first_entry().is_some_and(|first| first.get().chunk.is_known_below(consumed)) {
+                self.returned.pop_first();
+            }
             let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty() && lane.dealt.is_empty());
             self.complete = self.fin_taken && self.returned.is_empty() && settled;
         }
@@ -306,15 +325,30 @@ impl Scheduler {
 
     /// Whether a chunk could be cut from what waits.
     fn can_cut(&self) -> bool {
+        if self.chunks_kept() >= self.most_chunks() {
+            return false;
+        }
         if self.pending_bytes > 0 { self.next < self.limit } else { self.finished && !self.fin_taken }
     }
 
-    /// Cuts the next chunk from what waits, of at most that many bytes.
-    fn cut(&mut self, longest: usize) -> Option<Chunk> {
+    /// How many chunks are kept until they are acknowledged.
+    fn chunks_kept(&self) -> usize {
+        let lanes = self.lanes.iter().map(|lane| lane.in_flight.len() + lane.dealt.len());
+        self.returned.len() + lanes.sum::<usize>()
+    }
+
+    /// How many may be. Tiny chunks cost more memory than they have bytes, at either end; where the window is full of chunks
+    /// of a kibibyte, this does not bind.
+    fn most_chunks(&self) -> usize {
+        (self.window.min(MOST_KEPT) >> 10).max(1 << 13) as usize
+    }
+
+    /// Cuts the next chunk, of at most `most` bytes, from what waits.
+    fn cut(&mut self, most: usize) -> Option<Chunk> {
         if !self.can_cut() {
             return None;
         }
-        let allowed = (self.limit - self.next).min(longest as u64) as usize;
+        let allowed = (self.limit - self.next).min(most as u64) as usize;
         let mut payload = Vec::new();
         let mut length = 0;
         while length < allowed && payload.len() < MOST_SLICES {
@@ -336,41 +370,49 @@ impl Scheduler {
     }
 
     /// The chunk of lowest offset that another lane has in flight and `lane` would have there sooner.
-    fn take_over(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+    fn take_over(&mut self, now: Instant, lane: usize) -> Option<(Chunk, u64)> {
         let own = self.lanes[lane].service;
         let slower = |(carrier, index): &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
             let age = now.saturating_duration_since(sent.taken);
             let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
-            sooner || now >= carrier.overdue_at(*index)
+            sooner || now >= carrier.overdue_at(*index, own)
         };
         let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
         let (carrier, index) = self.others_oldest(lane).filter(slower).min_by_key(offset)?;
         let sent = &mut self.lanes[carrier].in_flight[index];
-        sent.twice = true;
-        Some(sent.chunk.clone())
+        sent.passed_on = true;
+        Some((sent.chunk.clone(), sent.carriers))
     }
 
-    /// Of each lane but `lane`, the oldest chunk that it alone has in flight.
+    /// Of each lane but `lane`, the oldest chunk that was not passed on and that `lane` has not had.
     fn others_oldest(&self, lane: usize) -> impl Iterator<Item = (usize, usize)> {
         let others = self.lanes.iter().enumerate().filter(move |(index, _)| *index != lane);
-        others.filter_map(|(index, lane)| Some((index, lane.in_flight.iter().position(|sent| !sent.twice)?)))
+        let is_new = move |sent: &InFlight| !sent.passed_on && sent.carriers & bit(lane) == 0;
+        others.filter_map(move |(index, other)| Some((index, other.in_flight.iter().position(is_new)?)))
     }
 
-    /// Gives each lane in turn an equal share of what waits.
+    /// Gives each lane in turn an equal share of what waits: stripes of the longest chunk's length. One that was not written
+    /// whole may go out in several chunks, all of them on the one lane.
     fn deal(&mut self) {
         while self.can_cut()
             && let Some(lane) = self.next_in_turn()
         {
-            // A chunk that is not full waits for more, unless its lane would stand idle without it.
-            let full = self.pending_bytes >= self.longest_chunk || self.finished;
+            if lane != self.turn % self.lanes.len() {
+                (self.turn, self.stripe_left) = (lane, self.longest_chunk);
+            }
+            // What does not fill its stripe waits for more, unless its lane would stand idle without it.
+            let full = self.pending_bytes >= self.stripe_left || self.finished;
             if !full && !self.lanes[lane].dealt.is_empty() {
                 break;
             }
-            let Some(chunk) = self.cut(self.longest_chunk) else { break };
+            let Some(chunk) = self.cut(self.stripe_left) else { break };
             self.dealt_bytes += chunk.length as usize;
+            self.stripe_left -= chunk.length as usize;
             self.lanes[lane].dealt.push_back(chunk);
-            self.turn = lane + 1;
+            if self.stripe_left == 0 {
+                (self.turn, self.stripe_left) = (lane + 1, self.longest_chunk);
+            }
         }
     }
 
@@ -393,21 +435,33 @@ impl Lane {
         let time = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
         let rate = bytes as f64 / time.as_secs_f64();
         // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
-        self.service = Some(self.service.map_or(took, |service| (service * 3 + took) / 4));
+        let before = self.service.filter(|_| !self.service_is_least);
+        self.service = Some(before.map_or(took, |service| (service * 3 + took) / 4));
+        self.service_is_least = false;
         self.rate = Some(self.rate.map_or(rate, |known| (known * 3.0 + rate) / 4.0));
         self.acknowledged_at = Some(now);
     }
 
-    /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong.
-    fn overdue_at(&self, index: usize) -> Instant {
-        self.in_flight[index].taken + self.service.map_or(UNKNOWN_SERVICE, |service| 2 * service).max(LEAST_OVERDUE)
+    /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong. Where none was
+    /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
+    fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {
+        let unknown = || others.map_or(UNKNOWN_SERVICE, |others| (4 * others).clamp(LEAST_GAIN, UNKNOWN_SERVICE));
+        let known = self.service.filter(|_| !self.service_is_least);
+        self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).max(LEAST_OVERDUE))
     }
 
     /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
-    fn release(&mut self, chunks: u64, consumed: u64) {
+    fn release(&mut self, now: Instant, chunks: u64, consumed: u64) {
         while let Some(front) = self.in_flight.front()
             && (self.first < chunks || front.chunk.is_known_below(consumed))
         {
+            if self.first >= chunks && front.passed_on {
+                // It came by the lane that took it over. How long this one takes is not known, but that it is longer.
+                let least = now.saturating_duration_since(front.taken);
+                if self.service.is_none_or(|service| service < least) {
+                    (self.service, self.service_is_least) = (Some(least), true);
+                }
+            }
             self.in_flight.pop_front();
             self.first += 1;
         }
@@ -422,6 +476,11 @@ impl Chunk {
     }
 }
 
+/// A lane in a set of lanes; a stream has at most 64.
+fn bit(lane: usize) -> u64 {
+    1 << lane
+}
+
 /// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
 /// A chunk on a lane whose rate is not known yet, in bytes.
@@ -430,13 +489,15 @@ const FIRST_CHUNK: usize = 64 << 10;
 const SHORTEST_CHUNK: usize = 16 << 10;
 /// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
-/// How long a chunk may take on a lane that has not had one acknowledged yet.
+/// How long a chunk may take at most on a lane that has not had one acknowledged yet.
 const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes. TCP waits as long before
+/// No chunk is overdue before this on a lane that is known: acknowledgements wait for 10 ms, and a busy machine schedules as it likes. TCP waits as long before
 /// it sends again for want of news (`TCP_RTO_MIN` in Linux).
 const LEAST_OVERDUE: Duration = Duration::from_millis(200);
 /// Less time than this is not worth sending a chunk twice.
 const LEAST_GAIN: Duration = Duration::from_millis(50);
+/// The most bytes that are kept for the other end, whatever window it claims: the largest that can be set.
+const MOST_KEPT: u64 = 1 << 30;
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
 const MOST_SLICES: usize = 64;
 
@@ -488,6 +549,20 @@ mod tests {
         assert_eq!(offsets(&taken), [Some(0), Some(20), None]);
         let taken = [scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
         assert_eq!(offsets(&taken), [Some(10), Some(30), None]);
+    }
+
+    #[test]
+    fn static_shares_are_equal_however_it_was_written() {
+        let mut scheduler = scheduler(Policy::Static);
+        let mut bytes = [0; 2];
+        for _ in 0..16 {
+            scheduler.write(Bytes::from_static(b"12345"));
+            // The first lane always asks first.
+            for (lane, bytes) in bytes.iter_mut().enumerate() {
+                *bytes += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
+            }
+        }
+        assert_eq!(bytes, [40, 40]);
     }
 
     #[test]

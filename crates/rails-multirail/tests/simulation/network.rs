@@ -1,0 +1,160 @@
+//! A lane as the simulation sees it: two pipes, each reliable and in order, with a rate, a delay and a bounded buffer.
+
+use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// What a lane is made of, the same in both directions.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneSpec {
+    /// Bits per second; 0 carries nothing and says nothing.
+    pub(crate) rate: u64,
+    /// From the last bit sent to the last bit received.
+    pub(crate) delay: Duration,
+    /// How many bytes may be unsent or on their way.
+    pub(crate) buffer: usize,
+    /// When it opens.
+    pub(crate) opens: Duration,
+    /// At which time the rate becomes what.
+    pub(crate) changes: Vec<(Duration, u64)>,
+    /// When it breaks, and how long either end takes to find out.
+    pub(crate) breaks: Option<(Duration, [Duration; 2])>,
+}
+
+/// One direction of a lane.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    rate: u64,
+    delay: Duration,
+    buffer: usize,
+    unsent: VecDeque<Parcel>,
+    /// What is being sent, and when its last bit will be.
+    sending: Option<(Instant, Parcel)>,
+    /// What is on its way, and when it arrives.
+    transit: VecDeque<(Instant, Parcel)>,
+    held: usize,
+    broken: bool,
+}
+
+/// What travels.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Bytes(Bytes),
+    /// The sending side was closed.
+    End,
+}
+
+impl LaneSpec {
+    /// A lane that is there from the start and stays as it is.
+    pub(crate) fn steady(megabits: u64, delay: Duration, buffer: usize) -> Self {
+        Self { rate: megabits * 1_000_000, delay, buffer, opens: Duration::ZERO, changes: Vec::new(), breaks: None }
+    }
+
+    /// Whether it carries a stream to its end, whatever `others` do: it is up at both ends before one of them breaks.
+    pub(crate) fn endures(&self, others: &[Self]) -> bool {
+        let in_time = others.iter().all(|other| other.breaks.is_none_or(|(at, _)| at > self.delay));
+        self.opens.is_zero() && self.breaks.is_none() && !self.is_silent_in_the_end() && in_time
+    }
+
+    /// Whether it ends up carrying nothing.
+    pub(crate) fn is_silent_in_the_end(&self) -> bool {
+        self.changes.iter().max_by_key(|(at, _)| *at).map_or(self.rate, |(_, rate)| *rate) == 0
+    }
+}
+
+impl Pipe {
+    pub(crate) fn new(spec: &LaneSpec) -> Self {
+        Self {
+            rate: spec.rate,
+            delay: spec.delay,
+            buffer: spec.buffer,
+            unsent: VecDeque::new(),
+            sending: None,
+            transit: VecDeque::new(),
+            held: 0,
+            broken: false,
+        }
+    }
+
+    /// Whether a writer that waits for room would be woken: like the kernel's, once a third of the buffer is free.
+    pub(crate) fn has_room(&self) -> bool {
+        self.held <= self.buffer / 3 * 2
+    }
+
+    /// Takes from the front of `bytes` what there is room for.
+    pub(crate) fn offer(&mut self, now: Instant, bytes: &mut VecDeque<Bytes>) {
+        while self.held < self.buffer
+            && let Some(front) = bytes.front_mut()
+        {
+            let piece = front.split_to(front.len().min(PIECE));
+            if front.is_empty() {
+                bytes.pop_front();
+            }
+            self.held += piece.len();
+            self.unsent.push_back(Parcel::Bytes(piece));
+        }
+        self.start(now);
+    }
+
+    /// Nothing follows.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.unsent.push_back(Parcel::End);
+        self.start(now);
+    }
+
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: u64) {
+        self.rate = rate;
+        self.start(now);
+    }
+
+    /// Loses everything; nothing arrives from here on, and the sender is not told.
+    pub(crate) fn break_down(&mut self) {
+        self.broken = true;
+        self.unsent.clear();
+        self.transit.clear();
+        self.sending = None;
+    }
+
+    /// When something happens next.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let sent = self.sending.as_ref().map(|(at, _)| *at);
+        let arrives = self.transit.front().map(|(at, _)| *at);
+        [sent, arrives].into_iter().flatten().min()
+    }
+
+    /// What has arrived by now.
+    pub(crate) fn arrivals(&mut self, now: Instant) -> Vec<Parcel> {
+        while let Some((at, parcel)) = self.sending.take_if(|(at, _)| *at <= now) {
+            self.transit.push_back((at + self.delay, parcel));
+            self.start(at);
+        }
+        let count = self.transit.iter().take_while(|(at, _)| *at <= now).count();
+        let arrived: Vec<Parcel> = self.transit.drain(..count).map(|(_, parcel)| parcel).collect();
+        self.held -= arrived.iter().map(Parcel::len).sum::<usize>();
+        arrived
+    }
+
+    fn start(&mut self, now: Instant) {
+        if self.broken || self.rate == 0 || self.sending.is_some() {
+            return;
+        }
+        if let Some(parcel) = self.unsent.pop_front() {
+            let nanoseconds = parcel.len() as u64 * 8 * 1_000_000_000 / self.rate;
+            self.sending = Some((now + Duration::from_nanos(nanoseconds), parcel));
+        }
+    }
+}
+
+impl Parcel {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::End => 0,
+        }
+    }
+}
+
+/// How many bytes travel together: so few that a frame arrives piece by piece, so many that a run has few events.
+const PIECE: usize = 8 << 10;

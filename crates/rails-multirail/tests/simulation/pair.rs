@@ -1,0 +1,526 @@
+//! Two ends of a stream, the lanes between them, and a clock that jumps to whatever happens next.
+
+use crate::{
+    application::{Application, Habits, Task},
+    network::{LaneSpec, Parcel, Pipe},
+};
+use bytes::{Buf, Bytes, BytesMut};
+use rails_multirail::{
+    Policy,
+    proto::{
+        connection::{Config, Connection, Failure, LaneId, Transmit},
+        handshake::Terms,
+        scheduler::Chunk,
+        wire::{DataHeader, FRAME_LEN, Frame},
+    },
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+/// Everything that decides a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    /// Decides who runs first where several could, and the lengths of writes.
+    pub(crate) seed: u64,
+    pub(crate) policy: Policy,
+    pub(crate) longest_chunk: usize,
+    pub(crate) send_buffer: usize,
+    pub(crate) window: u64,
+    pub(crate) lanes: Vec<LaneSpec>,
+    pub(crate) habits: [Habits; 2],
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// When each end had read the end of the stream.
+    pub(crate) read_end: [Option<Duration>; 2],
+    pub(crate) failures: [Option<Failure>; 2],
+    pub(crate) duplicated: [u64; 2],
+    /// Payload bytes that each lane was given, by end.
+    pub(crate) carried: Vec<[u64; 2]>,
+}
+
+impl Scenario {
+    /// `total` bytes from the first end to the second, with the options' defaults.
+    pub(crate) fn one_way(total: u64, lanes: Vec<LaneSpec>) -> Self {
+        Self {
+            seed: 0,
+            policy: Policy::Adaptive,
+            longest_chunk: 256 << 10,
+            send_buffer: 4 << 20,
+            window: 16 << 20,
+            lanes,
+            habits: [Habits::bulk(total), Habits::bulk(0)],
+        }
+    }
+
+    /// Whether nothing that happens excuses a stream that does not come to its end.
+    fn must_end(&self) -> bool {
+        // A static share is not taken over from a lane that keeps silent.
+        let stuck = |lane: &LaneSpec| lane.is_silent_in_the_end() && lane.breaks.is_none();
+        let stuck = self.policy == Policy::Static && self.lanes.iter().any(stuck);
+        !stuck && self.lanes.iter().any(|lane| lane.endures(&self.lanes))
+    }
+
+    /// Runs it to its end, and checks on the way what must always hold.
+    pub(crate) fn run(&self) -> Outcome {
+        let _named = Named(self);
+        let mut world = World::new(self);
+        world.run();
+        world.check_the_end(self);
+        let since = |at: Instant| at - world.start;
+        Outcome {
+            read_end: [0, 1].map(|end: usize| world.ends[end].application.read_end.map(since)),
+            failures: [0, 1].map(|end: usize| world.ends[end].connection.failure().cloned()),
+            duplicated: [0, 1].map(|end: usize| world.ends[end].connection.received().1),
+            carried: world.lanes.iter().map(|lane| [0, 1].map(|end: usize| lane.sides[end].carried)).collect(),
+        }
+    }
+}
+
+/// Says which scenario it was if it panics.
+struct Named<'a>(&'a Scenario);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the scenario that failed: {:#?}", self.0);
+        }
+    }
+}
+
+struct World {
+    start: Instant,
+    now: Instant,
+    random: ChaCha8Rng,
+    window: u64,
+    send_buffer: usize,
+    ends: [End; 2],
+    lanes: Vec<Lane>,
+    /// What is to happen, in order; the number keeps what was planned first first.
+    script: BTreeMap<(Instant, u64), Happening>,
+    planned: u64,
+}
+
+struct End {
+    connection: Connection,
+    application: Application,
+}
+
+/// A lane, by end: `sides[end]` sends into `pipes[end]` and receives from the other.
+struct Lane {
+    delay: Duration,
+    detection: [Duration; 2],
+    broken: bool,
+    sides: [Side; 2],
+    pipes: [Pipe; 2],
+}
+
+/// What drives a lane at one end; it does what `stream/lane.rs` does.
+#[derive(Default)]
+struct Side {
+    /// While the lane is up.
+    id: Option<LaneId>,
+    /// Frames that the pipe has not taken yet.
+    outbox: VecDeque<Bytes>,
+    /// What the state machine said last.
+    rests: Rests,
+    /// A wake that was not waited for yet.
+    notified: bool,
+    transmitted: bool,
+    received: bool,
+    intake: BytesMut,
+    /// The header of the chunk whose bytes come next.
+    expected: Option<DataHeader>,
+    carried: u64,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Rests {
+    #[default]
+    No,
+    Until(Option<Instant>),
+    ForGood,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Happening {
+    Open { lane: usize, end: usize },
+    Rate { lane: usize, rate: u64 },
+    Break { lane: usize },
+    Lost { lane: usize, end: usize },
+}
+
+/// Something that can run now.
+#[derive(Clone, Copy)]
+enum Ready {
+    Lane(usize, usize),
+    Writer(usize),
+    Reader(usize),
+}
+
+impl World {
+    fn new(scenario: &Scenario) -> Self {
+        let start = Instant::now();
+        let terms = Terms { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
+        let Scenario { policy, longest_chunk, send_buffer, .. } = *scenario;
+        let config = Config { policy, longest_chunk, send_buffer, terms };
+        let end = |end: usize| End {
+            connection: Connection::new(config, terms),
+            application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
+        };
+        let mut world = Self {
+            start,
+            now: start,
+            random: ChaCha8Rng::seed_from_u64(scenario.seed),
+            window: scenario.window,
+            send_buffer,
+            ends: [end(0), end(1)],
+            lanes: Vec::new(),
+            script: BTreeMap::new(),
+            planned: 0,
+        };
+        for (lane, spec) in scenario.lanes.iter().enumerate() {
+            // The second end responds: its side of a lane is up first.
+            world.plan(spec.opens, Happening::Open { lane, end: 1 });
+            spec.changes.iter().for_each(|(at, rate)| world.plan(*at, Happening::Rate { lane, rate: *rate }));
+            if let Some((at, _)) = spec.breaks {
+                world.plan(at, Happening::Break { lane });
+            }
+            world.lanes.push(Lane {
+                delay: spec.delay,
+                detection: spec.breaks.map_or([spec.delay; 2], |(_, detection)| detection),
+                broken: false,
+                sides: Default::default(),
+                pipes: [Pipe::new(spec), Pipe::new(spec)],
+            });
+        }
+        world
+    }
+
+    fn plan(&mut self, at: Duration, happening: Happening) {
+        self.script.insert((self.start + at, self.planned), happening);
+        self.planned += 1;
+    }
+
+    fn plan_in(&mut self, after: Duration, happening: Happening) {
+        self.plan(self.now - self.start + after, happening);
+    }
+
+    fn run(&mut self) {
+        let mut steps = 0;
+        loop {
+            while let Some(ready) = self.pick() {
+                self.step(ready);
+                steps += 1;
+                assert!(steps < MOST_STEPS, "it does not come to rest, {:?} after the start", self.now - self.start);
+            }
+            let Some(next) = self.next_event() else { return };
+            assert!(next - self.start < PATIENCE, "it takes for ever");
+            self.now = self.now.max(next);
+            self.happen();
+        }
+    }
+
+    /// One of those that can run, at random.
+    fn pick(&mut self) -> Option<Ready> {
+        let mut ready = Vec::new();
+        for (index, lane) in self.lanes.iter().enumerate() {
+            ready.extend((0..2).filter(|end| lane.is_ready(*end, self.now)).map(|end| Ready::Lane(index, end)));
+        }
+        for (index, end) in self.ends.iter().enumerate() {
+            let is_ready = |task| match task {
+                Task::Ready => true,
+                Task::Until(at) => at <= self.now,
+                Task::Waiting | Task::Done => false,
+            };
+            ready.extend(is_ready(end.application.writer).then_some(Ready::Writer(index)));
+            ready.extend(is_ready(end.application.reader).then_some(Ready::Reader(index)));
+        }
+        if ready.is_empty() { None } else { Some(ready[self.random.random_range(0..ready.len())]) }
+    }
+
+    fn step(&mut self, ready: Ready) {
+        let end = match ready {
+            Ready::Lane(lane, end) => {
+                self.transmit(lane, end);
+                end
+            }
+            Ready::Writer(end) => {
+                let End { connection, application } = &mut self.ends[end];
+                application.write(self.now, connection);
+                end
+            }
+            Ready::Reader(end) => {
+                let End { connection, application } = &mut self.ends[end];
+                application.read(self.now, connection);
+                end
+            }
+        };
+        let End { connection, application } = &mut self.ends[end];
+        if application.leaves(connection) {
+            connection.drop_application();
+        }
+        self.settle(end);
+    }
+
+    /// Wakes whoever is to be woken, and checks what must hold after every call.
+    fn settle(&mut self, end: usize) {
+        let End { connection, application } = &mut self.ends[end];
+        let wakes = connection.take_wakes();
+        for lane in wakes.lanes() {
+            let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
+            sides.filter(|side| side.id == Some(lane)).for_each(|side| side.notified = true);
+        }
+        if wakes.reader && application.reader == Task::Waiting {
+            application.reader = Task::Ready;
+        }
+        if wakes.writer && application.writer == Task::Waiting {
+            application.writer = Task::Ready;
+        }
+        let (written, consumed) = connection.sent();
+        assert_eq!(written, application.written);
+        assert_eq!(connection.received().0, application.read);
+        assert!(written - consumed <= self.window + self.send_buffer as u64, "more is kept than was agreed");
+        match connection.failure() {
+            None | Some(Failure::LanesLost { .. }) => {}
+            Some(failure) => panic!("end {end} failed after {:?}: {failure}", self.now - self.start),
+        }
+        let other = &self.ends[1 - end].application;
+        assert!(consumed <= other.read && self.ends[end].application.read <= other.written);
+    }
+
+    /// What the transmitting half of a lane's driver does.
+    fn transmit(&mut self, lane: usize, end: usize) {
+        let Lane { sides, pipes, .. } = &mut self.lanes[lane];
+        let (side, pipe) = (&mut sides[end], &mut pipes[end]);
+        if !side.outbox.is_empty() {
+            return pipe.offer(self.now, &mut side.outbox);
+        }
+        if let Rests::Until(_) = side.rests {
+            side.notified = false;
+        }
+        side.rests = Rests::No;
+        let id = side.id.expect("only a lane that is up is ready");
+        let mut control = Vec::new();
+        match self.ends[end].connection.poll_transmit(self.now, id, &mut control) {
+            Transmit::Send(chunk) => {
+                assert!(chunk.is_some() || !control.is_empty(), "there is nothing in what is to be sent");
+                side.outbox.push_back(control.into());
+                if let Some(Chunk { offset, payload, length, fin }) = chunk {
+                    let limit = self.ends[1 - end].connection.received().0 + self.window;
+                    assert!(offset + u64::from(length) <= limit, "a chunk at {offset} goes beyond the window");
+                    side.carried += u64::from(length);
+                    side.outbox.push_back(Frame::Data(DataHeader::of(offset, &payload, fin)).encode().to_vec().into());
+                    side.outbox.extend(payload);
+                }
+                side.outbox.retain(|bytes| !bytes.is_empty());
+                pipe.offer(self.now, &mut side.outbox);
+            }
+            Transmit::Idle(until) => {
+                assert!(until.is_none_or(|until| until > self.now), "a lane is told to wait for what has passed");
+                side.rests = Rests::Until(until);
+            }
+            Transmit::Close => {
+                side.rests = Rests::ForGood;
+                side.transmitted = true;
+                pipe.close(self.now);
+                if side.received {
+                    self.lane_down(lane, end);
+                }
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let script = self.script.keys().map(|(at, _)| *at).take(1);
+        let pipes = self.lanes.iter().flat_map(|lane| &lane.pipes).filter_map(Pipe::next_event);
+        let sides = self.lanes.iter().flat_map(|lane| &lane.sides);
+        let lanes = sides.filter_map(|side| match side.rests {
+            Rests::Until(until) if side.id.is_some() => until,
+            _ => None,
+        });
+        let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
+        let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
+        script.chain(pipes).chain(lanes).chain(tasks).min()
+    }
+
+    /// Lets happen what is due by now.
+    fn happen(&mut self) {
+        while let Some(first) = self.script.first_entry().filter(|first| first.key().0 <= self.now) {
+            match first.remove() {
+                Happening::Open { lane, end } => self.open(lane, end),
+                Happening::Rate { lane, rate } => {
+                    self.lanes[lane].pipes.iter_mut().for_each(|pipe| pipe.set_rate(self.now, rate));
+                }
+                Happening::Break { lane } => self.break_lane(lane),
+                Happening::Lost { lane, end } => self.lane_down(lane, end),
+            }
+        }
+        for lane in 0..self.lanes.len() {
+            for end in 0..2 {
+                for parcel in self.lanes[lane].pipes[1 - end].arrivals(self.now) {
+                    self.arrive(lane, end, parcel);
+                }
+            }
+        }
+    }
+
+    /// A lane's handshake is over at this end.
+    fn open(&mut self, lane: usize, end: usize) {
+        let connection = &mut self.ends[end].connection;
+        let over = connection.is_done() || connection.failure().is_some();
+        if self.lanes[lane].broken || over {
+            return self.break_lane(lane);
+        }
+        self.lanes[lane].sides[end].id = connection.lane_up();
+        self.settle(end);
+        if end == 1 {
+            self.plan_in(self.lanes[lane].delay, Happening::Open { lane, end: 0 });
+        }
+    }
+
+    fn break_lane(&mut self, lane: usize) {
+        if std::mem::replace(&mut self.lanes[lane].broken, true) {
+            return;
+        }
+        self.lanes[lane].pipes.iter_mut().for_each(Pipe::break_down);
+        for (end, after) in self.lanes[lane].detection.into_iter().enumerate() {
+            self.plan_in(after, Happening::Lost { lane, end });
+        }
+    }
+
+    fn lane_down(&mut self, lane: usize, end: usize) {
+        let Some(id) = self.lanes[lane].sides[end].id.take() else { return };
+        self.ends[end].connection.lane_down(id);
+        self.settle(end);
+    }
+
+    /// What the receiving half of a lane's driver does.
+    fn arrive(&mut self, lane: usize, end: usize, parcel: Parcel) {
+        let side = &mut self.lanes[lane].sides[end];
+        let Some(id) = side.id else { return };
+        match parcel {
+            Parcel::Bytes(bytes) => {
+                side.intake.extend_from_slice(&bytes);
+                self.take_in(lane, end, id);
+            }
+            Parcel::End => {
+                side.received = true;
+                let connection = &self.ends[end].connection;
+                let over = connection.is_done() || connection.failure().is_some();
+                if side.transmitted {
+                    self.lane_down(lane, end);
+                } else if !over {
+                    self.lane_down(lane, end);
+                    self.break_lane(lane);
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, lane: usize, end: usize, id: LaneId) {
+        loop {
+            let side = &mut self.lanes[lane].sides[end];
+            let connection = &mut self.ends[end].connection;
+            if let Some(header) = side.expected {
+                if side.intake.len() < header.length as usize {
+                    return;
+                }
+                side.expected = None;
+                let payload = side.intake.split_to(header.length as usize).freeze();
+                assert!(header.matches(&payload), "a chunk was damaged on its way");
+                connection.handle_data(self.now, id, &header, payload).expect("an honest end breaks no rule");
+            } else {
+                let Some(frame) = side.intake.first_chunk::<FRAME_LEN>() else { return };
+                let frame = Frame::decode(frame).expect("an honest end sends frames");
+                side.intake.advance(FRAME_LEN);
+                match frame {
+                    Frame::Data(header) => {
+                        connection.admit(&header).expect("an honest end stays inside the window");
+                        side.expected = Some(header);
+                    }
+                    Frame::Ack(ack) => {
+                        connection.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come");
+                    }
+                    Frame::Reset(reason) => connection.handle_reset(reason),
+                }
+            }
+            self.settle(end);
+        }
+    }
+
+    fn check_the_end(&mut self, scenario: &Scenario) {
+        let endures = scenario.must_end();
+        for end in 0..2 {
+            let End { connection, application } = &self.ends[end];
+            let other = &self.ends[1 - end].application;
+            let state = format!(
+                "end {end}, {:?} after the start: {connection:?}\nthe other: {:?}",
+                self.now - self.start,
+                self.ends[1 - end].connection
+            );
+            if endures {
+                assert!(connection.is_done(), "it stands still: {state}");
+            }
+            if connection.is_sent() {
+                assert_eq!(other.read, application.written, "what was said to have arrived has not: {state}");
+            }
+            if connection.is_done() {
+                assert_eq!(connection.failure(), None, "{state}");
+                assert_eq!(application.written, scenario.habits[end].total, "{state}");
+                assert_eq!(application.read, scenario.habits[1 - end].total, "{state}");
+                assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
+            } else if scenario.lanes.iter().all(|lane| lane.breaks.is_some()) {
+                assert!(matches!(connection.failure(), Some(Failure::LanesLost { .. })), "{state}");
+                assert_eq!((application.reader, application.writer), (Task::Done, Task::Done), "not told: {state}");
+            }
+            // A lane that has gone silent is left to the driver's patience.
+            let mut left = self.lanes.iter().zip(&scenario.lanes).filter(|(lane, _)| lane.sides[end].id.is_some());
+            assert!(left.all(|(_, spec)| spec.is_silent_in_the_end()) || !endures, "a lane is left: {state}");
+        }
+        self.check_calls_after_the_end();
+    }
+
+    /// Once it is over, nothing that is called does any more than that.
+    fn check_calls_after_the_end(&mut self) {
+        for End { connection, .. } in &mut self.ends {
+            let (done, failure) = (connection.is_done(), connection.failure().cloned());
+            connection.handle_reset(rails_multirail::proto::wire::ResetReason::Dropped);
+            connection.finish();
+            connection.drop_application();
+            assert_eq!((connection.room(), connection.read()), (0, None));
+            let _ = connection.take_wakes();
+            if done || failure.is_some() {
+                assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn is_ready(&self, end: usize, now: Instant) -> bool {
+        let side = &self.sides[end];
+        if side.id.is_none() {
+            return false;
+        }
+        if !side.outbox.is_empty() {
+            return self.pipes[end].has_room();
+        }
+        match side.rests {
+            Rests::No => true,
+            Rests::Until(until) => side.notified || until.is_some_and(|until| until <= now),
+            Rests::ForGood => false,
+        }
+    }
+}
+
+/// No run comes near it: a state machine that does has its lanes run in circles.
+const MOST_STEPS: usize = 1_000_000;
+/// No run is meant to take so long.
+const PATIENCE: Duration = Duration::from_secs(3_600);

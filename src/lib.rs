@@ -79,3 +79,8 @@ pub use rails_bind as bind;
 pub use rails_multirail as multirail;
 pub use rails_net as net;
 pub use rails_topo as topo;
+
+/// The README's code, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,78 @@
 //! Rails: a NIC lane, its interrupt, the cores beside it and the memory beside them, as one unit.
+//!
+//! A server has several NIC lanes, several memory nodes and many cores, and a program that ignores this loses much of
+//! them: its threads run far from the NIC, its buffers lie on the wrong node, and its one TCP stream uses one lane. A
+//! *rail* is one NIC lane with what belongs beside it, owned by one pinned tokio runtime. A program asks for rails, gets
+//! one runtime per rail, and moves one logical stream over all of them.
+//!
+//! # Smallest use
+//!
+//! Two rails on the loopback interface, one stream over both. It needs no privilege and no second NIC; with NICs,
+//! [`RailRequest::Auto`](multirail::RailRequest::Auto) plans a rail on each.
+//!
+//! ```
+//! use rails::multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan};
+//! use rails::topo::Topology;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // What the machine is, what would be placed where, and then one pinned runtime per rail.
+//! let topology = Topology::detect()?;
+//! let plan = plan::plan(&topology, &RailRequest::Loopback(Some(2)))?;
+//! let rails = Rails::build(&plan)?;
+//!
+//! // Both ends know the secret; whoever does not cannot join a stream.
+//! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
+//! let mut listener =
+//!     MultiRailListener::bind(&rails, &["127.0.0.1:0".parse()?, "127.0.0.2:0".parse()?], &options).await?;
+//! let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
+//! let mut far = listener.accept().await?;
+//!
+//! // From here on it is a stream like any other.
+//! near.write_all(b"hello").await?;
+//! near.shutdown().await?;
+//! let mut received = Vec::new();
+//! far.read_to_end(&mut received).await?;
+//! assert_eq!(received, b"hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The folder `examples/` goes on from here, in the order of its `README.md`.
+//!
+//! # Which crate holds what
+//!
+//! This crate only names the others, each of which can be used alone. Each depends on those above it.
+//!
+//! | module | crate | holds |
+//! |---|---|---|
+//! | [`topo`] | `rails-topo` | the machine: packages, nodes, caches, cores, NICs, their queues and interrupts |
+//! | [`bind`] | `rails-bind` | threads and memory bound, read back and undone; whether a rail is one |
+//! | [`net`] | `rails-net` | one lane: a TCP connection from an address or a device, with its options and statistics |
+//! | [`multirail`] | `rails-multirail` | plans, pinned runtimes, and streams over several lanes |
+//!
+//! # What holds
+//!
+//! - Planning, applying, reading back and undoing are four steps. A plan changes nothing and says why for every choice.
+//! - A binding is reported as it was read back. What is unknown is `None` with a reason, never 0.
+//! - Losing a lane loses no byte as long as another is up.
+//! - Bytes from the network cause neither a panic nor memory beyond a stream's window.
+//!
+//! # What it does not do
+//!
+//! It encrypts nothing: the secret says who may join, not who may listen in. It moves no interrupt: where one is served
+//! is taken into account when a CPU is chosen.
+//!
+//! # Platforms and privileges
+//!
+//! Linux only; the lower crates refuse to build elsewhere. Binding to a device (`SO_BINDTODEVICE`) takes Linux 5.7 or
+//! `CAP_NET_RAW`; all else works without privileges.
+//!
+//! # Features
+//!
+//! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs libhwloc 2.8 or newer and
+//!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
 #![forbid(unsafe_code)]
 
 pub use rails_bind as bind;

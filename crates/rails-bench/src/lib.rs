@@ -1,10 +1,25 @@
-//! The parts of `rails-bench` that are worth testing and using without its command line.
+//! What the program `rails-bench` is made of; its `main` parses a [`Cli`], runs it and [`explain`]s what went wrong.
 //!
-//! [`transfer`] moves files and folders over one ordered byte stream; the program `rails-bench` gives it a
-//! striped stream, its tests give it a pipe in memory. The command line itself, and everything that prints,
-//! lives in the program.
+//! [`transfer`] moves files and folders over one ordered byte stream; the command line gives it a striped stream, its tests
+//! give it a pipe in memory. [`measure`] sends from memory to memory and compares. Everything else is the command line: one
+//! file for each command, and one for each thing that commands have in common.
 
 #![forbid(unsafe_code)]
 
+mod batch;
+mod cli;
+mod commands;
+mod ending;
+mod endpoint;
+mod machine;
 pub mod measure;
+mod print;
+mod progress;
+mod report;
+mod secret;
+mod size;
+mod stop;
 pub mod transfer;
+
+pub use cli::Cli;
+pub use ending::{Ending, explain};

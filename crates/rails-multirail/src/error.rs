@@ -96,7 +96,7 @@ pub enum OpenError {
     #[error("{0}")]
     NoLanes(&'static str),
     /// Not one lane came up.
-    #[error("not one of {} lanes came up:{}", .lanes.len(), listed(.lanes))]
+    #[error("no lane came up:{}", listed(.lanes))]
     AllFailed {
         /// What became of each.
         lanes: Vec<FailedLane>,

@@ -11,7 +11,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    sync::{Arc, mpsc as std_mpsc},
+    sync::mpsc as std_mpsc,
     task::{Context, Poll},
     thread::JoinHandle,
 };
@@ -149,7 +149,9 @@ impl RailRuntimeBuilder {
         report: &std_mpsc::SyncSender<Result<(Placement, Handle), RuntimeError>>,
         mut inbox: mpsc::UnboundedReceiver<Job>,
     ) {
-        let runtime = self.place().and_then(|placement| Ok((placement, self.runtime()?)));
+        // This thread has inherited what its starter was given; what is bound from here on is the rail's alone.
+        let unbound = Unbound::of_this_thread();
+        let runtime = self.place().and_then(|placement| Ok((placement, self.runtime(&unbound)?)));
         let runtime = match runtime {
             Ok((placement, runtime)) => {
                 let _ = report.send(Ok((placement, runtime.handle().clone())));
@@ -188,13 +190,13 @@ impl RailRuntimeBuilder {
         Ok(Placement { tid: thread::current_tid(), cpus, cpu, memory, memory_node })
     }
 
-    fn runtime(&self) -> Result<tokio::runtime::LocalRuntime, RuntimeError> {
+    fn runtime(&self, unbound: &Unbound) -> Result<tokio::runtime::LocalRuntime, RuntimeError> {
         // Threads of the blocking pool inherit the one-core mask of the rail; file access must not compete with the lane.
-        let everywhere = Arc::new(process_cpus());
+        let unbound = unbound.clone();
         Builder::new_current_thread()
             .enable_all()
             .thread_name(format!("{}-io", self.name))
-            .on_thread_start(move || shed_binding(&everywhere))
+            .on_thread_start(move || unbound.apply())
             .build_local(tokio::runtime::LocalOptions::default())
             .map_err(|source| RuntimeError::Runtime { name: self.name.clone(), source })
     }
@@ -206,8 +208,8 @@ impl RailRuntime {
         &self.placement
     }
 
-    /// The runtime's handle, for `Handle::spawn` and `Handle::enter`. [`RailRuntime::spawn`] is the cheaper way in, and takes
-    /// futures that are not `Send`.
+    /// The runtime's handle, for `Handle::spawn` and `Handle::enter`. [`RailRuntime::spawn`] takes futures that are not `Send`
+    /// as well.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -221,10 +223,10 @@ impl RailRuntime {
     {
         let (done, outcome) = oneshot::channel();
         let job = Box::new(move || {
-            let task = make();
+            // `make` runs inside the task, so that a panic of it is the task's and not the rail's.
             tokio::task::spawn_local(async move {
                 // Nobody may be waiting for the outcome, and that is fine.
-                let _ = done.send(task.await);
+                let _ = done.send(make().await);
             });
         });
         // Where the rail has stopped the job is dropped, and the waiting side sees that.
@@ -271,21 +273,28 @@ impl<T> Future for RailTask<T> {
     }
 }
 
-/// The CPUs that a thread of this process may run on which no rail has bound.
-fn process_cpus() -> Option<CpuSet> {
-    let main = Tid::from_raw(std::process::id() as i32)?;
-    thread::affinity_of(main).ok()
+/// Where the threads of the blocking pool belong: where the rail's thread was before it was placed.
+#[derive(Debug, Clone)]
+struct Unbound {
+    cpus: Option<CpuSet>,
+    memory: Option<MemoryPolicy>,
 }
 
-/// Frees a thread of the blocking pool from its rail's binding. A hook cannot fail, so what goes wrong is logged.
-fn shed_binding(everywhere: &Option<CpuSet>) {
-    let freed = everywhere.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
-    if let Some(Err(error)) = freed {
-        tracing::warn!(%error, "a blocking thread stays on its rail's CPUs");
+impl Unbound {
+    fn of_this_thread() -> Self {
+        Self { cpus: thread::current_affinity().ok(), memory: memory::thread_policy().ok() }
     }
-    match memory::set_thread_policy(&MemoryPolicy::Default) {
-        Ok(guard) => drop(guard.keep()),
-        Err(error) => tracing::debug!(%error, "a blocking thread keeps its rail's memory policy"),
+
+    /// Frees the calling thread from its rail's binding. A hook cannot fail, so what goes wrong is logged.
+    fn apply(&self) {
+        let freed = self.cpus.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
+        if let Some(Err(error)) = freed {
+            tracing::warn!(%error, "a blocking thread stays on its rail's CPUs");
+        }
+        let freed = self.memory.as_ref().map(|policy| memory::set_thread_policy(policy).map(|guard| guard.keep()));
+        if let Some(Err(error)) = freed {
+            tracing::warn!(%error, "a blocking thread keeps its rail's memory policy");
+        }
     }
 }
 

@@ -191,6 +191,16 @@ impl TcpLane {
         self.stream
     }
 
+    /// Changes how many bytes may wait unsent in the kernel before the socket takes no more (`TCP_NOTSENT_LOWAT`, tcp(7)), for a lane
+    /// whose speed turned out other than expected.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_not_sent_lowat(&self, size: DataSize) -> io::Result<()> {
+        let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX).max(1);
+        SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes)
+    }
+
     /// Closes the sending side: the other end reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).
     ///
     /// # Errors

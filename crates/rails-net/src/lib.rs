@@ -33,7 +33,8 @@
 //!
 //! # Map
 //! [`LaneOptions`] says what lanes are to be, with [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
-//! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures.
+//! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures; [`local_address_towards`] asks the
+//! routing table where a lane would begin.
 //!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
@@ -52,6 +53,7 @@ mod error;
 mod lane;
 mod listener;
 mod options;
+mod route;
 mod socket;
 mod stats;
 mod sys;
@@ -60,4 +62,5 @@ pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionErro
 pub use lane::{DetachedLane, Deviation, LaneSettings, TcpLane};
 pub use listener::LaneListener;
 pub use options::{KeepAlive, LaneOptions, LocalEnd};
+pub use route::local_address_towards;
 pub use stats::{TcpState, TcpStats};

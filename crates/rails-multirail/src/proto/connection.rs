@@ -277,6 +277,11 @@ impl Connection {
         Transmit::Idle(state.until)
     }
 
+    /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
+    pub fn chunk_length(&self, lane: LaneId) -> usize {
+        self.scheduler.chunk_length(lane.0)
+    }
+
     /// Looks at the header of a data frame before memory is spent on what follows.
     ///
     /// # Errors
@@ -363,6 +368,11 @@ impl Connection {
     /// How many bytes were written, and how many of them the other end is known to have read.
     pub fn sent(&self) -> (u64, u64) {
         (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
+    }
+
+    /// How many bytes were given to a lane more than once.
+    pub fn bytes_sent_again(&self) -> u64 {
+        self.scheduler.bytes_sent_again()
     }
 
     /// How many bytes were read, and how many arrived more than once.
@@ -477,6 +487,6 @@ pub const CONTROL_LEN: usize = FRAME_LEN;
 /// is a round trip of a fair distance; each one saved is two system calls.
 const ACK_DELAY: Duration = Duration::from_millis(10);
 /// A lane acknowledges at the latest after this part of the window.
-const ACKS_PER_WINDOW: u64 = 16;
+const ACKS_PER_WINDOW: u64 = 8;
 /// The limit is told anew when it has moved by this part of the window.
-const LIMITS_PER_WINDOW: u64 = 8;
+const LIMITS_PER_WINDOW: u64 = 4;

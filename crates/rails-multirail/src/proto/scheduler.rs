@@ -66,13 +66,15 @@ pub struct Scheduler {
     /// The end has been given to a lane.
     fin_taken: bool,
     /// Chunks of lost lanes, by offset.
-    returned: BTreeMap<u64, Chunk>,
+    returned: BTreeMap<u64, Returned>,
     lanes: Vec<Lane>,
     /// Whose turn it is under [`Policy::Static`], and how many bytes of its stripe are left.
     turn: usize,
     stripe_left: usize,
     /// Everything below has been read by the other end.
     consumed: u64,
+    /// Bytes that were given to a lane more than once.
+    sent_again: u64,
     /// The other end has all of the stream.
     complete: bool,
 }
@@ -87,6 +89,10 @@ struct Lane {
     service: Option<Duration>,
     /// That was not seen to the end: chunks take longer.
     service_is_least: bool,
+    /// Bytes per second that were acknowledged while there was something to acknowledge, smoothed.
+    rate: Option<f64>,
+    /// When the last news of an acknowledgement came.
+    acknowledged_at: Option<Instant>,
     /// Chunks dealt to this lane that it has not taken yet ([`Policy::Static`]).
     dealt: VecDeque<Chunk>,
 }
@@ -99,6 +105,14 @@ struct InFlight {
     passed_on: bool,
     /// The lanes that it was on when this one took it, and this one: none of them takes it again.
     carriers: u64,
+}
+
+/// A chunk of a lane that was lost.
+#[derive(Debug)]
+struct Returned {
+    chunk: Chunk,
+    /// The lane had sent some of it, perhaps all.
+    sent: bool,
 }
 
 impl Scheduler {
@@ -122,6 +136,7 @@ impl Scheduler {
             turn: 0,
             stripe_left: longest_chunk.max(1),
             consumed: 0,
+            sent_again: 0,
             complete: false,
         }
     }
@@ -173,6 +188,11 @@ impl Scheduler {
         self.consumed
     }
 
+    /// How many bytes were given to a lane more than once: those of lost lanes, and those that were taken over from slow ones.
+    pub fn bytes_sent_again(&self) -> u64 {
+        self.sent_again
+    }
+
     /// Lane number `lane` has joined.
     pub fn lane_up(&mut self, lane: usize) {
         if self.lanes.len() <= lane {
@@ -188,9 +208,11 @@ impl Scheduler {
         if self.complete {
             return;
         }
-        for chunk in lost.in_flight.into_iter().map(|sent| sent.chunk).chain(lost.dealt) {
-            if !chunk.is_known_below(self.consumed) {
-                self.returned.insert(chunk.offset, chunk);
+        let sent = lost.in_flight.into_iter().map(|sent| Returned { chunk: sent.chunk, sent: true });
+        let dealt = lost.dealt.into_iter().map(|chunk| Returned { chunk, sent: false });
+        for returned in sent.chain(dealt) {
+            if !returned.chunk.is_known_below(self.consumed) {
+                self.returned.insert(returned.chunk.offset, returned);
             }
         }
     }
@@ -208,22 +230,37 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        let (chunk, carriers) = match (self.returned.pop_first(), self.policy) {
-            (Some((_, chunk)), _) => (chunk, 0),
-            (None, Policy::Adaptive) => match self.cut(self.longest_chunk) {
-                Some(chunk) => (chunk, 0),
-                None => self.take_over(now, lane)?,
+        let (chunk, again, carriers) = match (self.returned.pop_first(), self.policy) {
+            (Some((_, Returned { chunk, sent })), _) => (chunk, sent, 0),
+            (None, Policy::Adaptive) => match self.cut(self.chunk_length(lane)) {
+                Some(chunk) => (chunk, false, 0),
+                None => {
+                    let (chunk, carriers) = self.take_over(now, lane)?;
+                    (chunk, true, carriers)
+                }
             },
             (None, Policy::Static) => {
                 self.deal();
                 let chunk = self.lanes[lane].dealt.pop_front()?;
                 self.dealt_bytes -= chunk.length as usize;
-                (chunk, 0)
+                (chunk, false, 0)
             }
         };
+        self.sent_again += if again { u64::from(chunk.length) } else { 0 };
         let carriers = carriers | bit(lane);
         self.lanes[lane].in_flight.push_back(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, carriers });
         Some(chunk)
+    }
+
+    /// The longest chunk that `lane` is given: what it carries in a few milliseconds, so that a slow lane holds the stream up for no longer
+    /// than a fast one, within bounds.
+    pub fn chunk_length(&self, lane: usize) -> usize {
+        let of_rate = |rate: f64| (rate * CHUNK_TIME.as_secs_f64()) as usize;
+        let wanted = match self.policy {
+            Policy::Adaptive => self.lanes[lane].rate.map_or(FIRST_CHUNK, of_rate),
+            Policy::Static => self.longest_chunk,
+        };
+        wanted.max(SHORTEST_CHUNK).min(self.longest_chunk)
     }
 
     /// When a lane for which nothing waits should ask again, for what another is overdue with.
@@ -272,7 +309,7 @@ impl Scheduler {
             let consumed = self.consumed;
             self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
             // They lie in order and do not overlap, so that an acknowledgement costs no look at those that stay.
-            while self.returned.first_entry().is_some_and(|first| first.get().is_known_below(consumed)) {
+            while self.returned.first_entry().is_some_and(|first| first.get().chunk.is_known_below(consumed)) {
                 self.returned.pop_first();
             }
             let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty() && lane.dealt.is_empty());
@@ -338,7 +375,7 @@ impl Scheduler {
         let slower = |(carrier, index): &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
             let age = now.saturating_duration_since(sent.taken);
-            let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own < theirs);
+            let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
             sooner || now >= carrier.overdue_at(*index, own)
         };
         let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
@@ -387,25 +424,30 @@ impl Scheduler {
 }
 
 impl Lane {
-    /// Notes how long the last of the first `chunks` took, if that is news.
+    /// Notes how long the last of the first `chunks` took and how fast they went, if there is news of them.
     fn observe(&mut self, now: Instant, chunks: u64) {
-        let newest = chunks.checked_sub(self.first + 1).and_then(|index| self.in_flight.get(index as usize));
-        if let Some(sent) = newest {
-            let took = now.saturating_duration_since(sent.taken);
-            // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
-            let before = self.service.filter(|_| !self.service_is_least);
-            self.service = Some(before.map_or(took, |service| (service * 3 + took) / 4));
-            self.service_is_least = false;
-        }
+        let news = chunks.saturating_sub(self.first) as usize;
+        let Some(newest) = news.checked_sub(1).and_then(|index| self.in_flight.get(index)) else { return };
+        let took = now.saturating_duration_since(newest.taken);
+        // The lane was busy with these since the first of them was taken, or since those before it were acknowledged.
+        let bytes: u64 = self.in_flight.iter().take(news).map(|sent| u64::from(sent.chunk.length)).sum();
+        let since = self.acknowledged_at.map_or(self.in_flight[0].taken, |at| at.max(self.in_flight[0].taken));
+        let time = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
+        let rate = bytes as f64 / time.as_secs_f64();
+        // A quarter for the newest: a lane that has slowed down is known for it within a few acknowledgements.
+        let before = self.service.filter(|_| !self.service_is_least);
+        self.service = Some(before.map_or(took, |service| (service * 3 + took) / 4));
+        self.service_is_least = false;
+        self.rate = Some(self.rate.map_or(rate, |known| (known * 3.0 + rate) / 4.0));
+        self.acknowledged_at = Some(now);
     }
 
     /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong. Where none was
     /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
     fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {
-        let unknown = || others.map_or(UNKNOWN_SERVICE, |others| (4 * others).min(UNKNOWN_SERVICE));
+        let unknown = || others.map_or(UNKNOWN_SERVICE, |others| (4 * others).clamp(LEAST_GAIN, UNKNOWN_SERVICE));
         let known = self.service.filter(|_| !self.service_is_least);
-        let patience = known.map_or_else(unknown, |service| 2 * service);
-        self.in_flight[index].taken + patience.max(LEAST_OVERDUE)
+        self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).max(LEAST_OVERDUE))
     }
 
     /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
@@ -439,10 +481,21 @@ fn bit(lane: usize) -> u64 {
     1 << lane
 }
 
+/// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB.
+const CHUNK_TIME: Duration = Duration::from_millis(5);
+/// A chunk on a lane whose rate is not known yet, in bytes.
+const FIRST_CHUNK: usize = 64 << 10;
+/// Below this many bytes the cost of a chunk outweighs what is gained: it is 11 packets of 1,500 bytes.
+const SHORTEST_CHUNK: usize = 16 << 10;
+/// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// How long a chunk may take at most on a lane that has not had one acknowledged yet.
 const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk is overdue before this: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
-const LEAST_OVERDUE: Duration = Duration::from_millis(50);
+/// No chunk is overdue before this on a lane that is known: acknowledgements wait for 10 ms, and a busy machine schedules as it likes. TCP waits as long before
+/// it sends again for want of news (`TCP_RTO_MIN` in Linux).
+const LEAST_OVERDUE: Duration = Duration::from_millis(200);
+/// Less time than this is not worth sending a chunk twice.
+const LEAST_GAIN: Duration = Duration::from_millis(50);
 /// The most bytes that are kept for the other end, whatever window it claims: the largest that can be set.
 const MOST_KEPT: u64 = 1 << 30;
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
@@ -572,6 +625,34 @@ mod tests {
         assert!(scheduler.take(after(102), 0).unwrap().fin);
         scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
         assert!(scheduler.is_complete(), "the slow lane's copy is not waited for");
+    }
+
+    #[test]
+    fn a_slow_lane_is_given_short_chunks() {
+        let mut scheduler = Scheduler::new(Policy::Adaptive, 256 << 10, 64 << 20, 64 << 20);
+        (0..2).for_each(|lane| scheduler.lane_up(lane));
+        scheduler.write(Bytes::from(vec![0; 32 << 20]));
+        assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
+        for round in 1..100 {
+            let at = now() + Duration::from_millis(10) * round;
+            // 100 MB/s on lane 0; a tenth of it on lane 1.
+            while scheduler.in_flight(0) < 1_000_000 {
+                scheduler.take(at - Duration::from_millis(10), 0).unwrap();
+            }
+            while scheduler.in_flight(1) < 100_000 {
+                scheduler.take(at - Duration::from_millis(10), 1).unwrap();
+            }
+            for lane in 0..2 {
+                let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
+                scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
+            }
+            if scheduler.pending_bytes < 2 << 20 {
+                break;
+            }
+        }
+        assert_eq!(scheduler.chunk_length(0), 256 << 10);
+        let slow = scheduler.chunk_length(1);
+        assert!((40 << 10..80 << 10).contains(&slow), "5 ms at some 10 MB/s are about 50 KiB, not {slow}");
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::{
     },
 };
 use rails_net::TcpLane;
+use rails_topo::DataSize;
 use std::{
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -83,11 +84,17 @@ impl Lane {
     /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
     async fn transmit(&self) -> Result<(), LaneError> {
         let mut control = Vec::with_capacity(2 * CONTROL_LEN);
+        let mut backlog = Backlog::of(&self.socket);
         loop {
             control.clear();
             let now = Instant::now();
-            match self.shared.with(|state| state.connection.poll_transmit(now, self.id, &mut control)) {
+            let (transmit, chunk_length) = self.shared.with(|state| {
+                let connection = &mut state.connection;
+                (connection.poll_transmit(now, self.id, &mut control), connection.chunk_length(self.id))
+            });
+            match transmit {
                 Transmit::Send(chunk) => {
+                    backlog.follow(&self.socket, chunk_length)?;
                     let (length, payload) = match chunk {
                         Some(Chunk { offset, payload, length, fin }) => {
                             control.extend_from_slice(&Frame::Data(DataHeader::of(offset, &payload, fin)).encode());
@@ -149,6 +156,32 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.shared.lane_down(self.id, &self.record, std::mem::replace(&mut self.end, Ok(())));
+    }
+}
+
+/// How many bytes may wait unsent in the kernel. What waits there is bound to its lane, so on a slow lane it must be little.
+struct Backlog {
+    /// What the socket was opened with, which is not exceeded; `None` is the system's, and left alone.
+    most: Option<u64>,
+    now: u64,
+}
+
+impl Backlog {
+    fn of(socket: &TcpLane) -> Self {
+        let most = socket.settings().ok().and_then(|settings| settings.not_sent_lowat).map(DataSize::as_bytes);
+        Self { most, now: most.unwrap_or_default() }
+    }
+
+    /// Two chunks: one that is being sent, and one so that there is always something to send.
+    fn follow(&mut self, socket: &TcpLane, chunk_length: usize) -> io::Result<()> {
+        let Some(most) = self.most else { return Ok(()) };
+        let wanted = (2 * chunk_length as u64).min(most);
+        // A change is worth a system call when it is a large one.
+        if wanted > self.now + self.now / 2 || wanted < self.now / 2 || wanted == most && self.now < most {
+            socket.set_not_sent_lowat(DataSize::bytes(wanted))?;
+            self.now = wanted;
+        }
+        Ok(())
     }
 }
 

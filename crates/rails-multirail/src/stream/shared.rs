@@ -107,14 +107,19 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> StreamStats {
-        let (records, sent, received) =
-            self.with(|state| (state.records.clone(), state.connection.sent(), state.connection.received()));
+        let (records, sent, again, received) = self.with(|state| {
+            let connection = &state.connection;
+            (state.records.clone(), connection.sent(), connection.bytes_sent_again(), connection.received())
+        });
+        let mut lanes: Vec<_> = records.iter().map(|record| record.stats()).collect();
+        lanes.sort_by_key(|lane| lane.lane);
         StreamStats {
             bytes_written: sent.0,
             bytes_consumed_by_peer: sent.1,
+            bytes_sent_again: again,
             bytes_read: received.0,
             bytes_duplicated: received.1,
-            lanes: records.iter().map(|record| record.stats()).collect(),
+            lanes,
         }
     }
 

@@ -18,11 +18,13 @@ pub struct StreamStats {
     pub bytes_written: u64,
     /// Bytes that the other end's application is known to have read of them.
     pub bytes_consumed_by_peer: u64,
+    /// Bytes that this end sent more than once: those of lost lanes, and those that a fast lane took over from a slow one.
+    pub bytes_sent_again: u64,
     /// Bytes that this end read.
     pub bytes_read: u64,
-    /// Bytes that arrived more than once, because they were sent again when a lane was lost.
+    /// Bytes that arrived more than once.
     pub bytes_duplicated: u64,
-    /// Each lane that the stream has or had.
+    /// Each lane that the stream has or had, by number.
     pub lanes: Vec<LaneStats>,
 }
 

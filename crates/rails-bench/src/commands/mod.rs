@@ -1,0 +1,19 @@
+//! The commands, one file each: arguments, and what is done with them.
+
+pub(crate) mod compare;
+pub(crate) mod demo;
+pub(crate) mod plan;
+pub(crate) mod recv;
+pub(crate) mod send;
+pub(crate) mod serve;
+pub(crate) mod stream;
+pub(crate) mod topo;
+
+use anyhow::{Context, Result};
+
+/// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
+/// the first is doing.
+fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.context("no tokio runtime")?.block_on(command)
+}

@@ -1,0 +1,40 @@
+//! `rails-bench plan`
+
+use crate::{ending::Ending, machine::MachineArgs, print};
+use anyhow::{Context, Result};
+use rails_multirail::{RailRequest, plan::plan};
+
+/// Say what rails would be made of, and why, without making them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Which rails (SPEC):
+  auto                 one on each NIC that is up
+  4                    four on the best NICs, different cards first
+  loopback             one per core on 127.0.0.1, 127.0.0.2, ..., at least two
+  loopback:3           three of them
+  eth0,10.0.1.2        one on each of these interfaces and local addresses
+  eth0@4,eth1@8-11     the same, on these CPUs
+
+Examples:
+  rails-bench plan --rails auto
+  rails-bench plan --rails 2 --xml machine.xml")]
+pub(crate) struct Args {
+    /// Which rails are wished for; see below
+    #[arg(long, value_name = "SPEC")]
+    rails: RailRequest,
+    /// Print the plan as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    let plan = plan(&args.machine.topology()?, &args.rails).context("--rails")?;
+    if args.json {
+        print::result(format_args!("{}\n", serde_json::to_string_pretty(&plan)?))?;
+    } else {
+        print::result(&plan)?;
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,106 @@
+//! `rails-bench recv`
+
+use crate::{
+    batch,
+    commands::block_on,
+    ending::{Ending, Help, explain},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    print,
+    progress::Progress,
+    report,
+    stop::Stop,
+};
+use anyhow::{Context, Result};
+use rails_multirail::{MultiRailListener, MultiRailStream};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+/// Receive what a `send` brings, batch after batch, and write it below a folder
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575, and port 0 stands for a free one. There is a rail \
+for each address; 0.0.0.0 and [::] stand for a rail on each NIC.
+
+Examples:
+  (umask 077; head -c 32 /dev/urandom | base64 > secret)
+  rails-bench recv --listen 10.0.1.9,10.0.2.9 --into inbox --secret-file secret
+  rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
+
+Batches are taken one at a time. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from \
+there. The bytes are not encrypted.")]
+pub(crate) struct Args {
+    /// Listen on these addresses, a lane for each
+    #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// Folder to write below; it is made if there is none
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+    /// End after one batch, with exit code 0 if all of it is there
+    #[arg(long)]
+    once: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    stream: StreamArgs,
+}
+
+pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
+    block_on(recv(args, details))
+}
+
+async fn recv(args: Args, details: bool) -> Result<Ending> {
+    let mut stop = Stop::on_ctrl_c()?;
+    let options = args.stream.options()?;
+    let addresses = addresses_of("--listen", &args.listen)?;
+    let end = Endpoint::listening(&addresses, options)?;
+    std::fs::create_dir_all(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
+    let listener = MultiRailListener::bind(&end.rails, &addresses, &end.options).await;
+    let mut listener = listener.with_context(|| format!("--listen {}", listed(&addresses))).map_err(|error| {
+        error.help("`ss -ltn` lists the ports that are taken, `rails-bench topo` this machine's addresses")
+    })?;
+    print::note(format_args!("listening on {}", listed(listener.local_addrs())));
+    loop {
+        let stream = tokio::select! {
+            stream = listener.accept() => stream?,
+            () = stop.requested() => return Ok(Ending::Interrupted),
+        };
+        let ending = match receive(&args, &end, stream, stop.clone(), details).await {
+            Ok(ending) => ending,
+            Err(error) if args.once => return Err(error),
+            Err(error) => {
+                explain(&error);
+                Ending::Failed
+            }
+        };
+        if args.once || ending == Ending::Interrupted {
+            return Ok(ending);
+        }
+    }
+}
+
+/// Takes one batch.
+async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, stop: Stop, details: bool) -> Result<Ending> {
+    let progress = Arc::new(Progress::new(args.quiet));
+    let batch = batch::receive(end, stream, args.into.clone(), progress.clone(), stop).await;
+    progress.clear();
+    let unfinished = progress.unfinished();
+    if !unfinished.is_empty() {
+        let into = args.into.display();
+        print::note(format_args!("left in {into} as .NAME.rails-part, to go on from: {}", unfinished.join(", ")));
+    }
+    let batch = batch?;
+    match &batch.summary {
+        Some(summary) => {
+            let complete = report::received(&batch, summary, &end.rails, details)?;
+            Ok(if complete { Ending::Done } else { Ending::Failed })
+        }
+        None => {
+            print::note(format_args!("interrupted after {:.1} s", batch.seconds()));
+            Ok(Ending::Interrupted)
+        }
+    }
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+}

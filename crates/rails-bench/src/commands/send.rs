@@ -1,0 +1,118 @@
+//! `rails-bench send`
+
+use crate::{
+    batch,
+    commands::block_on,
+    ending::{Ending, Help},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    print,
+    progress::Progress,
+    report,
+    stop::Stop,
+};
+use anyhow::{Context, Error, Result};
+use rails_multirail::{MultiRailStream, OpenError, error::JoinError, plan::LaneWish, proto::handshake};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+/// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. Of a name, the first address counts.
+
+There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each \
+address, from where the routing table leads there.
+
+Examples:
+  rails-bench send data/ --to 10.0.1.9,10.0.2.9 --secret-file secret
+  rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
+
+What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are not \
+encrypted.")]
+pub(crate) struct Args {
+    /// Files and folders; a folder arrives under its own name, and DIR/. stands for what is in it
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Where the receiver listens, an address for each lane
+    #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
+    to: Vec<Address>,
+    /// Send from these interfaces and local addresses, a rail for each; CPUs may follow an @
+    #[arg(long, value_delimiter = ',', value_name = "ADDR_OR_IFACE")]
+    from: Vec<LaneWish>,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    stream: StreamArgs,
+}
+
+pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
+    block_on(send(args, details))
+}
+
+async fn send(args: Args, details: bool) -> Result<Ending> {
+    let mut stop = Stop::on_ctrl_c()?;
+    let options = args.stream.options()?;
+    // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be found.
+    for file in &args.files {
+        std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
+    }
+    let remotes = addresses_of("--to", &args.to)?;
+    let end = Endpoint::calling(&remotes, &args.from, options)?;
+    let stream = tokio::select! {
+        stream = MultiRailStream::connect(&end.rails, &remotes, &end.options) => stream,
+        () = stop.requested() => return Ok(Ending::Interrupted),
+    };
+    let stream = stream.map_err(|error| not_connected(error, &remotes))?;
+    let progress = Arc::new(Progress::new(args.quiet));
+    let batch = batch::send(&end, stream, args.files, progress.clone(), stop).await;
+    progress.clear();
+    let batch = batch?;
+    match &batch.summary {
+        Some(summary) => {
+            let complete = report::sent(&batch, summary, &end.rails, details)?;
+            Ok(if complete { Ending::Done } else { Ending::Failed })
+        }
+        None => {
+            let unfinished = progress.unfinished();
+            print::note(format_args!(
+                "interrupted after {:.1} s{}; the receiver keeps what it has, and the same command goes on from there",
+                batch.seconds(),
+                if unfinished.is_empty() { String::new() } else { format!(", in {}", unfinished.join(", ")) }
+            ));
+            Ok(Ending::Interrupted)
+        }
+    }
+}
+
+/// Names the flag, and says what the reader can do where the lanes' errors tell.
+fn not_connected(error: OpenError, remotes: &[SocketAddr]) -> Error {
+    let help = match &error {
+        OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error)),
+        _ => None,
+    };
+    let remotes: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
+    let error = Error::new(error).context(format!("--to {}", remotes.join(",")));
+    match help {
+        Some(help) => error.help(help),
+        None => error,
+    }
+}
+
+fn help_for(error: &JoinError) -> Option<&'static str> {
+    use handshake::{HandshakeError, Refusal};
+    match error {
+        JoinError::Handshake(HandshakeError::Secret | HandshakeError::Refused(Refusal::Secret)) => {
+            Some("give both ends the same secret; compare `sha256sum` of the two files")
+        }
+        JoinError::Handshake(HandshakeError::Mode { .. } | HandshakeError::Refused(Refusal::Mode)) => {
+            Some("give both ends a secret, or both --insecure")
+        }
+        JoinError::Handshake(HandshakeError::NotRails { .. }) => {
+            Some("something else than `rails-bench recv` listens there; look at the address and the port")
+        }
+        JoinError::Connect(rails_net::ConnectError::Refused { .. }) => {
+            Some("start `rails-bench recv` there first, and give the addresses that it prints")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,107 @@
+//! `serve`: the receiving end of measurements.
+
+use super::block_on;
+use crate::{
+    ending::Ending,
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    measure::{Count, plain, report::Side, striped},
+    print,
+    stop::Stop,
+};
+use anyhow::{Context, Result};
+use rails_multirail::MultiRailListener;
+use serde::Serialize;
+use std::net::SocketAddr;
+
+/// Receive what `stream` sends, and say what arrived
+///
+/// Example: rails-bench serve --listen 10.0.1.2,10.0.2.2 --secret-file secret
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address of each lane to listen on: IP or host[:PORT]; port 0 takes any [default port: 7575]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
+    listen: Vec<Address>,
+    /// End after one measurement
+    #[arg(long)]
+    once: bool,
+    /// Take plain TCP flows, as `stream --plain` sends them, one on each address
+    #[arg(long)]
+    plain: bool,
+    /// Print each measurement as a JSON object on a line of its own
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    stream: StreamArgs,
+}
+
+/// One measurement as the receiver saw it.
+#[derive(Serialize)]
+struct Received {
+    bytes: u64,
+    seconds: f64,
+    receiver_goodput_bits_per_second: f64,
+    receiver: Side,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    block_on(async {
+        let mut stop = Stop::on_ctrl_c()?;
+        let addresses = addresses_of("--listen", &args.listen)?;
+        let endpoint = Endpoint::listening(&addresses, args.stream.options()?)?;
+        tokio::select! {
+            ended = serve(args, &endpoint, &addresses) => ended,
+            () = stop.requested() => Ok(Ending::Interrupted),
+        }
+    })
+}
+
+async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Ending> {
+    if args.plain {
+        return serve_plain(args, endpoint, addresses).await;
+    }
+    let listener = MultiRailListener::bind(&endpoint.rails, addresses, &endpoint.options).await;
+    let mut listener = listener.context("--listen")?;
+    say_addresses(listener.local_addrs());
+    loop {
+        let stream = listener.accept().await?;
+        match striped::receive(stream, &endpoint.topology, &endpoint.rails).await {
+            Ok((count, side)) => say(args, count, side)?,
+            // A sender that goes away is its own misfortune; the next one is welcome.
+            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) => return Err(error),
+        }
+        if args.once {
+            return Ok(Ending::Done);
+        }
+    }
+}
+
+async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Ending> {
+    let (rails, lane) = (&endpoint.rails, endpoint.options.lane_options());
+    let listeners = plain::Listeners::bind(rails, addresses, lane).await.context("--listen")?;
+    say_addresses(&listeners.local_addrs());
+    loop {
+        match listeners.receive(rails, &endpoint.topology).await {
+            Ok((count, side)) => say(args, count, side)?,
+            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) => return Err(error),
+        }
+        if args.once {
+            return Ok(Ending::Done);
+        }
+    }
+}
+
+fn say_addresses(addresses: &[SocketAddr]) {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    print::note(format_args!("listening on {}", addresses.join(",")));
+}
+
+fn say(args: &Args, count: Count, receiver: Side) -> Result<()> {
+    let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
+    if args.json {
+        let received = Received { bytes, seconds, receiver_goodput_bits_per_second: goodput, receiver };
+        return Ok(print::result(format_args!("{}\n", serde_json::to_string(&received)?))?);
+    }
+    Ok(print::result(format_args!("{:.1} Mbit/s: {bytes} bytes in {seconds:.3} s\n{receiver}", goodput / 1e6))?)
+}

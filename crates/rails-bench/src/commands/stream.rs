@@ -1,0 +1,101 @@
+//! `stream`: the sending end of a measurement.
+
+use super::block_on;
+use crate::{
+    ending::Ending,
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    measure::{Amount, plain, striped},
+    print, size,
+    stop::Stop,
+};
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use rails_multirail::{MultiRailStream, Policy, plan::LaneWish};
+use rails_topo::DataSize;
+use std::{net::SocketAddr, time::Duration};
+
+/// Measure one stream from memory to memory, over one rail or several
+///
+/// The other end is `rails-bench serve`. The figure is what its application read, by its clock.
+///
+/// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address of each lane at the other end: IP or host[:PORT] [default port: 7575]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
+    to: Vec<Address>,
+    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs [default: as the routes lead]
+    #[arg(long, value_name = "ADDR_OR_IFACE", value_delimiter = ',')]
+    from: Vec<LaneWish>,
+    /// How long to send [default: 10]
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "bytes")]
+    seconds: Option<Duration>,
+    /// How much to send, for example 4GiB
+    #[arg(long, value_name = "N", value_parser = size::parse)]
+    bytes: Option<DataSize>,
+    /// How the bytes are shared out among the lanes
+    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with = "plain")]
+    policy: PolicyArg,
+    /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
+    #[arg(long)]
+    plain: bool,
+    /// Print the measurement as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    stream: StreamArgs,
+}
+
+/// [`Policy`], as clap sees it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PolicyArg {
+    /// A lane with room takes the next chunk
+    Adaptive,
+    /// Equal shares, whatever the lanes can carry
+    Static,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    block_on(async {
+        let mut stop = Stop::on_ctrl_c()?;
+        let remotes = addresses_of("--to", &args.to)?;
+        let policy = match args.policy {
+            PolicyArg::Adaptive => Policy::Adaptive,
+            PolicyArg::Static => Policy::Static,
+        };
+        let endpoint = Endpoint::calling(&remotes, &args.from, args.stream.options()?.policy(policy))?;
+        tokio::select! {
+            ended = measure(args, &endpoint, &remotes, policy) => ended,
+            () = stop.requested() => Ok(Ending::Interrupted),
+        }
+    })
+}
+
+async fn measure(args: &Args, endpoint: &Endpoint, remotes: &[SocketAddr], policy: Policy) -> Result<Ending> {
+    let amount = match (args.bytes, args.seconds) {
+        (Some(size), _) => Amount::Bytes(size.as_bytes()),
+        (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
+    };
+    let Endpoint { topology, rails, options, .. } = endpoint;
+    let measurement = if args.plain {
+        plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
+    } else {
+        let stream = MultiRailStream::connect(rails, remotes, options).await.context("--to")?;
+        striped::send(stream, amount, policy, topology, rails).await?
+    };
+    if args.json {
+        print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;
+    } else {
+        print::result(&measurement)?;
+    }
+    let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
+    Ok(if lost { Ending::Failed } else { Ending::Done })
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse()?;
+    ensure!(seconds > 0.0 && seconds <= 86_400.0, "it is more than 0 and at most 86400");
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+const DEFAULT_TIME: Duration = Duration::from_secs(10);

@@ -1,0 +1,96 @@
+//! How the program ends: its exit code, and what it says when something went wrong.
+
+use crate::print;
+use std::{fmt, process::ExitCode};
+
+/// How a command ended that was carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All is well: 0.
+    Done,
+    /// Something failed, and was said: 1.
+    Failed,
+    /// Ctrl-C: 130, as a shell would say of a program that the signal ended.
+    Interrupted,
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Done => Self::SUCCESS,
+            Ending::Failed => Self::FAILURE,
+            Ending::Interrupted => Self::from(INTERRUPTED),
+        }
+    }
+}
+
+/// Says on stderr what went wrong, why, and what can be done about it, and gives the exit code: 2 where the command line
+/// is to be changed, 1 otherwise.
+pub fn explain(error: &anyhow::Error) -> ExitCode {
+    print::note(format_args!("error: {error:#}"));
+    match error.downcast_ref::<Helped>() {
+        Some(helped) => {
+            print::note(format_args!("help: {}", helped.help));
+            ExitCode::from(if helped.usage { USAGE } else { 1 })
+        }
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// An error, and what its reader can do about it. It reads as the error itself.
+#[derive(Debug)]
+pub(crate) struct Helped {
+    error: anyhow::Error,
+    help: String,
+    usage: bool,
+}
+
+impl Helped {
+    /// An error of the command line.
+    pub(crate) fn usage(error: impl fmt::Display, help: impl Into<String>) -> anyhow::Error {
+        Self { error: anyhow::anyhow!("{error}"), help: help.into(), usage: true }.into()
+    }
+}
+
+/// Adds to an error what its reader can do about it.
+pub(crate) trait Help {
+    fn help(self, help: impl Into<String>) -> anyhow::Error;
+}
+
+impl Help for anyhow::Error {
+    fn help(self, help: impl Into<String>) -> anyhow::Error {
+        Helped { error: self, help: help.into(), usage: false }.into()
+    }
+}
+
+impl fmt::Display for Helped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Helped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// 128 and the number of SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What clap ends with, too.
+const USAGE: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn help_is_found_below_further_context_and_repeats_nothing() {
+        let cause = anyhow!("the cause").context("what failed").help("do this");
+        let error = Err::<(), _>(cause).context("--flag").unwrap_err();
+        assert_eq!(format!("{error:#}"), "--flag: what failed: the cause");
+        assert_eq!(error.downcast_ref::<Helped>().unwrap().help, "do this");
+    }
+}

@@ -1,0 +1,131 @@
+//! From addresses on the command line to rails, addresses and options.
+
+mod address;
+
+pub(crate) use address::Address;
+
+use crate::{
+    ending::{Help, Helped},
+    machine::this_machine,
+    secret::JoinArgs,
+};
+use anyhow::{Context, Result};
+use rails_multirail::{
+    RailPlan, RailRequest, Rails, StreamOptions,
+    plan::{LaneEnd, LaneWish, PlanError, plan},
+};
+use rails_net::LaneOptions;
+use rails_topo::Topology;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// One end of streams: its rails, and how it behaves.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) topology: Topology,
+    pub(crate) rails: Rails,
+    pub(crate) options: StreamOptions,
+    /// What is to be known of the rails as a whole.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What both ends are told alike.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct StreamArgs {
+    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    #[command(flatten)]
+    join: JoinArgs,
+}
+
+impl StreamArgs {
+    /// The options. Must be called inside a runtime, as it tries the congestion control on a socket.
+    pub(crate) fn options(&self) -> Result<StreamOptions> {
+        let lane = LaneOptions::new().congestion(self.congestion.as_deref());
+        if let Some(name) = &self.congestion {
+            lane.clone()
+                .listen((Ipv4Addr::LOCALHOST, 0).into())
+                .with_context(|| format!("--congestion {name}"))
+                .map_err(|error| match std::fs::read_to_string(CONGESTION_CONTROLS) {
+                    Ok(known) => error.help(format!("this kernel has {} ({CONGESTION_CONTROLS})", known.trim())),
+                    Err(_) => error,
+                })?;
+        }
+        Ok(StreamOptions::new(self.join.secret()?).lane(lane))
+    }
+}
+
+impl Endpoint {
+    /// An end that waits for streams on `addresses`: a rail for each. If all of them are unspecified (0.0.0.0, ::), a rail on
+    /// each NIC, and without a NIC one that is bound to none.
+    pub(crate) fn listening(addresses: &[SocketAddr], options: StreamOptions) -> Result<Self> {
+        let topology = this_machine()?;
+        let plan = if addresses.iter().all(|address| address.ip().is_unspecified()) {
+            plan(&topology, &RailRequest::Auto).or_else(|error| match error {
+                PlanError::NoNic => plan(&topology, &lanes(addresses.iter().take(1).map(SocketAddr::ip))),
+                other => Err(other),
+            })
+        } else {
+            plan(&topology, &lanes(addresses.iter().map(SocketAddr::ip)))
+        };
+        Self::build(topology, plan.context("--listen")?, options)
+    }
+
+    /// An end that opens streams to `remotes`: a rail for each of `from`, or else one towards each distinct remote address, as the
+    /// routing table leads.
+    pub(crate) fn calling(remotes: &[SocketAddr], from: &[LaneWish], options: StreamOptions) -> Result<Self> {
+        let topology = this_machine()?;
+        let plan = if from.is_empty() {
+            plan(&topology, &lanes(local_ends(remotes)?.into_iter()))
+                .context("--to")
+                .map_err(|error| error.help("name the interfaces or addresses to send from by --from"))?
+        } else {
+            plan(&topology, &RailRequest::Lanes(from.to_vec())).context("--from")?
+        };
+        Self::build(topology, plan, options)
+    }
+
+    /// Rails on the loopback interface: that many, or one per core and at least two.
+    pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
+        let plan = plan(&topology, &RailRequest::Loopback(rails)).context("--rails")?;
+        Self::build(topology, plan, options)
+    }
+
+    fn build(topology: Topology, plan: RailPlan, options: StreamOptions) -> Result<Self> {
+        plan.notes.iter().for_each(|note| tracing::info!("{note}"));
+        let rails = Rails::build(&plan)?;
+        Ok(Self { topology, rails, options, notes: plan.notes })
+    }
+}
+
+/// Where the routing table would send from to each distinct remote.
+fn local_ends(remotes: &[SocketAddr]) -> Result<Vec<IpAddr>> {
+    let mut distinct: Vec<SocketAddr> = Vec::new();
+    for remote in remotes {
+        if !distinct.contains(remote) {
+            distinct.push(*remote);
+        }
+    }
+    let local = |remote: SocketAddr| {
+        let found = rails_net::local_address_towards(remote);
+        found.with_context(|| format!("--to {remote}: no route leads there")).map_err(|error| {
+            error.help(format!("`ip route get {}` says what the routing table makes of it", remote.ip()))
+        })
+    };
+    distinct.into_iter().map(local).collect()
+}
+
+fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
+    RailRequest::Lanes(ends.map(|address| LaneEnd::Address(address).into()).collect())
+}
+
+/// Resolves what a flag names.
+pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<SocketAddr>> {
+    let resolved: Result<Vec<SocketAddr>> = addresses.iter().map(|address| address::resolve(flag, address)).collect();
+    match resolved?.as_slice() {
+        [] => Err(Helped::usage(format_args!("{flag}: no address"), format!("for example `{flag} 10.0.0.1`"))),
+        found => Ok(found.to_vec()),
+    }
+}
+
+const CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

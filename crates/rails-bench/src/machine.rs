@@ -1,0 +1,70 @@
+//! Which machine is meant: this one, or one that was saved.
+
+use anyhow::{Context, Result};
+use rails_topo::{NicKind, Topology};
+use std::{fmt, path::PathBuf};
+
+/// Where the machine is read from.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct MachineArgs {
+    /// Read the machine from an hwloc XML file (`lstopo machine.xml`) instead of this one
+    #[arg(long, value_name = "FILE", conflicts_with = "sysfs")]
+    xml: Option<PathBuf>,
+    /// Read the machine from a folder that holds a copy of its /sys and /proc
+    #[arg(long, value_name = "DIR")]
+    sysfs: Option<PathBuf>,
+}
+
+impl MachineArgs {
+    /// The machine's model.
+    pub(crate) fn topology(&self) -> Result<Topology> {
+        match (&self.xml, &self.sysfs) {
+            (Some(file), _) => Topology::from_xml(file).with_context(|| format!("--xml {}", file.display())),
+            (None, Some(root)) => {
+                Topology::from_sysfs_root(root).with_context(|| format!("--sysfs {}", root.display()))
+            }
+            (None, None) => this_machine(),
+        }
+    }
+}
+
+/// The machine that this runs on.
+pub(crate) fn this_machine() -> Result<Topology> {
+    Topology::detect().context("this machine cannot be read")
+}
+
+/// A machine in a few lines; [`Topology::tree`] has all of it.
+pub(crate) struct Brief<'a>(pub(crate) &'a Topology);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(topology) = self;
+        let machine = topology.machine();
+        let kernel = machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
+        let known: Vec<String> = [machine.cpu_model.clone(), kernel].into_iter().flatten().collect();
+        writeln!(f, "machine    {}", if known.is_empty() { "of unknown make".to_owned() } else { known.join(", ") })?;
+        let counted = [
+            count(topology.packages().len(), "package"),
+            count(topology.nodes().len(), "NUMA node"),
+            count(topology.cores().len(), "core"),
+            count(topology.online_cpus().len(), "CPU"),
+        ];
+        writeln!(f, "           {}; CPUs {} may be used", counted.join(", "), topology.allowed_cpus())?;
+        for nic in topology.nics().iter().filter(|nic| nic.kind == NicKind::Device) {
+            let driver = nic.driver.as_deref().unwrap_or("driver unknown");
+            let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
+            let node = nic.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
+            writeln!(
+                f,
+                "           {}: {driver}, {speed}, {node}, {}",
+                nic.name,
+                count(nic.interrupts.len(), "interrupt")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,68 @@
+//! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of the way.
+
+use indicatif::MultiProgress;
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+    sync::LazyLock,
+};
+
+/// Every progress bar is one of these, so that lines can be written between them.
+pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Writes a result to stdout.
+///
+/// # Errors
+/// What the operating system said. A reader that has gone away (`rails-bench topo | head -1`) is none.
+pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
+    let written = BARS.suspend(|| {
+        let mut out = io::stdout().lock();
+        write!(out, "{text}")?;
+        out.flush()
+    });
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Writes a line to stderr. Where that is impossible there is nobody to tell.
+pub(crate) fn note(line: impl fmt::Display) {
+    BARS.suspend(|| {
+        let _ = writeln!(io::stderr(), "{line}");
+    });
+}
+
+/// Sends what is traced to stderr, one line each: warnings, from the rails crates also debugging (`-v`) and tracing (`-vv`).
+/// The environment has no say in it.
+pub(crate) fn traces(verbose: u8) {
+    use tracing_subscriber::{
+        Layer, filter::LevelFilter, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
+    };
+    let ours = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let lines = tracing_subscriber::fmt::layer()
+        .without_time()
+        .with_target(verbose > 0)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(|| BetweenBars)
+        .with_filter(Targets::new().with_default(LevelFilter::WARN).with_target("rails", ours));
+    // It fails where a subscriber is set already, which then is as good.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+}
+
+/// Stderr, with the bars cleared while a line is written.
+struct BetweenBars;
+
+impl Write for BetweenBars {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        BARS.suspend(|| io::stderr().write_all(line)).map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Shows how a transfer gets on: a bar on a terminal, otherwise a line for each file.
+
+use crate::{
+    print,
+    transfer::{Observer, Outcome, Reason, RelPath, Totals},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use rails_topo::DataSize;
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Shows how a transfer gets on. Failures and what is left out are said in any case.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    show: Show,
+    /// Files under way.
+    open: Mutex<BTreeMap<String, File>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Show {
+    Bar,
+    Lines,
+    Nothing,
+}
+
+/// A file under way, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct File {
+    done: u64,
+    size: u64,
+}
+
+impl Progress {
+    /// A bar where stderr is a terminal, or else a line for each file; neither if `quiet`.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let show = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Show::Nothing,
+            (false, true) => Show::Bar,
+            (false, false) => Show::Lines,
+        };
+        Self::showing(show)
+    }
+
+    /// A bar where stderr is a terminal; nothing otherwise, or if `quiet`.
+    pub(crate) fn bar_only(quiet: bool) -> Self {
+        Self::showing(if !quiet && std::io::stderr().is_terminal() { Show::Bar } else { Show::Nothing })
+    }
+
+    fn showing(show: Show) -> Self {
+        Self { bar: bar(show), show, open: Mutex::default() }
+    }
+
+    /// A bar over `size` bytes of one thing; nothing where there is no terminal.
+    pub(crate) fn of(what: &'static str, size: u64, quiet: bool) -> ProgressBar {
+        let progress = Self::bar_only(quiet);
+        progress.bar.set_length(size);
+        progress.bar.set_message(what);
+        progress.bar
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Files that have begun and not ended, and how far they came.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let told = |(path, file): (&String, &File)| {
+            format!("{path} ({} of {})", DataSize::bytes(file.done), DataSize::bytes(file.size))
+        };
+        self.open().iter().map(told).collect()
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, File>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, word: &str, text: impl std::fmt::Display) {
+        if self.show == Show::Lines {
+            print::note(format_args!("{word:<9} {text}"));
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn totals(&self, totals: &Totals) {
+        self.bar.set_length(totals.bytes);
+    }
+
+    fn started(&self, path: &RelPath, size: u64, resumed_at: u64) {
+        self.bar.inc(resumed_at);
+        self.bar.set_message(path.to_string());
+        self.open().insert(path.to_string(), File { done: resumed_at, size });
+        if resumed_at > 0 {
+            self.line("resuming", format_args!("{path} at {}", DataSize::bytes(resumed_at)));
+        }
+    }
+
+    fn moved(&self, path: &RelPath, bytes: u64) {
+        self.bar.inc(bytes);
+        if let Some(file) = self.open().get_mut(&path.to_string()) {
+            file.done += bytes;
+        }
+    }
+
+    fn finished(&self, path: &RelPath, size: u64, outcome: Outcome<'_>) {
+        let done = self.open().remove(&path.to_string()).map_or(0, |file| file.done);
+        let bytes = DataSize::bytes(size);
+        match outcome {
+            Outcome::Stored(_) => self.line("stored", format_args!("{path} ({bytes})")),
+            Outcome::AlreadyThere => {
+                self.bar.inc(size - done.min(size));
+                self.line("unchanged", format_args!("{path} ({bytes})"));
+            }
+            Outcome::Failed(reason) => {
+                // What will not move any more is taken off, so that the bar can reach its end.
+                let total = self.bar.length().unwrap_or(0);
+                self.bar.set_length(total.saturating_sub(size.saturating_sub(done)));
+                print::note(format_args!("failed    {path}: {reason}"));
+            }
+            Outcome::Made => {}
+        }
+    }
+
+    fn skipped(&self, source: &Path, reason: &Reason) {
+        print::note(format_args!("left out  {}: {reason}", source.display()));
+    }
+
+    fn unreadable(&self, reason: &Reason) {
+        print::note(format_args!("failed    {reason}"));
+    }
+}
+
+fn bar(show: Show) -> ProgressBar {
+    if show != Show::Bar {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(
+        "{bar:30} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {wide_msg}",
+    )
+    .expect("the template is well formed")
+    .progress_chars("=> ");
+    let bar = print::BARS.add(ProgressBar::new(0).with_style(style));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

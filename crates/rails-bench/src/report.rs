@@ -1,0 +1,142 @@
+//! What a batch amounted to, and what each rail did for it, as a person reads it.
+
+mod table;
+
+pub(crate) use table::{Column, table};
+
+use crate::{
+    batch::Batch,
+    measure::report::{RailReport, Side},
+    print,
+    transfer::{How, ReceiveSummary, SendSummary},
+};
+use anyhow::Result;
+use rails_bind::affinity::{AffinityReport, Verdict};
+use rails_multirail::Rails;
+use rails_topo::DataSize;
+use std::{fmt::Write, time::Duration};
+
+/// One end of a stream and what it did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// What it is called where there are two.
+    pub(crate) name: &'static str,
+    /// Whether its traffic is what it sent, or what it received.
+    pub(crate) sends: bool,
+    pub(crate) side: &'a Side,
+    pub(crate) rails: &'a Rails,
+}
+
+/// Prints how sending went, and whether everything arrived.
+pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, rails: &Rails, details: bool) -> Result<bool> {
+    let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
+    let counts = format!(
+        "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
+        summary.files.len() - unchanged,
+        summary.skipped.len(),
+        summary.failures.len()
+    );
+    let part = Part { name: "send", sends: true, side: &batch.side, rails };
+    print_batch("sent", summary.bytes_sent, batch.time, &counts, part, details)?;
+    Ok(summary.is_complete())
+}
+
+/// Prints how receiving went, and whether everything arrived.
+pub(crate) fn received(
+    batch: &Batch<ReceiveSummary>,
+    summary: &ReceiveSummary,
+    rails: &Rails,
+    details: bool,
+) -> Result<bool> {
+    let counts =
+        format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
+    let part = Part { name: "receive", sends: false, side: &batch.side, rails };
+    print_batch("received", summary.bytes_received, batch.time, &counts, part, details)?;
+    Ok(summary.is_complete())
+}
+
+fn print_batch(did: &str, bytes: u64, time: Duration, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
+    use Column::*;
+    let mut text = format!("{did} {}\n{counts}\n\n", Amount { bytes, time });
+    text += &table(&[Rail, Lane, Bytes, Share, Resent, Seconds, Cpus, Node, Interrupt, Thread, Memory], &[part]);
+    text += &lost(&[part]);
+    if details {
+        text += &format!("\n{}", verdicts(&[part]));
+    }
+    Ok(print::result(text)?)
+}
+
+/// Bytes, the time they took, and the one over the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amount {
+    pub(crate) bytes: u64,
+    pub(crate) time: Duration,
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.time.as_secs_f64();
+        write!(f, "{} in {seconds:.2} s", DataSize::bytes(self.bytes))?;
+        if self.bytes > 0 && seconds > 0.0 {
+            let rate = self.bytes as f64 / seconds;
+            write!(f, ": goodput {:.2} Gbit/s ({:.1} MB/s)", rate * 8.0 / 1e9, rate / 1e6)?;
+        }
+        Ok(())
+    }
+}
+
+/// A line for each lane that was lost on the way.
+pub(crate) fn lost(parts: &[Part<'_>]) -> String {
+    let lost = parts.iter().flat_map(|part| part.side.lanes()).filter_map(|lane| lane.lost.as_ref());
+    lost.map(|how| format!("lost: {how}\n")).collect()
+}
+
+/// Which of the three affinities hold, which are broken and which cannot be known, and why: a line for each different verdict, with
+/// the rails that it is about.
+pub(crate) fn verdicts(parts: &[Part<'_>]) -> String {
+    let mut text = String::new();
+    let all: usize = parts.iter().map(|part| part.side.rails.len()).sum();
+    let properties: [(&str, Property); 3] = [
+        ("interrupt affine", |report| &report.interrupt),
+        ("thread affine", |report| &report.thread),
+        ("memory affine", |report| &report.memory),
+    ];
+    for (property, verdict) in properties {
+        let mut groups: Vec<(&Verdict, Vec<String>)> = Vec::new();
+        for part in parts {
+            for rail in &part.side.rails {
+                let (verdict, name) = (verdict(&rail.affinity), name(part, rail, parts.len() > 1));
+                match groups.iter_mut().find(|(known, _)| *known == verdict) {
+                    Some((_, names)) => names.push(name),
+                    None => groups.push((verdict, vec![name])),
+                }
+            }
+        }
+        for (index, (verdict, names)) in groups.iter().enumerate() {
+            let property = if index == 0 { property } else { "" };
+            let whose = if names.len() == all { "every rail".to_owned() } else { names.join(", ") };
+            let _ = writeln!(text, "{property:<17} {verdict} ({whose})");
+        }
+    }
+    text
+}
+
+/// One of the three verdicts of a report.
+type Property = fn(&AffinityReport) -> &Verdict;
+
+fn name(part: &Part<'_>, rail: &RailReport, with_part: bool) -> String {
+    if with_part { format!("{} {}", part.name, rail.rail) } else { format!("rail {}", rail.rail) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_names_its_units_and_divides_by_no_zero() {
+        let amount = |bytes, millis| Amount { bytes, time: Duration::from_millis(millis) }.to_string();
+        assert_eq!(amount(1 << 30, 2000), "1 GiB in 2.00 s: goodput 4.29 Gbit/s (536.9 MB/s)");
+        assert_eq!(amount(0, 10), "0 B in 0.01 s");
+        assert_eq!(amount(5, 0), "5 B in 0.00 s");
+    }
+}

@@ -1,0 +1,163 @@
+//! A line for each rail, of whichever columns are wished for.
+
+use super::Part;
+use crate::measure::report::{LaneReport, RailReport};
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use rails_bind::{Outcome, affinity::Verdict};
+use rails_topo::DataSize;
+
+/// What is told of a rail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// Which end it is.
+    Side,
+    /// Its number.
+    Rail,
+    /// Its lane's addresses.
+    Lane,
+    /// Bytes that went over the lane, in the part's direction.
+    Bytes,
+    /// The lane's share of all bytes.
+    Share,
+    /// Segments that its TCP sent again.
+    Resent,
+    /// CPU time of the rail's thread.
+    Seconds,
+    /// The CPUs that its thread may run on, read back.
+    Cpus,
+    /// Its thread's memory policy, read back.
+    Policy,
+    /// The node on which memory lies that it was the first to touch, read back.
+    Node,
+    /// Whether its interrupts are beside the NIC.
+    Interrupt,
+    /// Whether its thread is beside the interrupts.
+    Thread,
+    /// Whether its memory is beside the thread.
+    Memory,
+}
+
+/// The table. A rail with several lanes has a line for each, where the lanes are told of.
+pub(crate) fn table(columns: &[Column], parts: &[Part<'_>]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(columns.iter().map(|column| column.head()));
+    let of_lanes = columns.contains(&Column::Lane);
+    for part in parts {
+        let total = part.side.lanes().map(|lane| part.bytes(lane)).sum();
+        for rail in &part.side.rails {
+            let lanes = if of_lanes { rail.lanes.len().max(1) } else { 1 };
+            for index in 0..lanes {
+                let line = Line { part, rail, lane: rail.lanes.get(index), is_first: index == 0, total };
+                table.add_row(columns.iter().map(|column| line.cell(*column)));
+            }
+        }
+    }
+    for (column, wished) in table.column_iter_mut().zip(columns) {
+        column.set_padding((0, 2));
+        if wished.is_number() {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+impl Column {
+    fn head(self) -> &'static str {
+        match self {
+            Self::Side => "side",
+            Self::Rail => "rail",
+            Self::Lane => "lane",
+            Self::Bytes => "bytes",
+            Self::Share => "share",
+            Self::Resent => "resent",
+            Self::Seconds => "CPU s",
+            Self::Cpus => "CPU",
+            Self::Policy => "memory policy",
+            Self::Node => "node",
+            Self::Interrupt => "interrupt",
+            Self::Thread => "thread",
+            Self::Memory => "memory",
+        }
+    }
+
+    fn is_number(self) -> bool {
+        matches!(self, Self::Rail | Self::Bytes | Self::Share | Self::Resent | Self::Seconds | Self::Cpus | Self::Node)
+    }
+
+    /// Whether it tells of the rail, and so stands in the first of its lines only.
+    fn is_of_rail(self) -> bool {
+        !matches!(self, Self::Lane | Self::Bytes | Self::Share | Self::Resent)
+    }
+}
+
+/// One line of the table.
+struct Line<'a> {
+    part: &'a Part<'a>,
+    rail: &'a RailReport,
+    lane: Option<&'a LaneReport>,
+    is_first: bool,
+    total: u64,
+}
+
+impl Line<'_> {
+    fn cell(&self, column: Column) -> String {
+        if column.is_of_rail() && !self.is_first {
+            return String::new();
+        }
+        let (rail, part) = (self.rail, self.part);
+        let of_lane = |told: &dyn Fn(&LaneReport) -> String| self.lane.map_or("-".to_owned(), told);
+        match column {
+            Column::Side => part.name.to_owned(),
+            Column::Rail => rail.rail.to_string(),
+            Column::Lane => of_lane(&|lane| {
+                let (local, remote) = (lane.local, lane.remote);
+                // The port of the end that called was drawn for this lane, and says nothing.
+                if part.sends { format!("{} > {remote}", local.ip()) } else { format!("{local} < {}", remote.ip()) }
+            }),
+            Column::Bytes => of_lane(&|lane| DataSize::bytes(part.bytes(lane)).to_string()),
+            Column::Share => of_lane(&|lane| match self.total {
+                0 => "-".to_owned(),
+                total => format!("{:.1}%", part.bytes(lane) as f64 * 100.0 / total as f64),
+            }),
+            Column::Resent => of_lane(&|lane| known(lane.retransmitted_segments)),
+            Column::Seconds => rail.cpu_seconds.map_or(UNKNOWN.to_owned(), |seconds| format!("{seconds:.2}")),
+            Column::Cpus => known(rail.cpus.as_ref()),
+            Column::Policy => self.policy(),
+            Column::Node => known(rail.memory_node),
+            Column::Interrupt => in_short(&rail.affinity.interrupt),
+            Column::Thread => in_short(&rail.affinity.thread),
+            Column::Memory => in_short(&rail.affinity.memory),
+        }
+    }
+
+    fn policy(&self) -> String {
+        match &self.part.rails[self.rail.rail].runtime().placement().memory {
+            None => "none asked for".to_owned(),
+            Some(Err(reason)) => format!("unknown: {reason}"),
+            Some(Ok(Outcome::Applied(policy))) => policy.to_string(),
+            Some(Ok(Outcome::Partial { wanted, got })) => format!("{got} ({wanted} was asked for)"),
+        }
+    }
+}
+
+impl Part<'_> {
+    fn bytes(&self, lane: &LaneReport) -> u64 {
+        if self.sends { lane.bytes_sent } else { lane.bytes_received }
+    }
+}
+
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or(UNKNOWN.to_owned(), |value| value.to_string())
+}
+
+fn in_short(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Holds { .. } => "holds",
+        Verdict::Broken { .. } => "broken",
+        Verdict::Unknown { .. } => UNKNOWN,
+    }
+    .to_owned()
+}
+
+const UNKNOWN: &str = "unknown";

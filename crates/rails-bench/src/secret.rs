@@ -1,0 +1,88 @@
+//! The join secret: from a file, from the environment, or none on purpose.
+
+use crate::{ending::Helped, print};
+use anyhow::{Context, Result};
+use rails_multirail::Secret;
+use std::{
+    env,
+    fs::File,
+    io::Read,
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Who may join. The environment variable RAILS_SECRET is the third way; it is no flag, so that no secret stands in a list of
+/// processes.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    next_help_heading = "Who may join (one of these, or the secret itself in the environment variable RAILS_SECRET)"
+)]
+pub(crate) struct JoinArgs {
+    /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not count
+    #[arg(long, value_name = "PATH", conflicts_with = "insecure")]
+    secret_file: Option<PathBuf>,
+    /// Let anyone join who reaches the port
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl JoinArgs {
+    /// The secret. Says on stderr what is unsafe about it.
+    pub(crate) fn secret(&self) -> Result<Secret> {
+        match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
+            (Some(path), None, false) => pre_shared(read(path)?, &format!("--secret-file {}", path.display())),
+            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE),
+            (None, None, true) => {
+                print::note("warning: --insecure: anyone who reaches the port can join");
+                Ok(Secret::insecure())
+            }
+            (None, None, false) => Err(Helped::usage(
+                format_args!("no join secret: give --secret-file PATH, or set {VARIABLE}, or say --insecure"),
+                "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other machine, \
+                 and give `--secret-file secret` at both ends",
+            )),
+            _ => Err(Helped::usage(
+                format_args!(
+                    "two answers to who may join: {VARIABLE} is set, and --secret-file or --insecure is given"
+                ),
+                format!("leave one out; `env -u {VARIABLE} rails-bench ...` runs without the variable"),
+            )),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let context = || format!("--secret-file {}", path.display());
+    let file = File::open(path).with_context(context)?;
+    let mode = file.metadata().with_context(context)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        print::note(format_args!(
+            "warning: {} is open to others than its owner (mode {:o}): it is no secret to them; mend it with `chmod 600 {0}`",
+            path.display(),
+            mode & 0o777
+        ));
+    }
+    let mut secret = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut secret).with_context(context)?;
+    if secret.len() as u64 > LONGEST {
+        anyhow::bail!("{}: it is longer than {LONGEST} bytes, which no secret is", context());
+    }
+    Ok(secret)
+}
+
+fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
+    if secret.last() == Some(&b'\n') {
+        secret.pop();
+        secret.pop_if(|byte| *byte == b'\r');
+    }
+    Secret::pre_shared(&secret).map_err(|error| {
+        let help = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`";
+        Helped::usage(format_args!("{from}: {error}"), help)
+    })
+}
+
+/// Where a secret is looked for that stands in no file.
+const VARIABLE: &str = "RAILS_SECRET";
+
+/// A file longer than this was not meant.
+const LONGEST: u64 = 64 << 10;

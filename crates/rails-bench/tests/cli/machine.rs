@@ -1,0 +1,53 @@
+//! `topo` and `plan`.
+
+use crate::util::{run, stderr, stdout};
+use rails_multirail::RailPlan;
+use rails_topo::Topology;
+
+#[test]
+fn the_machine_is_shown_as_a_tree_and_as_its_model() {
+    let tree = run(["topo"]);
+    assert!(tree.status.success(), "{}", stderr(&tree));
+    assert!(stdout(&tree).starts_with("machine ") && stdout(&tree).contains("allowed CPUs"), "{}", stdout(&tree));
+
+    let json = run(["topo", "--json"]);
+    let model: Topology = serde_json::from_slice(&json.stdout).expect("the JSON is the model");
+    assert!(!model.allowed_cpus().is_empty());
+}
+
+#[test]
+fn a_plan_says_what_goes_where_and_why() {
+    let text = run(["plan", "--rails", "loopback:2"]);
+    assert!(text.status.success(), "{}", stderr(&text));
+    let text = stdout(&text);
+    assert!(text.contains("rail 0") && text.contains("rail 1") && text.contains("127.0.0.2"), "{text}");
+    assert!(text.contains("no interrupt"), "reasons are given: {text}");
+
+    let json = run(["plan", "--rails", "loopback:3", "--json"]);
+    let plan: RailPlan = serde_json::from_slice(&json.stdout).expect("the JSON is the plan");
+    assert_eq!(plan.rails.len(), 3);
+}
+
+#[test]
+fn a_saved_machine_is_shown_and_planned_on() {
+    let root = tempfile::tempdir().unwrap();
+    let cpu = root.path().join("sys/devices/system/cpu");
+    std::fs::create_dir_all(&cpu).unwrap();
+    std::fs::write(cpu.join("online"), "0-3\n").unwrap();
+    std::fs::write(cpu.join("possible"), "0-3\n").unwrap();
+    let root = root.path().to_str().unwrap();
+
+    let tree = run(["topo", "--sysfs", root]);
+    assert!(tree.status.success(), "{}", stderr(&tree));
+    assert!(stdout(&tree).contains(&format!("captured in {root}")), "{}", stdout(&tree));
+    let plan = run(["plan", "--rails", "loopback:2", "--sysfs", root]);
+    assert!(plan.status.success(), "{}", stderr(&plan));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let (mut child, lines) = crate::util::start(crate::util::rails_bench(["topo", "--json"]));
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(lines.iter().count(), 0);
+}

@@ -1,0 +1,8 @@
+//! The program as its users run it: processes, their output and their exit codes.
+
+mod demo;
+mod interrupted;
+mod machine;
+mod refusals;
+mod transfers;
+mod util;

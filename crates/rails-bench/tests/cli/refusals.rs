@@ -1,0 +1,109 @@
+//! What cannot be done is refused with the flag's name and what to do.
+
+use crate::util::{rails_bench, run, secret, stderr};
+use std::{fs, os::unix::fs::PermissionsExt, process::Output};
+
+/// Runs it; it must end with this code and say all of this.
+fn refused<'a>(args: impl IntoIterator<Item = &'a str>, code: i32, said: &[&str]) {
+    check(&run(args), code, said);
+}
+
+fn check(output: &Output, code: i32, said: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    said.iter().for_each(|said| assert!(text.contains(said), "`{said}` is not in:\n{text}"));
+    assert!(output.stdout.is_empty(), "errors go to stderr");
+}
+
+#[test]
+fn a_wrong_command_line_names_the_flag() {
+    refused(["plan"], 2, &["--rails <SPEC>"]);
+    refused(["plan", "--rails", "loopback:0"], 2, &["--rails", "from 1 to 64"]);
+    refused(["recv", "--into", "x", "--insecure"], 2, &["--listen <ADDR>"]);
+    refused(["recv", "--listen", "127.0.0.1:x", "--into", "x", "--insecure"], 2, &["--listen", "`x` is no port"]);
+    refused(["send", "--to", "127.0.0.1"], 2, &["<FILE>"]);
+    refused(["send", "x", "--to", "127.0.0.1", "--from", "a/b", "--insecure"], 2, &["--from", "neither an address"]);
+    refused(["demo", "--size", "1parsec"], 2, &["--size", "no unit"]);
+    refused(["demo", "--rails", "65"], 2, &["--rails", "65"]);
+    refused(["demo", "--file", "x", "--size", "1MiB"], 2, &["--file", "--size"]);
+    refused(["topo", "--xml", "a", "--sysfs", "b"], 2, &["--xml", "--sysfs"]);
+}
+
+#[test]
+fn machines_that_cannot_be_read_name_the_flag() {
+    refused(["topo", "--xml", "/no/such.xml"], 1, &["error: --xml /no/such.xml"]);
+    refused(["plan", "--rails", "auto", "--sysfs", "/no/such"], 1, &["error: --sysfs /no/such"]);
+    refused(["plan", "--rails", "nosuch0"], 1, &["error: --rails: ", "`nosuch0`", "there are: "]);
+}
+
+#[test]
+fn a_missing_secret_says_how_to_make_one() {
+    for command in [&["recv", "--listen", "127.0.0.1:0", "--into", "x"][..], &["send", "x", "--to", "127.0.0.1"]] {
+        let said = ["--secret-file", "RAILS_SECRET", "--insecure", "help: ", "head -c 32 /dev/urandom | base64"];
+        refused(command.iter().copied(), 2, &said);
+    }
+}
+
+#[test]
+fn there_is_one_answer_to_who_may_join() {
+    let send = ["send", "x", "--to", "127.0.0.1:1"];
+    refused(send.into_iter().chain(["--insecure", "--secret-file", "x"]), 2, &["--insecure", "--secret-file"]);
+    let both = rails_bench(send.into_iter().chain(["--insecure"])).env("RAILS_SECRET", "0123456789abcdef").output();
+    check(&both.unwrap(), 2, &["two answers", "RAILS_SECRET", "env -u RAILS_SECRET"]);
+}
+
+#[test]
+fn a_secret_that_is_none_is_refused_and_never_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = secret(folder.path(), "tooshort");
+    let send = ["send", "x", "--to", "127.0.0.1:1", "--secret-file"];
+    let output = run(send.into_iter().chain([short.to_str().unwrap()]));
+    check(&output, 2, &["--secret-file", "at least 16 bytes, this one has 8", "urandom"]);
+    assert!(!stderr(&output).contains("tooshort"));
+    let output = rails_bench(send[..4].iter().copied()).env("RAILS_SECRET", "brief").output().unwrap();
+    check(&output, 2, &["RAILS_SECRET: ", "this one has 5"]);
+    assert!(!stderr(&output).contains("brief"));
+    refused(send.into_iter().chain(["/no/such"]), 1, &["error: --secret-file /no/such: "]);
+    refused(send.into_iter().chain(["/dev/zero"]), 1, &["longer than"]);
+}
+
+#[test]
+fn a_secret_that_others_can_read_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = secret(folder.path(), "0123456789abcdef");
+    let send = ["send", "/no/such", "--to", "127.0.0.1:1", "--secret-file", open.to_str().unwrap()];
+    assert!(!stderr(&run(send)).contains("warning"));
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    refused(send, 1, &["warning: ", "mode 644", "chmod 600"]);
+}
+
+#[test]
+fn a_receiver_that_cannot_listen_names_the_flag() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().to_str().unwrap();
+    let recv = |listen: &str| run(["recv", "--listen", listen, "--into", into, "--insecure"]);
+    check(&recv(&address), 1, &[&format!("error: --listen {address}: "), "help: ", "in use"]);
+    // An address for documentation (RFC 5737), which no interface has.
+    check(&recv("203.0.113.77"), 1, &["error: --listen: ", "203.0.113.77"]);
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let file = file.to_str().unwrap();
+    let recv = ["recv", "--listen", "127.0.0.1:0", "--insecure", "--into"];
+    refused(recv.into_iter().chain([file]), 1, &[&format!("error: --into {file}: ")]);
+}
+
+#[test]
+fn a_sender_that_cannot_connect_names_the_flag_and_what_to_do() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let send = |more: &[&'static str], to: &str| {
+        run(["send", "Cargo.toml", "--insecure", "--to", to].into_iter().chain(more.iter().copied()))
+    };
+    check(&send(&[], &free), 1, &[&format!("error: --to {free}: "), "help: start `rails-bench recv`", "anyone who"]);
+    refused(["send", "/no/such", "--insecure", "--to", &free], 1, &["error: cannot send /no/such: "]);
+    check(&send(&[], "255.255.255.255"), 1, &["error: --to", "255.255.255.255:7575", "no route", "ip route get"]);
+    check(&send(&["--from", "nosuch0"], &free), 1, &["error: --from: ", "`nosuch0`"]);
+    check(&send(&["--congestion", "nosuch"], &free), 1, &["error: --congestion nosuch: ", "help: this kernel has"]);
+    check(&send(&[], "no-such-host.invalid"), 1, &["error: --to no-such-host.invalid:7575: ", "getent hosts"]);
+}

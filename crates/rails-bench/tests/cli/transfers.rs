@@ -1,0 +1,137 @@
+//! `send` and `recv`, each a process.
+
+use crate::util::{Receiver, interrupt, pattern, rails_bench, run, secret, start, stderr, stdout, text, wait_for};
+use std::{fs, path::Path};
+
+const SECRET: &str = "a secret of the tests";
+
+/// A small tree: a file of several chunks, an empty one, one below a folder.
+fn tree(folder: &Path) {
+    fs::create_dir_all(folder.join("below")).unwrap();
+    fs::write(folder.join("large"), pattern(5_000_000, 1)).unwrap();
+    fs::write(folder.join("empty"), "").unwrap();
+    fs::write(folder.join("below/small"), "a few bytes").unwrap();
+}
+
+fn assert_same(a: &Path, b: &Path) {
+    for name in ["large", "empty", "below/small"] {
+        assert!(fs::read(a.join(name)).unwrap() == fs::read(b.join(name)).unwrap(), "{name} differs");
+    }
+}
+
+#[test]
+fn a_tree_arrives_over_two_rails_and_the_second_time_nothing_moves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    tree(&source);
+    let secret = secret(folder.path(), SECRET);
+    let receiver = Receiver::start(&inbox, ["--secret-file", text(&secret)]);
+    let send = ["send", text(&source), "--to", &receiver.addresses, "--secret-file", text(&secret)];
+
+    let first = run(send);
+    assert!(first.status.success(), "{}", stderr(&first));
+    assert_same(&source, &inbox.join("tree"));
+    let told = stdout(&first);
+    assert!(told.contains("files: 3 sent, 0 unchanged, 0 left out, 0 failed"), "{told}");
+    assert!(told.contains("goodput") && told.contains("Gbit/s") && told.contains("MB/s"), "{told}");
+    for (rail, address) in receiver.addresses.split(',').enumerate() {
+        let line = told.lines().find(|line| line.contains(&format!("> {address}"))).expect("each lane has a line");
+        assert_eq!(line.split_whitespace().next(), Some(rail.to_string().as_str()), "{told}");
+    }
+
+    let second = run(send);
+    assert!(second.status.success(), "{}", stderr(&second));
+    assert!(stdout(&second).contains("files: 0 sent, 3 unchanged"), "{}", stdout(&second));
+
+    // Without --once it goes on listening until it is told to end.
+    receiver.wait_for("unchanged");
+    interrupt(receiver.id());
+    let (code, out, _) = receiver.finish();
+    assert_eq!(code, 130);
+    assert!(out.contains("files: 3 stored, 0 unchanged, 0 failed"), "{out}");
+}
+
+#[test]
+fn lanes_leave_from_where_they_are_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = folder.path().join("inbox");
+    fs::write(folder.path().join("file"), pattern(2_000_000, 2)).unwrap();
+    let receiver = Receiver::start(&inbox, ["--insecure", "--once", "--congestion", "reno"]);
+    let file = folder.path().join("file");
+    let sent =
+        run(["-v", "send", text(&file), "--to", &receiver.addresses, "--from", "127.0.0.5,127.0.0.6", "--insecure"]);
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let told = stdout(&sent);
+    assert!(told.contains("127.0.0.5 > 127.0.0.1:") && told.contains("127.0.0.6 > 127.0.0.2:"), "{told}");
+    assert!(told.contains("interrupt affine") && told.contains("lo raises no interrupts"), "details with -v: {told}");
+    let (code, out, _) = receiver.finish();
+    assert_eq!(code, 0, "--once ends with the batch");
+    assert!(out.contains("< 127.0.0.5") && out.contains("< 127.0.0.6"), "{out}");
+}
+
+#[test]
+fn a_secret_may_come_from_the_environment_and_a_wrong_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = folder.path().join("inbox");
+    let file = folder.path().join("file");
+    fs::write(&file, "for those who may").unwrap();
+    let secret = secret(folder.path(), SECRET);
+    let receiver = Receiver::start(&inbox, ["--secret-file", text(&secret), "--once"]);
+    let send = ["send", text(&file), "--to", &receiver.addresses];
+
+    let wrong = rails_bench(send).env("RAILS_SECRET", "another secret, no less long").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(stderr(&wrong).contains("error: --to 127.0.0.1:"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("help: give both ends the same secret"), "{}", stderr(&wrong));
+    let none = run(send.into_iter().chain(["--insecure"]));
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stderr(&none).contains("help: give both ends a secret"), "{}", stderr(&none));
+    assert!(!inbox.join("file").exists());
+
+    let right = rails_bench(send).env("RAILS_SECRET", SECRET).output().unwrap();
+    assert!(right.status.success(), "{}", stderr(&right));
+    let (code, _, said) = receiver.finish();
+    assert_eq!(code, 0);
+    assert!(said.contains("a lane was refused"), "the receiver says that someone tried: {said}");
+    assert_eq!(fs::read(inbox.join("file")).unwrap(), b"for those who may");
+}
+
+#[test]
+fn what_a_killed_receiver_had_is_not_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
+    let bytes = pattern(256 << 20, 3);
+    fs::write(&file, &bytes).unwrap();
+    let part = inbox.join(".large.rails-part");
+
+    let receiver = Receiver::start(&inbox, ["--insecure"]);
+    let (sender, lines) = start(rails_bench(["send", text(&file), "--to", &receiver.addresses, "--insecure"]));
+    wait_for_size(&part, 1 << 20);
+    receiver.kill();
+    let (code, _, said) = crate::util::finish(sender, &lines);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("error: the batch was not sent"), "{said}");
+    assert!(!inbox.join("large").exists() && part.exists(), "a part is not a file");
+
+    let receiver = Receiver::start(&inbox, ["--insecure", "--once"]);
+    let (sender, lines) = start(rails_bench(["send", text(&file), "--to", &receiver.addresses, "--insecure"]));
+    let resumed = wait_for(&lines, "resuming ");
+    assert!(resumed.contains("large at"), "{resumed}");
+    let (code, out, said) = crate::util::finish(sender, &lines);
+    assert_eq!(code, 0, "{said}");
+    assert!(!out.starts_with("sent 256 MiB "), "less than all of it was sent again: {out}");
+    assert_eq!(receiver.finish().0, 0);
+    assert!(fs::read(inbox.join("large")).unwrap() == bytes, "it is whole");
+    assert!(!part.exists());
+}
+
+/// Waits until a file is there with at least that many bytes.
+pub(crate) fn wait_for_size(path: &Path, bytes: u64) {
+    for _ in 0..6000 {
+        if fs::metadata(path).is_ok_and(|about| about.len() >= bytes) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} does not grow to {bytes} bytes", path.display());
+}

@@ -1,0 +1,147 @@
+//! Runs the program, and waits for what it says.
+
+use assert_cmd::cargo::cargo_bin;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Output, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+/// A command with a clean environment as far as the program looks at it.
+pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(cargo_bin("rails-bench"));
+    command.args(args).env_remove("RAILS_SECRET").stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run<'a>(args: impl IntoIterator<Item = &'a str>) -> Output {
+    rails_bench(args).output().expect("it can be started")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("it is text")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("it is text")
+}
+
+/// A receiver on two loopback rails.
+pub(crate) struct Receiver {
+    child: Child,
+    /// Where it listens, as `--to` takes it.
+    pub(crate) addresses: String,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Receiver {
+    /// Starts it, and waits until it listens.
+    pub(crate) fn start<'a>(into: &'a Path, more: impl IntoIterator<Item = &'a str>) -> Self {
+        let listen = ["recv", "--listen", "127.0.0.1:0,127.0.0.2:0", "--into", text(into)];
+        let command = rails_bench(listen.into_iter().chain(more));
+        let (child, lines) = start(command);
+        let mut receiver = Self { child, addresses: String::new(), lines };
+        let line = receiver.wait_for("listening on ");
+        let addresses: Vec<&str> = line.trim_start_matches("listening on ").split(", ").collect();
+        assert_eq!(addresses.len(), 2, "{line}");
+        for address in &addresses {
+            let address: SocketAddr = address.parse().expect("it prints addresses");
+            assert_ne!(address.port(), 0, "the port that was found is shown");
+        }
+        receiver.addresses = addresses.join(",");
+        receiver
+    }
+
+    /// Waits for a line on stderr.
+    pub(crate) fn wait_for(&self, what: &str) -> String {
+        wait_for(&self.lines, what)
+    }
+
+    /// Ends it without a chance to clean up (SIGKILL).
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Waits for its end; gives its exit code, its stdout, and the rest of its stderr.
+    pub(crate) fn finish(self) -> (i32, String, String) {
+        finish(self.child, &self.lines)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+/// Starts a command; the lines of its stderr come through the channel.
+pub(crate) fn start(mut command: Command) -> (Child, mpsc::Receiver<String>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
+    let stderr = child.stderr.take().expect("it is piped");
+    (child, lines_of(stderr))
+}
+
+/// Waits for a line that begins so.
+pub(crate) fn wait_for(lines: &mpsc::Receiver<String>, beginning: &str) -> String {
+    let mut seen = String::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.starts_with(beginning) => return line,
+            Ok(line) => seen += &format!("{line}\n"),
+            Err(_) => panic!("no line begins with `{beginning}` in:\n{seen}"),
+        }
+    }
+}
+
+/// Waits for the end of a process; gives its exit code, its stdout, and the rest of its stderr.
+pub(crate) fn finish(mut child: Child, lines: &mpsc::Receiver<String>) -> (i32, String, String) {
+    let mut out = String::new();
+    child.stdout.take().expect("it is piped").read_to_string(&mut out).expect("it is text");
+    let code = child.wait().expect("it ends").code().expect("no signal ended it");
+    (code, out, lines.iter().collect::<Vec<_>>().join("\n"))
+}
+
+/// Sends Ctrl-C's signal to a process that a test has started.
+pub(crate) fn interrupt(id: u32) {
+    use nix::{sys::signal, unistd::Pid};
+    let id = Pid::from_raw(i32::try_from(id).expect("process numbers are small"));
+    signal::kill(id, signal::Signal::SIGINT).expect("it runs");
+}
+
+/// A file with a secret, which only its owner can read.
+pub(crate) fn secret(folder: &Path, secret: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join(format!("secret-{}", secret.len()));
+    fs::write(&path, format!("{secret}\n")).expect("it can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    path
+}
+
+/// Bytes that differ from their neighbours near and far: BLAKE3's output stream, which is fast without optimization too.
+pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+fn lines_of(stderr: ChildStderr) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            // A test that no longer listens has ended.
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,142 @@
+//! Every example does what it says. They are compiled into this test and called, so that what they return can be asserted.
+//! That both lanes of a stream carry their part is asserted where there are links with a rate, in `tests/netns`: on loopback
+//! the rail that gets the CPU may carry it all.
+
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/hyper_over_rails.rs"]
+mod hyper_over_rails;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/pin_one_rail.rs"]
+mod pin_one_rail;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/show_topology.rs"]
+mod show_topology;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/stripe_a_file.rs"]
+mod stripe_a_file;
+
+use rails::{
+    multirail::{RailId, plan},
+    topo::{Bandwidth, CpuSet, Interrupt, Nic, NodeId, Topology},
+};
+use std::{fs, io::Cursor};
+
+#[test]
+fn show_topology_says_what_is_known_and_what_is_not() {
+    let known = Nic {
+        pci: Some("0000:3b:00.0".parse().unwrap()),
+        node: Some(NodeId(1)),
+        speed: Some(Bandwidth::mbps(100_000)),
+        interrupts: vec![Interrupt { number: 101, name: None, affinity: None, effective: Some("2".parse().unwrap()) }],
+        ..Nic::named("eth0")
+    };
+    let machine = Topology::synthetic("package:2 numa:1 core:2 pu:1", vec![known, Nic::named("eth1")]).unwrap();
+    assert_eq!(
+        show_topology::describe(&machine),
+        "\
+package 0: CPUs 0-1
+package 1: CPUs 2-3
+node 0: 1 GiB of memory, CPUs 0-1
+node 1: 1 GiB of memory, CPUs 2-3
+4 cores: CPUs 0 | 1 | 2 | 3
+this process may use CPUs 0-3 of 0-3
+eth0: a device, speed 100 Gbit/s
+  PCI address 0000:3b:00.0, node 1
+  beside CPUs 2-3
+  interrupt 101 is served on CPUs 2
+eth1: a device, speed unknown
+  PCI address unknown, node unknown
+  beside unknown CPUs: a rail on it may be far from it
+  unknown interrupts: nobody can say whether a rail's thread is beside them
+"
+    );
+}
+
+#[test]
+fn show_topology_shows_this_machine() {
+    let topology = Topology::detect().unwrap();
+    let text = show_topology::describe(&topology);
+    assert!(topology.nics().iter().all(|nic| text.contains(&format!("{}: ", nic.name))), "{text}");
+    assert!(text.contains(&format!("{} cores: ", topology.cores().len())), "{text}");
+}
+
+#[tokio::test]
+async fn pin_one_rail_runs_on_the_cpu_that_was_planned() {
+    let pinned = pin_one_rail::run("loopback:1").await.unwrap();
+    assert_eq!(pinned.sum, 1100);
+    assert_eq!(pinned.cpus_now, CpuSet::single(pinned.planned));
+    assert_eq!(pinned.placement.cpu, pinned.planned);
+    assert!(pinned.placement.cpus.is_applied());
+    assert!(!pinned.affinity.thread.holds(), "loopback has no interrupt to be beside: {}", pinned.affinity);
+}
+
+#[tokio::test]
+async fn pin_one_rail_takes_an_interface_and_refuses_one_that_is_not_there() {
+    let pinned = pin_one_rail::run("lo").await.unwrap();
+    assert_eq!(pinned.cpus_now, CpuSet::single(pinned.planned));
+    let error = pin_one_rail::run("nosuch0").await.err().expect("there is no such interface");
+    assert!(matches!(error.downcast_ref(), Some(plan::PlanError::NoSuchInterface { name, .. }) if name == "nosuch0"));
+    assert!(pin_one_rail::run("a/b").await.is_err());
+}
+
+#[tokio::test]
+async fn stripe_a_file_brings_the_file_and_counts_it_by_lane() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock");
+    let striped = stripe_a_file::run(tokio::fs::File::open(path).await.unwrap()).await.unwrap();
+    assert_eq!(striped.digest, blake3::hash(&fs::read(path).unwrap()));
+
+    let large = stripe_a_file::made_up(24 << 20);
+    let digest = blake3::hash(&large);
+    let striped = stripe_a_file::run(Cursor::new(large)).await.unwrap();
+    assert_eq!(striped.digest, digest);
+    assert_eq!(striped.stats.bytes_read, 24 << 20);
+    let mut lanes = striped.stats.lanes;
+    lanes.sort_by_key(|lane| lane.lane);
+    assert_eq!(lanes.iter().map(|lane| lane.rail).collect::<Vec<_>>(), [RailId(0), RailId(1)]);
+    assert!(lanes.iter().all(|lane| lane.lost.is_none()), "{lanes:?}");
+    let received: u64 = lanes.iter().map(|lane| lane.bytes_received).sum();
+    assert_eq!(received, striped.stats.bytes_read + striped.stats.bytes_duplicated);
+}
+
+#[tokio::test]
+async fn stripe_a_file_takes_an_empty_file() {
+    let striped = stripe_a_file::run(tokio::io::empty()).await.unwrap();
+    assert_eq!(striped.digest, blake3::hash(b""));
+    assert_eq!(striped.stats.bytes_read, 0);
+}
+
+#[tokio::test]
+async fn hyper_over_rails_answers_every_request_on_one_stream_of_two_lanes() {
+    let done = hyper_over_rails::run().await.unwrap();
+    assert_eq!(
+        done.answers,
+        [
+            "GET /: 200 OK, 16 bytes",
+            "POST /echo: 200 OK, 16777216 bytes",
+            "GET /nowhere: 404 Not Found, 21 bytes",
+            "GET /: 200 OK, 16 bytes",
+        ]
+    );
+    let bytes = |count: fn(&rails::multirail::LaneStats) -> u64| done.stats.lanes.iter().map(count).sum::<u64>();
+    assert!(bytes(|lane| lane.bytes_sent) > 16 << 20);
+    assert!(bytes(|lane| lane.bytes_received) > 16 << 20);
+    assert!(done.stats.lanes.len() == 2 && done.stats.lanes.iter().all(|lane| lane.lost.is_none()));
+}
+
+/// The list that the reader is given is complete, and its order is one that can be followed.
+#[test]
+fn the_list_of_examples_names_each_of_them() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
+    assert_eq!(examples.len(), 4, "an example without a test: {examples:?}");
+    for example in examples {
+        assert!(list.contains(&format!("({example})")), "{example} is not listed");
+        let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();
+        let name = example.trim_end_matches(".rs");
+        let header = text.lines().take_while(|line| line.starts_with("//!")).collect::<String>();
+        assert!(header.contains("Run: `cargo run") && header.contains(name), "{example} does not say how it is run");
+        assert!(header.contains("Expected:"), "{example} does not say what to expect");
+    }
+}

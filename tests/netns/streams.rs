@@ -1,0 +1,104 @@
+//! Bytes arrive over both links, and over one when the other goes down.
+
+use crate::ends;
+use bytes::Bytes;
+use rails::{
+    multirail::{MultiRailStream, Secret, StreamOptions, StreamStats},
+    net::{KeepAlive, LaneOptions},
+};
+use rails_lab::{LinkLab, Shape, Side};
+use std::time::Duration;
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_two_rails_carry_a_stream() {
+    let lab = two_links();
+    let before = received(&lab);
+    let sent = bytes(TOTAL);
+    let digest = blake3::hash(&sent);
+    let (near, (got, far)) =
+        ends::run(&lab, &options(), async |stream| send(stream, sent).await, async |stream| receive(stream).await);
+    assert_eq!(got, digest);
+    assert_eq!((near.bytes_written, far.bytes_read), (TOTAL as u64, TOTAL as u64));
+    for (link, (before, after)) in before.iter().zip(received(&lab)).enumerate() {
+        let carried = after - before;
+        println!("link {link} carried {carried} of {TOTAL} bytes");
+        assert!(carried >= TOTAL as u64 / 5, "link {link} carried {carried} of {TOTAL} bytes");
+    }
+    assert!(near.lanes.iter().chain(&far.lanes).all(|lane| lane.lost.is_none()), "{near:?} {far:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_link_down_in_mid_stream_loses_nothing() {
+    let lab = two_links();
+    let before = received(&lab);
+    let sent = bytes(TOTAL);
+    let digest = blake3::hash(&sent);
+    let (near, (got, far)) = ends::run(
+        &lab,
+        &options(),
+        async |stream| send(stream, sent).await,
+        async |mut stream| {
+            let mut hasher = blake3::Hasher::new();
+            let mut read = 0;
+            while read < TOTAL / 4 {
+                let bytes = stream.read_bytes().await.expect("both links are up").expect("more is to come");
+                hasher.update(&bytes);
+                read += bytes.len();
+            }
+            lab.set_link_up(Side::B, 0, false).expect("root may do that");
+            finish(stream, hasher).await
+        },
+    );
+    assert_eq!(got, digest);
+    assert_eq!((near.bytes_written, far.bytes_read), (TOTAL as u64, TOTAL as u64));
+    // Lane i runs over link i, by the order of both ends' rails.
+    let lost: Vec<u16> = near.lanes.iter().filter(|lane| lane.lost.is_some()).map(|lane| lane.lane).collect();
+    assert_eq!(lost, [0], "{near:?}");
+    let carried: Vec<u64> = before.iter().zip(received(&lab)).map(|(before, after)| after - before).collect();
+    println!("the links carried {carried:?} of {TOTAL} bytes");
+    assert!(carried[0] > 0 && carried[1] > TOTAL as u64 / 2, "{carried:?}");
+}
+
+fn two_links() -> LinkLab {
+    LinkLab::builder().link(Shape::mbit(200)).link(Shape::mbit(200)).build().expect("root may make namespaces")
+}
+
+/// Options with which a silent lane is given up after two seconds, at either end.
+fn options() -> StreamOptions {
+    let keepalive = KeepAlive { idle: Duration::from_secs(1), interval: Duration::from_secs(1), probes: 2 };
+    let lane = LaneOptions::new().user_timeout(Duration::from_secs(2)).keepalive(keepalive);
+    StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough")).lane(lane)
+}
+
+async fn send(mut stream: MultiRailStream, bytes: Bytes) -> StreamStats {
+    stream.write_bytes(bytes).await.expect("one link is up");
+    stream.close().await.expect("one link is up")
+}
+
+async fn receive(stream: MultiRailStream) -> (blake3::Hash, StreamStats) {
+    finish(stream, blake3::Hasher::new()).await
+}
+
+async fn finish(mut stream: MultiRailStream, mut hasher: blake3::Hasher) -> (blake3::Hash, StreamStats) {
+    while let Some(bytes) = stream.read_bytes().await.expect("one link is up") {
+        hasher.update(&bytes);
+    }
+    (hasher.finalize(), stream.close().await.expect("one link is up"))
+}
+
+/// What B has received over each link.
+fn received(lab: &LinkLab) -> Vec<u64> {
+    (0..lab.link_count()).map(|link| lab.counters(Side::B, link).expect("the link is there").rx_bytes).collect()
+}
+
+/// Bytes of which none repeat.
+fn bytes(length: usize) -> Bytes {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes.into()
+}
+
+/// Some two seconds of both links.
+const TOTAL: usize = 80 << 20;

@@ -1,0 +1,86 @@
+//! A rail's thread is where the plan says, by two witnesses; what cannot be is an error.
+
+use crate::loopback;
+use rails::{
+    bind::{BindError, thread},
+    multirail::{
+        RailRequest, Rails, plan,
+        plan::PlanError,
+        runtime::{RailRuntimeBuilder, RuntimeError},
+    },
+    topo::{CpuId, CpuSet, Topology},
+};
+
+#[tokio::test]
+async fn a_rails_thread_is_on_the_planned_cpu_by_two_witnesses() {
+    let (_, rails) = loopback(2);
+    for rail in rails.iter() {
+        let planned = rail.plan().cpu;
+        let placement = rail.runtime().placement();
+        assert_eq!(thread::affinity_of(placement.tid).unwrap(), CpuSet::single(planned));
+        assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(planned));
+        assert!(placement.cpus.is_applied());
+        // Another library, asked from inside the rail.
+        let seen = rail.runtime().spawn(|| async { core_affinity::get_core_ids() }).await.unwrap().unwrap();
+        assert_eq!(seen.iter().map(|core| core.id).collect::<Vec<_>>(), [planned.0 as usize]);
+        let ran_on = rail.runtime().spawn(|| async { (thread::current_tid(), thread::current_cpu().unwrap()) });
+        assert_eq!(ran_on.await.unwrap(), (placement.tid, planned));
+    }
+}
+
+#[test]
+fn rails_are_spread_over_the_cpus_that_there_are() {
+    let (topology, rails) = loopback(2);
+    let cpus: CpuSet = rails.iter().map(|rail| rail.plan().cpu).collect();
+    assert_eq!(cpus.len(), topology.allowed_cpus().len().min(2));
+    assert!(cpus.is_subset(topology.allowed_cpus()));
+}
+
+#[test]
+fn the_affinities_of_a_loopback_rail_are_not_claimed() {
+    let (topology, rails) = loopback(1);
+    let report = rails.iter().next().unwrap().affinity(&topology);
+    let no_interrupts = "unknown: lo raises no interrupts";
+    assert_eq!((report.interrupt.to_string(), report.thread.to_string()), (no_interrupts.into(), no_interrupts.into()));
+    assert!(!report.holds());
+}
+
+#[test]
+fn cpus_that_do_not_exist_make_no_plan() {
+    let topology = Topology::detect().unwrap();
+    let wish: RailRequest = format!("127.0.0.1@{ABSENT}").parse().unwrap();
+    let error = plan::plan(&topology, &wish).unwrap_err();
+    let wanted = CpuSet::single(CpuId(ABSENT));
+    let allowed = topology.allowed_cpus().clone();
+    assert_eq!(error, PlanError::CpusNotAllowed { lane: "lo".into(), wanted, allowed });
+}
+
+/// As a plan that was made elsewhere, or before a CPU went away, would be.
+#[test]
+fn a_plan_for_cpus_that_do_not_exist_builds_nothing() {
+    let topology = Topology::detect().unwrap();
+    let mut plan = plan::plan(&topology, &RailRequest::Loopback(Some(2))).unwrap();
+    plan.rails[1].cpu = CpuId(ABSENT);
+    let error = Rails::build(&plan).unwrap_err();
+    let RuntimeError::Bind { name, source: BindError::CpusUnusable { requested, offline, .. } } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(name, "rail-1");
+    assert_eq!(requested, CpuSet::single(CpuId(ABSENT)));
+    assert_eq!(offline, Some(requested));
+}
+
+#[test]
+fn a_runtime_that_is_to_have_only_some_of_its_cpus_says_which_it_got() {
+    let here = thread::current_affinity().unwrap().first().unwrap();
+    let wanted: CpuSet = [here, CpuId(ABSENT)].into_iter().collect();
+    let runtime = RailRuntimeBuilder::new("half", wanted.clone()).build().unwrap();
+    let outcome = &runtime.placement().cpus;
+    assert!(!outcome.is_applied());
+    assert_eq!(outcome.got(), &CpuSet::single(here));
+    let none = RailRuntimeBuilder::new("none", CpuSet::new()).build().unwrap_err();
+    assert!(matches!(none, RuntimeError::Bind { source: BindError::EmptySet { .. }, .. }), "{none}");
+}
+
+/// Above what any machine has whose tests run here, and below the largest number that a set takes from text.
+const ABSENT: u32 = 100_000;

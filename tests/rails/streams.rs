@@ -1,0 +1,88 @@
+//! Detected, planned, built, connected, and counted.
+
+use crate::loopback;
+use bytes::Bytes;
+use rails::multirail::{MultiRailListener, MultiRailStream, Policy, RailId, Secret, StreamOptions, StreamStats};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[tokio::test]
+async fn what_is_written_is_counted_lane_by_lane_at_both_ends() {
+    let (near, far) = exchange(Policy::Static).await;
+    assert_eq!((near.bytes_duplicated, far.bytes_duplicated), (0, 0), "equal shares are sent once");
+    assert!(near.lanes.iter().all(|lane| lane.bytes_sent > 0), "{near:?}");
+    assert_lanes_agree(&near, &far);
+}
+
+/// An idle lane may send once more what another holds up; every byte that comes twice is counted as such. Which lane carries
+/// how much is not asserted: that of a rail that gets no CPU meanwhile carries nothing, and is meant to.
+#[tokio::test]
+async fn what_an_idle_lane_sent_again_is_counted_as_duplicated() {
+    let (near, far) = exchange(Policy::Adaptive).await;
+    assert_lanes_agree(&near, &far);
+}
+
+/// A large message one way and a small one back.
+async fn exchange(policy: Policy) -> (StreamStats, StreamStats) {
+    let (_, rails) = loopback(2);
+    let options = StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").unwrap()).policy(policy);
+    let addresses: Vec<SocketAddr> =
+        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.unwrap(), 0)).collect();
+    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.unwrap();
+    let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.unwrap();
+    let mut far = listener.accept().await.unwrap();
+    assert_eq!((near.id(), near.lanes_up()), (far.id(), 2));
+
+    let sent = bytes(TOTAL);
+    let digest = blake3::hash(&sent);
+    let (near, far) = tokio::join!(
+        async {
+            near.write_bytes(sent).await.unwrap();
+            near.shutdown().await.unwrap();
+            let mut answer = String::new();
+            near.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "thank you");
+            near.close().await.unwrap()
+        },
+        async {
+            let mut hasher = blake3::Hasher::new();
+            while let Some(bytes) = far.read_bytes().await.unwrap() {
+                hasher.update(&bytes);
+            }
+            assert_eq!(hasher.finalize(), digest);
+            far.write_all(b"thank you").await.unwrap();
+            far.close().await.unwrap()
+        }
+    );
+    let (total, answer) = (TOTAL as u64, "thank you".len() as u64);
+    assert_eq!((near.bytes_written, near.bytes_read), (total, answer));
+    assert_eq!((far.bytes_written, far.bytes_read), (answer, total));
+    (near, far)
+}
+
+/// Each lane ran on the rail of its address, and one end's sent is the other's received.
+fn assert_lanes_agree(near: &StreamStats, far: &StreamStats) {
+    assert_eq!((near.lanes.len(), far.lanes.len()), (2, 2));
+    for end in [near, far] {
+        let received: u64 = end.lanes.iter().map(|lane| lane.bytes_received).sum();
+        assert_eq!(received, end.bytes_read + end.bytes_duplicated, "{end:?}");
+    }
+    for lane in &near.lanes {
+        let other = far.lanes.iter().find(|other| other.lane == lane.lane).expect("the lane has two ends");
+        assert_eq!((lane.rail, other.rail), (RailId(lane.lane.into()), RailId(lane.lane.into())));
+        assert_eq!((lane.local, lane.remote), (other.remote, other.local));
+        assert_eq!((lane.bytes_sent, lane.chunks_sent), (other.bytes_received, other.chunks_received));
+        assert_eq!((lane.bytes_received, lane.chunks_received), (other.bytes_sent, other.chunks_sent));
+        assert!(lane.lost.is_none() && other.lost.is_none(), "{lane:?} {other:?}");
+        assert!(lane.tcp.is_some(), "the kernel says how the connection did");
+    }
+}
+
+/// Bytes of which none repeat.
+fn bytes(length: usize) -> Bytes {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes.into()
+}
+
+const TOTAL: usize = 24 << 20;

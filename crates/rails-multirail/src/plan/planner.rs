@@ -45,7 +45,7 @@ pub enum PlanError {
     #[error("this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one")]
     NoNic,
     /// There is no such interface.
-    #[error("there is no interface `{name}`; there are: {}", .known.join(", "))]
+    #[error("there is no interface `{name}`; there are: {}", list(.known))]
     NoSuchInterface {
         /// The name.
         name: String,
@@ -53,10 +53,12 @@ pub enum PlanError {
         known: Vec<String>,
     },
     /// No interface has that address.
-    #[error("no interface has the address {address}")]
+    #[error("no interface has the address {address}; there are: {}", list(.known))]
     NoSuchAddress {
         /// The address.
         address: IpAddr,
+        /// The addresses there are, and whose they are.
+        known: Vec<String>,
     },
     /// The CPUs that a lane asks for may not be used.
     #[error("CPUs {wanted} were asked for `{lane}`, and none of them may be used here (allowed: {allowed})")]
@@ -71,6 +73,9 @@ pub enum PlanError {
     /// No CPU may be used at all.
     #[error("the machine's model allows no CPU")]
     NoCpu,
+    /// Not one rail was asked for.
+    #[error("no rails were asked for")]
+    NoRails,
     /// More rails than a stream has lanes.
     #[error("{count} rails were asked for, {MOST_RAILS} are the most")]
     TooMany {
@@ -91,15 +96,17 @@ pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, Plan
     if topology.allowed_cpus().is_empty() {
         return Err(PlanError::NoCpu);
     }
+    match request.count() {
+        Some(0) => return Err(PlanError::NoRails),
+        Some(count) if count > MOST_RAILS => return Err(PlanError::TooMany { count }),
+        _ => {}
+    }
     let mut planner = Planner { topology, rails: Vec::new(), notes: Vec::new() };
     match request {
         RailRequest::Auto => planner.on_nics(None)?,
         RailRequest::Count(count) => planner.on_nics(Some(*count))?,
         RailRequest::Loopback(count) => planner.on_loopback(*count)?,
         RailRequest::Lanes(lanes) => lanes.iter().try_for_each(|lane| planner.on_lane(lane))?,
-    }
-    if planner.rails.len() > MOST_RAILS {
-        return Err(PlanError::TooMany { count: planner.rails.len() });
     }
     planner.note_shared_cpus();
     Ok(RailPlan { rails: planner.rails, notes: planner.notes })
@@ -136,12 +143,17 @@ impl<'a> Planner<'a> {
         if nics.is_empty() {
             return Err(PlanError::NoNic);
         }
-        let wanted = count.unwrap_or(nics.len());
+        let wanted = count.unwrap_or(nics.len().min(MOST_RAILS));
+        if count.is_none() && wanted < nics.len() {
+            let usable = nics.len();
+            self.notes
+                .push(format!("{usable} NICs are usable; the best {wanted} are used, the most that a stream takes"));
+        }
         if wanted > nics.len() {
             let (usable, first) = (nics.len(), &nics[0].name);
             self.notes.push(format!(
-                "{wanted} rails share {usable} usable NIC{}, starting over at {first}: rails on one NIC add no bandwidth",
-                if usable == 1 { "" } else { "s" }
+                "{wanted} rails share {}, starting over at {first}: rails on one NIC add no bandwidth",
+                plural(usable, "usable NIC")
             ));
         }
         for nic in nics.iter().cycle().take(wanted) {
@@ -200,7 +212,11 @@ impl<'a> Planner<'a> {
                 match nic {
                     Some(nic) => self.add(Some(nic), Some(*address), Some(wish.end.clone()), cpus),
                     None if address.is_loopback() => self.add(None, Some(*address), Some(wish.end.clone()), cpus),
-                    None => Err(PlanError::NoSuchAddress { address: *address }),
+                    None => {
+                        let held = nics.iter().flat_map(|nic| nic.addresses.iter().map(move |held| (nic, held)));
+                        let known = held.map(|(nic, held)| format!("{} ({})", held.ip, nic.name)).collect();
+                        Err(PlanError::NoSuchAddress { address: *address, known })
+                    }
                 }
             }
         }
@@ -282,7 +298,7 @@ impl<'a> Planner<'a> {
         cpus.sort_unstable();
         for group in cpus.chunk_by(|a, b| a == b).filter(|group| group.len() > 1) {
             self.notes.push(format!(
-                "{} rails share CPU {}: there are more rails than CPUs for them",
+                "{} rails share CPU {}: there are fewer usable CPUs beside their lanes than rails",
                 group.len(),
                 group[0]
             ));
@@ -329,21 +345,37 @@ fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, near: Option
     let name = nic.map_or("the lane", |nic| nic.name.as_str());
     let mut because = vec![match near {
         Some(near) if !best.far => format!("near {name} (CPUs {near})"),
-        Some(near) => format!("far from {name}: none of its CPUs {near} may be used"),
-        None => format!("no CPU is known to be nearer to {name} than another"),
+        Some(near) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
+        None => format!("which CPUs are near {name} is not known"),
     }];
-    because.push(match best.from_interrupt {
-        FromInterrupt::Serves => format!("serves its interrupts (on CPUs {serving})"),
-        FromInterrupt::SharesCache => format!("shares a cache with CPUs {serving}, which serve its interrupts"),
-        FromInterrupt::Apart => format!("shares no cache with CPUs {serving}, which serve its interrupts"),
-        FromInterrupt::Unknown => "no interrupt to be near to".to_owned(),
-    });
+    match best.from_interrupt {
+        FromInterrupt::Serves => because.push(format!("serves its interrupts (on CPUs {serving})")),
+        FromInterrupt::SharesCache => {
+            because.push(format!("shares a cache with CPUs {serving}, which serve its interrupts"));
+        }
+        FromInterrupt::Apart => {
+            because.push(format!("shares no cache with CPUs {serving}, which serve its interrupts"))
+        }
+        FromInterrupt::Unknown if nic.is_some_and(|nic| nic.kind == NicKind::Device) => {
+            because.push("which CPU serves its interrupts is not known".to_owned());
+        }
+        // Without a device there are none, and the lane's own line says so.
+        FromInterrupt::Unknown => {}
+    }
     because.push(match (best.rails_on_cpu, best.rails_on_core) {
         (0, 0) => "no other rail on its core".to_owned(),
-        (0, others) => format!("{others} other rail(s) on its core"),
-        (others, _) => format!("{others} other rail(s) on it already"),
+        (0, others) => format!("{} on its core, on another CPU", plural(others, "other rail")),
+        (others, _) => format!("{} on it already", plural(others, "other rail")),
     });
     format!("CPU {} of {usable} usable: {}", best.cpu, because.join("; "))
+}
+
+fn list(known: &[String]) -> String {
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// As `rails-bench plan` prints it.

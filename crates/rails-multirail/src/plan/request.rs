@@ -58,6 +58,17 @@ pub struct ParseRequestError {
 /// The most rails that a request may ask for: a stream has no more lanes.
 pub(super) const MOST_RAILS: usize = crate::proto::connection::Connection::MOST_LANES;
 
+impl RailRequest {
+    /// How many rails it asks for, where it says so.
+    pub(super) fn count(&self) -> Option<usize> {
+        match self {
+            Self::Auto | Self::Loopback(None) => None,
+            Self::Count(count) | Self::Loopback(Some(count)) => Some(*count),
+            Self::Lanes(lanes) => Some(lanes.len()),
+        }
+    }
+}
+
 impl FromStr for RailRequest {
     type Err = ParseRequestError;
 

@@ -1,0 +1,122 @@
+//! Which lanes a request means.
+
+use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, two_packages};
+use rails_multirail::{
+    RailRequest, plan,
+    plan::{LaneEnd, LaneWish, PlanError},
+};
+use rails_topo::{InterfaceAddress, Nic, NicKind};
+
+#[test]
+fn faster_nics_come_first_and_unknown_speeds_last() {
+    let unknown = Nic { speed: None, ..nic("eth0", 0, 1, "10.0.0.1") };
+    let nics = vec![unknown, nic("eth1", 0, 10, "10.0.1.1"), nic("eth2", 1, 100, "10.0.2.1"), loopback()];
+    let machine = two_packages(nics);
+    assert_eq!(interfaces(&planned(&machine, "auto")), ["eth2", "eth1", "eth0"]);
+    assert_eq!(interfaces(&planned(&machine, "2")), ["eth2", "eth1"]);
+}
+
+#[test]
+fn different_cards_come_before_second_ports() {
+    let machine = two_packages(vec![
+        on_card(nic("eth0", 0, 100, "10.0.0.1"), "0000:18:00.0"),
+        on_card(nic("eth1", 0, 100, "10.0.1.1"), "0000:18:00.1"),
+        on_card(nic("eth2", 1, 100, "10.0.2.1"), "0000:81:00.0"),
+        on_card(nic("eth3", 1, 100, "10.0.3.1"), "0000:81:00.1"),
+    ]);
+    assert_eq!(interfaces(&planned(&machine, "2")), ["eth0", "eth2"]);
+    let plan = planned(&machine, "auto");
+    assert_eq!(interfaces(&plan), ["eth0", "eth2", "eth1", "eth3"]);
+    assert_eq!(
+        plan.notes,
+        [
+            "eth1 is a port of the same card as eth0: the two share its PCI link",
+            "eth3 is a port of the same card as eth2: the two share its PCI link"
+        ]
+    );
+}
+
+#[test]
+fn only_nics_that_can_carry_a_rail_are_taken() {
+    let address = |ip: &str| vec![InterfaceAddress { ip: ip.parse().unwrap(), prefix_len: 64 }];
+    let down = Nic { up: Some(false), ..nic("eth0", 0, 100, "10.0.0.1") };
+    let software = Nic { kind: NicKind::Virtual, ..nic("veth0", 0, 100, "10.0.1.1") };
+    let link_local = Nic { addresses: address("fe80::1"), ..nic("eth1", 0, 100, "10.0.2.1") };
+    let machine = two_packages(vec![down, software, link_local, loopback()]);
+    let advice =
+        "this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one";
+    assert_eq!(refused(&machine, "auto"), advice);
+    assert_eq!(refused(&machine, "3"), advice);
+}
+
+#[test]
+fn more_rails_than_nics_start_over_and_are_noted() {
+    let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1")]);
+    let plan = planned(&machine, "3");
+    assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth0", "eth1", "eth0"], vec![0, 8, 2]));
+    assert_eq!(plan.notes, ["3 rails share 2 usable NICs, starting over at eth0: rails on one NIC add no bandwidth"]);
+}
+
+#[test]
+fn what_does_not_exist_is_refused_with_what_does() {
+    let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
+    assert_eq!(refused(&machine, "eth9"), "there is no interface `eth9`; there are: eth0, lo");
+    assert_eq!(refused(&machine, "10.0.0.2"), "no interface has the address 10.0.0.2; there are: 10.0.0.1 (eth0)");
+    assert_eq!(refused(&two_packages(vec![]), "eth0"), "there is no interface `eth0`; there are: none");
+    assert_eq!(refused(&two_packages(vec![]), "10.0.0.2"), "no interface has the address 10.0.0.2; there are: none");
+}
+
+#[test]
+fn a_lane_by_address_is_on_the_interface_that_has_it() {
+    let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1"), loopback()]);
+    let plan = planned(&machine, "10.0.1.1,127.0.0.9");
+    assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth1", "lo"], vec![8, 0]));
+    assert_eq!(plan.rails[1].end, Some(LaneEnd::Address("127.0.0.9".parse().unwrap())));
+    let anywhere = planned(&machine, "0.0.0.0");
+    assert_eq!((&anywhere.rails[0].interface, &anywhere.rails[0].end), (&None, &None));
+    assert_eq!(anywhere.rails[0].reasons[0], "lane by whatever interface the routing chooses");
+}
+
+#[test]
+fn loopback_rails_are_one_for_each_core_and_at_least_two() {
+    let machine = two_packages(vec![loopback()]);
+    let plan = planned(&machine, "loopback");
+    assert_eq!(chosen_cpus(&plan), [0, 2, 4, 6, 8, 10, 12, 14]);
+    let last = plan.rails.last().unwrap();
+    assert_eq!(last.address, Some("127.0.0.8".parse().unwrap()));
+    let few = planned(&two_packages(vec![loopback()]).with_allowed(cpus("3-5")), "loopback");
+    assert_eq!(chosen_cpus(&few), [3, 4], "CPUs 4 and 5 are one core");
+    let one = planned(&two_packages(vec![loopback()]).with_allowed(cpus("3")), "loopback");
+    assert_eq!(chosen_cpus(&one), [3, 3]);
+    assert_eq!(planned(&machine, "loopback:1").rails.len(), 1);
+    assert_eq!(planned(&machine, "loopback:64").rails.len(), 64);
+}
+
+#[test]
+fn a_number_of_rails_that_no_stream_takes_is_refused_whoever_asks() {
+    let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
+    let wish = LaneWish { end: LaneEnd::Interface("eth0".to_owned()), cpus: None };
+    for count in [65, 300, usize::MAX] {
+        let refused = Err(PlanError::TooMany { count });
+        assert_eq!(plan(&machine, &RailRequest::Loopback(Some(count))), refused);
+        assert_eq!(plan(&machine, &RailRequest::Count(count)), refused);
+    }
+    assert_eq!(plan(&machine, &RailRequest::Lanes(vec![wish; 65])), Err(PlanError::TooMany { count: 65 }));
+    for none in [RailRequest::Count(0), RailRequest::Loopback(Some(0)), RailRequest::Lanes(Vec::new())] {
+        assert_eq!(plan(&machine, &none), Err(PlanError::NoRails));
+    }
+}
+
+#[test]
+fn of_more_nics_than_a_stream_takes_the_best_are_used() {
+    let nics = (0..70).map(|index| nic(&format!("eth{index}"), 0, 10 + index, &format!("10.0.{index}.1"))).collect();
+    let plan = planned(&two_packages(nics), "auto");
+    assert_eq!((plan.rails.len(), interfaces(&plan)[0]), (64, "eth69"));
+    assert_eq!(plan.notes[0], "70 NICs are usable; the best 64 are used, the most that a stream takes");
+}
+
+#[test]
+fn no_cpu_no_plan() {
+    let machine = two_packages(vec![loopback()]).with_allowed(cpus(""));
+    assert_eq!(plan(&machine, &RailRequest::Loopback(None)), Err(PlanError::NoCpu));
+}

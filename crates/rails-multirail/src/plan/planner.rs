@@ -165,7 +165,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// NICs that could carry a rail: fastest first, and before a card's second port every other card's first.
+    /// NICs that could carry a rail: fastest first, and among equally fast ones every card's first port before any card's second.
     fn best_nics(&self) -> Vec<&'a Nic> {
         let usable = |nic: &&'a Nic| {
             nic.kind == NicKind::Device
@@ -175,9 +175,9 @@ impl<'a> Planner<'a> {
         let mut nics: Vec<&'a Nic> = self.topology.nics().iter().filter(usable).collect();
         nics.sort_by_key(|nic| Reverse(nic.speed));
         let port = |index: usize| nics[..index].iter().filter(|other| same_card(other, nics[index])).count();
-        let mut ranked: Vec<(usize, usize)> = (0..nics.len()).map(|index| (port(index), index)).collect();
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(_, index)| nics[index]).collect()
+        let mut ranked: Vec<usize> = (0..nics.len()).collect();
+        ranked.sort_by_key(|index| (Reverse(nics[*index].speed), port(*index)));
+        ranked.into_iter().map(|index| nics[index]).collect()
     }
 
     fn on_loopback(&mut self, count: Option<usize>) -> Result<(), PlanError> {

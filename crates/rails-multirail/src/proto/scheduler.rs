@@ -1,7 +1,7 @@
 //! Which bytes a free lane takes next, and which come back when a lane is lost.
 
 use super::{reassembler::Violation, wire::Ack};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -57,6 +57,9 @@ pub struct Scheduler {
     limit: u64,
     /// Bytes that no lane has been given, from `next` on.
     pending: VecDeque<Bytes>,
+    /// Small writes that come behind those, copied together: each for itself would cost more memory than it has bytes.
+    gathered: BytesMut,
+    /// Bytes of both.
     pending_bytes: usize,
     next: u64,
     /// Bytes dealt to lanes that have not taken them yet.
@@ -126,6 +129,7 @@ impl Scheduler {
             window,
             limit: window.min(MOST_KEPT),
             pending: VecDeque::new(),
+            gathered: BytesMut::new(),
             pending_bytes: 0,
             next: 0,
             dealt_bytes: 0,
@@ -157,9 +161,21 @@ impl Scheduler {
     /// After [`Scheduler::finish`].
     pub fn write(&mut self, bytes: Bytes) {
         assert!(!self.finished, "nothing is written to a stream that was finished");
-        if !bytes.is_empty() {
-            self.pending_bytes += bytes.len();
+        self.pending_bytes += bytes.len();
+        if bytes.len() < SMALL {
+            if self.gathered.len() + bytes.len() > GATHERED {
+                self.end_gathering();
+            }
+            self.gathered.extend_from_slice(&bytes);
+        } else {
+            self.end_gathering();
             self.pending.push_back(bytes);
+        }
+    }
+
+    fn end_gathering(&mut self) {
+        if !self.gathered.is_empty() {
+            self.pending.push_back(self.gathered.split().freeze());
         }
     }
 
@@ -352,6 +368,9 @@ impl Scheduler {
         let mut payload = Vec::new();
         let mut length = 0;
         while length < allowed && payload.len() < MOST_SLICES {
+            if self.pending.is_empty() {
+                self.end_gathering();
+            }
             let Some(front) = self.pending.front_mut() else { break };
             let slice = if front.len() <= allowed - length {
                 self.pending.pop_front().expect("it was just seen")
@@ -375,7 +394,8 @@ impl Scheduler {
         let slower = |(carrier, index): &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
             let age = now.saturating_duration_since(sent.taken);
-            let sooner = own.zip(carrier.service).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
+            let sooner =
+                own.zip(carrier.expected(now)).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
             sooner || now >= carrier.overdue_at(*index, own)
         };
         let offset = |(carrier, index): &(usize, usize)| self.lanes[*carrier].in_flight[*index].chunk.offset;
@@ -442,6 +462,12 @@ impl Lane {
         self.acknowledged_at = Some(now);
     }
 
+    /// How long a chunk should take: no less than the oldest has taken up to now, for the lane keeps them in order.
+    fn expected(&self, now: Instant) -> Option<Duration> {
+        let oldest = self.in_flight.front().map(|sent| now.saturating_duration_since(sent.taken));
+        self.service.max(oldest)
+    }
+
     /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong. Where none was
     /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
     fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {
@@ -481,6 +507,10 @@ fn bit(lane: usize) -> u64 {
     1 << lane
 }
 
+/// Writes below this many bytes are copied together.
+const SMALL: usize = 4 << 10;
+/// How many bytes are copied together at most.
+const GATHERED: usize = 64 << 10;
 /// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
 /// A chunk on a lane whose rate is not known yet, in bytes.

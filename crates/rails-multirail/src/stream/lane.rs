@@ -69,6 +69,10 @@ impl Lane {
                 end = &mut transmit, if !transmitted => {
                     end?;
                     transmitted = true;
+                    if self.shared.with(|state| state.connection.failure().is_some()) {
+                        // Nothing more will come of this stream, so its lanes wait no longer than for one that was dropped.
+                        self.shared.abandoned.send_replace(true);
+                    }
                 }
                 () = &mut linger => return Err(LaneError::Lingering),
             }

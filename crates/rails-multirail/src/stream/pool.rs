@@ -34,7 +34,7 @@ impl Pool {
     /// A buffer of `length` bytes, whose content is whatever was there before.
     pub(crate) fn take(self: &Arc<Self>, length: usize) -> ChunkBuffer {
         // A tiny chunk must not hold a large buffer for as long as it waits to be read.
-        if length > self.size || length < self.size / 4 {
+        if length > self.size || length < self.size / 2 {
             return ChunkBuffer { bytes: vec![0; length].into(), length, pool: None };
         }
         let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -9,7 +9,7 @@ use rails_multirail::{RailRequest, plan::plan};
 #[command(after_help = "\
 Which rails (SPEC):
   auto                 one on each NIC that is up
-  4                    four on the best NICs, different cards first
+  4                    four on the fastest NICs, different cards first among equals
   loopback             one per core on 127.0.0.1, 127.0.0.2, ..., at least two
   loopback:3           three of them
   eth0,10.0.1.2        one on each of these interfaces and local addresses

@@ -9,7 +9,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 /// | text | meaning |
 /// |---|---|
 /// | `auto` | one rail on each NIC that is up |
-/// | `4` | four rails on the best NICs, different cards first |
+/// | `4` | four rails on the fastest NICs, different cards first among equals |
 /// | `loopback` | one rail per allowed core on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
 /// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 /// Example: rails-bench serve --listen 10.0.1.2,10.0.2.2 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane to listen on: IP or host[:PORT]; port 0 takes any [default port: 7575]
+    /// Address of each lane to listen on: IP or host, with `:PORT` if it is not 7575; port 0 takes any
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     listen: Vec<Address>,
     /// End after one measurement

@@ -21,13 +21,13 @@ use std::{net::SocketAddr, time::Duration};
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane at the other end: IP or host[:PORT] [default port: 7575]
+    /// Address of each lane at the other end: IP or host, with `:PORT` if it is not 7575
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     to: Vec<Address>,
-    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs [default: as the routes lead]
+    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs; as the routes lead by default
     #[arg(long, value_name = "ADDR_OR_IFACE", value_delimiter = ',')]
     from: Vec<LaneWish>,
-    /// How long to send [default: 10]
+    /// How long to send; 10 s by default
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "bytes")]
     seconds: Option<Duration>,
     /// How much to send, for example 4GiB

@@ -51,8 +51,8 @@ impl Cli {
             Command::Plan(args) => plan::run(&args),
             Command::Send(args) => send::run(args, details),
             Command::Recv(args) => recv::run(args, details),
-            Command::Serve(args) => serve::run(&args),
-            Command::Stream(args) => stream::run(&args),
+            Command::Serve(args) => serve::run(&args, details),
+            Command::Stream(args) => stream::run(&args, details),
             Command::Compare(args) => compare::run(&args),
             Command::Demo(args) => demo::run(args),
         }

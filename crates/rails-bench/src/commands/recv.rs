@@ -91,7 +91,7 @@ async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, stop: Sto
     let batch = batch?;
     match &batch.summary {
         Some(summary) => {
-            let complete = report::received(&batch, summary, &end.rails, details)?;
+            let complete = report::received(&batch, summary, details)?;
             Ok(if complete { Ending::Done } else { Ending::Failed })
         }
         None => {

@@ -3,16 +3,16 @@
 use crate::{
     batch,
     commands::block_on,
-    ending::{Ending, Help},
+    ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     print,
     progress::Progress,
     report,
     stop::Stop,
 };
-use anyhow::{Context, Error, Result};
-use rails_multirail::{MultiRailStream, OpenError, error::JoinError, plan::LaneWish, proto::handshake};
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use anyhow::{Context, Result};
+use rails_multirail::plan::LaneWish;
+use std::{path::PathBuf, sync::Arc};
 
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
 #[derive(Debug, clap::Args)]
@@ -59,17 +59,16 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
     let remotes = addresses_of("--to", &args.to)?;
     let end = Endpoint::calling(&remotes, &args.from, options)?;
     let stream = tokio::select! {
-        stream = MultiRailStream::connect(&end.rails, &remotes, &end.options) => stream,
+        stream = end.open(&remotes, "recv") => stream?,
         () = stop.requested() => return Ok(Ending::Interrupted),
     };
-    let stream = stream.map_err(|error| not_connected(error, &remotes))?;
     let progress = Arc::new(Progress::new(args.quiet));
     let batch = batch::send(&end, stream, args.files, progress.clone(), stop).await;
     progress.clear();
     let batch = batch?;
     match &batch.summary {
         Some(summary) => {
-            let complete = report::sent(&batch, summary, &end.rails, details)?;
+            let complete = report::sent(&batch, summary, details)?;
             Ok(if complete { Ending::Done } else { Ending::Failed })
         }
         None => {
@@ -81,38 +80,5 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
             ));
             Ok(Ending::Interrupted)
         }
-    }
-}
-
-/// Names the flag, and says what the reader can do where the lanes' errors tell.
-fn not_connected(error: OpenError, remotes: &[SocketAddr]) -> Error {
-    let help = match &error {
-        OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error)),
-        _ => None,
-    };
-    let remotes: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
-    let error = Error::new(error).context(format!("--to {}", remotes.join(",")));
-    match help {
-        Some(help) => error.help(help),
-        None => error,
-    }
-}
-
-fn help_for(error: &JoinError) -> Option<&'static str> {
-    use handshake::{HandshakeError, Refusal};
-    match error {
-        JoinError::Handshake(HandshakeError::Secret | HandshakeError::Refused(Refusal::Secret)) => {
-            Some("give both ends the same secret; compare `sha256sum` of the two files")
-        }
-        JoinError::Handshake(HandshakeError::Mode { .. } | HandshakeError::Refused(Refusal::Mode)) => {
-            Some("give both ends a secret, or both --insecure")
-        }
-        JoinError::Handshake(HandshakeError::NotRails { .. }) => {
-            Some("something else than `rails-bench recv` listens there; look at the address and the port")
-        }
-        JoinError::Connect(rails_net::ConnectError::Refused { .. }) => {
-            Some("start `rails-bench recv` there first, and give the addresses that it prints")
-        }
-        _ => None,
     }
 }

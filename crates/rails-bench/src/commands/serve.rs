@@ -5,7 +5,7 @@ use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     measure::{Count, plain, report::Side, striped},
-    print,
+    print, report,
     stop::Stop,
 };
 use anyhow::{Context, Result};
@@ -43,21 +43,21 @@ struct Received {
     receiver: Side,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
     block_on(async {
         let mut stop = Stop::on_ctrl_c()?;
         let addresses = addresses_of("--listen", &args.listen)?;
         let endpoint = Endpoint::listening(&addresses, args.stream.options()?)?;
         tokio::select! {
-            ended = serve(args, &endpoint, &addresses) => ended,
+            ended = serve(args, &endpoint, &addresses, details) => ended,
             () = stop.requested() => Ok(Ending::Interrupted),
         }
     })
 }
 
-async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Ending> {
+async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
     if args.plain {
-        return serve_plain(args, endpoint, addresses).await;
+        return serve_plain(args, endpoint, addresses, details).await;
     }
     let listener = MultiRailListener::bind(&endpoint.rails, addresses, &endpoint.options).await;
     let mut listener = listener.context("--listen")?;
@@ -65,7 +65,7 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Re
     loop {
         let stream = listener.accept().await?;
         match striped::receive(stream, &endpoint.topology, &endpoint.rails).await {
-            Ok((count, side)) => say(args, count, side)?,
+            Ok((count, side)) => say(args, count, side, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -76,13 +76,13 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Re
     }
 }
 
-async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Ending> {
+async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
     let (rails, lane) = (&endpoint.rails, endpoint.options.lane_options());
     let listeners = plain::Listeners::bind(rails, addresses, lane).await.context("--listen")?;
     say_addresses(&listeners.local_addrs());
     loop {
         match listeners.receive(rails, &endpoint.topology).await {
-            Ok((count, side)) => say(args, count, side)?,
+            Ok((count, side)) => say(args, count, side, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -97,11 +97,11 @@ fn say_addresses(addresses: &[SocketAddr]) {
     print::note(format_args!("listening on {}", addresses.join(",")));
 }
 
-fn say(args: &Args, count: Count, receiver: Side) -> Result<()> {
+fn say(args: &Args, count: Count, receiver: Side, details: bool) -> Result<()> {
     let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
     if args.json {
         let received = Received { bytes, seconds, receiver_goodput_bits_per_second: goodput, receiver };
         return Ok(print::result(format_args!("{}\n", serde_json::to_string(&received)?))?);
     }
-    Ok(print::result(format_args!("{:.1} Mbit/s: {bytes} bytes in {seconds:.3} s\n{receiver}", goodput / 1e6))?)
+    report::counted(&count, &receiver, details)
 }

@@ -5,12 +5,12 @@ use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     measure::{Amount, plain, striped},
-    print, size,
+    print, report, size,
     stop::Stop,
 };
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use rails_multirail::{MultiRailStream, Policy, plan::LaneWish};
+use rails_multirail::{Policy, plan::LaneWish};
 use rails_topo::DataSize;
 use std::{net::SocketAddr, time::Duration};
 
@@ -55,7 +55,7 @@ enum PolicyArg {
     Static,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
     block_on(async {
         let mut stop = Stop::on_ctrl_c()?;
         let remotes = addresses_of("--to", &args.to)?;
@@ -65,13 +65,19 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         };
         let endpoint = Endpoint::calling(&remotes, &args.from, args.stream.options()?.policy(policy))?;
         tokio::select! {
-            ended = measure(args, &endpoint, &remotes, policy) => ended,
+            ended = measure(args, &endpoint, &remotes, policy, details) => ended,
             () = stop.requested() => Ok(Ending::Interrupted),
         }
     })
 }
 
-async fn measure(args: &Args, endpoint: &Endpoint, remotes: &[SocketAddr], policy: Policy) -> Result<Ending> {
+async fn measure(
+    args: &Args,
+    endpoint: &Endpoint,
+    remotes: &[SocketAddr],
+    policy: Policy,
+    details: bool,
+) -> Result<Ending> {
     let amount = match (args.bytes, args.seconds) {
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
@@ -80,13 +86,13 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &[SocketAddr], polic
     let measurement = if args.plain {
         plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
     } else {
-        let stream = MultiRailStream::connect(rails, remotes, options).await.context("--to")?;
+        let stream = endpoint.open(remotes, "serve").await?;
         striped::send(stream, amount, policy, topology, rails).await?
     };
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;
     } else {
-        print::result(&measurement)?;
+        report::measured(&measurement, details)?;
     }
     let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
     Ok(if lost { Ending::Failed } else { Ending::Done })

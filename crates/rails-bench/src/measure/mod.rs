@@ -7,7 +7,6 @@ pub mod compare;
 pub mod plain;
 pub mod report;
 pub mod striped;
-mod text;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! What a measurement says: one object, units in the key names, placement as it was read back.
 
-use rails_bind::{affinity::AffinityReport, usage::ProcessUsage};
-use rails_multirail::{LaneStats, Policy, RailId, Rails};
+use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
+use rails_multirail::{LaneStats, Policy, RailId, Rails, runtime::Placement};
 use rails_topo::{CpuSet, NodeId, Topology};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -60,6 +60,8 @@ pub struct RailReport {
     pub interface: Option<String>,
     /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
     pub cpus: Option<CpuSet>,
+    /// Its thread's memory policy as `get_mempolicy` read it back, or why that is not known.
+    pub memory_policy: String,
     /// The node on which memory lies that it was the first to touch (`get_mempolicy`).
     pub memory_node: Option<NodeId>,
     /// CPU time of its thread while it measured; `None` where the kernel does not account it.
@@ -115,6 +117,7 @@ impl Side {
                 rail: rail.id(),
                 interface: rail.plan().interface.clone(),
                 cpus: rail.runtime().cpus_now().ok(),
+                memory_policy: policy(placement),
                 memory_node: placement.memory_node.as_ref().ok().copied(),
                 cpu_seconds: rail_seconds(rail).zip(*before).map(|(now, before)| now - before),
                 affinity: rail.affinity(topology),
@@ -161,6 +164,15 @@ impl From<&LaneStats> for LaneReportOn {
                 lost: lane.lost.clone(),
             },
         }
+    }
+}
+
+fn policy(placement: &Placement) -> String {
+    match &placement.memory {
+        None => "none asked for".to_owned(),
+        Some(Err(reason)) => format!("unknown: {reason}"),
+        Some(Ok(Outcome::Applied(policy))) => policy.to_string(),
+        Some(Ok(Outcome::Partial { wanted, got })) => format!("{got} ({wanted} was asked for)"),
     }
 }
 

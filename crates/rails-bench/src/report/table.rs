@@ -3,7 +3,7 @@
 use super::Part;
 use crate::measure::report::{LaneReport, RailReport};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use rails_bind::{Outcome, affinity::Verdict};
+use rails_bind::affinity::Verdict;
 use rails_topo::DataSize;
 
 /// What is told of a rail.
@@ -21,6 +21,8 @@ pub(crate) enum Column {
     Share,
     /// Segments that its TCP sent again.
     Resent,
+    /// The lane's congestion control.
+    Congestion,
     /// CPU time of the rail's thread.
     Seconds,
     /// The CPUs that its thread may run on, read back.
@@ -71,6 +73,7 @@ impl Column {
             Self::Bytes => "bytes",
             Self::Share => "share",
             Self::Resent => "resent",
+            Self::Congestion => "control",
             Self::Seconds => "CPU s",
             Self::Cpus => "CPU",
             Self::Policy => "memory policy",
@@ -87,7 +90,7 @@ impl Column {
 
     /// Whether it tells of the rail, and so stands in the first of its lines only.
     fn is_of_rail(self) -> bool {
-        !matches!(self, Self::Lane | Self::Bytes | Self::Share | Self::Resent)
+        !matches!(self, Self::Lane | Self::Bytes | Self::Share | Self::Resent | Self::Congestion)
     }
 }
 
@@ -121,22 +124,14 @@ impl Line<'_> {
                 total => format!("{:.1}%", part.bytes(lane) as f64 * 100.0 / total as f64),
             }),
             Column::Resent => of_lane(&|lane| known(lane.retransmitted_segments)),
+            Column::Congestion => of_lane(&|lane| known(lane.congestion_control.as_ref())),
             Column::Seconds => rail.cpu_seconds.map_or(UNKNOWN.to_owned(), |seconds| format!("{seconds:.2}")),
             Column::Cpus => known(rail.cpus.as_ref()),
-            Column::Policy => self.policy(),
+            Column::Policy => rail.memory_policy.clone(),
             Column::Node => known(rail.memory_node),
             Column::Interrupt => in_short(&rail.affinity.interrupt),
             Column::Thread => in_short(&rail.affinity.thread),
             Column::Memory => in_short(&rail.affinity.memory),
-        }
-    }
-
-    fn policy(&self) -> String {
-        match &self.part.rails[self.rail.rail].runtime().placement().memory {
-            None => "none asked for".to_owned(),
-            Some(Err(reason)) => format!("unknown: {reason}"),
-            Some(Ok(Outcome::Applied(policy))) => policy.to_string(),
-            Some(Ok(Outcome::Partial { wanted, got })) => format!("{got} ({wanted} was asked for)"),
         }
     }
 }

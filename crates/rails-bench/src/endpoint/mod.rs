@@ -11,8 +11,10 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_multirail::{
-    RailPlan, RailRequest, Rails, StreamOptions,
+    MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
+    error::JoinError,
     plan::{LaneEnd, LaneWish, PlanError, plan},
+    proto::handshake::{HandshakeError, Refusal},
 };
 use rails_net::LaneOptions;
 use rails_topo::Topology;
@@ -85,6 +87,12 @@ impl Endpoint {
         Self::build(topology, plan, options)
     }
 
+    /// Opens a stream; `peer` is the command that should be listening there.
+    pub(crate) async fn open(&self, remotes: &[SocketAddr], peer: &str) -> Result<MultiRailStream> {
+        let opened = MultiRailStream::connect(&self.rails, remotes, &self.options).await;
+        opened.map_err(|error| not_connected(error, remotes, peer))
+    }
+
     /// Rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
         let plan = plan(&topology, &RailRequest::Loopback(rails)).context("--rails")?;
@@ -117,6 +125,38 @@ fn local_ends(remotes: &[SocketAddr]) -> Result<Vec<IpAddr>> {
 
 fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
     RailRequest::Lanes(ends.map(|address| LaneEnd::Address(address).into()).collect())
+}
+
+/// Names the flag, and says what the reader can do where the lanes' errors tell.
+fn not_connected(error: OpenError, remotes: &[SocketAddr], peer: &str) -> anyhow::Error {
+    let help = match &error {
+        OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
+        _ => None,
+    };
+    let remotes: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
+    let error = anyhow::Error::new(error).context(format!("--to {}", remotes.join(",")));
+    match help {
+        Some(help) => error.help(help),
+        None => error,
+    }
+}
+
+fn help_for(error: &JoinError, peer: &str) -> Option<String> {
+    Some(match error {
+        JoinError::Handshake(HandshakeError::Secret | HandshakeError::Refused(Refusal::Secret)) => {
+            "give both ends the same secret; compare `sha256sum` of the two files".to_owned()
+        }
+        JoinError::Handshake(HandshakeError::Mode { .. } | HandshakeError::Refused(Refusal::Mode)) => {
+            "give both ends a secret, or both --insecure".to_owned()
+        }
+        JoinError::Handshake(HandshakeError::NotRails { .. }) => {
+            format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
+        }
+        JoinError::Connect(rails_net::ConnectError::Refused { .. }) => {
+            format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
+        }
+        _ => return None,
+    })
 }
 
 /// Resolves what a flag names.

@@ -101,7 +101,7 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
         return Ok(None);
     };
     ensure!(sent_files.is_complete() && received_files.is_complete(), "the file did not arrive: {}", why(sent_files));
-    tell(&sender, &receiver, &sent, &received)?;
+    tell(&sent, &received)?;
 
     let name = source.path.file_name().context("the source has no name")?;
     let Some(arrived) = digest_of(&inbox.join(name), "checking", args.quiet, stop).await? else {
@@ -131,16 +131,11 @@ async fn connect(sender: &Endpoint, receiver: &Endpoint) -> Result<(MultiRailStr
 }
 
 /// Prints where everything was, and what it did.
-fn tell(
-    sender: &Endpoint,
-    receiver: &Endpoint,
-    sent: &Batch<SendSummary>,
-    received: &Batch<ReceiveSummary>,
-) -> Result<()> {
+fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<()> {
     use Column::*;
     let parts = [
-        Part { name: "send", sends: true, side: &sent.side, rails: &sender.rails },
-        Part { name: "receive", sends: false, side: &received.side, rails: &receiver.rails },
+        Part { name: "send", sends: true, side: &sent.side },
+        Part { name: "receive", sends: false, side: &received.side },
     ];
     let bytes = received.summary.as_ref().map_or(0, |summary| summary.bytes_received);
     let placement = table(&[Side, Rail, Cpus, Policy, Node, Interrupt, Thread, Memory], &parts);

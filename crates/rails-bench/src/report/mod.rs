@@ -6,13 +6,16 @@ pub(crate) use table::{Column, table};
 
 use crate::{
     batch::Batch,
-    measure::report::{RailReport, Side},
+    measure::{
+        Count,
+        report::{Measurement, RailReport, Side, Transport},
+    },
     print,
     transfer::{How, ReceiveSummary, SendSummary},
 };
 use anyhow::Result;
 use rails_bind::affinity::{AffinityReport, Verdict};
-use rails_multirail::Rails;
+use rails_multirail::Policy;
 use rails_topo::DataSize;
 use std::{fmt::Write, time::Duration};
 
@@ -24,11 +27,10 @@ pub(crate) struct Part<'a> {
     /// Whether its traffic is what it sent, or what it received.
     pub(crate) sends: bool,
     pub(crate) side: &'a Side,
-    pub(crate) rails: &'a Rails,
 }
 
 /// Prints how sending went, and whether everything arrived.
-pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, rails: &Rails, details: bool) -> Result<bool> {
+pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: bool) -> Result<bool> {
     let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
     let counts = format!(
         "files: {} sent, {unchanged} unchanged, {} left out, {} failed",
@@ -36,32 +38,55 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, rails: &Ra
         summary.skipped.len(),
         summary.failures.len()
     );
-    let part = Part { name: "send", sends: true, side: &batch.side, rails };
+    let part = Part { name: "send", sends: true, side: &batch.side };
     print_batch("sent", summary.bytes_sent, batch.time, &counts, part, details)?;
     Ok(summary.is_complete())
 }
 
 /// Prints how receiving went, and whether everything arrived.
-pub(crate) fn received(
-    batch: &Batch<ReceiveSummary>,
-    summary: &ReceiveSummary,
-    rails: &Rails,
-    details: bool,
-) -> Result<bool> {
+pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<bool> {
     let counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
-    let part = Part { name: "receive", sends: false, side: &batch.side, rails };
+    let part = Part { name: "receive", sends: false, side: &batch.side };
     print_batch("received", summary.bytes_received, batch.time, &counts, part, details)?;
     Ok(summary.is_complete())
 }
 
+/// Prints a measurement: what the receiver got, and what each rail of both ends did for it.
+pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
+    let transport = match measurement.transport {
+        Transport::Rails { policy: Policy::Adaptive } => "one stream, adaptive",
+        Transport::Rails { policy: Policy::Static } => "one stream, static",
+        Transport::PlainTcp => "plain TCP flows",
+    };
+    let amount = Amount { bytes: measurement.bytes, time: Duration::from_secs_f64(measurement.seconds) };
+    let parts = [
+        Part { name: "send", sends: true, side: &measurement.sender },
+        Part { name: "receive", sends: false, side: &measurement.receiver },
+    ];
+    print_parts(&format!("{transport}: {amount}\n"), &parts, details)
+}
+
+/// Prints what the receiving end of a measurement got, and what its rails did for it.
+pub(crate) fn counted(count: &Count, receiver: &Side, details: bool) -> Result<()> {
+    let amount = Amount { bytes: count.bytes, time: Duration::from_secs_f64(count.seconds()) };
+    print_parts(&format!("received {amount}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
+}
+
 fn print_batch(did: &str, bytes: u64, time: Duration, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
+    print_parts(&format!("{did} {}\n{counts}\n", Amount { bytes, time }), &[part], details)
+}
+
+fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
     use Column::*;
-    let mut text = format!("{did} {}\n{counts}\n\n", Amount { bytes, time });
-    text += &table(&[Rail, Lane, Bytes, Share, Resent, Seconds, Cpus, Node, Interrupt, Thread, Memory], &[part]);
-    text += &lost(&[part]);
+    let mut columns =
+        vec![Rail, Lane, Bytes, Share, Resent, Congestion, Seconds, Cpus, Node, Interrupt, Thread, Memory];
+    if parts.len() > 1 {
+        columns.insert(0, Side);
+    }
+    let mut text = format!("{head}\n{}{}", table(&columns, parts), lost(parts));
     if details {
-        text += &format!("\n{}", verdicts(&[part]));
+        text += &format!("\n{}", verdicts(parts));
     }
     Ok(print::result(text)?)
 }

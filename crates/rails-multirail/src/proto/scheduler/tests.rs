@@ -1,0 +1,240 @@
+//! The scheduler alone.
+
+use super::{lane::UNKNOWN_SERVICE, *};
+use proptest::prelude::*;
+
+fn scheduler(policy: Policy) -> Scheduler {
+    let mut scheduler = Scheduler::new(policy, 10, 1000, 100);
+    scheduler.lane_up(0);
+    scheduler.lane_up(1);
+    scheduler
+}
+
+/// A moment; always the same one, so that nothing is ever overdue.
+fn now() -> Instant {
+    static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *NOW.get_or_init(Instant::now)
+}
+
+fn ack(chunks: u64, limit: u64) -> Ack {
+    Ack { chunks, limit, complete: false }
+}
+
+fn offsets(chunks: &[Option<Chunk>]) -> Vec<Option<u64>> {
+    chunks.iter().map(|chunk| chunk.as_ref().map(|chunk| chunk.offset)).collect()
+}
+
+#[test]
+fn a_free_lane_takes_the_next_chunk() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 35]));
+    let taken = [
+        scheduler.take(now(), 0),
+        scheduler.take(now(), 0),
+        scheduler.take(now(), 1),
+        scheduler.take(now(), 0),
+        scheduler.take(now(), 1),
+    ];
+    assert_eq!(offsets(&taken), [Some(0), Some(10), Some(20), Some(30), None]);
+}
+
+#[test]
+fn static_shares_are_equal_whoever_asks() {
+    let mut scheduler = scheduler(Policy::Static);
+    scheduler.write(Bytes::from(vec![1; 40]));
+    let taken = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
+    assert_eq!(offsets(&taken), [Some(0), Some(20), None]);
+    let taken = [scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
+    assert_eq!(offsets(&taken), [Some(10), Some(30), None]);
+}
+
+#[test]
+fn static_shares_are_equal_however_it_was_written() {
+    let mut scheduler = scheduler(Policy::Static);
+    let mut bytes = [0; 2];
+    for _ in 0..16 {
+        scheduler.write(Bytes::from_static(b"12345"));
+        // The first lane always asks first.
+        for (lane, bytes) in bytes.iter_mut().enumerate() {
+            *bytes += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
+        }
+    }
+    assert_eq!(bytes, [40, 40]);
+}
+
+#[test]
+fn nothing_passes_the_limit_and_nothing_waits_for_ever() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 150]));
+    let mut taken = 0;
+    while let Some(chunk) = scheduler.take(now(), taken % 2) {
+        assert!(chunk.offset + u64::from(chunk.length) <= 100);
+        taken += 1;
+    }
+    assert_eq!(taken, 10);
+    scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+    let chunk = scheduler.take(now(), 0).unwrap();
+    assert_eq!((chunk.offset, chunk.length), (100, 5));
+}
+
+#[test]
+fn chunks_of_a_lost_lane_go_to_another_first() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 60]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
+    scheduler.handle_ack(now(), 1, &ack(1, 100)).unwrap();
+    scheduler.lane_lost(1);
+    let taken = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
+    assert_eq!(offsets(&taken), [Some(20), Some(30), Some(40)]);
+}
+
+#[test]
+fn the_end_is_sent_once_all_is_and_is_complete_when_acknowledged() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from_static(b"hello"));
+    assert!(!scheduler.take(now(), 0).unwrap().fin);
+    scheduler.finish();
+    let fin = scheduler.take(now(), 1).unwrap();
+    assert_eq!((fin.offset, fin.length, fin.fin), (5, 0, true));
+    assert_eq!(scheduler.take(now(), 0), None);
+    scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+    assert!(!scheduler.is_complete());
+    scheduler.handle_ack(now(), 1, &ack(1, 105)).unwrap();
+    assert!(scheduler.is_complete());
+}
+
+#[test]
+fn an_idle_lane_takes_over_what_a_much_slower_one_is_busy_with() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![1; 40]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
+    scheduler.handle_ack(after(10), 0, &ack(1, 100)).unwrap();
+    scheduler.handle_ack(after(100), 1, &ack(1, 100)).unwrap();
+    let slow = scheduler.take(after(100), 1).unwrap();
+    scheduler.take(after(100), 0).unwrap();
+    let again = scheduler.take(after(101), 0);
+    assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 99 that are left");
+    assert_eq!(scheduler.take(after(101), 0), None, "it is on two lanes already");
+    assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
+    scheduler.finish();
+    assert!(scheduler.take(after(102), 0).unwrap().fin);
+    scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
+    assert!(scheduler.is_complete(), "the slow lane's copy is not waited for");
+}
+
+#[test]
+fn a_slow_lane_is_given_short_chunks() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive, 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane));
+    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
+    for round in 1..100 {
+        let at = now() + Duration::from_millis(10) * round;
+        // 100 MB/s on lane 0; a tenth of it on lane 1.
+        while scheduler.in_flight(0) < 1_000_000 {
+            scheduler.take(at - Duration::from_millis(10), 0).unwrap();
+        }
+        while scheduler.in_flight(1) < 100_000 {
+            scheduler.take(at - Duration::from_millis(10), 1).unwrap();
+        }
+        for lane in 0..2 {
+            let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
+            scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
+        }
+        if scheduler.pending_bytes < 2 << 20 {
+            break;
+        }
+    }
+    assert_eq!(scheduler.chunk_length(0), 256 << 10);
+    let slow = scheduler.chunk_length(1);
+    assert!((40 << 10..80 << 10).contains(&slow), "5 ms at some 10 MB/s are about 50 KiB, not {slow}");
+}
+
+#[test]
+fn an_overdue_chunk_is_asked_for_again_in_time() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.take(now(), 1).unwrap();
+    let at = scheduler.ask_again_at(0).unwrap();
+    assert_eq!(at, now() + UNKNOWN_SERVICE);
+    assert_eq!(scheduler.take(at - Duration::from_millis(1), 0), None);
+    assert_eq!(scheduler.take(at, 0).unwrap().offset, 0);
+    assert_eq!(scheduler.ask_again_at(0), None);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from_static(b"hello"));
+    scheduler.take(now(), 0).unwrap();
+    assert_eq!(scheduler.handle_ack(now(), 0, &ack(2, 100)), Err(Violation::NeverSent { acknowledged: 2, sent: 1 }));
+    assert!(scheduler.handle_ack(now(), 0, &ack(0, 106)).is_err(), "read more than was sent");
+    assert!(scheduler.handle_ack(now(), 0, &Ack { chunks: 1, limit: 100, complete: true }).is_err(), "no end was sent");
+    scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+}
+
+proptest! {
+    /// Whatever lanes ask, die and come back, each byte is handed out, and what is kept stays within the bounds.
+    #[test]
+    fn every_byte_is_handed_out(
+        adaptive in any::<bool>(),
+        steps in prop::collection::vec((0u8..6, 0usize..3, 1usize..40), 1..300),
+    ) {
+        let policy = if adaptive { Policy::Adaptive } else { Policy::Static };
+        let mut scheduler = Scheduler::new(policy, 16, 64, 128);
+        (0..3).for_each(|lane| scheduler.lane_up(lane));
+        let mut written = 0u8;
+        let mut expected = Vec::new();
+        let mut received = vec![None; 300 * 40];
+        let mut counts = [0u64; 3];
+        let mut deliver = |chunk: &Chunk| {
+            for (index, byte) in chunk.payload.concat().into_iter().enumerate() {
+                received[chunk.offset as usize + index] = Some(byte);
+            }
+        };
+        for (step, lane, amount) in steps {
+            match step {
+                0 | 1 => {
+                    let amount = amount.min(scheduler.room());
+                    let bytes: Vec<u8> = (0..amount).map(|_| { written = written.wrapping_add(1); written }).collect();
+                    expected.extend_from_slice(&bytes);
+                    scheduler.write(bytes.into());
+                }
+                2 | 3 => if let Some(chunk) = scheduler.take(now(), lane) {
+                    prop_assert!(chunk.length <= 16);
+                    deliver(&chunk);
+                    counts[lane] += 1;
+                },
+                4 => {
+                    let limit = scheduler.limit;
+                    scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
+                }
+                _ => {
+                    scheduler.lane_lost(lane);
+                    scheduler.lane_up(lane);
+                    counts[lane] = 0;
+                }
+            }
+            let in_flight: u64 = (0..3).map(|lane| scheduler.in_flight(lane)).sum();
+            prop_assert!(in_flight <= 128 && scheduler.pending_bytes <= 64);
+        }
+        scheduler.finish();
+        // From here on lane 1 alone is left, and the other end reads everything.
+        scheduler.lane_lost(0);
+        scheduler.lane_lost(2);
+        let mut rounds = 0;
+        while !scheduler.is_complete() {
+            while let Some(chunk) = scheduler.take(now(), 1) {
+                deliver(&chunk);
+                counts[1] += 1;
+            }
+            let limit = scheduler.next + 128;
+            scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
+            rounds += 1;
+            prop_assert!(rounds < 10_000);
+        }
+        let received: Vec<u8> = received.into_iter().take(expected.len()).map(|byte| byte.expect("each byte was sent")).collect();
+        prop_assert_eq!(received, expected);
+    }
+}

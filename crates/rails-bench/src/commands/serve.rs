@@ -94,7 +94,7 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
 
 fn say_addresses(addresses: &[SocketAddr]) {
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    print::note(format_args!("listening on {}", addresses.join(",")));
+    print::note(format_args!("listening on {}", addresses.join(", ")));
 }
 
 fn say(args: &Args, count: Count, receiver: Side, details: bool) -> Result<()> {

@@ -3,6 +3,7 @@
 mod demo;
 mod interrupted;
 mod machine;
+mod measure;
 mod refusals;
 mod transfers;
 mod util;

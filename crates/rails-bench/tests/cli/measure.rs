@@ -1,0 +1,114 @@
+//! Measurements, as two processes on loopback rails, and between namespaces.
+
+use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
+use serde_json::Value;
+
+/// Runs `serve` and then `stream` with these arguments besides; gives what each printed.
+fn measured(common: &[&str], of_stream: &[&str]) -> (String, String) {
+    let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure"];
+    let (child, lines) = start(rails_bench(serve.iter().chain(common).copied()));
+    let line = wait_for(&lines, "listening on ");
+    let addresses = line.trim_start_matches("listening on ").replace(' ', "");
+    let stream = ["stream", "--to", &addresses, "--insecure"];
+    let output = run(stream.iter().chain(common).chain(of_stream).copied());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let (code, served, said) = finish(child, &lines);
+    assert_eq!(code, 0, "{said}");
+    (stdout(&output), served)
+}
+
+/// What every measurement has to state.
+fn assert_complete(measurement: &Value, lanes: usize) {
+    assert!(measurement["receiver_goodput_bits_per_second"].as_f64().unwrap() > 0.0);
+    assert!(measurement["seconds"].as_f64().unwrap() > 0.0);
+    for side in ["sender", "receiver"] {
+        let side = &measurement[side];
+        assert!(side["cpu_seconds"].as_f64().unwrap() > 0.0);
+        assert!(side["kernel"].as_str().is_some_and(|kernel| !kernel.is_empty()));
+        let rails = side["rails"].as_array().unwrap();
+        assert_eq!(rails.len(), 2);
+        for rail in rails {
+            assert!(rail["cpus"].as_str().is_some(), "read back: {rail}");
+            assert!(rail.get("memory_node").is_some());
+            for property in ["interrupt", "thread", "memory"] {
+                assert!(
+                    ["holds", "broken", "unknown"].contains(&rail["affinity"][property]["state"].as_str().unwrap())
+                );
+            }
+        }
+        let all: Vec<&Value> = rails.iter().flat_map(|rail| rail["lanes"].as_array().unwrap()).collect();
+        assert_eq!(all.len(), lanes);
+        for lane in all {
+            assert!(lane["local"].as_str().unwrap().starts_with("127.0.0."));
+            assert!(lane["remote"].as_str().unwrap().starts_with("127.0.0."));
+            assert!(!lane["congestion_control"].as_str().unwrap().is_empty());
+            assert!(lane["retransmitted_segments"].is_u64());
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_measured_and_the_json_is_one_object() {
+    for policy in ["adaptive", "static"] {
+        let (sent, served) = measured(&["--json"], &["--bytes", "20MiB", "--policy", policy]);
+        let sent: Value = serde_json::from_str(&sent).expect("one object");
+        assert_eq!(sent["bytes"], 20 << 20);
+        assert_eq!(sent["transport"]["policy"], policy);
+        assert_complete(&sent, 2);
+        let served: Value = serde_json::from_str(&served).expect("one object");
+        assert_eq!(served["bytes"], sent["bytes"]);
+        assert_eq!(served["receiver_goodput_bits_per_second"], sent["receiver_goodput_bits_per_second"]);
+    }
+}
+
+#[test]
+fn plain_flows_are_measured_the_same_way() {
+    let (sent, _) = measured(&["--json", "--plain"], &["--seconds", "0.3"]);
+    let sent: Value = serde_json::from_str(&sent).expect("one object");
+    assert_eq!(sent["transport"]["kind"], "plain_tcp");
+    assert_complete(&sent, 2);
+}
+
+#[test]
+fn a_measurement_is_told_to_people_as_well() {
+    let (sent, served) = measured(&["--congestion", "reno"], &["--bytes", "4MiB"]);
+    assert!(sent.starts_with("one stream, adaptive: 4 MiB in "), "{sent}");
+    assert!(sent.contains("reno") && sent.contains("receive"), "{sent}");
+    assert!(served.starts_with("received 4 MiB in "), "{served}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_the_flag() {
+    for (args, said) in [
+        (vec!["stream", "--to", "127.0.0.1:1", "--insecure"], "help: start `rails-bench serve` there first"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--seconds", "0"], "--seconds"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--seconds", "1", "--bytes", "1"], "--bytes"),
+        (vec!["compare", "--rates", "fast"], "--rates fast: `fast` is neither a rate"),
+    ] {
+        let output = run(args.iter().copied());
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_comparison_states_everything_and_keeps_every_sample() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("comparison.json");
+    let path = json.to_str().expect("it is text");
+    let output =
+        run(["compare", "--rates", "100,50", "--rounds", "1", "--seconds", "1", "--seed", "7", "--json", path]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("rails, adaptive"), "{}", stdout(&output));
+    let comparisons: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    let comparison = &comparisons[0];
+    assert_eq!(comparison["setting"]["seed"], 7);
+    assert_eq!(comparison["setting"]["congestion_control"], "cubic");
+    let samples = comparison["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 4, "one round of four contenders");
+    let of = |contender: &str| samples.iter().find(|sample| sample["contender"] == contender).expect("it took part");
+    let links = of("rails_adaptive")["link_tx_bytes"].as_array().unwrap();
+    assert!(links.iter().all(|bytes| bytes.as_u64().unwrap() > 1 << 20), "both links were used: {links:?}");
+    assert!(of("plain_best_link")["link_tx_bytes"][1].as_u64().unwrap() < 1 << 20, "one link was used");
+}

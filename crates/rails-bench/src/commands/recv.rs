@@ -3,7 +3,7 @@
 use crate::{
     batch,
     commands::block_on,
-    ending::{Ending, Help, explain},
+    ending::{Ending, explain},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     print,
     progress::Progress,
@@ -11,8 +11,8 @@ use crate::{
     stop::Stop,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailListener, MultiRailStream};
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use rails_multirail::MultiRailStream;
+use std::{path::PathBuf, sync::Arc};
 
 /// Receive what a `send` brings, batch after batch, and write it below a folder
 #[derive(Debug, clap::Args)]
@@ -54,11 +54,7 @@ async fn recv(args: Args, details: bool) -> Result<Ending> {
     let addresses = addresses_of("--listen", &args.listen)?;
     let end = Endpoint::listening(&addresses, options)?;
     std::fs::create_dir_all(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
-    let listener = MultiRailListener::bind(&end.rails, &addresses, &end.options).await;
-    let mut listener = listener.with_context(|| format!("--listen {}", listed(&addresses))).map_err(|error| {
-        error.help("`ss -ltn` lists the ports that are taken, `rails-bench topo` this machine's addresses")
-    })?;
-    print::note(format_args!("listening on {}", listed(listener.local_addrs())));
+    let mut listener = end.listen(&addresses).await?;
     loop {
         let stream = tokio::select! {
             stream = listener.accept() => stream?,
@@ -99,8 +95,4 @@ async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, stop: Sto
             Ok(Ending::Interrupted)
         }
     }
-}
-
-fn listed(addresses: &[SocketAddr]) -> String {
-    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }

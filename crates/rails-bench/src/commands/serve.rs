@@ -3,13 +3,12 @@
 use super::block_on;
 use crate::{
     ending::Ending,
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
     measure::{Count, plain, report::Side, striped},
     print, report,
     stop::Stop,
 };
-use anyhow::{Context, Result};
-use rails_multirail::MultiRailListener;
+use anyhow::Result;
 use serde::Serialize;
 use std::net::SocketAddr;
 
@@ -59,9 +58,7 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
     if args.plain {
         return serve_plain(args, endpoint, addresses, details).await;
     }
-    let listener = MultiRailListener::bind(&endpoint.rails, addresses, &endpoint.options).await;
-    let mut listener = listener.context("--listen")?;
-    say_addresses(listener.local_addrs());
+    let mut listener = endpoint.listen(addresses).await?;
     loop {
         let stream = listener.accept().await?;
         match striped::receive(stream, &endpoint.topology, &endpoint.rails).await {
@@ -78,8 +75,9 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
 
 async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
     let (rails, lane) = (&endpoint.rails, endpoint.options.lane_options());
-    let listeners = plain::Listeners::bind(rails, addresses, lane).await.context("--listen")?;
-    say_addresses(&listeners.local_addrs());
+    let listeners = plain::Listeners::bind(rails, addresses, lane).await;
+    let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
+    say_listening(&listeners.local_addrs());
     loop {
         match listeners.receive(rails, &endpoint.topology).await {
             Ok((count, side)) => say(args, count, side, details)?,
@@ -90,11 +88,6 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
             return Ok(Ending::Done);
         }
     }
-}
-
-fn say_addresses(addresses: &[SocketAddr]) {
-    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    print::note(format_args!("listening on {}", addresses.join(", ")));
 }
 
 fn say(args: &Args, count: Count, receiver: Side, details: bool) -> Result<()> {

@@ -7,11 +7,12 @@ pub(crate) use address::Address;
 use crate::{
     ending::{Help, Helped},
     machine::this_machine,
+    print,
     secret::JoinArgs,
 };
 use anyhow::{Context, Result};
 use rails_multirail::{
-    MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
+    MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, LaneWish, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
@@ -87,6 +88,14 @@ impl Endpoint {
         Self::build(topology, plan, options)
     }
 
+    /// Listens, and says where.
+    pub(crate) async fn listen(&self, addresses: &[SocketAddr]) -> Result<MultiRailListener> {
+        let listener = MultiRailListener::bind(&self.rails, addresses, &self.options).await;
+        let listener = listener.map_err(|error| not_listening(error.into(), addresses))?;
+        say_listening(listener.local_addrs());
+        Ok(listener)
+    }
+
     /// Opens a stream; `peer` is the command that should be listening there.
     pub(crate) async fn open(&self, remotes: &[SocketAddr], peer: &str) -> Result<MultiRailStream> {
         let opened = MultiRailStream::connect(&self.rails, remotes, &self.options).await;
@@ -125,6 +134,21 @@ fn local_ends(remotes: &[SocketAddr]) -> Result<Vec<IpAddr>> {
 
 fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
     RailRequest::Lanes(ends.map(|address| LaneEnd::Address(address).into()).collect())
+}
+
+/// Says on stderr where this end listens: with port 0 that is how the other gets to know.
+pub(crate) fn say_listening(addresses: &[SocketAddr]) {
+    print::note(format_args!("listening on {}", listed(addresses)));
+}
+
+/// Names the flag, and says what the reader can do.
+pub(crate) fn not_listening(error: anyhow::Error, addresses: &[SocketAddr]) -> anyhow::Error {
+    let error = error.context(format!("--listen {}", listed(addresses)));
+    error.help("`ss -ltn` lists the ports that are taken, `rails-bench topo` this machine's addresses")
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Names the flag, and says what the reader can do where the lanes' errors tell.

@@ -77,7 +77,7 @@ pub enum Failure {
     LanesLost {
         /// Bytes in flight that nobody knows the fate of.
         unacknowledged: u64,
-        /// Bytes from the other end that were read before.
+        /// Bytes from the other end that arrived without a gap: those that were not read yet can still be.
         delivered: u64,
     },
     /// This end gave it up.
@@ -228,7 +228,7 @@ impl Connection {
             // All of them, for it may have been the one that watched over another.
             self.wake_all_lanes();
         } else if !self.is_done() && self.failure.is_none() {
-            self.fail(Failure::LanesLost { unacknowledged, delivered: self.reassembler.bytes_read() });
+            self.fail(Failure::LanesLost { unacknowledged, delivered: self.reassembler.bytes_in_order() });
         }
         self.wakes.writer = true;
     }

@@ -190,6 +190,18 @@ impl Reassembler {
         self.read
     }
 
+    /// How many bytes can be read from the start of the stream without a gap, those included that have been.
+    pub fn bytes_in_order(&self) -> u64 {
+        let mut end = self.read;
+        for (at, held) in &self.segments {
+            if *at != end {
+                break;
+            }
+            end += held.len();
+        }
+        end
+    }
+
     /// How many bytes arrived more than once.
     pub fn bytes_duplicated(&self) -> u64 {
         self.duplicated

@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{net::TcpStream, sync::Notify};
+use tokio::{net::TcpStream, sync::Notify, time::timeout};
 
 /// One lane that has joined.
 pub(crate) struct Lane {
@@ -60,6 +60,10 @@ impl Lane {
         while !(received && transmitted) {
             tokio::select! {
                 end = &mut receive, if !received => {
+                    if matches!(end, Err(LaneError::Violation(_))) && !transmitted {
+                        // The other end is told on this lane too, as far as it still listens.
+                        let _ = timeout(FAREWELL, &mut transmit).await;
+                    }
                     end?;
                     received = true;
                     if !transmitted && !self.is_over() {
@@ -243,6 +247,8 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// How long a lane tries to tell the other end that it broke the protocol.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
 /// a large chunk costs nothing to speak of.
 const READ_AHEAD: usize = 4 << 10;

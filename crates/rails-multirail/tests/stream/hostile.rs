@@ -1,0 +1,143 @@
+//! A peer that joins in order and then misbehaves, on a real socket.
+
+use crate::util::{listener, options, pattern, rails, secret};
+use bytes::Bytes;
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, Rails, StreamError,
+    proto::{
+        connection::Failure,
+        handshake::{
+            Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Message, Mode, PREFIX_LEN, Purpose, StreamId, Terms,
+        },
+        reassembler::Violation,
+        wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
+    },
+};
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// A stream whose other end is in the test's hands, with all that keeps it alive.
+struct Victim {
+    stream: MultiRailStream,
+    peer: TcpStream,
+    terms: Terms,
+    _listening: (Rails, MultiRailListener),
+}
+
+impl Victim {
+    async fn new() -> Self {
+        let rails = rails(1);
+        let (mut listener, addresses) = listener(&rails, &options()).await;
+        let mut peer = TcpStream::connect(addresses[0]).await.expect("it listens");
+        let hello = Hello {
+            mode: Mode::PreSharedKey,
+            purpose: Purpose::Open,
+            stream: StreamId([7; 16]),
+            lane: 0,
+            lanes: 1,
+            terms: Terms { longest_chunk: 1 << 16, window: 1 << 20 },
+            nonce: [1; 32],
+        };
+        let (mut initiator, mut message) = Initiator::start(secret(), hello);
+        let terms = loop {
+            peer.write_all(&message.encode()).await.expect("it reads");
+            let mut bytes = [0; LONGEST_MESSAGE];
+            let (prefix, body) = bytes.split_first_chunk_mut::<PREFIX_LEN>().expect("it is longer");
+            peer.read_exact(prefix).await.expect("it answers");
+            let body = &mut body[..Message::body_len(prefix).expect("it is a message")];
+            peer.read_exact(body).await.expect("it is whole");
+            match initiator.handle(Message::decode(prefix, body).expect("it is known")).expect("it is in turn") {
+                InitiatorStep::Send(next) => message = next,
+                InitiatorStep::Joined(terms) => break terms,
+            }
+        };
+        let stream = listener.accept().await.expect("a stream was opened");
+        Self { stream, peer, terms, _listening: (rails, listener) }
+    }
+
+    /// Sends a chunk as if nothing were wrong with it.
+    async fn send(&mut self, offset: u64, bytes: &[u8], fin: bool) {
+        let payload = Bytes::copy_from_slice(bytes);
+        let header = DataHeader::of(offset, std::slice::from_ref(&payload), fin);
+        self.send_frame(header, bytes).await;
+    }
+
+    async fn send_frame(&mut self, header: DataHeader, bytes: &[u8]) {
+        self.peer.write_all(&Frame::Data(header).encode()).await.expect("it reads");
+        // It may have hung up when it saw the header.
+        let _ = self.peer.write_all(bytes).await;
+    }
+
+    /// How the stream failed.
+    async fn failure(&mut self) -> Failure {
+        let read = timeout(Duration::from_secs(5), self.stream.read_u8()).await.expect("it does not hang");
+        let error = read.expect_err("the stream has failed");
+        let error = error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error");
+        error.failure.clone()
+    }
+
+    /// What the peer is told, up to the hang-up.
+    async fn told(&mut self) -> Vec<Frame> {
+        let mut bytes = Vec::new();
+        let _ = timeout(Duration::from_secs(5), self.peer.read_to_end(&mut bytes)).await.expect("it is hung up on");
+        bytes
+            .chunks_exact(FRAME_LEN)
+            .map(|frame| Frame::decode(frame.try_into().expect("its length")).unwrap())
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn what_comes_twice_or_overlaps_is_read_once() {
+    let mut victim = Victim::new().await;
+    let bytes = pattern(3_000);
+    for (from, to) in [(0, 1_000), (0, 1_000), (500, 2_500), (900, 1_100), (2_000, 3_000)] {
+        victim.send(from as u64, &bytes[from..to], to == 3_000).await;
+    }
+    let mut got = Vec::new();
+    victim.stream.read_to_end(&mut got).await.unwrap();
+    assert!(got == bytes);
+    assert_eq!(victim.stream.stats().bytes_duplicated, 1_000 + 500 + 200 + 500);
+}
+
+#[tokio::test]
+async fn a_chunk_longer_than_was_agreed_ends_the_stream_before_its_bytes_are_taken() {
+    let mut victim = Victim::new().await;
+    let longest = victim.terms.longest_chunk;
+    let header = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
+    victim.send_frame(header, &pattern(1_000)).await;
+    assert_eq!(victim.failure().await, Failure::Violation(Violation::TooLong { length: u32::MAX, longest }));
+}
+
+#[tokio::test]
+async fn a_chunk_beyond_the_window_ends_the_stream_and_the_peer_is_told_why() {
+    let mut victim = Victim::new().await;
+    let limit = victim.terms.window;
+    victim.send(limit - 1, b"ab", false).await;
+    let end = limit + 1;
+    assert_eq!(victim.failure().await, Failure::Violation(Violation::BeyondWindow { end, limit }));
+    assert_eq!(victim.told().await, [Frame::Reset(ResetReason::Violation)]);
+}
+
+#[tokio::test]
+async fn a_wrong_checksum_on_the_only_lane_is_the_stream_s_error() {
+    let mut victim = Victim::new().await;
+    victim.send(0, b"good", false).await;
+    let header = DataHeader { offset: 4, length: 3, fin: false, checksum: 1 };
+    victim.send_frame(header, b"bad").await;
+    let mut good = [0; 4];
+    victim.stream.read_exact(&mut good).await.unwrap();
+    assert_eq!(&good, b"good");
+    assert!(matches!(victim.failure().await, Failure::LanesLost { delivered: 4, .. }));
+}
+
+#[tokio::test]
+async fn a_frame_of_no_known_kind_costs_the_lane() {
+    let mut victim = Victim::new().await;
+    victim.peer.write_all(&[0xEE; FRAME_LEN]).await.unwrap();
+    assert!(matches!(victim.failure().await, Failure::LanesLost { .. }));
+}

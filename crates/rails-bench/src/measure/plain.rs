@@ -154,15 +154,6 @@ async fn sink(mut lane: TcpLane, zero: Instant) -> Result<(TcpLane, Count)> {
 }
 
 fn lane_report(lane: &TcpLane, bytes_sent: u64, bytes_received: u64) -> LaneReport {
-    let tcp = lane.stats().ok();
-    LaneReport {
-        local: lane.local_addr(),
-        remote: lane.peer_addr(),
-        bytes_sent,
-        bytes_received,
-        retransmitted_segments: tcp.as_ref().map(|tcp| tcp.retransmitted_segments.into()),
-        rtt_us: tcp.as_ref().and_then(|tcp| tcp.rtt).map(|rtt| rtt.as_micros() as u64),
-        congestion_control: tcp.map(|tcp| tcp.congestion),
-        lost: None,
-    }
+    let carried = (bytes_sent, bytes_received);
+    LaneReport::new((lane.local_addr(), lane.peer_addr()), carried, lane.stats().ok().as_ref())
 }

@@ -2,6 +2,7 @@
 
 use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
 use rails_multirail::{LaneStats, Policy, RailId, Rails, runtime::Placement};
+use rails_net::TcpStats;
 use rails_topo::{CpuSet, NodeId, Topology};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -139,6 +140,26 @@ impl Side {
     }
 }
 
+impl LaneReport {
+    /// A lane between these addresses that sent and received so many bytes and was not lost; `tcp` is what the kernel knows of it.
+    pub(crate) fn new(
+        (local, remote): (SocketAddr, SocketAddr),
+        (bytes_sent, bytes_received): (u64, u64),
+        tcp: Option<&TcpStats>,
+    ) -> Self {
+        Self {
+            local,
+            remote,
+            bytes_sent,
+            bytes_received,
+            retransmitted_segments: tcp.map(|tcp| tcp.retransmitted_segments.into()),
+            rtt_us: tcp.and_then(|tcp| tcp.rtt).map(|rtt| rtt.as_micros() as u64),
+            congestion_control: tcp.map(|tcp| tcp.congestion.clone()),
+            lost: None,
+        }
+    }
+}
+
 /// A lane and the rail it ran on.
 #[derive(Debug, Clone)]
 pub struct LaneReportOn {
@@ -150,20 +171,9 @@ pub struct LaneReportOn {
 
 impl From<&LaneStats> for LaneReportOn {
     fn from(lane: &LaneStats) -> Self {
-        let tcp = lane.tcp.as_ref();
-        Self {
-            rail: lane.rail,
-            report: LaneReport {
-                local: lane.local,
-                remote: lane.remote,
-                bytes_sent: lane.bytes_sent,
-                bytes_received: lane.bytes_received,
-                retransmitted_segments: tcp.map(|tcp| tcp.retransmitted_segments.into()),
-                rtt_us: tcp.and_then(|tcp| tcp.rtt).map(|rtt| rtt.as_micros() as u64),
-                congestion_control: tcp.map(|tcp| tcp.congestion.clone()),
-                lost: lane.lost.clone(),
-            },
-        }
+        let carried = (lane.bytes_sent, lane.bytes_received);
+        let report = LaneReport::new((lane.local, lane.remote), carried, lane.tcp.as_ref());
+        Self { rail: lane.rail, report: LaneReport { lost: lane.lost.clone(), ..report } }
     }
 }
 

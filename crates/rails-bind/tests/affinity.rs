@@ -2,7 +2,7 @@
 
 use rails_bind::{
     affinity::{self, AffinityReport, Evidence, Verdict},
-    interrupt::InterruptAffinity,
+    interrupt::InterruptStatus,
 };
 use rails_topo::{CpuId, CpuSet, Nic, NodeSet, Topology};
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ fn nic(name: &str, kind: &str, node: Value, local_cpus: Value) -> Value {
     })
 }
 
-fn interrupt(number: u32, effective: Option<&str>) -> InterruptAffinity {
-    InterruptAffinity { number, requested: set("0-15"), effective: effective.map(set) }
+fn interrupt(number: u32, effective: Option<&str>) -> InterruptStatus {
+    InterruptStatus { number, requested: set("0-15"), effective: effective.map(set) }
 }
 
 fn set(text: &str) -> CpuSet {
@@ -62,7 +62,7 @@ fn set(text: &str) -> CpuSet {
 fn report(
     topology: &Topology,
     nic: Option<&str>,
-    interrupts: &[InterruptAffinity],
+    interrupts: &[InterruptStatus],
     thread: &str,
     buffers: Option<&str>,
 ) -> AffinityReport {

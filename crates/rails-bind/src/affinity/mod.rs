@@ -7,7 +7,7 @@
 //!   cache;
 //! * *memory affine*: the thread's buffers lie on the node with the lowest latency from where it runs.
 
-use crate::interrupt::InterruptAffinity;
+use crate::interrupt::InterruptStatus;
 use rails_topo::{CpuId, CpuSet, Nic, NodeSet, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -58,7 +58,7 @@ pub struct Evidence<'a> {
     /// The rail's NIC, if it is known.
     pub nic: Option<&'a Nic>,
     /// The interrupts of the rail's lane ([`crate::interrupt::read`]); each of them has to be in place.
-    pub interrupts: &'a [InterruptAffinity],
+    pub interrupts: &'a [InterruptStatus],
     /// The CPUs that the rail's thread may run on ([`crate::thread::affinity_of`]).
     pub thread_cpus: &'a CpuSet,
     /// The CPU that it was last seen on; it goes into the evidence, the verdict rests on where the thread *may* run.
@@ -137,7 +137,7 @@ impl fmt::Display for AffinityReport {
 }
 
 /// Where one interrupt is served, as far as the kernel says it.
-fn served(interrupt: &InterruptAffinity) -> Option<&CpuSet> {
+fn served(interrupt: &InterruptStatus) -> Option<&CpuSet> {
     interrupt.effective.as_ref().filter(|cpus| !cpus.is_empty())
 }
 

@@ -1,7 +1,7 @@
 //! Thread affine: on the CPU that serves the interrupt, or sharing its last-level cache.
 
 use super::{Evidence, Verdict, cpus, no_interrupts, served};
-use crate::interrupt::InterruptAffinity;
+use crate::interrupt::InterruptStatus;
 use rails_topo::{CpuSet, Topology};
 
 pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
@@ -63,7 +63,7 @@ fn fix(topology: &Topology, evidence: &Evidence<'_>) -> String {
         Some(best) => format!("bind the thread to {}", cpus(&best)),
         None => {
             let numbers: Vec<String> =
-                evidence.interrupts.iter().map(|InterruptAffinity { number, .. }| number.to_string()).collect();
+                evidence.interrupts.iter().map(|InterruptStatus { number, .. }| number.to_string()).collect();
             format!(
                 "no CPU that this process may use is beside all of them: serve interrupts {} on one CPU and bind the \
                  thread to it",

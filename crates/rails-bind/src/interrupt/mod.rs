@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where an interrupt may be served, and where it is.
+/// Where an interrupt may be served, and where it is, as read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InterruptAffinity {
+pub struct InterruptStatus {
     /// Its number in `/proc/interrupts`.
     pub number: u32,
     /// CPUs that it may be served on (`smp_affinity_list`): the wish.
@@ -72,7 +72,7 @@ pub enum InterruptError {
 ///
 /// # References
 /// [SMP IRQ affinity](https://docs.kernel.org/core-api/irq/irq-affinity.html)
-pub fn read(number: u32) -> Result<InterruptAffinity, InterruptError> {
+pub fn read(number: u32) -> Result<InterruptStatus, InterruptError> {
     read_under(Path::new("/"), number)
 }
 
@@ -80,7 +80,7 @@ pub fn read(number: u32) -> Result<InterruptAffinity, InterruptError> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_under(root: &Path, number: u32) -> Result<InterruptAffinity, InterruptError> {
+pub fn read_under(root: &Path, number: u32) -> Result<InterruptStatus, InterruptError> {
     let directory = root.join("proc/irq").join(number.to_string());
     if matches!(directory.try_exists(), Ok(false)) {
         return Err(InterruptError::NoSuchInterrupt { number, directory });
@@ -91,7 +91,7 @@ pub fn read_under(root: &Path, number: u32) -> Result<InterruptAffinity, Interru
         Err(InterruptError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    Ok(InterruptAffinity { number, requested, effective })
+    Ok(InterruptStatus { number, requested, effective })
 }
 
 fn list(path: PathBuf) -> Result<CpuSet, InterruptError> {
@@ -162,7 +162,7 @@ mod tests {
             let text = format!("{cpus}\n");
             let root = machine(&[("smp_affinity_list", &text), ("effective_affinity_list", &text)]);
             let interrupt = read_under(root.path(), 24).expect("it is well-formed");
-            prop_assert_eq!(interrupt, InterruptAffinity { number: 24, requested: cpus.clone(), effective: Some(cpus) });
+            prop_assert_eq!(interrupt, InterruptStatus { number: 24, requested: cpus.clone(), effective: Some(cpus) });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory on nodes: a thread's policy set, read back and put back by a guard; and where a page lies.
+//! Memory policies: what they are, and the one of a thread set, read back and put back by a guard.
 
 use crate::{BindError, Outcome, kernel_files, sys, sys::mempolicy::RawPolicy};
 use rails_topo::{NodeId, NodeSet};

@@ -55,6 +55,7 @@ pub mod interrupt;
 mod kernel_files;
 pub mod memory;
 mod outcome;
+pub mod settings;
 mod sys;
 pub mod thread;
 pub mod usage;

@@ -200,6 +200,17 @@ impl<T: Id> IdSet<T> {
         Ok(Self::from_words(words.collect::<Vec<_>>()))
     }
 
+    /// The set in the kernel's mask syntax, as [`IdSet::parse_mask`] reads it; the empty set is `0`.
+    pub fn to_mask(&self) -> String {
+        let halves = self.words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]);
+        let mut halves: Vec<u32> = halves.collect();
+        while halves.len() > 1 && halves.last() == Some(&0) {
+            halves.pop();
+        }
+        let first = halves.pop().unwrap_or(0);
+        halves.iter().rev().fold(format!("{first:x}"), |mask, half| format!("{mask},{half:08x}"))
+    }
+
     /// Adds `first..=last`, a word at a time, so that a long list of wide ranges costs little.
     fn insert_range(&mut self, first: u32, last: u32) {
         let (first_word, last_word) = (first as usize / 64, last as usize / 64);
@@ -387,7 +398,8 @@ mod tests {
             let text: Vec<String> =
                 set.as_words().iter().rev().map(|word| format!("{:08x},{:08x}", word >> 32, word & 0xffff_ffff)).collect();
             let text = if text.is_empty() { "0".to_owned() } else { text.join(",") };
-            prop_assert_eq!(CpuSet::parse_mask(&text).unwrap(), set);
+            prop_assert_eq!(CpuSet::parse_mask(&text).unwrap(), set.clone());
+            prop_assert_eq!(CpuSet::parse_mask(&set.to_mask()).unwrap(), set);
         }
 
         #[test]

@@ -1,0 +1,267 @@
+//! Several settings changed together, and put back together.
+
+use super::{
+    Change, Journal, JournalError, KernelFiles, PutBack, Setting, SettingError, Undo, Undone, Value,
+    journal::{LiveRecord, Session},
+    put_back::put_back,
+};
+use crate::interrupt;
+use rails_topo::CpuSet;
+use std::collections::HashSet;
+
+/// What is to happen when the kernel refuses one of several changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusals {
+    /// Nothing is changed: what has been is put back, and the refusal is the error.
+    Fail,
+    /// The others are made all the same, and each refusal is reported ([`SettingState::Refused`]). Some interrupts of a
+    /// NIC may be the kernel's own to place; that is no reason to leave the others where they are.
+    Report,
+}
+
+/// Settings that were changed, until this is dropped.
+///
+/// Dropping it puts back what was there, latest change first, also while a panic unwinds. What somebody else has changed
+/// meanwhile is left alone, and a warning says so. Guards of the same setting are to be dropped in the reverse order of
+/// their making, as scopes do.
+#[derive(Debug)]
+#[must_use = "dropping the guard puts the former settings back at once"]
+pub struct SettingsGuard {
+    files: KernelFiles,
+    changes: Vec<Changed>,
+    recovered: Vec<Undone>,
+    /// What is to be put back; `None` once it was, or was kept.
+    record: Option<LiveRecord>,
+}
+
+/// What became of one change.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Changed {
+    /// What was to be changed.
+    pub setting: Setting,
+    /// What it was before.
+    pub former: Value,
+    /// What it was to be set to.
+    pub wanted: Value,
+    /// What was read back.
+    pub state: SettingState,
+}
+
+/// What was read back of a setting.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SettingState {
+    /// It is what was asked for, and it is in effect.
+    Applied,
+    /// The wish is what was asked for and is not in effect yet: an interrupt moves when it next fires. Where the kernel
+    /// does not say where an interrupt is served (`effective` is `None`), it remains so.
+    Pending {
+        /// Where the interrupt is served up to now; empty if it is not started.
+        effective: Option<CpuSet>,
+    },
+    /// The kernel kept a part of it only, as it does with CPUs that are offline.
+    Partial {
+        /// What it is now.
+        got: Value,
+    },
+    /// The kernel refused; it is what it was.
+    Refused(SettingError),
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// A setting could not be read or changed. Those that had been changed before it were put back.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+
+    /// The same setting is to be changed twice.
+    #[error("{setting} is to be changed twice")]
+    Twice {
+        /// The setting.
+        setting: Setting,
+    },
+
+    /// Another process has changed this setting and will put it back.
+    #[error("{setting} is held by process {by}, which will put it back when it ends")]
+    Held {
+        /// The setting.
+        setting: Setting,
+        /// The process.
+        by: u32,
+    },
+
+    /// The change cannot be written down, so it is not made.
+    #[error("nothing is changed that cannot be written down")]
+    Journal(#[from] JournalError),
+}
+
+impl KernelFiles {
+    /// Makes changes, reads each of them back, and writes down beforehand what is to be put back.
+    ///
+    /// What dead processes left behind is put back first ([`SettingsGuard::recovered`]).
+    ///
+    /// # Privileges
+    /// What the settings take ([module](super)), and a journal that may be written to.
+    ///
+    /// # Errors
+    /// [`ApplyError`], and then nothing is changed. With [`Refusals::Report`] a refused write is not an error but a
+    /// [`SettingState::Refused`]; a setting that cannot be read beforehand, or cannot be set to such a value, is one always.
+    pub fn apply(
+        &self,
+        journal: &Journal,
+        changes: &[Change],
+        refusals: Refusals,
+    ) -> Result<SettingsGuard, ApplyError> {
+        let mut seen = HashSet::new();
+        for Change { setting, value } in changes {
+            Self::check(setting, value)?;
+            if !seen.insert(setting) {
+                return Err(ApplyError::Twice { setting: setting.clone() });
+            }
+        }
+        let session = journal.session()?;
+        let recovered = session.undo(self, Undo::Abandoned, false)?;
+        refuse_held(&session, changes)?;
+        let formers: Result<Vec<Value>, SettingError> =
+            changes.iter().map(|change| self.read(&change.setting)).collect();
+        let formers = formers?;
+        let differing = changes.iter().zip(&formers).filter(|(change, former)| change.value != **former);
+        let entries = differing.map(|(change, former)| (change.setting.clone(), former.clone(), change.value.clone()));
+        let record = session.begin(entries)?;
+
+        // From here on every way out drops the guard, which puts back what was changed.
+        let mut guard = SettingsGuard { files: self.clone(), changes: Vec::new(), recovered, record: Some(record) };
+        for (change, former) in changes.iter().zip(formers) {
+            guard.make(change, former, refusals)?;
+        }
+        Ok(guard)
+    }
+
+    /// Reads back what a setting is, against what it should be.
+    fn state(&self, setting: &Setting, wanted: &Value) -> Result<SettingState, SettingError> {
+        let got = self.read(setting)?;
+        if got != *wanted {
+            return Ok(SettingState::Partial { got });
+        }
+        let (Setting::InterruptAffinity { interrupt }, Value::Cpus(wanted)) = (setting, wanted) else {
+            return Ok(SettingState::Applied);
+        };
+        // The affinity could be read a moment ago; where the rest cannot, it is not known to be in effect.
+        let effective = interrupt::read_under(self.root(), *interrupt).ok().and_then(|status| status.effective);
+        match effective {
+            Some(cpus) if !cpus.is_empty() && cpus.is_subset(wanted) => Ok(SettingState::Applied),
+            effective => Ok(SettingState::Pending { effective }),
+        }
+    }
+}
+
+impl SettingsGuard {
+    /// What became of each change, in the order in which they were asked for.
+    pub fn changes(&self) -> &[Changed] {
+        &self.changes
+    }
+
+    /// What had been left behind by dead processes and was put back before anything was changed.
+    pub fn recovered(&self) -> &[Undone] {
+        &self.recovered
+    }
+
+    /// Reads all of it back once more: an interrupt that was pending may have moved, and somebody else may have changed
+    /// something ([`SettingState::Partial`]).
+    pub fn refresh(&mut self) -> &[Changed] {
+        for changed in &mut self.changes {
+            if !matches!(changed.state, SettingState::Refused(_)) {
+                changed.state = match self.files.state(&changed.setting, &changed.wanted) {
+                    Ok(state) => state,
+                    Err(error) => SettingState::Refused(error),
+                };
+            }
+        }
+        &self.changes
+    }
+
+    /// Leaves the settings as they are. The journal keeps what they were, for [`Journal::undo`].
+    ///
+    /// # Errors
+    /// [`JournalError`] if that cannot be written down; the settings stay, and what they were is put back by the next who
+    /// changes any.
+    pub fn keep(mut self) -> Result<Vec<Changed>, JournalError> {
+        match self.record.take() {
+            Some(record) => record.keep()?,
+            None => unreachable!("only `keep` and `restore` take the record, and both consume the guard"),
+        }
+        Ok(std::mem::take(&mut self.changes))
+    }
+
+    /// Puts the former settings back, and says what became of each. Dropping does the same and can only log what went
+    /// wrong.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the journal could not be told.
+    pub fn restore(mut self) -> Result<Vec<(Setting, PutBack)>, JournalError> {
+        self.put_back()
+    }
+
+    fn make(&mut self, change: &Change, former: Value, refusals: Refusals) -> Result<(), ApplyError> {
+        let Change { setting, value } = change;
+        let written = if former == *value { Ok(former.clone()) } else { self.files.write(setting, value) };
+        let state = match written {
+            Ok(got) => {
+                if got != *value
+                    && let Some(record) = &mut self.record
+                {
+                    record.correct(setting, &got)?;
+                }
+                self.files.state(setting, value)?
+            }
+            Err(error) if refusals == Refusals::Report => SettingState::Refused(error),
+            Err(error) => return Err(error.into()),
+        };
+        self.changes.push(Changed { setting: setting.clone(), former, wanted: value.clone(), state });
+        Ok(())
+    }
+
+    fn put_back(&mut self) -> Result<Vec<(Setting, PutBack)>, JournalError> {
+        let Some(mut record) = self.record.take() else { return Ok(Vec::new()) };
+        let mut left = Vec::new();
+        let mut outcomes = Vec::new();
+        for entry in record.entries().iter().rev() {
+            let outcome = put_back(&self.files, entry, false);
+            if !outcome.is_final() {
+                left.insert(0, entry.clone());
+            }
+            outcomes.push((entry.setting.clone(), outcome));
+        }
+        record.leave(left)?;
+        Ok(outcomes)
+    }
+}
+
+impl Drop for SettingsGuard {
+    fn drop(&mut self) {
+        match self.put_back() {
+            Ok(outcomes) => {
+                for (setting, outcome) in outcomes {
+                    if !matches!(outcome, PutBack::Restored { .. }) {
+                        tracing::warn!(%setting, %outcome, "a setting is not what it was");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the journal still speaks of settings that were put back"),
+        }
+    }
+}
+
+fn refuse_held(session: &Session<'_>, changes: &[Change]) -> Result<(), ApplyError> {
+    let live = session.live()?;
+    for Change { setting, .. } in changes {
+        // Guards within one process may be nested.
+        if let Some(by) = live.get(setting).filter(|by| **by != std::process::id()) {
+            return Err(ApplyError::Held { setting: setting.clone(), by: *by });
+        }
+    }
+    Ok(())
+}

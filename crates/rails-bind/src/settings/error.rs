@@ -1,0 +1,111 @@
+//! Why a setting could not be read or changed.
+
+use super::{Setting, Value};
+use std::{io, path::PathBuf};
+
+/// A setting that could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// There is no such interrupt, interface or queue, or it has gone; or this kernel does not have the setting.
+    #[error("{setting} does not exist (no {})", path.display())]
+    NotThere {
+        /// The setting.
+        setting: Setting,
+        /// Its file.
+        path: PathBuf,
+    },
+
+    /// It is there and cannot be used, as the transmit steering of an interface with a single queue.
+    #[error("{setting} is not supported by this interface")]
+    Unsupported {
+        /// The setting.
+        setting: Setting,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The kernel places this interrupt itself (a managed interrupt), or it cannot be moved at all.
+    #[error("{setting} is not ours to set: the kernel manages the interrupt, or it cannot be moved")]
+    Managed {
+        /// The setting.
+        setting: Setting,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// It takes a privilege that this process does not have.
+    #[error("no permission to {call} {setting}; it takes {needs}")]
+    Denied {
+        /// `read` or `write`.
+        call: &'static str,
+        /// The setting.
+        setting: Setting,
+        /// What it takes.
+        needs: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The file system is mounted for reading only, as `/proc` and `/sys` are in containers.
+    #[error("{setting} cannot be changed: {} is mounted read-only", path.display())]
+    ReadOnly {
+        /// The setting.
+        setting: Setting,
+        /// Its file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// An interrupt must be served somewhere.
+    #[error("{setting} cannot be the empty set")]
+    EmptySet {
+        /// The setting.
+        setting: Setting,
+    },
+
+    /// None of the CPUs exists, is online and may be used for this.
+    #[error("{setting} cannot be {value}: none of them is there, online and usable for it")]
+    NoUsableCpu {
+        /// The setting.
+        setting: Setting,
+        /// What it was to be set to.
+        value: Value,
+    },
+
+    /// CPUs where a number belongs, or a number where CPUs belong.
+    #[error("{setting} cannot be set to {value}: it takes {expected}")]
+    WrongKind {
+        /// The setting.
+        setting: Setting,
+        /// What it was to be set to.
+        value: Value,
+        /// What it takes.
+        expected: &'static str,
+    },
+
+    /// The file does not hold what it should.
+    #[error("{} holds `{text}`, which is no value of {setting}", path.display())]
+    Malformed {
+        /// The setting.
+        setting: Setting,
+        /// Its file.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+    },
+
+    /// The call failed in another way.
+    #[error("cannot {call} {setting} ({})", path.display())]
+    Call {
+        /// `read` or `write`.
+        call: &'static str,
+        /// The setting.
+        setting: Setting,
+        /// Its file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,240 @@
+//! The journal: what was changed, written down before it is changed, for whoever has to put it back.
+//!
+//! A folder with one record (a JSON file) per guard. Its owner holds a lock on the record for as long as it lives; the
+//! kernel takes the lock back however the owner ends, so a record without a lock is what a dead process left behind.
+
+mod record;
+
+use self::record::{Document, OpenRecord, read_record};
+use super::{KernelFiles, PutBack, Setting, Value, put_back::put_back};
+use std::{
+    collections::HashMap,
+    env,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+pub(super) use self::record::OpenRecord as LiveRecord;
+pub use self::record::{Owner, Record};
+
+/// A folder of records.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    folder: PathBuf,
+}
+
+/// Which records are to be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undo {
+    /// Those whose owner died without putting back what it had changed.
+    Abandoned,
+    /// Those, and those that were kept on purpose ([`SettingsGuard::keep`](super::SettingsGuard::keep)).
+    AbandonedAndKept,
+}
+
+/// A setting of a record that was undone, or was to be.
+#[derive(Debug)]
+pub struct Undone {
+    /// Who had changed it.
+    pub owner: Owner,
+    /// What had been changed.
+    pub setting: Setting,
+    /// What became of it.
+    pub outcome: PutBack,
+}
+
+/// A journal that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// Neither `/run/rails` nor `$XDG_RUNTIME_DIR/rails` can be made.
+    #[error("no folder for the journal: {} cannot be made, and XDG_RUNTIME_DIR names no other", path.display())]
+    NoFolder {
+        /// The first that was tried.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A file of the journal could not be read or written.
+    #[error("cannot {call} {}", path.display())]
+    File {
+        /// What was tried.
+        call: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A record that nobody can read; nothing is changed while it lies there.
+    #[error("{} is no record of the journal; look at it, and remove it", path.display())]
+    Malformed {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl Journal {
+    /// The machine's journal, `/run/rails`; for those who may not write there, `$XDG_RUNTIME_DIR/rails`. Both are gone after a
+    /// reboot, as are the settings themselves.
+    ///
+    /// # Errors
+    /// [`JournalError::NoFolder`].
+    pub fn standard() -> Result<Self, JournalError> {
+        let machine = Path::new(FOLDER);
+        let refused = match Self::at(machine) {
+            Ok(journal) => return Ok(journal),
+            Err(JournalError::File { source, .. }) => source,
+            Err(error) => return Err(error),
+        };
+        match env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+            Some(folder) => Self::at(Path::new(&folder).join("rails")),
+            None => Err(JournalError::NoFolder { path: machine.to_owned(), source: refused }),
+        }
+    }
+
+    /// The journal in this folder, which is made if it is not there, and must be one that this process can write to.
+    ///
+    /// # Errors
+    /// [`JournalError::File`].
+    pub fn at(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        let journal = Self { folder: folder.into() };
+        fs::create_dir_all(&journal.folder).map_err(|source| file_error("make", &journal.folder, source))?;
+        journal.lock_file()?;
+        Ok(journal)
+    }
+
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it holds, oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError::File`], [`JournalError::Malformed`].
+    pub fn records(&self) -> Result<Vec<Record>, JournalError> {
+        let session = self.session()?;
+        let opened: Result<Vec<_>, _> = session.paths()?.iter().map(|path| read_record(path)).collect();
+        Ok(opened?.iter().flatten().map(record::Found::summary).collect())
+    }
+
+    /// Puts back what records hold, the latest first. What the living hold, and what somebody else has changed since, is left
+    /// alone; with `force` the latter is put back too.
+    ///
+    /// # Errors
+    /// [`JournalError`]; that a setting could not be put back is no error here but its [`Undone::outcome`], and its record
+    /// stays.
+    pub fn undo(&self, files: &KernelFiles, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
+        self.session()?.undo(files, which, force)
+    }
+
+    /// Keeps every other process from looking at the journal or changing it meanwhile.
+    pub(super) fn session(&self) -> Result<Session<'_>, JournalError> {
+        let lock = self.lock_file()?;
+        lock.lock().map_err(|source| file_error("lock", &self.folder.join(LOCK), source))?;
+        Ok(Session { journal: self, _lock: lock })
+    }
+
+    fn lock_file(&self) -> Result<File, JournalError> {
+        let path = self.folder.join(LOCK);
+        File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|source| file_error("open", &path, source))
+    }
+}
+
+/// The journal, as long as nobody else may touch it.
+#[derive(Debug)]
+pub(super) struct Session<'a> {
+    journal: &'a Journal,
+    _lock: File,
+}
+
+impl Session<'_> {
+    pub(super) fn undo(&self, files: &KernelFiles, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
+        let mut undone = Vec::new();
+        let live = self.live()?;
+        for path in self.paths()?.iter().rev() {
+            let Some(found) = read_record(path)? else { continue };
+            let Some(mut open) = found.abandoned else { continue };
+            if found.document.kept && which == Undo::Abandoned {
+                continue;
+            }
+            if found.document.boot != record::boot_id() {
+                // The machine has been started anew since, and its settings with it.
+                open.remove()?;
+                continue;
+            }
+            let mut left = Vec::new();
+            for entry in found.document.entries.iter().rev() {
+                let outcome = match live.get(&entry.setting) {
+                    Some(by) => PutBack::Held { by: *by },
+                    None => put_back(files, entry, force),
+                };
+                if !outcome.is_final() {
+                    left.insert(0, entry.clone());
+                }
+                let owner = found.document.owner.clone();
+                undone.push(Undone { owner, setting: entry.setting.clone(), outcome });
+            }
+            if left.is_empty() {
+                open.remove()?;
+            } else {
+                open.rewrite(&Document { entries: left, ..found.document })?;
+            }
+        }
+        Ok(undone)
+    }
+
+    /// What living processes have changed and not put back yet.
+    pub(super) fn live(&self) -> Result<HashMap<Setting, u32>, JournalError> {
+        let mut live = HashMap::new();
+        for path in self.paths()? {
+            if let Some(found) = read_record(&path)?.filter(|found| found.abandoned.is_none()) {
+                let pid = found.document.owner.pid;
+                live.extend(found.document.entries.into_iter().map(|entry| (entry.setting, pid)));
+            }
+        }
+        Ok(live)
+    }
+
+    /// Writes a record down, and holds it.
+    pub(super) fn begin(
+        &self,
+        entries: impl IntoIterator<Item = (Setting, Value, Value)>,
+    ) -> Result<OpenRecord, JournalError> {
+        let last = self.paths()?.last().and_then(|path| record::sequence(path)).unwrap_or(0);
+        OpenRecord::create(&self.journal.folder, last + 1, entries)
+    }
+
+    /// The records, oldest first.
+    fn paths(&self) -> Result<Vec<PathBuf>, JournalError> {
+        let folder = &self.journal.folder;
+        let failed = |source| file_error("list", folder, source);
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if record::sequence(&path).is_some() {
+                paths.push(path);
+            }
+        }
+        paths.sort_by_key(|path| record::sequence(path));
+        Ok(paths)
+    }
+}
+
+fn file_error(call: &'static str, path: &Path, source: io::Error) -> JournalError {
+    JournalError::File { call, path: path.to_owned(), source }
+}
+
+/// file-hierarchy(7): runtime data of system packages, on a file system in memory.
+const FOLDER: &str = "/run/rails";
+const LOCK: &str = "lock";

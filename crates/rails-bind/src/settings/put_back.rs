@@ -1,0 +1,86 @@
+//! A setting put back, unless somebody else has changed it since.
+
+use super::{KernelFiles, Setting, SettingError, Value};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What was changed: what is to be put back, and what must still be there for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) setting: Setting,
+    /// What it was.
+    pub(super) former: Value,
+    /// What we made of it.
+    pub(super) ours: Value,
+}
+
+/// What became of a setting that was to be put back.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PutBack {
+    /// It is what it was before.
+    Restored {
+        /// What that is.
+        value: Value,
+    },
+    /// Somebody else has changed it since; it was left as it is.
+    ChangedSince {
+        /// What it is.
+        now: Value,
+        /// What it was before we changed it.
+        former: Value,
+    },
+    /// The interrupt, interface or queue has gone, and the setting with it.
+    Gone,
+    /// Another process holds it now; it is put back when that process has let go.
+    Held {
+        /// That process.
+        by: u32,
+    },
+    /// It could not be put back, and is still to be.
+    Failed(SettingError),
+}
+
+impl PutBack {
+    /// Whether nothing is left to be done.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Held { .. } | Self::Failed(_))
+    }
+}
+
+impl fmt::Display for PutBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Restored { value } => write!(f, "put back to {value}"),
+            Self::ChangedSince { now, former } => {
+                write!(f, "left at {now}, which somebody else set; before us it was {former}")
+            }
+            Self::Gone => write!(f, "gone"),
+            Self::Held { by } => write!(f, "still held by process {by}"),
+            Self::Failed(error) => write!(f, "not put back: {error}"),
+        }
+    }
+}
+
+/// Puts a setting back. With `force` also where somebody else has changed it since.
+pub(super) fn put_back(files: &KernelFiles, entry: &Entry, force: bool) -> PutBack {
+    let Entry { setting, former, ours } = entry;
+    let now = match files.read(setting) {
+        Ok(now) => now,
+        Err(SettingError::NotThere { .. }) => return PutBack::Gone,
+        Err(error) => return PutBack::Failed(error),
+    };
+    if now == *former {
+        return PutBack::Restored { value: now };
+    }
+    if now != *ours && !force {
+        return PutBack::ChangedSince { now, former: former.clone() };
+    }
+    match files.write(setting, former) {
+        Ok(now) if now == *former => PutBack::Restored { value: now },
+        // CPUs of the former mask have gone offline, and the kernel keeps the others.
+        Ok(now) => PutBack::ChangedSince { now, former: former.clone() },
+        Err(SettingError::NotThere { .. }) => PutBack::Gone,
+        Err(error) => PutBack::Failed(error),
+    }
+}

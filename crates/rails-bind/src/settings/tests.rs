@@ -1,0 +1,71 @@
+use super::*;
+use proptest::prelude::*;
+
+fn interface(name: &str) -> InterfaceName {
+    name.parse().expect("a name")
+}
+
+fn settings() -> impl Strategy<Value = Setting> {
+    let at = ("[a-z0-9.-]{1,15}", 0..64_u32)
+        .prop_filter_map("no name", |(name, queue)| Some((name.parse::<InterfaceName>().ok()?, queue)));
+    (0..6, 0..5000_u32, at).prop_map(|(kind, interrupt, (interface, queue))| match kind {
+        0 => Setting::InterruptAffinity { interrupt },
+        1 => Setting::ReceiveSteering { interface, queue },
+        2 => Setting::ReceiveFlows { interface, queue },
+        3 => Setting::TransmitSteering { interface, queue },
+        4 => Setting::ThreadedNapi { interface },
+        _ => Setting::FlowTable,
+    })
+}
+
+#[test]
+fn a_name_that_would_lead_elsewhere_is_no_interface() {
+    for name in ["", ".", "..", "../irq", "a/b", "eth0:1", "a b", "sixteen-bytes-00", "a\nb"] {
+        assert!(name.parse::<InterfaceName>().is_err(), "{name:?}");
+        assert!(serde_json::from_value::<InterfaceName>(serde_json::json!(name)).is_err(), "{name:?}");
+    }
+    assert_eq!(interface("enp175s0f0np0").as_str(), "enp175s0f0np0");
+}
+
+#[test]
+fn a_change_reads_as_the_command_that_makes_it() {
+    let cpus: CpuSet = "2-3,33".parse().expect("a list");
+    assert_eq!(Change::interrupt(24, cpus.clone()).command(), "echo 2-3,33 > /proc/irq/24/smp_affinity_list");
+    let setting = Setting::ReceiveSteering { interface: interface("eth0"), queue: 1 };
+    let steer = Change { setting, value: Value::Cpus(cpus) };
+    assert_eq!(steer.command(), "echo 2,0000000c > /sys/class/net/eth0/queues/rx-1/rps_cpus");
+    let off = Change { setting: Setting::FlowTable, value: Value::Number(0) };
+    assert_eq!(off.command(), "echo 0 > /proc/sys/net/core/rps_sock_flow_entries");
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_what_is_read(
+        setting in settings(),
+        numbers in proptest::collection::btree_set(0_u32..9000, 1..20),
+        number: u32,
+    ) {
+        let cpus: CpuSet = numbers.into_iter().map(rails_topo::CpuId).collect();
+        let (right, wrong) = match setting.takes_cpus() {
+            true => (Value::Cpus(cpus), Value::Number(number)),
+            false => (Value::Number(number), Value::Cpus(cpus)),
+        };
+        let text = setting.text(&right).expect("it is of the right kind");
+        prop_assert_eq!(setting.parse(&text), Some(right));
+        prop_assert_eq!(setting.text(&wrong), None);
+    }
+
+    #[test]
+    fn a_path_stays_where_settings_are(setting in settings()) {
+        let path = setting.path();
+        prop_assert!(path.starts_with("proc/irq/") || path.starts_with("proc/sys/net/core/") || path.starts_with("sys/class/net/"));
+        prop_assert!(path.split('/').all(|part| !part.is_empty() && part != "." && part != ".."));
+        let json = serde_json::to_string(&setting).expect("it serializes");
+        prop_assert_eq!(serde_json::from_str::<Setting>(&json).expect("it is read back"), setting);
+    }
+
+    #[test]
+    fn no_text_makes_a_setting_panic(setting in settings(), text in "\\PC{0,40}") {
+        let _ = setting.parse(&text);
+    }
+}

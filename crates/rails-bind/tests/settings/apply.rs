@@ -1,0 +1,132 @@
+//! The transaction and its guard.
+
+use crate::machine::{Machine, cpus, moved, steered};
+use rails_bind::settings::{ApplyError, Change, PutBack, Refusals, Setting, SettingError, SettingState, Value};
+use std::panic::{self, AssertUnwindSafe};
+
+#[test]
+fn changes_are_read_back_and_put_back() {
+    let machine = Machine::new();
+    let mut guard =
+        machine.files().apply(&machine.journal(), &[moved(24, "2-3"), steered("1")], Refusals::Fail).expect("allowed");
+    assert_eq!(machine.affinity(24), "2-3");
+    assert_eq!(guard.changes()[0].former, Value::Cpus(cpus("0-3")));
+    // The wish is there, and the interrupt is served elsewhere until it fires.
+    assert!(
+        matches!(&guard.changes()[0].state, SettingState::Pending { effective: Some(on) } if *on == cpus("0")),
+        "{:?}",
+        guard.changes()
+    );
+    assert!(matches!(guard.changes()[1].state, SettingState::Applied));
+    machine.write("proc/irq/24/effective_affinity_list", "3\n");
+    assert!(matches!(guard.refresh()[0].state, SettingState::Applied));
+
+    let outcomes = guard.restore().expect("the journal is there");
+    assert!(outcomes.iter().all(|(_, outcome)| matches!(outcome, PutBack::Restored { .. })), "{outcomes:?}");
+    assert_eq!(machine.affinity(24), "0-3");
+    assert_eq!(machine.files().read(&steered("1").setting).expect("it is there"), Value::Cpus(cpus("")));
+    assert_eq!(machine.records(), 0);
+}
+
+#[test]
+fn without_the_kernels_word_an_interrupt_stays_pending() {
+    let machine = Machine::new();
+    std::fs::remove_file(machine.root().join("proc/irq/24/effective_affinity_list")).expect("it was there");
+    let guard = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    assert!(matches!(guard.changes()[0].state, SettingState::Pending { effective: None }));
+}
+
+#[test]
+fn a_panic_puts_everything_back() {
+    let machine = Machine::new();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        let _guard = machine
+            .files()
+            .apply(&machine.journal(), &[moved(24, "2"), moved(25, "3")], Refusals::Fail)
+            .expect("allowed");
+        panic!("on purpose");
+    }));
+    assert!(outcome.is_err());
+    assert_eq!((machine.affinity(24), machine.affinity(25)), ("0-3".to_owned(), "0-3".to_owned()));
+    assert_eq!(machine.records(), 0);
+}
+
+#[test]
+fn a_change_that_cannot_be_stops_all_of_them_before_the_first() {
+    let machine = Machine::new();
+    let refuse = |changes: &[Change]| {
+        let error = machine.files().apply(&machine.journal(), changes, Refusals::Report).expect_err("it cannot be");
+        assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
+        error
+    };
+    let gone = refuse(&[moved(24, "2"), moved(77, "2")]);
+    assert!(matches!(gone, ApplyError::Setting(SettingError::NotThere { .. })), "{gone}");
+    assert!(gone.to_string().starts_with("the affinity of interrupt 77 does not exist"), "{gone}");
+    let empty = refuse(&[moved(24, "2"), moved(25, "")]);
+    assert!(matches!(empty, ApplyError::Setting(SettingError::EmptySet { .. })), "{empty}");
+    let twice = refuse(&[moved(24, "2"), moved(24, "3")]);
+    assert!(matches!(twice, ApplyError::Twice { .. }), "{twice}");
+    let number = Change { setting: moved(24, "2").setting, value: Value::Number(2) };
+    let wrong = refuse(&[moved(25, "2"), number]);
+    assert!(matches!(wrong, ApplyError::Setting(SettingError::WrongKind { .. })), "{wrong}");
+    machine.write("proc/irq/25/smp_affinity_list", "garbage\n");
+    let malformed = refuse(&[moved(24, "2"), moved(25, "2")]);
+    assert!(matches!(malformed, ApplyError::Setting(SettingError::Malformed { .. })), "{malformed}");
+}
+
+#[test]
+fn a_value_that_is_there_already_is_left_alone() {
+    let machine = Machine::new();
+    let guard = machine.files().apply(&machine.journal(), &[moved(24, "0-3")], Refusals::Fail).expect("allowed");
+    assert!(matches!(guard.changes()[0].state, SettingState::Applied));
+    assert!(guard.restore().expect("the journal is there").is_empty());
+}
+
+#[test]
+fn what_somebody_else_set_meanwhile_is_left_alone() {
+    let machine = Machine::new();
+    let guard = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    machine.write("proc/irq/24/smp_affinity_list", "1\n");
+    let outcomes = guard.restore().expect("the journal is there");
+    assert!(matches!(&outcomes[0].1, PutBack::ChangedSince { now, .. } if *now == Value::Cpus(cpus("1"))));
+    assert_eq!((machine.affinity(24), machine.records()), ("1".to_owned(), 0));
+}
+
+#[test]
+fn an_interrupt_that_has_gone_takes_its_setting_along() {
+    let machine = Machine::new();
+    let mut guard = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    machine.remove("proc/irq/24");
+    assert!(matches!(&guard.refresh()[0].state, SettingState::Refused(SettingError::NotThere { .. })));
+    let outcomes = guard.restore().expect("the journal is there");
+    assert!(matches!(outcomes[0].1, PutBack::Gone));
+    assert_eq!(machine.records(), 0);
+}
+
+#[test]
+fn guards_of_one_process_nest() {
+    let machine = Machine::new();
+    let outer = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    let inner = machine.files().apply(&machine.journal(), &[moved(24, "3")], Refusals::Fail).expect("allowed");
+    assert_eq!(machine.records(), 2);
+    drop(inner);
+    assert_eq!(machine.affinity(24), "2");
+    drop(outer);
+    assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
+}
+
+#[test]
+fn numbers_are_set_like_sets() {
+    let machine = Machine::new();
+    let changes = [
+        Change { setting: Setting::FlowTable, value: Value::Number(32768) },
+        Change {
+            setting: Setting::ThreadedNapi { interface: "eth0".parse().expect("a name") },
+            value: Value::Number(1),
+        },
+    ];
+    let guard = machine.files().apply(&machine.journal(), &changes, Refusals::Fail).expect("allowed");
+    assert!(guard.changes().iter().all(|changed| matches!(changed.state, SettingState::Applied)));
+    drop(guard);
+    assert_eq!(machine.files().read(&Setting::FlowTable).expect("it is there"), Value::Number(0));
+}

@@ -1,0 +1,159 @@
+//! What a dead process left behind.
+
+use crate::machine::{Machine, cpus, moved, steered};
+use rails_bind::settings::{ApplyError, Journal, JournalError, PutBack, Refusals, Undo, Value};
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// Another process that holds interrupt 24 on CPU 2 and steers packets to CPU 1, until it is killed.
+struct Holder(Child);
+
+impl Holder {
+    /// The test of this name, which must call [`hold_if_asked`] first, plays the other process.
+    fn start(machine: &Machine, test: &str) -> Self {
+        let mut child = Command::new(env::current_exe().expect("it is running"))
+            .args(["--exact", test, "--nocapture"])
+            .env(HOLD, machine.root())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let held = lines.map_while(Result::ok).any(|line| line.ends_with(HOLDING));
+        assert!(held, "the other process holds nothing");
+        Self(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it was killed");
+    }
+}
+
+fn hold_if_asked() {
+    let Some(root) = env::var_os(HOLD) else { return };
+    let machine = Machine::at(Path::new(&root));
+    let _guard = machine
+        .files()
+        .apply(&machine.journal(), &[moved(24, "2"), steered("1")], Refusals::Fail)
+        .expect("it is allowed");
+    println!("{HOLDING}");
+    std::io::stdout().flush().expect("somebody reads");
+    // Ends when the other end of the pipe does.
+    let _ = std::io::stdin().lines().next();
+    std::process::exit(0);
+}
+
+#[test]
+fn a_killed_process_is_undone_by_hand() {
+    hold_if_asked();
+    let machine = Machine::new();
+    let holder = Holder::start(&machine, "journal::a_killed_process_is_undone_by_hand");
+    let pid = holder.0.id();
+    let journal = machine.journal();
+    assert!(journal.records().expect("it can be read")[0].is_live);
+    assert!(journal.undo(&machine.files(), Undo::AbandonedAndKept, true).expect("it can be read").is_empty());
+    holder.kill();
+    assert_eq!(machine.affinity(24), "2", "it had no chance to put it back");
+
+    let undone = journal.undo(&machine.files(), Undo::Abandoned, false).expect("it can be read");
+    assert_eq!(undone.len(), 2);
+    assert!(undone.iter().all(|undone| undone.owner.pid == pid && matches!(undone.outcome, PutBack::Restored { .. })));
+    assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
+    assert_eq!(machine.files().read(&steered("1").setting).expect("it is there"), Value::Cpus(cpus("")));
+}
+
+#[test]
+fn a_killed_process_is_undone_by_the_next_apply() {
+    hold_if_asked();
+    let machine = Machine::new();
+    Holder::start(&machine, "journal::a_killed_process_is_undone_by_the_next_apply").kill();
+    let guard = machine.files().apply(&machine.journal(), &[moved(25, "1")], Refusals::Fail).expect("allowed");
+    assert_eq!(guard.recovered().len(), 2);
+    assert_eq!((machine.affinity(24), machine.affinity(25)), ("0-3".to_owned(), "1".to_owned()));
+}
+
+#[test]
+fn what_a_living_process_holds_is_not_taken_from_it() {
+    hold_if_asked();
+    let machine = Machine::new();
+    let holder = Holder::start(&machine, "journal::what_a_living_process_holds_is_not_taken_from_it");
+    let error = machine
+        .files()
+        .apply(&machine.journal(), &[moved(25, "1"), moved(24, "1")], Refusals::Report)
+        .expect_err("it is held");
+    assert!(matches!(error, ApplyError::Held { by, .. } if by == holder.0.id()), "{error}");
+    assert_eq!((machine.affinity(24), machine.affinity(25)), ("2".to_owned(), "0-3".to_owned()));
+    holder.kill();
+}
+
+#[test]
+fn what_was_changed_since_is_put_back_by_force_only() {
+    hold_if_asked();
+    for force in [false, true] {
+        let machine = Machine::new();
+        Holder::start(&machine, "journal::what_was_changed_since_is_put_back_by_force_only").kill();
+        machine.write("proc/irq/24/smp_affinity_list", "1\n");
+        machine.journal().undo(&machine.files(), Undo::Abandoned, force).expect("it can be read");
+        assert_eq!(machine.affinity(24), if force { "0-3" } else { "1" });
+        assert_eq!(machine.records(), 0);
+    }
+}
+
+#[test]
+fn what_was_kept_stays_until_it_is_undone_on_purpose() {
+    let machine = Machine::new();
+    let (files, journal) = (machine.files(), machine.journal());
+    let kept = files.apply(&journal, &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
+    assert_eq!(kept.expect("the journal is there").len(), 1);
+    let record = &journal.records().expect("it can be read")[0];
+    assert!(record.is_kept && !record.is_live);
+    // Neither the next apply nor a plain undo takes it back, and the next apply builds on it.
+    drop(files.apply(&journal, &[moved(24, "3"), moved(25, "1")], Refusals::Fail).expect("allowed"));
+    assert!(journal.undo(&files, Undo::Abandoned, false).expect("it can be read").is_empty());
+    assert_eq!((machine.affinity(24), machine.affinity(25)), ("2".to_owned(), "0-3".to_owned()));
+    let undone = journal.undo(&files, Undo::AbandonedAndKept, false).expect("it can be read");
+    assert_eq!((undone.len(), machine.affinity(24), machine.records()), (1, "0-3".to_owned(), 0));
+}
+
+#[test]
+fn a_record_of_another_boot_is_history() {
+    let machine = Machine::new();
+    let kept = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
+    kept.expect("the journal is there");
+    let path = machine.journal().folder().join("0000000001.json");
+    let text = fs::read_to_string(&path).expect("the record");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the kernel says");
+    fs::write(&path, text.replace(boot.trim(), "another")).expect("it can be written");
+    let undone = machine.journal().undo(&machine.files(), Undo::AbandonedAndKept, false).expect("it can be read");
+    assert!(undone.is_empty());
+    assert_eq!((machine.affinity(24), machine.records()), ("2".to_owned(), 0));
+}
+
+#[test]
+fn a_damaged_record_is_an_error_and_stops_every_change() {
+    let machine = Machine::new();
+    let path = machine.journal().folder().join("0000000007.json");
+    for text in ["", "{", "{\"entries\": 1}", "[]", "\u{0}\u{1}"] {
+        fs::write(&path, text).expect("it can be written");
+        let error = machine.journal().records().expect_err("it is damaged");
+        assert!(matches!(error, JournalError::Malformed { .. }), "{error}");
+        let error =
+            machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect_err("it is damaged");
+        assert!(matches!(error, ApplyError::Journal(_)), "{error}");
+        assert_eq!(machine.affinity(24), "0-3");
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_to_is_an_error() {
+    let error = Journal::at("/proc/self/journal").expect_err("nothing can be made there");
+    assert!(matches!(error, JournalError::File { call: "make", .. }), "{error}");
+}
+
+const HOLD: &str = "RAILS_TEST_HOLD";
+const HOLDING: &str = "holding";

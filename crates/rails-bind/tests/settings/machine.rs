@@ -1,0 +1,81 @@
+//! A tree with two interrupts, one interface, and a journal beside it.
+
+use rails_bind::settings::{Change, Journal, KernelFiles, Setting, Value};
+use rails_topo::CpuSet;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub(crate) struct Machine {
+    root: PathBuf,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let machine = Self { root: folder.path().to_owned(), _folder: Some(folder) };
+        for interrupt in [24, 25] {
+            machine.write(&format!("proc/irq/{interrupt}/smp_affinity_list"), "0-3\n");
+            machine.write(&format!("proc/irq/{interrupt}/effective_affinity_list"), "0\n");
+        }
+        machine.write("sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000,00000000\n");
+        machine.write("sys/class/net/eth0/queues/rx-0/rps_flow_cnt", "0\n");
+        machine.write("sys/class/net/eth0/threaded", "0\n");
+        machine.write("proc/sys/net/core/rps_sock_flow_entries", "0\n");
+        machine
+    }
+
+    /// The machine that another process made there.
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.to_owned(), _folder: None }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn files(&self) -> KernelFiles {
+        KernelFiles::under(&self.root)
+    }
+
+    pub(crate) fn journal(&self) -> Journal {
+        Journal::at(self.root.join("run/rails")).expect("a journal")
+    }
+
+    /// How many records the journal holds.
+    pub(crate) fn records(&self) -> usize {
+        self.journal().records().expect("the journal can be read").len()
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        fs::remove_dir_all(self.root.join(path)).expect("it was there");
+    }
+
+    pub(crate) fn affinity(&self, interrupt: u32) -> String {
+        let path = self.root.join(format!("proc/irq/{interrupt}/smp_affinity_list"));
+        fs::read_to_string(path).expect("a file").trim().to_owned()
+    }
+}
+
+pub(crate) fn cpus(text: &str) -> CpuSet {
+    text.parse().expect("a list")
+}
+
+/// Interrupt `interrupt` to these CPUs.
+pub(crate) fn moved(interrupt: u32, to: &str) -> Change {
+    Change::interrupt(interrupt, cpus(to))
+}
+
+/// Packets of `eth0` to these CPUs.
+pub(crate) fn steered(to: &str) -> Change {
+    let setting = Setting::ReceiveSteering { interface: "eth0".parse().expect("a name"), queue: 0 };
+    Change { setting, value: Value::Cpus(cpus(to)) }
+}

@@ -57,15 +57,64 @@ pub enum BindError {
         source: io::Error,
     },
 
-    /// The call was refused (`EPERM`): by a seccomp filter, as containers have them, or for want of a privilege.
-    #[error("{call} was refused for {subject}; a seccomp filter (as containers have them) does that")]
+    /// The call was refused (`EPERM`) for want of a privilege, or by a seccomp filter, as containers have them.
+    #[error("{call} was refused for {subject}: it needs {needs}")]
     Denied {
         /// The system call.
         call: &'static str,
         /// What it was asked for.
         subject: String,
+        /// What it takes, as measured.
+        needs: String,
         /// What the kernel said.
         source: io::Error,
+    },
+
+    /// A value that the kernel has no room for; no call was made.
+    #[error("{what} {value} is not within {lowest} to {highest}")]
+    OutOfRange {
+        /// What it is the value of.
+        what: &'static str,
+        /// The value.
+        value: i64,
+        /// The lowest that there is.
+        lowest: i64,
+        /// The highest that there is.
+        highest: i64,
+    },
+
+    /// A name that a thread cannot have; no call was made.
+    #[error("a thread cannot be named {name:?}: {reason}")]
+    NameUnusable {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// Values that do not go together, or that can be read but not set; no call was made.
+    #[error("a thread cannot be placed so: {reason}")]
+    Contradiction {
+        /// What is wrong.
+        reason: &'static str,
+    },
+
+    /// A thread's name can be set by its own process only.
+    #[error("thread {tid} is another process's, and only its own process can name it")]
+    ForeignName {
+        /// The thread.
+        tid: Tid,
+    },
+
+    /// A step failed, and what was done before it could not all be undone.
+    #[error("{undone} was left behind by a placement that failed half-way ({failed})")]
+    HalfUndone {
+        /// Why it failed.
+        failed: Box<BindError>,
+        /// What could not be put back.
+        undone: &'static str,
+        /// Why it could not.
+        source: Box<BindError>,
     },
 
     /// The thread has a memory policy that this crate has no name for (a newer mode, or a mode with flags).
@@ -110,11 +159,14 @@ impl BindError {
         let subject = subject.to_string();
         match source.raw_os_error() {
             Some(libc::ENOSYS) => Self::Unsupported { call, subject, source },
-            Some(libc::EPERM) => Self::Denied { call, subject, source },
+            Some(libc::EPERM) => Self::Denied { call, subject, needs: UNFILTERED.to_owned(), source },
             _ => Self::Call { call, subject, source },
         }
     }
 }
+
+/// What a call needs that takes no privilege.
+const UNFILTERED: &str = "a seccomp filter that lets it pass, which those of containers often do not";
 
 /// ` (7 not online, 2-3 outside the thread's cpuset)`, as far as it is known.
 fn because<T: Id>(lack: &str, lacking: &Option<IdSet<T>>, not_allowed: &Option<IdSet<T>>) -> String {

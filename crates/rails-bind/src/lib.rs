@@ -31,20 +31,20 @@
 //! * `unsafe` is in `sys` alone, each block argued.
 //!
 //! # Modules
-//! * [`thread`]: which CPUs a thread may run on;
+//! * [`thread`]: which CPUs a thread may run on, how it is scheduled, and its name;
 //! * [`memory`]: which nodes its pages come from, and where a page lies;
 //! * [`interrupt`]: where an interrupt may be served, and where it is;
-//! * [`usage`]: what a thread or the process has used;
+//! * [`usage`]: what a thread or the process has used, and on which CPUs a thread was seen;
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC.
 //!
 //! # Privileges
-//! None: everything here works for a user without capabilities (measured on Linux 6.18), unless a seccomp filter
-//! forbids it, as those of containers may do with memory policies. To *move* an interrupt takes write permission to its
+//! None for a program's own threads and memory: that works for a user without capabilities (measured on Linux 6.18), unless a
+//! seccomp filter forbids it, as those of containers may do with memory policies. Real-time classes, lower nice values and the
+//! threads of others need `CAP_SYS_NICE` or a limit ([`thread::ThreadPlacement`] says which). To *move* an interrupt takes write permission to its
 //! file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help.
 //!
 //! # What it does not do
-//! It moves no interrupts, no pages that exist, and no threads other than the calling one; it sets no scheduling class,
-//! and knows neither weighted interleaving nor the policy of single ranges (`mbind`). It runs on Linux only.
+//! It moves no interrupts and no pages that exist, and knows neither weighted interleaving nor the policy of single ranges (`mbind`). It runs on Linux only.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-bind binds by Linux system calls and runs on Linux only");

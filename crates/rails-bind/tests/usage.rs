@@ -45,7 +45,7 @@ fn a_thread_is_read_from_outside_while_it_lives() {
 fn a_thread_that_is_not_there_is_named() {
     let absent = Tid::from_raw(i32::MAX).expect("above zero");
     let error = ThreadUsage::of(absent).expect_err("no thread has that number");
-    assert!(matches!(error, UsageError::NoSuchThread { tid } if tid == absent), "{error}");
+    assert!(matches!(error, UsageError::NoSuchThread { tid, .. } if tid == absent), "{error}");
     let of_another_process = Tid::from_raw(1).expect("above zero");
     assert!(matches!(ThreadUsage::of(of_another_process), Err(UsageError::NoSuchThread { .. })));
 }

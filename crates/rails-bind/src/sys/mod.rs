@@ -4,6 +4,7 @@
 
 pub(crate) mod affinity;
 pub(crate) mod mempolicy;
+pub(crate) mod sched;
 
 /// [`rails_topo::IdSet`] keeps its mask in 64-bit words and the kernel reads `unsigned long`s: the same bytes,
 /// except where a long is 32 bits wide and the high half comes first.

@@ -1,0 +1,121 @@
+//! Whether a binding still holds.
+
+use crate::Outcome;
+use rails_topo::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What has become of a binding that was made earlier.
+///
+/// The kernel changes a thread's CPUs without a word. Seen on Linux 6.1, in the root cpuset:
+/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is back; then
+///   the binding holds again.
+/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and that stays so
+///   when they come back. One that slept all the while reads back with no CPU at all, and has its binding again when they are
+///   back before it wakes.
+///
+/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them goes and
+/// comes back, so there a binding is lost by hotplug in any case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// The thread may run on all of the CPUs that it was bound to, and on none that were not asked for.
+    Holds(CpuSet),
+    /// It may run on some of the CPUs only; it is nowhere else.
+    Narrowed {
+        /// The CPUs that it was bound to.
+        bound: CpuSet,
+        /// Those that it may run on now.
+        now: CpuSet,
+        /// The missing ones that are not online; `None` where the machine does not say.
+        offline: Option<CpuSet>,
+    },
+    /// It may run elsewhere, or nowhere.
+    Lost {
+        /// The CPUs that it was bound to.
+        bound: CpuSet,
+        /// Where it may run now; empty while it sleeps and all of its CPUs are offline.
+        now: CpuSet,
+    },
+}
+
+impl Standing {
+    /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since belong to it.
+    pub(super) fn compare(outcome: &Outcome<CpuSet>, now: CpuSet, online: impl FnOnce() -> Option<CpuSet>) -> Self {
+        let bound = outcome.got();
+        let wanted = match outcome {
+            Outcome::Applied(wanted) | Outcome::Partial { wanted, .. } => wanted,
+        };
+        let within = now.is_subset(wanted) || now.is_subset(bound);
+        if now.is_empty() || !within {
+            Self::Lost { bound: bound.clone(), now }
+        } else if bound.is_subset(&now) {
+            Self::Holds(now)
+        } else {
+            let offline = online().map(|online| bound.difference(&now).difference(&online));
+            Self::Narrowed { bound: bound.clone(), now, offline }
+        }
+    }
+
+    /// Whether all of the binding holds.
+    pub fn holds(&self) -> bool {
+        matches!(self, Self::Holds(_))
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Holds(cpus) => write!(f, "bound to CPUs {cpus}"),
+            Self::Narrowed { bound, now, .. } => write!(f, "bound to CPUs {bound}, of which {now} are left"),
+            Self::Lost { bound, now } if now.is_empty() => write!(f, "bound to CPUs {bound}, of which none is left"),
+            Self::Lost { bound, now } => write!(f, "no longer bound to CPUs {bound}: it may run on {now}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rails_topo::CpuId;
+
+    fn set(text: &str) -> CpuSet {
+        text.parse().expect("a list")
+    }
+
+    fn standing(outcome: &Outcome<CpuSet>, now: &str, online: &str) -> Standing {
+        Standing::compare(outcome, set(now), || Some(set(online)))
+    }
+
+    #[test]
+    fn a_cpu_that_goes_offline_narrows_or_loses_a_binding() {
+        let two = Outcome::Applied(set("2-3"));
+        assert_eq!(standing(&two, "2-3", "0-3"), Standing::Holds(set("2-3")));
+        let narrowed = Standing::Narrowed { bound: set("2-3"), now: set("2"), offline: Some(set("3")) };
+        assert_eq!(standing(&two, "2", "0-2"), narrowed);
+        let one = Outcome::Applied(set("3"));
+        assert_eq!(standing(&one, "0-3", "0-2"), Standing::Lost { bound: set("3"), now: set("0-3") });
+        assert_eq!(standing(&one, "", "0-2"), Standing::Lost { bound: set("3"), now: set("") });
+    }
+
+    #[test]
+    fn a_cpu_that_was_asked_for_may_join_later() {
+        let partial = Outcome::Partial { wanted: set("2-3"), got: set("2") };
+        assert_eq!(standing(&partial, "2-3", "0-3"), Standing::Holds(set("2-3")));
+        assert!(!standing(&partial, "1-2", "0-3").holds());
+    }
+
+    proptest! {
+        #[test]
+        fn a_binding_holds_only_where_no_cpu_is_missing_or_foreign(
+            bound in prop::collection::btree_set(0_u32..8, 1..5), now in prop::collection::btree_set(0_u32..8, 0..8),
+        ) {
+            let bound: CpuSet = bound.into_iter().map(CpuId).collect();
+            let now: CpuSet = now.into_iter().map(CpuId).collect();
+            let standing = Standing::compare(&Outcome::Applied(bound.clone()), now.clone(), || None);
+            prop_assert_eq!(standing.holds(), bound == now);
+            prop_assert_eq!(matches!(standing, Standing::Lost { .. }), now.is_empty() || !now.is_subset(&bound));
+        }
+    }
+}

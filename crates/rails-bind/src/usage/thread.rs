@@ -1,0 +1,325 @@
+//! What one thread has used.
+
+use super::{
+    UsageError, files,
+    files::{Sched, Stat},
+    microseconds, milliseconds, optional_nanoseconds,
+};
+use crate::thread::{SchedulingClass, Tid};
+use rails_topo::{CpuId, NodeId};
+use serde::Serialize;
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    sync::OnceLock,
+    time::Duration,
+};
+
+/// What one thread has used since it began.
+///
+/// The figures come from files that are read one after another, so they are not of one instant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ThreadUsage {
+    /// The thread.
+    pub tid: Tid,
+    /// When it began, counted from the machine's start, to a clock tick; with the number it names a thread for good.
+    #[serde(rename = "started_after_boot_ms", serialize_with = "milliseconds")]
+    pub started: Duration,
+
+    /// Time in its own code, to a clock tick (usually 10 ms).
+    #[serde(rename = "user_us", serialize_with = "microseconds")]
+    pub user: Duration,
+    /// Time in the kernel on its behalf, to a clock tick.
+    #[serde(rename = "system_us", serialize_with = "microseconds")]
+    pub system: Duration,
+    /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the kernel does not account for it,
+    /// and for a thread that has never run.
+    #[serde(rename = "cpu_time_ns", serialize_with = "optional_nanoseconds")]
+    pub cpu_time: Option<Duration>,
+    /// Time that it was ready to run and waited for a CPU; `None` as with the time on a CPU.
+    #[serde(rename = "run_queue_wait_ns", serialize_with = "optional_nanoseconds")]
+    pub run_queue_wait: Option<Duration>,
+
+    /// How often it gave its CPU up by waiting for something.
+    pub voluntary_switches: u64,
+    /// How often its CPU was taken from it.
+    pub involuntary_switches: u64,
+    /// How often it was moved to another CPU; `None` where the kernel does not say (before Linux 6.15 it takes
+    /// `CONFIG_SCHED_DEBUG`).
+    pub migrations: Option<u64>,
+    /// The CPU that it last ran on, or runs on.
+    pub last_cpu: CpuId,
+
+    /// Its scheduling class.
+    pub class: SchedulingClass,
+    /// Its nice value.
+    pub nice: i32,
+    /// The kernel's own measure of precedence, lower first: 0 to 39 with a nice value, below 0 in real-time classes.
+    pub priority: i32,
+
+    /// Page faults that took no reading from a disk.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+    /// Where the memory that it uses was found to lie; `None` where nobody looks.
+    pub numa: Option<NumaFaults>,
+}
+
+/// What the kernel's NUMA balancing has found about a thread's memory.
+///
+/// The kernel counts faults that it provokes for the purpose, and *halves the counts at every scan* (`task_numa_placement` in
+/// kernel/sched/fair.c), so they are a moving average and not to be subtracted. When balancing is switched off, they stay as they
+/// were. They are there only if `/proc/sys/kernel/numa_balancing` was not 0 and a scan was finished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct NumaFaults {
+    /// The node that the kernel would like the thread to be on, once it has one.
+    pub preferred: Option<NodeId>,
+    /// The node that the thread is on.
+    pub current: NodeId,
+    /// Pages that were moved to it since it began.
+    pub pages_migrated: u64,
+    /// The faults by the node that the memory was on.
+    pub by_node: Vec<NodeFaults>,
+}
+
+/// Faults of a thread on the memory of one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NodeFaults {
+    /// The node.
+    pub node: NodeId,
+    /// On pages that only this thread was seen to use.
+    pub private: u64,
+    /// On pages that others use too.
+    pub shared: u64,
+}
+
+impl ThreadUsage {
+    /// Reads what thread `tid` of this process has used.
+    ///
+    /// # Privileges
+    /// None.
+    ///
+    /// # Errors
+    /// [`UsageError::NoSuchThread`] for a thread that has ended, or is another process's.
+    ///
+    /// # References
+    /// [Scheduler statistics](https://docs.kernel.org/scheduler/sched-stats.html#proc-pid-schedstat),
+    /// [proc_pid_stat(5)](https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html)
+    pub fn of(tid: Tid) -> Result<Self, UsageError> {
+        Task { tid, process: None }.usage()
+    }
+
+    /// Reads what thread `tid` of process `process` has used. A process has the number of its first thread.
+    ///
+    /// # Privileges
+    /// None (measured on Linux 6.18 and 6.1: any user reads these files of any process), unless `/proc` is mounted with `hidepid`.
+    ///
+    /// # Errors
+    /// [`UsageError::NoSuchThread`] for a thread that has ended, or is of a third process.
+    pub fn of_process_thread(process: Tid, tid: Tid) -> Result<Self, UsageError> {
+        Task { tid, process: Some(process) }.usage()
+    }
+}
+
+impl NumaFaults {
+    /// Faults on memory of the node that the thread is on.
+    pub fn local(&self) -> u64 {
+        self.sum(|node| node == self.current)
+    }
+
+    /// Faults on memory of other nodes.
+    pub fn remote(&self) -> u64 {
+        self.sum(|node| node != self.current)
+    }
+
+    fn sum(&self, of: impl Fn(NodeId) -> bool) -> u64 {
+        self.by_node.iter().filter(|faults| of(faults.node)).map(|faults| faults.private + faults.shared).sum()
+    }
+}
+
+/// The threads of a process, in ascending order; they may have ended by the time they are looked at.
+///
+/// # Errors
+/// [`UsageError::NoSuchProcess`] if it has ended or is hidden.
+pub fn threads_of(process: Tid) -> Result<Vec<Tid>, UsageError> {
+    let path = format!("/proc/{process}/task");
+    let failed = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) => UsageError::NoSuchProcess { process },
+        _ => UsageError::Read { path: path.clone(), source },
+    };
+    let mut tids = Vec::new();
+    for entry in fs::read_dir(&path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        tids.extend(name.to_str().and_then(|name| name.parse().ok()).and_then(Tid::from_raw));
+    }
+    // A process that ended after its folder was opened has no threads to list.
+    if tids.is_empty() {
+        return Err(UsageError::NoSuchProcess { process });
+    }
+    tids.sort_unstable();
+    Ok(tids)
+}
+
+/// When a thread of any process began, counted from the machine's start.
+pub(crate) fn started(tid: Tid) -> Result<Duration, UsageError> {
+    Task { tid, process: Some(tid) }.stat().map(|stat| of_ticks(stat.started_ticks))
+}
+
+/// A thread below `/proc`. The folder of a thread that is not its process's first can be opened by number, though it is not listed.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    tid: Tid,
+    process: Option<Tid>,
+}
+
+impl Task {
+    fn usage(self) -> Result<ThreadUsage, UsageError> {
+        let stat = self.stat()?;
+        let times = self.parse("schedstat", "times", files::parse_schedstat)?;
+        let sched = self.sched()?;
+        let (voluntary_switches, involuntary_switches) = match sched.switches {
+            Some(switches) => switches,
+            None => self.parse("status", "context switches", files::parse_switches)?,
+        };
+        Ok(ThreadUsage {
+            tid: self.tid,
+            started: of_ticks(stat.started_ticks),
+            user: of_ticks(stat.user_ticks),
+            system: of_ticks(stat.system_ticks),
+            cpu_time: times.map(|times| times.on_cpu),
+            run_queue_wait: times.map(|times| times.waiting),
+            voluntary_switches,
+            involuntary_switches,
+            migrations: sched.migrations,
+            last_cpu: stat.last_cpu,
+            class: SchedulingClass::from_raw(stat.policy, stat.real_time_priority),
+            nice: stat.nice,
+            priority: stat.priority,
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+            numa: sched.numa,
+        })
+    }
+
+    fn stat(self) -> Result<Stat, UsageError> {
+        self.parse("stat", "fields", files::parse_stat)
+    }
+
+    /// A kernel without the file says nothing of what is in it.
+    fn sched(self) -> Result<Sched, UsageError> {
+        match self.parse("sched", "lines", |text| Some(files::parse_sched(text))) {
+            Err(UsageError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Sched { switches: None, migrations: None, numa: None })
+            }
+            other => other,
+        }
+    }
+
+    fn folder(self) -> String {
+        match self.process {
+            None => format!("/proc/self/task/{}", self.tid),
+            Some(process) => format!("/proc/{process}/task/{}", self.tid),
+        }
+    }
+
+    /// Reads a file of the thread and what `parse` finds in it.
+    fn parse<R>(self, file: &str, field: &'static str, parse: impl Fn(&str) -> Option<R>) -> Result<R, UsageError> {
+        let path = format!("{}/{file}", self.folder());
+        let bytes = read(&path).map_err(|source| self.unreadable(path.clone(), source))?;
+        // The name of a thread (`comm`) may hold any bytes; nothing that is looked for is in it.
+        parse(&String::from_utf8_lossy(&bytes)).ok_or(UsageError::Malformed { path, field })
+    }
+
+    /// A thread that has ended takes its directory along (`ENOENT`); one that ends while its file is open fails with
+    /// `ESRCH`.
+    fn unreadable(self, path: String, source: io::Error) -> UsageError {
+        let has_ended = || !fs::exists(self.folder()).unwrap_or(true);
+        match source.raw_os_error() {
+            Some(libc::ESRCH) => UsageError::NoSuchThread { tid: self.tid, process: self.process },
+            Some(libc::ENOENT) if has_ended() => UsageError::NoSuchThread { tid: self.tid, process: self.process },
+            _ => UsageError::Read { path, source },
+        }
+    }
+}
+
+/// Reads a file of `/proc`, whose size is unknown: `fs::read` would ask for it, and read in small pieces.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut bytes = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        if length == bytes.len() {
+            bytes.resize(2 * length, 0);
+        }
+        match file.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// The kernel counts in ticks of `sysconf(_SC_CLK_TCK)`, which is 100 a second wherever Linux runs today.
+fn of_ticks(ticks: u64) -> Duration {
+    static PER_SECOND: OnceLock<u64> = OnceLock::new();
+    let per_second = *PER_SECOND.get_or_init(|| {
+        let said = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
+        said.and_then(|said| u64::try_from(said).ok()).filter(|said| *said > 0).unwrap_or(100)
+    });
+    let rest = ticks % per_second;
+    Duration::from_secs(ticks / per_second) + Duration::from_nanos(rest * 1_000_000_000 / per_second)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A thread's usage with little in it.
+    pub(in crate::usage) fn usage(tid: i32, cpu: u32, migrations: Option<u64>) -> ThreadUsage {
+        ThreadUsage {
+            tid: Tid::from_raw(tid).expect("above zero"),
+            started: Duration::from_millis(70),
+            user: Duration::from_millis(20),
+            system: Duration::ZERO,
+            cpu_time: Some(Duration::from_micros(3)),
+            run_queue_wait: None,
+            voluntary_switches: 1,
+            involuntary_switches: 2,
+            migrations,
+            last_cpu: CpuId(cpu),
+            class: SchedulingClass::Fifo(5),
+            nice: 0,
+            priority: -6,
+            minor_faults: 8,
+            major_faults: 0,
+            numa: None,
+        }
+    }
+
+    #[test]
+    fn usage_serializes_with_its_units() {
+        assert_eq!(
+            serde_json::to_value(usage(7, 4, None)).expect("it serializes"),
+            serde_json::json!({
+                "tid": 7, "started_after_boot_ms": 70, "user_us": 20000, "system_us": 0,
+                "cpu_time_ns": 3000, "run_queue_wait_ns": null,
+                "voluntary_switches": 1, "involuntary_switches": 2, "migrations": null, "last_cpu": 4,
+                "class": { "fifo": 5 }, "nice": 0, "priority": -6,
+                "minor_faults": 8, "major_faults": 0, "numa": null,
+            })
+        );
+    }
+
+    #[test]
+    fn a_file_longer_than_the_first_buffer_is_read_whole() {
+        let text = vec![b'x'; 10_000];
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::io::Write::write_all(&mut file, &text).expect("room for it");
+        assert_eq!(read(file.path().to_str().expect("a plain path")).expect("readable"), text);
+    }
+}

@@ -8,6 +8,11 @@ pub(crate) fn online_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/online")
 }
 
+/// CPUs that are plugged in, if the kernel says so.
+pub(crate) fn present_cpus() -> Option<CpuSet> {
+    list("/sys/devices/system/cpu/present")
+}
+
 /// CPUs that could be there and are not online, if the kernel says so.
 pub(crate) fn offline_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/offline")

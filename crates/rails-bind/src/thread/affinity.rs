@@ -111,7 +111,7 @@ impl ThreadGuard {
     ///
     /// # Errors
     /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of them cannot be used
-    /// any more.
+    /// any more; also for CPUs that are offline just now and that the kernel (Linux 6.1) forgets for that reason.
     pub fn restore(mut self) -> Result<(), BindError> {
         let previous = self.previous.take().expect("only `keep` and `restore` take it, and both consume the guard");
         put_back(Subject::Calling, &previous)
@@ -158,15 +158,23 @@ pub(super) fn check(thread: Subject, outcome: &Outcome<CpuSet>) -> Result<Standi
 pub(super) fn put_back(thread: Subject, previous: &CpuSet) -> Result<(), BindError> {
     set(thread, previous)?;
     let now = get(thread)?;
-    let is_back = now == *previous || {
-        let missing = previous.difference(&now);
-        let only_offline = kernel_files::online_cpus().is_some_and(|online| missing.intersection(&online).is_empty());
-        now.is_subset(previous) && only_offline
-    };
-    if is_back {
+    if now == *previous {
+        return Ok(());
+    }
+    let missing = previous.difference(&now);
+    let online = kernel_files::online_cpus().is_none_or(|online| !missing.intersection(&online).is_empty());
+    if !online && now.is_subset(previous) && is_kept(thread, &missing) {
         return Ok(());
     }
     Err(BindError::NotRestored { what: "CPU affinity", former: previous.to_string(), now: now.to_string() })
+}
+
+/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops CPUs that are offline from what it is
+/// asked for (seen), later kernels keep them for threads in the root cpuset (`cpuset_cpus_allowed` in kernel/cgroup/cpuset.c). Numbers
+/// that no CPU was ever plugged in for are no loss.
+fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
+    let there = kernel_files::present_cpus().map_or_else(|| missing.clone(), |present| missing.intersection(&present));
+    there.is_empty() || kernel_files::cpus_kept_for(&thread.folder()).is_some_and(|kept| there.is_subset(&kept))
 }
 
 /// `EINVAL` says that no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in

@@ -5,6 +5,7 @@
 //! [`PlacementGuard::check`] say whether a binding still holds, which the kernel does not tell by itself.
 
 mod affinity;
+mod guard;
 mod identity;
 mod name;
 mod placement;
@@ -12,8 +13,9 @@ mod scheduling;
 mod standing;
 
 pub use affinity::{ThreadGuard, affinity_of, bind_current, current_affinity};
+pub use guard::{Other, Own, Placed, PlacementGuard};
 pub use name::name_of;
-pub use placement::{Other, Own, Placed, PlacementGuard, ThreadPlacement, bind};
+pub use placement::{ThreadPlacement, bind};
 pub use scheduling::{Scheduling, SchedulingClass, scheduling_of};
 pub use standing::Standing;
 

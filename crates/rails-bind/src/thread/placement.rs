@@ -1,7 +1,8 @@
 //! Several things about a thread at once, all or nothing.
 
 use super::{
-    Scheduling, SchedulingClass, Standing, Tid, affinity,
+    Scheduling, SchedulingClass, Tid, affinity,
+    guard::{Former, Other, Own, Placed, PlacementGuard, Undo},
     identity::Subject,
     name,
     scheduling::{self, check_nice},
@@ -44,43 +45,6 @@ pub struct ThreadPlacement {
     reset_on_fork: Option<bool>,
     name: Option<String>,
 }
-
-/// What became of a placement, as read back; `None` for what was not asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Placed {
-    /// The CPUs.
-    pub cpus: Option<Outcome<CpuSet>>,
-    /// Class, nice value and reset-on-fork.
-    pub scheduling: Option<Outcome<Scheduling>>,
-    /// The name.
-    pub name: Option<Outcome<String>>,
-}
-
-/// A placed thread, until this is dropped: then it is put back as it was, in the reverse order, also while a panic unwinds.
-///
-/// That of the calling thread (`PlacementGuard<Own>`) cannot leave it. That of a thread by number (`PlacementGuard<Other>`) can be
-/// sent anywhere, and leaves a thread alone that has got the number meanwhile.
-///
-/// ```compile_fail,E0277
-/// let guard = rails_bind::thread::ThreadPlacement::new().name("rail0").apply().expect("a name");
-/// std::thread::spawn(move || drop(guard));
-/// ```
-#[derive(Debug)]
-#[must_use = "dropping the guard puts the thread back as it was at once"]
-pub struct PlacementGuard<Whose> {
-    placed: Placed,
-    undo: Undo,
-    whose: PhantomData<Whose>,
-}
-
-/// A guard that acts on the calling thread.
-#[derive(Debug)]
-pub struct Own(PhantomData<*const ()>);
-
-/// A guard that acts on a thread by its number.
-#[derive(Debug)]
-pub struct Other(());
 
 /// Lets thread `tid` run on `cpus` only, be it of this process or of another, and reads back what came of it.
 ///
@@ -154,7 +118,8 @@ impl ThreadPlacement {
         match self.carry_out(&mut undo) {
             Ok(placed) => Ok(PlacementGuard { placed, undo, whose: PhantomData }),
             Err(failed) => match undo.run() {
-                Ok(()) => Err(failed),
+                // Of a thread that has ended there is nothing left to put back.
+                Ok(()) | Err((_, BindError::NoSuchThread { .. })) => Err(failed),
                 Err((undone, source)) => {
                     Err(BindError::HalfUndone { failed: Box::new(failed), undone, source: Box::new(source) })
                 }
@@ -212,103 +177,6 @@ impl ThreadPlacement {
                 Err(BindError::Contradiction { reason: NICE_IN_REAL_TIME })
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl<Whose> PlacementGuard<Whose> {
-    /// What became of the placement, as read back when it was made.
-    pub fn placed(&self) -> &Placed {
-        &self.placed
-    }
-
-    /// The thread.
-    pub fn tid(&self) -> Tid {
-        self.undo.thread.tid()
-    }
-
-    /// Whether its binding to CPUs still holds, read anew; `None` if none was asked for.
-    ///
-    /// # Errors
-    /// [`BindError::NoSuchThread`] if the thread has ended.
-    pub fn check(&self) -> Result<Option<Standing>, BindError> {
-        self.placed.cpus.as_ref().map(|outcome| affinity::check(self.undo.thread, outcome)).transpose()
-    }
-
-    /// Leaves the thread as it is now.
-    pub fn keep(mut self) -> Placed {
-        self.undo.steps.clear();
-        std::mem::take(&mut self.placed)
-    }
-
-    /// Puts the thread back as it was, and reads it back. Dropping does the same and can only log a failure.
-    ///
-    /// # Errors
-    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no way back without privilege;
-    /// [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs cannot be used any more. What can be put back
-    /// is put back nevertheless; of several failures it is the first.
-    pub fn restore(mut self) -> Result<(), BindError> {
-        self.undo.run().map_err(|(_, error)| error)
-    }
-}
-
-/// What is to be put back, the latest last.
-#[derive(Debug)]
-struct Undo {
-    thread: Subject,
-    steps: Vec<Former>,
-}
-
-/// A thing as it was.
-#[derive(Debug)]
-enum Former {
-    Name(Vec<u8>),
-    Cpus(CpuSet),
-    Scheduling(scheduling::Former),
-}
-
-impl Undo {
-    /// Puts everything back; says what failed first.
-    fn run(&mut self) -> Result<(), (&'static str, BindError)> {
-        let mut result = Ok(());
-        for former in std::mem::take(&mut self.steps).into_iter().rev() {
-            let put_back = self.thread.still_there().and_then(|()| former.put_back(self.thread));
-            result = result.and(put_back.map_err(|error| (former.what(), error)));
-        }
-        result
-    }
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        if let Err((what, error)) = self.run() {
-            tracing::warn!(%error, what, thread = %self.thread, "a thread was not put back as it was");
-        }
-    }
-}
-
-impl Former {
-    fn put_back(&self, thread: Subject) -> Result<(), BindError> {
-        match self {
-            Self::Name(former) => {
-                name::write(thread, former)?;
-                let now = name::read(thread)?;
-                let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-                if now == *former {
-                    return Ok(());
-                }
-                Err(BindError::NotRestored { what: "name", former: text(former), now: text(&now) })
-            }
-            Self::Cpus(former) => affinity::put_back(thread, former),
-            Self::Scheduling(former) => scheduling::put_back(thread, former),
-        }
-    }
-
-    fn what(&self) -> &'static str {
-        match self {
-            Self::Name(_) => "its name",
-            Self::Cpus(_) => "its CPU affinity",
-            Self::Scheduling(_) => "its scheduling",
         }
     }
 }

@@ -351,6 +351,27 @@ fn guest_a_process_confined_by_a_cpuset_stays_inside() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
+fn guest_numa_faults_are_told_when_the_kernel_looks() {
+    let _machine = machine();
+    let balancing = fs::read_to_string("/proc/sys/kernel/numa_balancing").expect("the guest's kernel has it");
+    assert_ne!(balancing.trim(), "0");
+    on_a_thread(|| {
+        let tid = thread::current_tid();
+        let _bound = thread::bind_current(&node_1()).expect("the node is there");
+        let mut buffer = vec![1_u8; 16 << 20];
+        // The kernel begins to look when the thread has run for a second; the number of rounds only bounds a failure.
+        let numa = (0..20_000_u32).find_map(|round| {
+            buffer.iter_mut().step_by(4096).for_each(|byte| *byte = round as u8);
+            ThreadUsage::of(tid).expect("it lives").numa.filter(|numa| numa.local() + numa.remote() > 0)
+        });
+        let numa = numa.expect("faults on memory that is used");
+        assert!(numa.current.0 == 1 && numa.by_node.len() == 2, "{numa:?}");
+        assert!(numa.local() > 0, "what was touched first on node 1 lies there: {numa:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_real_time_classes_and_nice_values_are_set_and_put_back() {
     let _machine = machine();
     on_a_thread(|| {

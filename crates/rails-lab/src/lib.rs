@@ -47,6 +47,7 @@
 
 mod counters;
 mod error;
+pub mod guest;
 mod keeper;
 mod lab;
 mod name;

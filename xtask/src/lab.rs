@@ -1,7 +1,9 @@
 //! `cargo xtask lab`: the tests that need the two-socket guest.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -25,7 +27,9 @@ pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
         total.add_plain(run_all(&runs)?);
     }
     if !found {
-        bail!("no test that needs the guest has a name with any of: {}", filters.join(", "));
+        let such =
+            if filters.is_empty() { String::new() } else { format!(" with {} in its name", filters.join(" or ")) };
+        bail!("there is no test that needs the guest{such}");
     }
     println!("\n{total}");
     Ok(if total.has_failed() { Exit::FAILURE } else { Exit::SUCCESS })
@@ -33,6 +37,9 @@ pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
 
 /// Installs what a guest takes and fetches its kernel.
 pub(crate) fn ready() -> Result<()> {
+    if path(KERNEL).is_some() != path(MODULES).is_some() {
+        bail!("{KERNEL} and {MODULES} name a kernel together, and only one of them is set");
+    }
     setup(Purpose::Guest)?;
     if let Some((image, modules)) = named_kernel() {
         println!("the guest's kernel is {} with {}", image.display(), modules.display());
@@ -141,7 +148,7 @@ fn here(run: &Run) -> Result<Tally> {
     suites::run(&mut command)
 }
 
-fn arguments(tests: &[String]) -> impl Iterator<Item = std::ffi::OsString> {
+fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
     let flags = ["--ignored", "--exact", "--test-threads=1"].map(str::to_owned);
     flags.into_iter().chain(tests.to_vec()).map(Into::into)
 }
@@ -173,9 +180,12 @@ fn builder() -> GuestBuilder {
 }
 
 /// For systems without apt: an image and the folder of its modules, both or none.
-fn named_kernel() -> Option<(std::path::PathBuf, std::path::PathBuf)> {
-    let path = |name| env::var_os(name).filter(|value| !value.is_empty()).map(std::path::PathBuf::from);
-    path(KERNEL).zip(path(MODULES))
+fn named_kernel() -> Option<(PathBuf, PathBuf)> {
+    Some((path(KERNEL)?, path(MODULES)?))
+}
+
+fn path(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 const KERNEL: &str = "RAILS_LAB_KERNEL";

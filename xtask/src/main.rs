@@ -21,9 +21,10 @@ use crate::shell::{Exit, cargo};
 
 /// Install what the system lacks, then build and run this checkout
 ///
-/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and, where network
-/// namespaces are made, for iproute2; where a guest is booted, for QEMU, busybox and kmod). As root, or where sudo asks for no password, it installs what is missing by
-/// apt-get, dnf, pacman or zypper; otherwise it prints the command and stops.
+/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for iproute2 where
+/// network namespaces are made, for QEMU, busybox and kmod where a guest is booted). As root, or where sudo asks for
+/// no password, it installs what is missing by apt-get, dnf, pacman or zypper; otherwise it prints the command and
+/// stops.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Cli {
@@ -42,8 +43,9 @@ enum Command {
     /// Run every test that can run here, and say which could not
     ///
     /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces and run as root
-    /// only. Tests named guest_* and boots_* need the two-socket guest, as does `lab`. Tests named captured_* read captured machines, from the folder that RAILS_CAPTURES names or else from
-    /// shared/topologies beside the checkout. The last line is `N passed, N failed, N skipped`.
+    /// only. Tests named guest_* and boots_* need the two-socket guest, as `lab` does. Tests named captured_* read
+    /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
+    /// The last line is `N passed, N failed, N skipped`.
     Test {
         /// Passed to `cargo test --workspace` as a filter; then this one run is all that happens
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

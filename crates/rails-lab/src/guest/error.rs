@@ -1,5 +1,7 @@
 //! Why a guest could not be run.
 
+use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -49,7 +51,7 @@ pub enum GuestError {
     #[error("the guest cannot run the command line {words:?}")]
     BadCommand {
         /// The words as given.
-        words: Vec<std::ffi::OsString>,
+        words: Vec<OsString>,
     },
     /// Neither a cache folder was named, nor does the environment tell where the user's is.
     #[error("no cache folder: neither was one set, nor do XDG_CACHE_HOME or HOME name an absolute path")]
@@ -146,8 +148,8 @@ impl Console {
     }
 }
 
-impl std::fmt::Display for Console {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Console {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return formatter.write_str("; its console is empty");
         }

@@ -15,17 +15,19 @@
 //!
 //! # The machine
 //!
-//! Two packages, each a NUMA node (0 and 1) with its own cores and memory, at distance 21. Four virtio NICs on PCI
-//! Express, whose MSI-X interrupts can be moved: the addresses 52:54:00:00:00:01 and ..:03 are on node 0 and cabled
-//! with each other, ..:02 and ..:04 are on node 1 and cabled likewise. There is no other network. The root file system is the owner's, read-only;
-//! `/run`, `/tmp` and `/dev/shm` are empty and writable, but for the paths that were to be [shown](GuestBuilder::show).
-//! The cgroup2 hierarchy is at `/sys/fs/cgroup`. Of the environment the command has `RAILS_GUEST=1`, `PATH`, `HOME`,
-//! `TMPDIR=/run` and what [`GuestBuilder::env`] adds. Its standard input is empty; its two outputs are one.
+//! - Two packages, each a NUMA node (0 and 1) with its own cores and memory, at distance 21.
+//! - Four virtio NICs on PCI Express, whose MSI-X interrupts can be moved: the addresses 52:54:00:00:00:01 and ..:03
+//!   are on node 0 and cabled with each other, ..:02 and ..:04 are on node 1 and cabled likewise. There is no other
+//!   network.
+//! - The root file system is the owner's, read-only; `/run`, `/tmp` and `/dev/shm` are empty and writable, but for the
+//!   paths that were to be [shown](GuestBuilder::show). The cgroup2 hierarchy is at `/sys/fs/cgroup`.
+//! - The command's environment is `RAILS_GUEST=1`, `PATH`, `HOME`, `TMPDIR=/run`, where [`load_module`] finds modules,
+//!   and what [`GuestBuilder::env`] adds. Its standard input is empty; its two outputs are one.
 //!
 //! # What it is not
 //!
-//! It is emulated instruction by instruction (no KVM, no root): remote memory costs no more than local memory there, a cable has no
-//! rate, and everything is ten to fifty times slower than on the owner. It proves where things are placed, not how fast they are.
+//! It is emulated instruction by instruction, which takes neither KVM nor root, and is slow. Remote memory costs no
+//! more than local memory there, and a cable has no rate. It proves where things are placed, not how fast they are.
 //!
 //! # Contract
 //!
@@ -45,7 +47,7 @@ mod run;
 mod status;
 mod tools;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,7 +68,7 @@ pub struct Guest {
     cache: PathBuf,
     /// The image and the modules' folder, where they were named.
     kernel: Option<(PathBuf, PathBuf)>,
-    environment: Vec<(String, std::ffi::OsString)>,
+    environment: Vec<(String, OsString)>,
     folder: PathBuf,
     shown: Vec<PathBuf>,
 }

@@ -42,7 +42,8 @@ impl GuestBuilder {
         self
     }
 
-    /// How much memory each of the two nodes has in MiB, 256 to 65,536. Default: 1,024. The owner pays for what is used.
+    /// How much memory each of the two nodes has in MiB, 256 to 65,536. Default: 1,024. The owner pays for what is
+    /// used.
     pub fn memory_per_node_mib(mut self, mib: u32) -> Self {
         self.size.memory_per_node_mib = mib;
         self
@@ -61,7 +62,8 @@ impl GuestBuilder {
         self
     }
 
-    /// A kernel image and its modules (`.../lib/modules/RELEASE`), as absolute paths. Default: Debian's, fetched by apt.
+    /// A kernel image and its modules (`.../lib/modules/RELEASE`), as absolute paths. Default: Debian's, fetched by
+    /// apt.
     pub fn kernel(mut self, image: impl Into<PathBuf>, modules: impl Into<PathBuf>) -> Self {
         self.kernel = Some((image.into(), modules.into()));
         self
@@ -79,8 +81,8 @@ impl GuestBuilder {
         self
     }
 
-    /// Keeps an absolute path of the owner's visible should it lie below `/tmp` or `/run`, which are empty in the guest.
-    /// Default: the working directory, the kernel's modules, and the command's program.
+    /// Keeps an absolute path of the owner's visible should it lie below `/tmp` or `/run`, which are empty in the
+    /// guest. Default: the working directory, the kernel's modules, and the command's program.
     pub fn show(mut self, path: impl Into<PathBuf>) -> Self {
         self.shown.push(path.into());
         self

@@ -10,8 +10,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 /// A program that a keeper runs, and kills when its owner says so, drops this, or dies of whatever.
 ///
 /// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel itself tells it. It
-/// is the program's parent: nobody else can be hit by its signal. `PR_SET_PDEATHSIG` would not do: it would have to be set between
-/// fork and exec, which takes unsafe code, and it fires when the owning *thread* ends.
+/// is the program's parent, so nobody else can be hit by its signal. `PR_SET_PDEATHSIG` would not do: it would have to
+/// be set between fork and exec, which takes unsafe code, and it fires when the owning *thread* ends.
 #[derive(Debug)]
 pub(crate) struct Kept {
     keeper: Child,
@@ -57,7 +57,7 @@ impl Drop for Kept {
 }
 
 /// `read` succeeds on a line and fails at the end of the pipe. The keeper lets go of the output, so that the owner sees
-/// its end when the program ends. A shell in between has no use for the first argument, hence the `shift`.
+/// its end when the program ends.
 const SCRIPT: &str = r#"
 scratch=$1; shift
 "$@" </dev/null &

@@ -32,7 +32,8 @@ impl GuestStatus {
         self.0 == 0
     }
 
-    /// The command's own exit status; a signal becomes 128 and its number, as in a shell, and a command that is not there 127.
+    /// The command's own exit status; a signal becomes 128 and its number, as in a shell, and a command that is not
+    /// there 127.
     pub fn code(self) -> u8 {
         self.0
     }

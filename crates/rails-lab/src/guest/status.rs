@@ -19,7 +19,7 @@ impl Progress {
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-        complete.filter_map(Self::parse).last().unwrap_or(Self::Silent)
+        complete.filter_map(Self::parse).next_back().unwrap_or(Self::Silent)
     }
 
     fn parse(line: &str) -> Option<Self> {

@@ -54,12 +54,11 @@ impl Cable {
         assert!(answer.status.success() && text.contains(" 0% packet loss"), "{text}");
     }
 
-    /// The numbers of the queues' interrupts. The namespace's `/sys` is not ours, so they are found by the PCI device.
+    /// The numbers of the queues' interrupts, which virtio names after the virtio device.
     fn interrupts(&self, number: u8) -> Vec<u32> {
         let name = if number == self.near { &self.near_name } else { &self.far_name };
-        let lines = read("/proc/interrupts");
-        // virtio names its vectors after the virtio device, which the interface's place among the NICs gives.
         let device = virtio_device(self, name);
+        let lines = read("/proc/interrupts");
         lines
             .lines()
             .filter(|line| line.contains(&format!("{device}-input")) || line.contains(&format!("{device}-output")))
@@ -68,7 +67,23 @@ impl Cable {
     }
 }
 
-/// `virtio3`: the device's folder, which a namespace's interface keeps as well.
+/// The NICs go back to where the program's other tests look for them.
+impl Drop for Cable {
+    fn drop(&mut self) {
+        let Self { near_name, far_name, namespace, .. } = self;
+        let undo = [
+            format!("-n {namespace} link set {far_name} netns 1"),
+            format!("netns del {namespace}"),
+            format!("addr flush dev {near_name}"),
+        ];
+        for arguments in undo {
+            // A test that fails already shall be heard with its own reason.
+            let _ = Command::new("ip").args(arguments.split(' ')).status();
+        }
+    }
+}
+
+/// `virtio3`: the device's folder. An interface in a namespace is seen in that namespace's `/sys` only.
 fn virtio_device(cable: &Cable, interface: &str) -> String {
     let path = format!("/sys/class/net/{interface}/device");
     let answer = if interface == cable.near_name {

@@ -3,7 +3,9 @@
 //! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
 #![forbid(unsafe_code)]
 
+mod lab;
 mod plan;
+mod programs;
 mod setup;
 mod shell;
 mod suites;
@@ -19,9 +21,10 @@ use crate::shell::{Exit, cargo};
 
 /// Install what the system lacks, then build and run this checkout
 ///
-/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and, where network
-/// namespaces are made, for iproute2). As root, or where sudo asks for no password, it installs what is missing by
-/// apt-get, dnf, pacman or zypper; otherwise it prints the command and stops.
+/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for iproute2 where
+/// network namespaces are made, for QEMU, busybox and kmod where a guest is booted). As root, or where sudo asks for
+/// no password, it installs what is missing by apt-get, dnf, pacman or zypper; otherwise it prints the command and
+/// stops.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Cli {
@@ -40,12 +43,23 @@ enum Command {
     /// Run every test that can run here, and say which could not
     ///
     /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces and run as root
-    /// only. Tests named captured_* read captured machines, from the folder that RAILS_CAPTURES names or else from
-    /// shared/topologies beside the checkout. The last line is `N passed, N failed, N skipped`.
+    /// only. Tests named guest_* and boots_* need the two-socket guest, as `lab` does. Tests named captured_* read
+    /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
+    /// The last line is `N passed, N failed, N skipped`.
     Test {
         /// Passed to `cargo test --workspace` as a filter; then this one run is all that happens
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
+    },
+    /// Boot a two-socket machine in QEMU and run the tests that need it (no root needed)
+    ///
+    /// Tests named guest_* run inside, each test program in a guest of its own; tests named boots_* run here and boot
+    /// guests. The guest's kernel is Debian's, fetched once by apt-get into ~/.cache/rails-lab; elsewhere,
+    /// RAILS_LAB_KERNEL names an image and RAILS_LAB_MODULES the folder of its modules (.../lib/modules/RELEASE). The
+    /// last line is `N passed, N failed, N skipped`.
+    Lab {
+        /// Run only the tests whose name contains one of these
+        tests: Vec<String>,
     },
     /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
     Bench {
@@ -76,6 +90,7 @@ fn run(command: Command) -> Result<Exit> {
             setup::setup(if root { Purpose::Namespaces } else { Purpose::Build })?;
             suites::test(&args, root)
         }
+        Command::Lab { tests } => lab::lab(&tests),
         Command::Bench { args } => {
             if !shell::is_root()? {
                 anyhow::bail!(

@@ -8,6 +8,9 @@ pub(crate) enum Need {
     Libudev,
     Compiler,
     Iproute,
+    Qemu,
+    Busybox,
+    Kmod,
 }
 
 impl Need {
@@ -19,6 +22,9 @@ impl Need {
             Self::Libudev => "libudev with its headers",
             Self::Compiler => "a C compiler",
             Self::Iproute => "iproute2 (ip and tc)",
+            Self::Qemu => "QEMU for x86_64",
+            Self::Busybox => "busybox, statically linked",
+            Self::Kmod => "kmod (depmod and modprobe)",
         }
     }
 }
@@ -61,6 +67,11 @@ impl Manager {
             (_, Need::Compiler) => &["gcc"],
             (Self::Dnf, Need::Iproute) => &["iproute", "iproute-tc"],
             (_, Need::Iproute) => &["iproute2"],
+            (Self::Zypper, Need::Qemu) => &["qemu-x86"],
+            (_, Need::Qemu) => &["qemu-system-x86"],
+            (Self::Apt | Self::Zypper, Need::Busybox) => &["busybox-static"],
+            (_, Need::Busybox) => &["busybox"],
+            (_, Need::Kmod) => &["kmod"],
         }
     }
 
@@ -192,6 +203,9 @@ mod tests {
         assert_eq!(compiler, Plan::Install(vec![vec!["zypper", "--non-interactive", "install", "gcc"]]));
         let iproute = plan(&[Need::Iproute], Some(Manager::Dnf), Privilege::Root);
         assert_eq!(iproute, Plan::Install(vec![vec!["dnf", "install", "-y", "iproute", "iproute-tc"]]));
+        let guest = plan(&[Need::Qemu, Need::Busybox, Need::Kmod], Some(Manager::Pacman), Privilege::Root);
+        let Plan::Install(commands) = guest else { panic!("{guest:?}") };
+        assert!(commands[0].ends_with(&["qemu-system-x86", "busybox", "kmod"]), "{commands:?}");
     }
 
     #[test]

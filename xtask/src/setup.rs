@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
+use rails_lab::guest::Tool;
 
 use crate::plan::{Manager, Need, Plan, Privilege, plan};
 use crate::shell::{is_root, succeeds};
@@ -14,6 +15,8 @@ pub(crate) enum Purpose {
     Build,
     /// To make network namespaces as well.
     Namespaces,
+    /// To boot the two-socket guest and make namespaces in it.
+    Guest,
 }
 
 /// Installs what is missing, and fails when something still is.
@@ -62,6 +65,7 @@ fn missing(purpose: Purpose) -> Vec<Need> {
     let needs: &[Need] = match purpose {
         Purpose::Build => &BUILD,
         Purpose::Namespaces => &NAMESPACES,
+        Purpose::Guest => &GUEST,
     };
     needs.iter().copied().filter(|need| !is_there(*need)).collect()
 }
@@ -73,6 +77,9 @@ fn is_there(need: Need) -> bool {
         Need::Libudev => succeeds("pkg-config", &["--exists", "libudev"]),
         Need::Compiler => succeeds("cc", &["--version"]),
         Need::Iproute => succeeds("ip", &["-V"]) && succeeds("tc", &["-V"]),
+        Need::Qemu => Tool::Qemu.find().is_some(),
+        Need::Busybox => Tool::StaticBusybox.find().is_some(),
+        Need::Kmod => Tool::Depmod.find().is_some() && Tool::Modprobe.find().is_some(),
     }
 }
 
@@ -96,3 +103,5 @@ fn names(needs: &[Need]) -> String {
 
 const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler];
 const NAMESPACES: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute];
+const GUEST: [Need; 8] =
+    [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Qemu, Need::Busybox, Need::Kmod];

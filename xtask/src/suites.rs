@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::lab;
 use crate::shell::{Exit, SUDO, cargo, root, shown};
 use crate::tally::{Tally, Total};
 
@@ -17,10 +18,14 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
     let mut notes = Vec::new();
 
     if filter.is_empty() {
+        let guest = lab::ready();
         for suite in SUITES {
             total.add_plain(run(&mut test_command(suite))?);
             if root {
                 total.add_later(run(&mut ignored(suite, "netns_"))?);
+            }
+            if guest.is_ok() {
+                total.add_later(lab::suite(suite)?);
             }
             if let Some(folder) = &captures {
                 total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder))?);
@@ -29,6 +34,11 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
         if !root {
             notes.push(format!(
                 "SKIPPED: tests named netns_* need root (network namespaces); run: {SUDO} cargo xtask test"
+            ));
+        }
+        if let Err(error) = guest {
+            notes.push(format!(
+                "SKIPPED: tests named guest_* and boots_* need the two-socket guest; run: cargo xtask lab ({error:#})"
             ));
         }
         if captures.is_none() {
@@ -83,7 +93,7 @@ fn ignored(suite: &[&str], name: &str) -> Command {
 /// Runs the command, passes its lines on as they come, and counts.
 ///
 /// A run that fails without a failed test, because it did not build or a test program died, counts as one.
-fn run(command: &mut Command) -> Result<Tally> {
+pub(crate) fn run(command: &mut Command) -> Result<Tally> {
     println!("\n$ {}", shown(command));
     io::stdout().flush()?;
     let mut child =
@@ -114,7 +124,7 @@ fn pass_on(mut from: impl BufRead, to: &mut impl Write) -> io::Result<Tally> {
 }
 
 /// What `cargo test` is run for: everything, and the topology reader that stands in where there is no hwloc.
-const SUITES: [&[&str]; 2] = [&["--workspace"], &["--package", "rails-topo", "--no-default-features"]];
+pub(crate) const SUITES: [&[&str]; 2] = [&["--workspace"], &["--package", "rails-topo", "--no-default-features"]];
 const CAPTURES: &str = "RAILS_CAPTURES";
 const CAPTURES_BESIDE: &str = "shared/topologies";
 

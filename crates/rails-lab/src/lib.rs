@@ -1,4 +1,10 @@
-//! Test links for rails: two network namespaces joined by shaped veth pairs.
+//! Test links and test machines for rails.
+//!
+//! - [`LinkLab`]: two network namespaces joined by shaped veth pairs.
+//! - [`guest`]: a two-socket machine with four NICs, emulated, to run tests in. It is where placement is proven on a
+//!   machine that has one node only. Remote memory costs nothing extra there, so it says nothing about speed.
+//!
+//! # Links
 //!
 //! A machine with one NIC can still show what a stream does over several: the two ends of a [`LinkLab`] are
 //! namespaces with their own interfaces, addresses and TCP stacks, and every link between them is a veth pair of
@@ -30,13 +36,13 @@
 //!
 //! # Privileges
 //!
-//! Root (`CAP_SYS_ADMIN` and `CAP_NET_ADMIN`), and the programs `ip` and `tc` of iproute2. [`LinkLab::check`] says
+//! For a [`LinkLab`]: root (`CAP_SYS_ADMIN` and `CAP_NET_ADMIN`), and the programs `ip` and `tc` of iproute2. [`LinkLab::check`] says
 //! whether a lab can be built, and which of these is missing.
 //!
 //! # Modules
 //!
 //! `lab` builds and changes links, `namespace` runs programs and threads inside, `shape` says what a link is like,
-//! `counters` reads an interface's byte counts, `keeper` and `sweep` clean up, `tool` runs `ip` and `tc`.
+//! `counters` reads an interface's byte counts, `keeper` and `sweep` clean up, `tool` runs `ip` and `tc`. [`guest`] stands alone.
 //!
 //! # What it does not do
 //!
@@ -47,6 +53,7 @@
 
 mod counters;
 mod error;
+pub mod guest;
 mod keeper;
 mod lab;
 mod name;

@@ -34,7 +34,7 @@ impl Tools {
 }
 
 /// The first executable file of this name along `path`, then in [`SYSTEM_FOLDERS`].
-fn find(tool: &'static str, package: &'static str, path: &OsStr) -> Result<PathBuf, LabError> {
+pub(crate) fn find(tool: &'static str, package: &'static str, path: &OsStr) -> Result<PathBuf, LabError> {
     env::split_paths(path)
         .chain(SYSTEM_FOLDERS.iter().map(PathBuf::from))
         .map(|folder| folder.join(tool))

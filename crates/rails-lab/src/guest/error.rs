@@ -1,0 +1,181 @@
+//! Why a guest could not be run.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use super::tools::Tool;
+
+/// Why a guest could not be built, prepared or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuestError {
+    /// The guest shares its owner's root file system and emulates one architecture only.
+    #[error("the guest is an x86_64 machine on the root file system of its owner, which is {found}")]
+    Architecture {
+        /// The owner's.
+        found: &'static str,
+    },
+    /// Programs that the guest is built with are not installed.
+    #[error("the guest needs programs that are not installed: {}", Tool::list(missing))]
+    Missing {
+        /// Each of them.
+        missing: Vec<Tool>,
+    },
+    /// A value of the builder is out of its range.
+    #[error("a guest cannot have {value} {what}: {range} are possible")]
+    OutOfRange {
+        /// What was set.
+        what: &'static str,
+        /// To which value.
+        value: u64,
+        /// The values that are possible.
+        range: &'static str,
+    },
+    /// A name of an environment variable that no shell takes.
+    #[error("the environment variable {name:?} cannot be passed to the guest")]
+    BadVariable {
+        /// The name as set.
+        name: String,
+    },
+    /// A path that cannot be the same in the guest.
+    #[error("the path {} is not absolute", path.display())]
+    RelativePath {
+        /// The path as set.
+        path: PathBuf,
+    },
+    /// The command has no words, or one with a byte of value zero.
+    #[error("the guest cannot run the command line {words:?}")]
+    BadCommand {
+        /// The words as given.
+        words: Vec<OsString>,
+    },
+    /// Neither a cache folder was named, nor does the environment tell where the user's is.
+    #[error("no cache folder: neither was one set, nor do XDG_CACHE_HOME or HOME name an absolute path")]
+    NoCache,
+    /// No kernel is to be had.
+    #[error("no kernel for the guest: {reason}")]
+    NoKernel {
+        /// What is missing, and what to do about it.
+        reason: String,
+    },
+    /// The kernel has no such module, neither loadable nor built in.
+    #[error("the kernel in {} has no module {module}, which the guest needs", folder.display())]
+    NoModule {
+        /// The module.
+        module: String,
+        /// The folder of its kernel's modules.
+        folder: PathBuf,
+    },
+    /// A program could not be started.
+    #[error("cannot run `{command}`")]
+    Spawn {
+        /// The command line.
+        command: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A program that prepares the guest ran and failed.
+    #[error("`{command}` failed ({status}): {stderr}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote to standard error, without the last newline.
+        stderr: String,
+    },
+    /// A file could not be read, written or made.
+    #[error("{call} failed for {}", path.display())]
+    File {
+        /// The call that failed.
+        call: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The guest did not get as far as starting the command.
+    #[error("the guest did not come up: {reason}{console}")]
+    NotUp {
+        /// What failed, as far as it is known.
+        reason: String,
+        /// The last lines of the console.
+        console: Console,
+    },
+    /// The guest's kernel gave up.
+    #[error("the guest's kernel panicked{console}")]
+    Panicked {
+        /// The last lines of the console.
+        console: Console,
+    },
+    /// The guest took longer than it was given.
+    #[error("the guest was ended at its time limit of {limit:?}, {}{console}", if *up { "its command running" } else { "before it came up" })]
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+        /// Whether the command had been started.
+        up: bool,
+        /// The last lines of the console.
+        console: Console,
+    },
+    /// The machine ended while the command ran (it was powered off from inside, or QEMU was killed).
+    #[error("the guest ended before its command did{console}")]
+    Lost {
+        /// The last lines of the console.
+        console: Console,
+    },
+}
+
+/// The last lines of a guest's console, each on a line of its own after a heading.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Console(String);
+
+impl Console {
+    /// Keeps the last lines of what was written.
+    pub(crate) fn tail(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes).replace('\r', "");
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        Self(lines[lines.len().saturating_sub(LINES)..].join("\n"))
+    }
+
+    /// The lines alone.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Console {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return formatter.write_str("; its console is empty");
+        }
+        write!(formatter, "; the last lines of its console:")?;
+        self.0.lines().try_for_each(|line| write!(formatter, "\n    {line}"))
+    }
+}
+
+/// A kernel's report of a panic, with its registers and its call trace, has about so many.
+const LINES: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let long: String = (0..100).map(|line| format!("line {line}\r\n\r\n")).collect();
+        let console = Console::tail(long.as_bytes());
+        assert_eq!(console.text().lines().count(), LINES);
+        assert!(console.text().ends_with("line 98\nline 99"), "{}", console.text());
+    }
+
+    #[test]
+    fn an_empty_console_is_said() {
+        let error = GuestError::Lost { console: Console::tail(b"\r\n") };
+        assert_eq!(error.to_string(), "the guest ended before its command did; its console is empty");
+    }
+}

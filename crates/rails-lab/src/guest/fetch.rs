@@ -1,0 +1,155 @@
+//! Fetching a kernel into the cache, once, without root.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::Builder;
+
+use super::GuestError;
+use super::kernel::{IMAGE, Kernel, MODULES};
+use super::tools::{Tool, output};
+
+/// The cache's kernel, fetched where it is not there yet.
+///
+/// It is put together in a folder of another name and renamed when it is complete, under a lock that the kernel takes
+/// away from a process that dies. So two runs fetch it once, and what a run left half done is never taken for a kernel.
+pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
+    let target = cache.join("kernel");
+    if let Some(kernel) = Kernel::cached(&target) {
+        return Ok(kernel);
+    }
+    make(cache)?;
+    let path = cache.join("lock");
+    let lock = File::create(&path).map_err(fail("create", &path))?;
+    lock.lock().map_err(fail("flock", &path))?;
+    if let Some(kernel) = Kernel::cached(&target) {
+        return Ok(kernel);
+    }
+    remove_leftovers(cache, &target)?;
+    let work = Builder::new().prefix(UNFINISHED).tempdir_in(cache).map_err(fail("mkdtemp", cache))?;
+    fetch(work.path())?;
+    let complete = work.path().join("kernel");
+    fs::rename(&complete, &target).map_err(fail("rename", &complete))?;
+    Kernel::cached(&target)
+        .ok_or_else(|| GuestError::NoKernel { reason: format!("what was fetched into {} is none", target.display()) })
+}
+
+/// Makes `kernel/vmlinuz` and `kernel/lib/modules/RELEASE` in this folder.
+fn fetch(work: &Path) -> Result<(), GuestError> {
+    let package = package()?;
+    output(tool(Tool::Apt)?.arg("download").arg(&package).current_dir(work)).map_err(no_package)?;
+    let archive = only(work, |name| name.ends_with(".deb"))?;
+    let unpacked = work.join("unpacked");
+    output(tool(Tool::Dpkg)?.arg("-x").arg(&archive).arg(&unpacked))?;
+
+    let kernel = work.join("kernel");
+    make(&kernel.join("lib"))?;
+    let image = only(&unpacked.join("boot"), |name| name.starts_with("vmlinuz-"))?;
+    fs::rename(&image, kernel.join(IMAGE)).map_err(fail("rename", &image))?;
+    // Debian moved the modules below /usr with its release 13.
+    let old = unpacked.join(MODULES);
+    let modules = if old.is_dir() { old } else { unpacked.join("usr").join(MODULES) };
+    fs::rename(&modules, kernel.join(MODULES)).map_err(fail("rename", &modules))?;
+
+    let release = only(&kernel.join(MODULES), |_| true)?;
+    output(tool(Tool::Depmod)?.arg("-b").arg(&kernel).args(release.file_name()))?;
+    // Where kmod was built to look below /usr, it does so under `-d` as well.
+    let link = kernel.join("usr");
+    std::os::unix::fs::symlink(".", &link).map_err(fail("symlink", &link))
+}
+
+/// The package that Debian's own name for its newest kernel stands for.
+fn package() -> Result<String, GuestError> {
+    let answer = output(Command::new("apt-cache").args(["depends", META])).map_err(no_package)?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    first_dependency(&answer).map(str::to_owned).ok_or_else(|| GuestError::NoKernel {
+        reason: format!("apt-cache knows no package that {META} depends on; {ADVICE}"),
+    })
+}
+
+fn first_dependency(answer: &str) -> Option<&str> {
+    answer
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with("linux-image-"))
+}
+
+fn no_package(error: GuestError) -> GuestError {
+    GuestError::NoKernel { reason: format!("{error}; {ADVICE}") }
+}
+
+/// What a killed run left; nobody else is at work while we hold the lock. A kernel that is not complete (somebody
+/// deleted a part) is in the way as well.
+fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
+    for entry in fs::read_dir(cache).map_err(fail("readdir", cache))? {
+        let path = entry.map_err(fail("readdir", cache))?.path();
+        let unfinished = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED));
+        if unfinished || path == target {
+            fs::remove_dir_all(&path).map_err(fail("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The one entry of this folder with such a name.
+fn only(folder: &Path, such: impl Fn(&str) -> bool) -> Result<PathBuf, GuestError> {
+    let entries = fs::read_dir(folder).map_err(fail("readdir", folder))?;
+    let mut found = entries.flatten().filter(|entry| such(&entry.file_name().to_string_lossy()));
+    found.next().map(|entry| entry.path()).ok_or_else(|| GuestError::NoKernel {
+        reason: format!("{} lacks a file that every kernel package has", folder.display()),
+    })
+}
+
+fn tool(tool: Tool) -> Result<Command, GuestError> {
+    tool.find().map(Command::new).ok_or(GuestError::Missing { missing: vec![tool] })
+}
+
+fn make(folder: &Path) -> Result<(), GuestError> {
+    fs::create_dir_all(folder).map_err(fail("mkdir", folder))
+}
+
+fn fail(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GuestError {
+    let path = path.to_owned();
+    move |source| GuestError::File { call, path, source }
+}
+
+const META: &str = "linux-image-amd64";
+const UNFINISHED: &str = ".unfinished-";
+const ADVICE: &str = "on Debian, `apt-get update` refreshes what apt knows; elsewhere, name a kernel and its modules";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_package_is_read() {
+        let answer = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n  Suggests: x\n";
+        assert_eq!(first_dependency(answer), Some("linux-image-6.1.0-56-amd64"));
+        assert_eq!(first_dependency("linux-image-amd64\n"), None);
+    }
+
+    #[test]
+    fn what_a_dead_run_left_goes_and_nothing_else() {
+        let cache = tempfile::tempdir().unwrap();
+        let target = cache.path().join("kernel");
+        for folder in [".unfinished-x/unpacked", "kernel/lib", "other"] {
+            fs::create_dir_all(cache.path().join(folder)).unwrap();
+        }
+        remove_leftovers(cache.path(), &target).unwrap();
+        assert!(!target.exists() && !cache.path().join(".unfinished-x").exists());
+        assert!(cache.path().join("other").is_dir());
+    }
+
+    #[test]
+    fn a_complete_kernel_is_taken_without_a_lock_or_a_network() {
+        let cache = tempfile::tempdir().unwrap();
+        let modules = cache.path().join("kernel").join(MODULES).join("6.1.0");
+        fs::create_dir_all(&modules).unwrap();
+        fs::write(modules.join("modules.dep"), "").unwrap();
+        fs::write(cache.path().join("kernel").join(IMAGE), "").unwrap();
+        assert_eq!(cached_or_fetched(cache.path()).unwrap().modules, modules);
+        assert!(!cache.path().join("lock").exists());
+    }
+}

@@ -1,0 +1,46 @@
+//! For programs that run inside a guest.
+
+use std::env;
+use std::process::Command;
+
+use super::GuestError;
+use super::tools::{Tool, output};
+
+/// Whether this process runs inside a guest, by the environment variable `RAILS_GUEST`.
+pub fn inside() -> bool {
+    env::var_os(INSIDE).is_some_and(|value| value == "1")
+}
+
+/// Ends a test that was started outside a guest.
+///
+/// # Panics
+///
+/// When this process does not run [`inside`] a guest, with a sentence that says how to run the test.
+#[track_caller]
+pub fn require() {
+    assert!(inside(), "this test needs the two-socket guest, and this is not it; run: cargo xtask lab");
+}
+
+/// Loads a module of the guest's kernel, with what it depends on; one that is loaded already is left alone.
+///
+/// # Errors
+///
+/// [`GuestError::NoKernel`] outside a guest, [`GuestError::Command`] with modprobe's words when it fails.
+///
+/// # Privileges
+///
+/// Root, which programs in a guest are.
+///
+/// # References
+///
+/// modprobe(8)
+pub fn load_module(name: &str) -> Result<(), GuestError> {
+    let base = env::var_os(MODULES).filter(|_| inside());
+    let base = base.ok_or_else(|| GuestError::NoKernel { reason: "this is not a guest".into() })?;
+    let modprobe = Tool::Modprobe.find().ok_or(GuestError::Missing { missing: vec![Tool::Modprobe] })?;
+    output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)
+}
+
+pub(crate) const INSIDE: &str = "RAILS_GUEST";
+/// The folder for `modprobe -d`.
+pub(crate) const MODULES: &str = "RAILS_GUEST_MODULES";

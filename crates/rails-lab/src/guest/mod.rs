@@ -1,0 +1,149 @@
+//! A two-socket machine with four NICs, emulated, to run tests in.
+//!
+//! [`Guest::run`] boots it on the root file system of its owner and runs one command there as root:
+//!
+//! ```no_run
+//! use rails_lab::guest::Guest;
+//!
+//! # fn main() -> Result<(), rails_lab::guest::GuestError> {
+//! let guest = Guest::builder().build()?;
+//! let status = guest.run(["numactl", "--hardware"], |line| print!("{}", String::from_utf8_lossy(line)))?;
+//! assert!(status.is_success());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The machine
+//!
+//! - Two packages, each a NUMA node (0 and 1) with its own cores and memory, at distance 21.
+//! - Four virtio NICs on PCI Express, whose MSI-X interrupts can be moved: the addresses 52:54:00:00:00:01 and ..:03
+//!   are on node 0 and cabled with each other, ..:02 and ..:04 are on node 1 and cabled likewise. There is no other
+//!   network.
+//! - The root file system is the owner's, read-only; `/run`, `/tmp` and `/dev/shm` are empty and writable, but for the
+//!   paths that were to be [shown](GuestBuilder::show). The cgroup2 hierarchy is at `/sys/fs/cgroup`.
+//! - The command's environment is `RAILS_GUEST=1`, `PATH`, `HOME`, `TMPDIR=/run`, where [`load_module`] finds modules,
+//!   and what [`GuestBuilder::env`] adds. Its standard input is empty; its two outputs are one.
+//!
+//! # What it is not
+//!
+//! It is emulated instruction by instruction, which takes neither KVM nor root, and is slow. Remote memory costs no
+//! more than local memory there, and a cable has no rate. It proves where things are placed, not how fast they are.
+//!
+//! # Contract
+//!
+//! The emulator never outlives its owner: it is killed when [`Guest::run`] returns or unwinds, and by a keeper process
+//! when the owner is killed.
+
+mod error;
+mod fetch;
+mod initrd;
+mod inside;
+mod kernel;
+mod machine;
+mod modules;
+mod options;
+mod process;
+mod run;
+mod status;
+mod tools;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use error::{Console, GuestError};
+pub use inside::{inside, load_module, require};
+pub use options::GuestBuilder;
+pub use run::GuestStatus;
+pub use tools::Tool;
+
+use kernel::Kernel;
+use machine::Size;
+
+/// A two-socket machine that can be booted, any number of times.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    size: Size,
+    time_limit: Duration,
+    cache: PathBuf,
+    /// The image and the modules' folder, where they were named.
+    kernel: Option<(PathBuf, PathBuf)>,
+    environment: Vec<(String, OsString)>,
+    folder: PathBuf,
+    shown: Vec<PathBuf>,
+}
+
+impl Guest {
+    /// A machine with two cores and 1 GiB on each node, unless it is told otherwise.
+    pub fn builder() -> GuestBuilder {
+        GuestBuilder::default()
+    }
+
+    /// Looks for what a guest takes, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`GuestError::Architecture`], or [`GuestError::Missing`] with every program that is not installed.
+    pub fn check(&self) -> Result<(), GuestError> {
+        if std::env::consts::ARCH != "x86_64" {
+            return Err(GuestError::Architecture { found: std::env::consts::ARCH });
+        }
+        let has_kernel = self.kernel.is_some() || Kernel::cached(&self.cache.join("kernel")).is_some();
+        let to_fetch = if has_kernel { &[][..] } else { &Tool::TO_FETCH };
+        let missing: Vec<Tool> =
+            Tool::ALWAYS.iter().chain(to_fetch).copied().filter(|tool| tool.find().is_none()).collect();
+        if missing.is_empty() { Ok(()) } else { Err(GuestError::Missing { missing }) }
+    }
+
+    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70 MB, 400 MB on disk).
+    ///
+    /// [`Guest::run`] does so by itself; done before, it tells a guest that cannot be had from one that fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::Command`] or [`GuestError::File`].
+    pub fn prepare(&self) -> Result<(), GuestError> {
+        self.check()?;
+        self.find_kernel().map(drop)
+    }
+
+    /// Boots, runs the command to its end as root, and powers off.
+    ///
+    /// `sink` gets each line of what the command writes as it comes, with its newline; a line beyond 64 KiB comes in
+    /// parts. What the command leaves running is killed.
+    ///
+    /// # Errors
+    ///
+    /// A command that fails is no error. Errors are those of [`Guest::prepare`], and [`GuestError::NotUp`],
+    /// [`GuestError::Panicked`], [`GuestError::TimedOut`] or [`GuestError::Lost`] with the end of the guest's console.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        command: impl IntoIterator<Item = S>,
+        sink: impl FnMut(&[u8]),
+    ) -> Result<GuestStatus, GuestError> {
+        let words = command.into_iter().map(|word| word.as_ref().to_owned()).collect();
+        self.check()?;
+        run::run(self, &self.find_kernel()?, words, sink)
+    }
+
+    fn find_kernel(&self) -> Result<Kernel, GuestError> {
+        match &self.kernel {
+            Some((image, modules)) => Kernel::named(image, modules),
+            None => fetch::cached_or_fetched(&self.cache),
+        }
+    }
+
+    /// The paths that a tmpfs must not hide: those named, and what the command line and the kernel need.
+    fn shown(&self, program: &Path, kernel: &Kernel) -> Vec<PathBuf> {
+        let mut shown = self.shown.clone();
+        shown.push(self.folder.clone());
+        shown.extend(kernel.base().map(Path::to_owned));
+        shown.extend(program.is_absolute().then(|| program.to_owned()));
+        // A path below another is there with it; mounting it again would fail on a read-only file system.
+        let all = shown.clone();
+        shown.retain(|path| !all.iter().any(|above| path != above && path.starts_with(above)));
+        shown.sort();
+        shown.dedup();
+        shown
+    }
+}

@@ -1,0 +1,153 @@
+//! The emulator's process, which ends with its owner at the latest.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+/// A program that a keeper runs, and kills when its owner says so, drops this, or dies of whatever.
+///
+/// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel itself tells it. It
+/// is the program's parent, so nobody else can be hit by its signal. `PR_SET_PDEATHSIG` would not do: it would have to
+/// be set between fork and exec, which takes unsafe code, and it fires when the owning *thread* ends.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    keeper: Child,
+}
+
+impl Kept {
+    /// Starts the program with its standard error in a file. `scratch` is removed should the owner not live to do so.
+    pub(crate) fn start(program: &Path, arguments: &[OsString], scratch: &Path, stderr: File) -> io::Result<Self> {
+        let keeper = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "rails-guest-keeper"])
+            .arg(scratch)
+            .arg(program)
+            .args(arguments)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            // Ctrl-C signals the whole group of the terminal's foreground.
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { keeper })
+    }
+
+    /// What the program writes; it ends when the program does. To be taken once.
+    pub(crate) fn output(&mut self) -> ChildStdout {
+        self.keeper.stdout.take().expect("the output is taken once")
+    }
+
+    /// Ends the program, if it has not ended by itself, and waits for it.
+    pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(mut pipe) = self.keeper.stdin.take() {
+            // It fails only when the keeper is gone already.
+            let _ = pipe.write_all(b"end\n");
+        }
+        self.keeper.wait()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// `read` succeeds on a line and fails at the end of the pipe. The keeper lets go of the output, so that the owner sees
+/// its end when the program ends.
+const SCRIPT: &str = r#"
+scratch=$1; shift
+"$@" </dev/null &
+program=$!
+exec >/dev/null
+read -r _; orderly=$?
+kill -KILL "$program" 2>/dev/null
+wait "$program"; status=$?
+[ "$orderly" = 0 ] || rm -rf -- "$scratch"
+exit "$status"
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::io::{BufRead, BufReader, Read};
+    use std::time::{Duration, Instant};
+
+    fn shell(script: &str, scratch: &Path) -> Kept {
+        let stderr = File::create(scratch.join("stderr")).unwrap();
+        Kept::start(Path::new("/bin/sh"), &["-c".into(), script.into()], scratch, stderr).unwrap()
+    }
+
+    #[test]
+    fn what_ends_by_itself_is_seen_to() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut kept = shell("echo out; echo err >&2; exit 7", scratch.path());
+        let mut text = String::new();
+        kept.output().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "out\n");
+        // The shell may still be about to exit when its output ends, hence 128 + 9.
+        assert!([Some(7), Some(137)].contains(&kept.end().unwrap().code()));
+        assert_eq!(std::fs::read_to_string(scratch.path().join("stderr")).unwrap(), "err\n");
+    }
+
+    #[test]
+    fn a_dropped_program_is_dead() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut kept = shell("echo $$; exec sleep 1000", scratch.path());
+        let pid = first_line(kept.output());
+        assert!(is_alive(&pid));
+        drop(kept);
+        assert!(!is_alive(&pid));
+        assert!(scratch.path().is_dir());
+    }
+
+    /// The test runs its own binary again for the owner that is to be killed.
+    #[test]
+    fn a_killed_owners_program_dies_and_its_scratch_goes() {
+        if let Some(scratch) = env::var_os(SCRATCH) {
+            let mut kept = shell("echo $$; exec sleep 1000", Path::new(&scratch));
+            println!("\npid {}", first_line(kept.output()));
+            std::thread::sleep(PATIENCE);
+            panic!("nobody killed the owner");
+        }
+        for signal in ["-INT", "-KILL"] {
+            let scratch = tempfile::tempdir().unwrap();
+            let mut owner = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("guest::process::tests::a_killed_owners_program_dies_and_its_scratch_goes")
+                .env(SCRATCH, scratch.path())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+            let pid = lines.map(Result::unwrap).find_map(|line| line.strip_prefix("pid ").map(str::to_owned)).unwrap();
+            assert!(is_alive(&pid));
+            assert!(Command::new("kill").args([signal, &owner.id().to_string()]).status().unwrap().success());
+            owner.wait().unwrap();
+            let start = Instant::now();
+            while is_alive(&pid) || scratch.path().exists() {
+                assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    fn first_line(output: ChildStdout) -> String {
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn is_alive(pid: &str) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        status.is_ok_and(|status| !status.contains(") Z "))
+    }
+
+    const SCRATCH: &str = "RAILS_LAB_TEST_SCRATCH";
+    /// A bound against hanging, far above what anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+}

@@ -1,0 +1,196 @@
+//! One boot, from the files it takes to how it ended.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{self, ChildStdout, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::error::Console;
+use super::initrd::{self, Job};
+use super::inside::{INSIDE, MODULES};
+use super::kernel::Kernel;
+use super::machine::{self, Files};
+use super::process::Kept;
+use super::status::Progress;
+use super::tools::Tool;
+use super::{Guest, GuestError};
+
+/// How a command in a guest ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct GuestStatus(u8);
+
+impl GuestStatus {
+    /// Whether the status is zero.
+    pub fn is_success(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The command's own exit status; a signal becomes 128 and its number, as in a shell, and a command that is not
+    /// there 127.
+    pub fn code(self) -> u8 {
+        self.0
+    }
+}
+
+pub(crate) fn run(
+    guest: &Guest,
+    kernel: &Kernel,
+    words: Vec<OsString>,
+    mut sink: impl FnMut(&[u8]),
+) -> Result<GuestStatus, GuestError> {
+    let deadline = Instant::now() + guest.time_limit;
+    let job = job(guest, kernel, words)?;
+    let missing = |tool| GuestError::Missing { missing: vec![tool] };
+    let qemu = Tool::Qemu.find().ok_or(missing(Tool::Qemu))?;
+    let busybox = Tool::StaticBusybox.find().ok_or(missing(Tool::StaticBusybox))?;
+
+    let scratch = tempfile::Builder::new().prefix("rails-guest-").tempdir().map_err(fail("mkdtemp", Path::new("")))?;
+    let at = |name: &str| scratch.path().join(name);
+    let files = Files { kernel: &kernel.image, initrd: at("initrd"), console: at("console"), status: at("status") };
+    let initrd = File::create(&files.initrd).map_err(fail("create", &files.initrd))?;
+    initrd::write(BufWriter::new(initrd), &busybox, kernel, &job)?;
+    let stderr = File::create(at("stderr")).map_err(fail("create", &at("stderr")))?;
+
+    let number = BOOTS.fetch_add(1, Ordering::Relaxed);
+    let arguments = machine::arguments(&format!("rails-guest-{}-{number}", process::id()), guest.size, &files);
+    let mut kept = Kept::start(&qemu, &arguments, scratch.path(), stderr)
+        .map_err(|source| GuestError::Spawn { command: qemu.display().to_string(), source })?;
+    let lines = read_lines(kept.output())?;
+    let in_time = pass_on(&lines, deadline, &mut sink);
+    // What the reader still holds is of no use; it ends with the emulator.
+    drop(lines);
+    let ended = kept.end().map_err(fail("wait", &qemu))?;
+
+    let read = |path: &Path| fs::read(path).unwrap_or_default();
+    let limit = (!in_time).then_some(guest.time_limit);
+    verdict(Progress::read(&read(&files.status)), limit, ended, &read(&files.console), &read(&at("stderr")))
+}
+
+fn job(guest: &Guest, kernel: &Kernel, words: Vec<OsString>) -> Result<Job, GuestError> {
+    let has_zero = |word: &OsString| word.as_bytes().contains(&0);
+    let values = guest.environment.iter().map(|(_, value)| value);
+    if words.is_empty() || words.iter().chain(values).any(has_zero) {
+        return Err(GuestError::BadCommand { words });
+    }
+    let base = kernel.base().map(|base| base.as_os_str().to_owned()).unwrap_or_default();
+    let own = [
+        (INSIDE, "1".into()),
+        ("PATH", PATH.into()),
+        ("HOME", HOME.into()),
+        ("TMPDIR", "/run".into()),
+        (MODULES, base),
+    ];
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    Ok(Job {
+        environment: own.into_iter().chain(guest.environment.iter().cloned()).collect(),
+        folder: guest.folder.clone(),
+        shown: guest.shown(Path::new(&words[0]), kernel),
+        words,
+    })
+}
+
+/// Reads on a thread of its own, so that the owner can stop waiting.
+fn read_lines(output: ChildStdout) -> Result<Receiver<Vec<u8>>, GuestError> {
+    let (sender, receiver) = sync_channel(LINES_AHEAD);
+    let mut output = BufReader::new(output);
+    let read = move || {
+        loop {
+            let mut line = Vec::new();
+            match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+                Ok(read) if read > 0 && sender.send(line).is_ok() => {}
+                _ => return,
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("guest-output".into()).spawn(read);
+    thread.map(|_| receiver).map_err(|source| GuestError::Spawn { command: "a thread".into(), source })
+}
+
+/// Hands out lines until there are no more, or time is up, which is `false`.
+fn pass_on(lines: &Receiver<Vec<u8>>, deadline: Instant, sink: &mut impl FnMut(&[u8])) -> bool {
+    loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => sink(&line),
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => return false,
+        }
+    }
+}
+
+/// What happened, by all that is known. A status that was reported counts, however the machine ended after it.
+fn verdict(
+    progress: Progress,
+    limit: Option<Duration>,
+    ended: ExitStatus,
+    console: &[u8],
+    stderr: &[u8],
+) -> Result<GuestStatus, GuestError> {
+    let panicked = console.windows(PANIC.len()).any(|window| window == PANIC);
+    let console = Console::tail(console);
+    match (progress, limit) {
+        (Progress::Exited(code), _) => Ok(GuestStatus(code)),
+        _ if panicked => Err(GuestError::Panicked { console }),
+        (Progress::Failed(what), _) => Err(GuestError::NotUp { reason: format!("{what} failed"), console }),
+        (progress, Some(limit)) => Err(GuestError::TimedOut { limit, up: progress == Progress::Up, console }),
+        (Progress::Up, None) => Err(GuestError::Lost { console }),
+        (Progress::Silent, None) => {
+            let stderr = String::from_utf8_lossy(stderr).trim_end().to_owned();
+            Err(GuestError::NotUp { reason: format!("QEMU ended ({ended}) and said {stderr:?}"), console })
+        }
+    }
+}
+
+fn fail(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GuestError {
+    let path = path.to_owned();
+    move |source| GuestError::File { call, path, source }
+}
+
+/// Tells the boots of one owner apart, in the emulator's name.
+static BOOTS: AtomicU32 = AtomicU32::new(0);
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const HOME: &str = "/run/rails-guest/home";
+/// What the kernel's panic() prints (kernel/panic.c).
+const PANIC: &[u8] = b"Kernel panic - not syncing";
+const LONGEST_LINE: u64 = 65_536;
+/// The guest waits for its owner when so many lines were not taken.
+const LINES_AHEAD: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn judge(progress: Progress, limit: Option<Duration>, console: &str) -> Result<GuestStatus, GuestError> {
+        verdict(progress, limit, ExitStatus::from_raw(1 << 8), console.as_bytes(), b"qemu: no such option\n")
+    }
+
+    #[test]
+    fn a_reported_status_counts_whatever_came_after() {
+        let status = judge(Progress::Exited(3), Some(Duration::from_secs(1)), "Kernel panic - not syncing: x").unwrap();
+        assert_eq!((status.code(), status.is_success()), (3, false));
+    }
+
+    #[test]
+    fn every_failure_says_what_it_is_and_shows_the_console() {
+        let second = Some(Duration::from_secs(1));
+        let message = |progress, limit, console| judge(progress, limit, console).unwrap_err().to_string();
+        let panicked = message(Progress::Up, None, "a\nKernel panic - not syncing: b\nc");
+        let expected = "the guest's kernel panicked; the last lines of its console:\n    a\n    Kernel panic - not syncing: b\n    c";
+        assert_eq!(panicked, expected);
+        let late = message(Progress::Silent, second, "a");
+        assert!(late.starts_with("the guest was ended at its time limit of 1s, before it came up"), "{late}");
+        assert!(message(Progress::Up, second, "a").contains("its command running"));
+        assert!(message(Progress::Up, None, "a").starts_with("the guest ended before its command did"));
+        let unset = message(Progress::Failed("mounting /run".into()), None, "a");
+        assert!(unset.starts_with("the guest did not come up: mounting /run failed"), "{unset}");
+        let dead = message(Progress::Silent, None, "");
+        assert!(dead.contains("qemu: no such option") && dead.ends_with("its console is empty"), "{dead}");
+    }
+}

@@ -1,0 +1,225 @@
+//! `cargo xtask lab`: the tests that need the two-socket guest.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use rails_lab::guest::{Guest, GuestBuilder, GuestError};
+
+use crate::programs::{Program, build};
+use crate::setup::{Purpose, setup};
+use crate::shell::{Exit, root};
+use crate::suites;
+use crate::tally::{Tally, Total};
+
+/// Sets the system up and runs the guest's tests whose name contains one of these, or all.
+pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
+    ready()?;
+    let mut total = Total::default();
+    let mut found = false;
+    for suite in suites::SUITES {
+        let runs = find(suite, filters)?;
+        found |= !runs.is_empty();
+        total.add_plain(run_all(&runs)?);
+    }
+    if !found {
+        let such =
+            if filters.is_empty() { String::new() } else { format!(" with {} in its name", filters.join(" or ")) };
+        bail!("there is no test that needs the guest{such}");
+    }
+    println!("\n{total}");
+    Ok(if total.has_failed() { Exit::FAILURE } else { Exit::SUCCESS })
+}
+
+/// Installs what a guest takes and fetches its kernel.
+pub(crate) fn ready() -> Result<()> {
+    if path(KERNEL).is_some() != path(MODULES).is_some() {
+        bail!("{KERNEL} and {MODULES} name a kernel together, and only one of them is set");
+    }
+    setup(Purpose::Guest)?;
+    if let Some((image, modules)) = named_kernel() {
+        println!("the guest's kernel is {} with {}", image.display(), modules.display());
+    }
+    builder().build()?.prepare().context("the guest cannot be set up")
+}
+
+/// Runs all tests of the suite that need the guest.
+pub(crate) fn suite(suite: &[&str]) -> Result<Tally> {
+    run_all(&find(suite, &[])?)
+}
+
+/// Some tests of one program.
+#[derive(Debug)]
+struct Run {
+    program: Program,
+    place: Place,
+    tests: Vec<String>,
+}
+
+/// Where a test runs, which its name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// `guest_*`: inside.
+    Guest,
+    /// `boots_*`: here, booting guests of its own.
+    Here,
+}
+
+impl Place {
+    fn of(test: &str) -> Option<Self> {
+        let name = test.rsplit("::").next()?;
+        match name {
+            _ if name.starts_with("guest_") => Some(Self::Guest),
+            _ if name.starts_with("boots_") => Some(Self::Here),
+            _ => None,
+        }
+    }
+}
+
+fn find(suite: &[&str], filters: &[String]) -> Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for program in build(suite)? {
+        let tests = program.ignored_tests()?;
+        for place in [Place::Guest, Place::Here] {
+            let tests = pick(&tests, place, filters);
+            if !tests.is_empty() {
+                runs.push(Run { program: program.clone(), place, tests });
+            }
+        }
+    }
+    Ok(runs)
+}
+
+fn pick(tests: &[String], place: Place, filters: &[String]) -> Vec<String> {
+    let wanted = |test: &&String| filters.is_empty() || filters.iter().any(|filter| test.contains(filter));
+    tests.iter().filter(|test| Place::of(test) == Some(place)).filter(wanted).cloned().collect()
+}
+
+fn run_all(runs: &[Run]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for run in runs {
+        tally.add(match run.place {
+            Place::Guest => in_guest(run)?,
+            Place::Here => here(run)?,
+        });
+    }
+    Ok(tally)
+}
+
+/// Boots for this program alone, so that no other can disturb it, nor it any other.
+fn in_guest(run: &Run) -> Result<Tally> {
+    let Run { program, tests, .. } = run;
+    let mut builder = builder()
+        .working_directory(&program.folder)
+        .show(root())
+        .show(&program.executable)
+        .env("CARGO_MANIFEST_DIR", &program.folder);
+    for name in PASSED_ON {
+        if let Some(value) = env::var_os(name) {
+            builder = builder.env(name, value);
+        }
+    }
+    let words = std::iter::once(program.executable.clone().into_os_string()).chain(arguments(tests));
+    println!("\n$ (guest) {} --ignored, {} tests", program.executable.display(), tests.len());
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    let mut failed = None;
+    let answer = builder.build()?.run(words, |line| {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(line).and_then(|()| out.flush()) {
+            failed = Some(error);
+        }
+        tally.add(Tally::parse(String::from_utf8_lossy(line).trim_end()).unwrap_or_default());
+    });
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    println!("(the guest took {:.0} s)", start.elapsed().as_secs_f64());
+    Ok(whole(tally, tests, &answer.map(|status| status.code())))
+}
+
+fn here(run: &Run) -> Result<Tally> {
+    let mut command = Command::new(&run.program.executable);
+    command.args(arguments(&run.tests)).current_dir(&run.program.folder);
+    suites::run(&mut command)
+}
+
+fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
+    let flags = ["--ignored", "--exact", "--test-threads=1"].map(str::to_owned);
+    flags.into_iter().chain(tests.to_vec()).map(Into::into)
+}
+
+/// Every test that was asked for counts: one that the program or the guest died before is a failed one.
+fn whole(mut tally: Tally, tests: &[String], answer: &Result<u8, GuestError>) -> Tally {
+    match answer {
+        Ok(0) => {}
+        Ok(code) => println!("FAILED: the test program ended with status {code}"),
+        Err(error) => println!("FAILED: {error}{}", cause(error)),
+    }
+    let asked = tests.len() as u64;
+    tally.failed += asked.saturating_sub(tally.passed + tally.failed);
+    if !matches!(answer, Ok(0)) && tally.failed == 0 {
+        tally.failed = 1;
+    }
+    tally
+}
+
+fn cause(error: &GuestError) -> String {
+    std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default()
+}
+
+fn builder() -> GuestBuilder {
+    match named_kernel() {
+        Some((image, modules)) => Guest::builder().kernel(image, modules),
+        None => Guest::builder(),
+    }
+}
+
+/// For systems without apt: an image and the folder of its modules, both or none.
+fn named_kernel() -> Option<(PathBuf, PathBuf)> {
+    Some((path(KERNEL)?, path(MODULES)?))
+}
+
+fn path(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+const KERNEL: &str = "RAILS_LAB_KERNEL";
+const MODULES: &str = "RAILS_LAB_MODULES";
+/// What a person sets to see more.
+const PASSED_ON: [&str; 3] = ["RUST_BACKTRACE", "RUST_LOG", "PROPTEST_CASES"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_name_says_where_a_test_runs() {
+        let tests = names(&["guest_a", "m::guest_b", "guest_m::c", "netns_guest_d", "m::boots_e"]);
+        assert_eq!(pick(&tests, Place::Guest, &[]), ["guest_a", "m::guest_b"]);
+        assert_eq!(pick(&tests, Place::Here, &[]), ["m::boots_e"]);
+        assert_eq!(pick(&tests, Place::Guest, &names(&["_b", "x"])), ["m::guest_b"]);
+        assert_eq!(pick(&tests, Place::Guest, &names(&["x"])), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn every_test_counts_when_a_guest_fails() {
+        let tests = names(&["a", "b", "c"]);
+        let tally = |passed, failed| Tally { passed, failed, ignored: 0 };
+        let lost = || Err(GuestError::NoCache);
+        assert_eq!(whole(tally(3, 0), &tests, &Ok(0)), tally(3, 0));
+        assert_eq!(whole(tally(2, 1), &tests, &Ok(101)), tally(2, 1));
+        assert_eq!(whole(tally(0, 0), &tests, &Ok(134)), tally(0, 3));
+        assert_eq!(whole(tally(0, 0), &tests, &lost()), tally(0, 3));
+        assert_eq!(whole(tally(2, 0), &tests, &Ok(0)), tally(2, 1));
+        assert_eq!(whole(tally(3, 0), &tests, &lost()), tally(3, 1));
+    }
+}

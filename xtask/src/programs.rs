@@ -1,0 +1,97 @@
+//! The workspace's test programs, as cargo names them, and the ignored tests that each of them lists.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::shell::{cargo, shown};
+
+/// A built test program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) executable: PathBuf,
+    /// Where cargo would run it: the folder of its package.
+    pub(crate) folder: PathBuf,
+}
+
+impl Program {
+    /// The names of its ignored tests; listing runs none.
+    pub(crate) fn ignored_tests(&self) -> Result<Vec<String>> {
+        let mut command = Command::new(&self.executable);
+        command.args(["--list", "--ignored", "--format", "terse"]).current_dir(&self.folder).stdin(Stdio::null());
+        let output = command.output().with_context(|| format!("cannot run `{}`", shown(&command)))?;
+        if !output.status.success() {
+            bail!("`{}` failed ({})", shown(&command), output.status);
+        }
+        Ok(listed(&String::from_utf8_lossy(&output.stdout)))
+    }
+}
+
+/// Builds and names the test programs of a suite.
+pub(crate) fn build(suite: &[&str]) -> Result<Vec<Program>> {
+    let mut command = cargo(["test", "--no-run", "--tests", "--message-format=json-render-diagnostics"]);
+    command.args(suite).stderr(Stdio::inherit());
+    println!("\n$ {}", shown(&command));
+    let output = command.output().with_context(|| format!("cannot run `{}`", shown(&command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed ({})", shown(&command), output.status);
+    }
+    String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| program(line).transpose()).collect()
+}
+
+/// The program that a line of cargo's messages names, if it names one.
+fn program(line: &str) -> Result<Option<Program>> {
+    let message: Message = serde_json::from_str(line).with_context(|| format!("cargo wrote an odd message: {line}"))?;
+    let (Some(executable), Some(manifest)) = (message.executable, message.manifest_path) else { return Ok(None) };
+    if !message.profile.is_some_and(|profile| profile.test) {
+        return Ok(None);
+    }
+    let folder = manifest.parent().unwrap_or(Path::new("/")).to_owned();
+    Ok(Some(Program { executable, folder }))
+}
+
+/// Lines `NAME: test`.
+fn listed(text: &str) -> Vec<String> {
+    text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+}
+
+/// What is of use here of a message (The Cargo Book, "External tools", "JSON messages").
+#[derive(Debug, Deserialize)]
+struct Message {
+    manifest_path: Option<PathBuf>,
+    executable: Option<PathBuf>,
+    profile: Option<Profile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_taken_and_nothing_else() {
+        let artifact = |test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{{"name":"a"}},
+                "profile":{{"opt_level":"0","test":{test}}},"executable":{executable}}}"#
+            )
+        };
+        let expected = Program { executable: "/w/target/debug/deps/a-1".into(), folder: "/w/crates/a".into() };
+        assert_eq!(program(&artifact(true, r#""/w/target/debug/deps/a-1""#)).unwrap(), Some(expected));
+        assert_eq!(program(&artifact(false, r#""/w/target/debug/a""#)).unwrap(), None);
+        assert_eq!(program(&artifact(false, "null")).unwrap(), None);
+        assert_eq!(program(r#"{"reason":"build-finished","success":true}"#).unwrap(), None);
+        assert!(program("Compiling a").is_err());
+    }
+
+    #[test]
+    fn the_harness_list_is_read() {
+        assert_eq!(listed("a::guest_b: test\nbench_c: benchmark\n\n1 test, 0 benchmarks\n"), ["a::guest_b"]);
+    }
+}

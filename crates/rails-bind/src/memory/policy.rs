@@ -25,6 +25,9 @@ pub enum MemoryPolicy {
     Interleave(NodeSet),
     /// These nodes, others if they are full (`MPOL_PREFERRED_MANY`; Linux 5.15 and later).
     PreferredMany(NodeSet),
+    /// Round these nodes as `Interleave`, but as many pages on each as its weight says (`MPOL_WEIGHTED_INTERLEAVE`;
+    /// Linux 6.9 and later). The weights are the machine's: [`interleave_weights`](super::interleave_weights).
+    WeightedInterleave(NodeSet),
 }
 
 /// A thread's memory policy, until this is dropped.
@@ -74,8 +77,7 @@ pub fn set_thread_policy(policy: &MemoryPolicy) -> Result<MemoryGuard, BindError
         return Err(BindError::EmptySet { what: "memory" });
     }
     let previous = read_policy()?;
-    sys::mempolicy::set(&policy.to_raw())
-        .map_err(|source| refused(policy, source, kernel_files::nodes_with_memory(), kernel_files::allowed_nodes()))?;
+    sys::mempolicy::set(&policy.to_raw()).map_err(|source| refused("set_mempolicy", policy, source))?;
     // From here on a failure drops the guard, which puts the former policy back.
     let mut guard =
         MemoryGuard { outcome: Outcome::Applied(policy.clone()), previous: Some(previous), not_send: PhantomData };
@@ -123,11 +125,14 @@ impl MemoryPolicy {
         match self {
             Self::Default | Self::Local => None,
             Self::Preferred(node) => Some(NodeSet::single(*node)),
-            Self::Bind(nodes) | Self::Interleave(nodes) | Self::PreferredMany(nodes) => Some(nodes.clone()),
+            Self::Bind(nodes)
+            | Self::Interleave(nodes)
+            | Self::PreferredMany(nodes)
+            | Self::WeightedInterleave(nodes) => Some(nodes.clone()),
         }
     }
 
-    fn to_raw(&self) -> RawPolicy {
+    pub(super) fn to_raw(&self) -> RawPolicy {
         let mode = match self {
             Self::Default => libc::MPOL_DEFAULT,
             Self::Local => libc::MPOL_LOCAL,
@@ -135,11 +140,12 @@ impl MemoryPolicy {
             Self::Bind(_) => libc::MPOL_BIND,
             Self::Interleave(_) => libc::MPOL_INTERLEAVE,
             Self::PreferredMany(_) => MPOL_PREFERRED_MANY,
+            Self::WeightedInterleave(_) => MPOL_WEIGHTED_INTERLEAVE,
         };
         RawPolicy { mode, nodes: self.nodes().unwrap_or_default() }
     }
 
-    fn from_raw(raw: &RawPolicy) -> Option<Self> {
+    pub(super) fn from_raw(raw: &RawPolicy) -> Option<Self> {
         match (raw.mode, raw.nodes.first()) {
             (libc::MPOL_DEFAULT, None) => Some(Self::Default),
             // Kernels before 5.14 keep local allocation as "preferred, of no node".
@@ -148,6 +154,7 @@ impl MemoryPolicy {
             (libc::MPOL_BIND, Some(_)) => Some(Self::Bind(raw.nodes.clone())),
             (libc::MPOL_INTERLEAVE, Some(_)) => Some(Self::Interleave(raw.nodes.clone())),
             (MPOL_PREFERRED_MANY, Some(_)) => Some(Self::PreferredMany(raw.nodes.clone())),
+            (MPOL_WEIGHTED_INTERLEAVE, Some(_)) => Some(Self::WeightedInterleave(raw.nodes.clone())),
             _ => None,
         }
     }
@@ -163,6 +170,7 @@ impl fmt::Display for MemoryPolicy {
             Self::Bind(nodes) => write!(f, "bind {nodes}"),
             Self::Interleave(nodes) => write!(f, "interleave {nodes}"),
             Self::PreferredMany(nodes) => write!(f, "preferred-many {nodes}"),
+            Self::WeightedInterleave(nodes) => write!(f, "weighted-interleave {nodes}"),
         }
     }
 }
@@ -201,7 +209,10 @@ impl Drop for MemoryGuard {
 }
 
 /// include/uapi/linux/mempolicy.h; libc does not name it.
-const MPOL_PREFERRED_MANY: libc::c_int = 5;
+pub(super) const MPOL_PREFERRED_MANY: libc::c_int = 5;
+
+/// Likewise.
+const MPOL_WEIGHTED_INTERLEAVE: libc::c_int = 6;
 
 fn read_policy() -> Result<RawPolicy, BindError> {
     sys::mempolicy::get().map_err(|source| BindError::of_call("get_mempolicy", "the calling thread", source))
@@ -221,15 +232,20 @@ fn put_back(previous: &RawPolicy) -> Result<(), BindError> {
     Err(BindError::NotRestored { what: "memory policy", former: in_words(previous), now: in_words(&now) })
 }
 
+/// Why `call` refused the policy.
+pub(super) fn refused(call: &'static str, policy: &MemoryPolicy, source: io::Error) -> BindError {
+    refused_here(call, policy, source, kernel_files::nodes_with_memory(), kernel_files::allowed_nodes())
+}
+
 /// `EINVAL` says that no node of the policy has memory and is allowed, that a number is beyond all nodes, or that the
 /// kernel does not know the mode (`mpol_set_nodemask`, `get_nodes` and `sanitize_mpol_flags` in mm/mempolicy.c).
-fn refused(
+fn refused_here(
+    call: &'static str,
     policy: &MemoryPolicy,
     source: io::Error,
     with_memory: Option<NodeSet>,
     allowed: Option<NodeSet>,
 ) -> BindError {
-    let call = "set_mempolicy";
     let subject = format!("the policy `{policy}`");
     let nodes = match policy.nodes() {
         Some(nodes) if source.raw_os_error() == Some(libc::EINVAL) => nodes,
@@ -258,7 +274,7 @@ mod tests {
     fn a_refusal_says_whether_it_was_the_nodes_or_the_mode() {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let policy = MemoryPolicy::Bind(set("1-2,7"));
-        match refused(&policy, invalid(), Some(set("0-2")), Some(set("0-1"))) {
+        match refused_here("set_mempolicy", &policy, invalid(), Some(set("0-2")), Some(set("0-1"))) {
             BindError::NodesUnusable { without_memory, not_allowed, .. } => {
                 assert_eq!((without_memory, not_allowed), (Some(set("7")), Some(set("2"))));
             }
@@ -266,7 +282,7 @@ mod tests {
         }
         let policy = MemoryPolicy::PreferredMany(set("0"));
         assert!(matches!(
-            refused(&policy, invalid(), Some(set("0")), Some(set("0"))),
+            refused_here("set_mempolicy", &policy, invalid(), Some(set("0")), Some(set("0"))),
             BindError::Unsupported { call: "set_mempolicy", .. }
         ));
     }
@@ -283,7 +299,7 @@ mod tests {
     fn modes_with_flags_or_without_a_name_are_not_mistaken_for_others() {
         for raw in [
             RawPolicy { mode: libc::MPOL_BIND | libc::MPOL_F_STATIC_NODES, nodes: set("0") },
-            RawPolicy { mode: 6, nodes: set("0") },
+            RawPolicy { mode: 7, nodes: set("0") },
             RawPolicy { mode: libc::MPOL_BIND, nodes: set("") },
             RawPolicy { mode: libc::MPOL_PREFERRED, nodes: set("0-1") },
         ] {
@@ -293,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_policy_survives_the_kernels_terms(mode in 0..6, numbers in proptest::collection::vec(0_u32..1024, 1..9)) {
+        fn a_policy_survives_the_kernels_terms(mode in 0..7, numbers in proptest::collection::vec(0_u32..1024, 1..9)) {
             let nodes: NodeSet = numbers.iter().copied().map(NodeId).collect();
             let policy = match mode {
                 0 => MemoryPolicy::Default,
@@ -301,7 +317,8 @@ mod tests {
                 2 => MemoryPolicy::Preferred(NodeId(numbers[0])),
                 3 => MemoryPolicy::Bind(nodes),
                 4 => MemoryPolicy::Interleave(nodes),
-                _ => MemoryPolicy::PreferredMany(nodes),
+                5 => MemoryPolicy::PreferredMany(nodes),
+                _ => MemoryPolicy::WeightedInterleave(nodes),
             };
             prop_assert_eq!(MemoryPolicy::from_raw(&policy.to_raw()), Some(policy));
         }

@@ -1,0 +1,202 @@
+//! Memory with a policy of its own.
+
+use super::{BufferOptions, MemoryError, MemoryPolicy, Placement, Rebound, Residency};
+use crate::{Outcome, sys::mapping::Whole};
+use std::{
+    fmt, fs, io,
+    ops::{Deref, DerefMut},
+};
+
+/// A buffer that lies where its own policy says, whoever touches it; all zeros at first.
+///
+/// It is mapped for itself, in whole pages: for many small buffers, take a [`BufferPool`](super::BufferPool).
+///
+/// # Examples
+/// ```
+/// use rails_bind::memory::{BufferOptions, MemoryPolicy, NumaBuffer, interleave_weights};
+/// use rails_topo::{NodeId, NodeSet};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let text = std::fs::read_to_string("/sys/devices/system/node/has_memory")?;
+/// # let node = text.parse::<NodeSet>()?.first().ok_or("no node has memory")?;
+/// let on_node = MemoryPolicy::Bind(NodeSet::single(node));
+/// let mut buffer = NumaBuffer::new(1 << 20, &BufferOptions::new().policy(on_node))?;
+/// buffer[0] = 1;
+/// assert_eq!(buffer.residency()?.bytes_on(node), 1 << 20);
+///
+/// // Later, and while it is used: a placement needs no access to the bytes.
+/// let placement = buffer.placement();
+/// let rebound = placement.rebind(&MemoryPolicy::Preferred(node))?;
+/// println!("{} pages moved, {} could not", rebound.moved, rebound.failed);
+/// # Ok(())
+/// # }
+/// ```
+pub struct NumaBuffer {
+    whole: Whole,
+    length: usize,
+    placement: Placement,
+    outcome: Outcome<MemoryPolicy>,
+}
+
+impl NumaBuffer {
+    /// Maps a buffer of `bytes` and lays it as `options` say; the policy is set before any page is made.
+    ///
+    /// # Privileges
+    /// None; but see [`BufferOptions::lock`], and [`Pages::Huge`](super::Pages::Huge), for which root reserves pages.
+    ///
+    /// # Errors
+    /// * [`MemoryError::Zero`] and [`MemoryError::BeyondMemory`] for sizes that cannot be had,
+    ///   [`MemoryError::Exhausted`] if what is to be made at once is not free;
+    /// * [`MemoryError::Policy`] if the policy cannot be set: [`BindError::EmptySet`], [`BindError::NodesUnusable`],
+    ///   [`BindError::Unsupported`] on a kernel without the policy, [`BindError::Denied`] under a seccomp filter;
+    /// * [`MemoryError::Misplaced`] if not every page could be brought to the nodes of a strict policy, and
+    ///   [`MemoryError::Unsupported`] for a strict policy before Linux 5.14;
+    /// * [`MemoryError::HugePageSize`], [`MemoryError::NoHugePages`], [`MemoryError::NoTransparentHugePages`],
+    ///   [`MemoryError::LockRefused`]; [`MemoryError::Call`] if the kernel refuses otherwise.
+    ///
+    /// After an error nothing is mapped. A cgroup's limit is not looked at: what exceeds it is killed.
+    ///
+    /// [`BindError::EmptySet`]: crate::BindError::EmptySet
+    /// [`BindError::NodesUnusable`]: crate::BindError::NodesUnusable
+    /// [`BindError::Unsupported`]: crate::BindError::Unsupported
+    /// [`BindError::Denied`]: crate::BindError::Denied
+    ///
+    /// # References
+    /// [mmap(2)](https://man7.org/linux/man-pages/man2/mmap.2.html),
+    /// [mbind(2)](https://man7.org/linux/man-pages/man2/mbind.2.html),
+    /// [madvise(2)](https://man7.org/linux/man-pages/man2/madvise.2.html)
+    #[doc(alias = "mbind")]
+    #[doc(alias = "numa_alloc_onnode")]
+    pub fn new(bytes: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
+        let laid = options.lay(bytes)?;
+        let whole = Whole::new(laid.mapping);
+        let placement = Placement::new(whole.mapping(), laid.shape);
+        Ok(Self { whole, length: bytes, placement, outcome: laid.outcome })
+    }
+
+    /// The bytes that are mapped: the length, rounded up to whole pages.
+    pub fn capacity(&self) -> usize {
+        self.whole.mapping().bytes()
+    }
+
+    /// The policy it was made with, as read back then: [`Outcome::Partial`] where the kernel dropped nodes.
+    pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
+        &self.outcome
+    }
+
+    /// A handle to ask where the buffer lies, and to move it, while another thread has its bytes.
+    pub fn placement(&self) -> Placement {
+        self.placement.clone()
+    }
+
+    /// As [`Placement::residency`]. The pages are those of the capacity.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn residency(&self) -> Result<Residency, MemoryError> {
+        self.placement.residency()
+    }
+
+    /// As [`Placement::policy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
+        self.placement.policy()
+    }
+
+    /// As [`Placement::rebind`], which also works while others have the bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
+        self.placement.rebind(policy)
+    }
+
+    /// How much of the buffer lies on transparent huge pages at this moment, in bytes.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`] if `/proc/self/smaps` cannot be read or does not tell.
+    pub fn transparent_huge_bytes(&self) -> Result<u64, MemoryError> {
+        let file = "/proc/self/smaps";
+        let first = self.whole.mapping().address();
+        let range = first..first + self.capacity();
+        fs::read_to_string(file)
+            .and_then(|text| huge_bytes_in(&text, &range).ok_or_else(|| io::Error::other("it does not tell")))
+            .map_err(|source| MemoryError::Call { call: "read", subject: file.to_owned(), source })
+    }
+}
+
+impl Deref for NumaBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.whole[..self.length]
+    }
+}
+
+impl DerefMut for NumaBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.whole[..self.length]
+    }
+}
+
+impl AsRef<[u8]> for NumaBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for NumaBuffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl fmt::Debug for NumaBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NumaBuffer")
+            .field("start", &self.as_ptr())
+            .field("length", &self.length)
+            .field("capacity", &self.capacity())
+            .field("outcome", &self.outcome)
+            .finish()
+    }
+}
+
+/// The `AnonHugePages` of the areas within `range`; `None` if no area is, or one does not say. Areas without access lie
+/// on both sides of a buffer, so none of its areas reaches beyond it.
+fn huge_bytes_in(smaps: &str, range: &std::ops::Range<usize>) -> Option<u64> {
+    let (mut within, mut areas, mut told, mut kib) = (false, 0, 0, 0_u64);
+    for line in smaps.lines() {
+        if let Some((start, end)) = area(line) {
+            within = range.start <= start && end <= range.end;
+            areas += usize::from(within);
+        } else if let Some(value) = line.strip_prefix("AnonHugePages:").filter(|_| within) {
+            kib += value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+            told += 1;
+        }
+    }
+    (areas > 0 && told == areas).then_some(kib * 1024)
+}
+
+/// The addresses at the beginning of an area: `7f0000-7f2000 rw-p ...`.
+fn area(line: &str) -> Option<(usize, usize)> {
+    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_bytes_are_those_of_the_areas_within_the_buffer() {
+        let smaps = "1000-2000 ---p 00000000 00:00 0 \nAnonHugePages:         8 kB\n\
+                     2000-4000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\nVmFlags: rd wr\n\
+                     4000-6000 rw-p 00000000 00:00 0 \nAnonHugePages:         0 kB\n";
+        assert_eq!(huge_bytes_in(smaps, &(0x2000..0x6000)), Some(2048 * 1024));
+        assert_eq!(huge_bytes_in(smaps, &(0x2000..0x3000)), None);
+        assert_eq!(huge_bytes_in("2000-4000 rw-p\n", &(0x2000..0x6000)), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Why memory could not be had, placed, moved or looked at.
+
+use super::MemoryPolicy;
+use crate::BindError;
+use rails_topo::NodeSet;
+use std::io;
+
+/// A buffer, a pool or a move that did not come about, or memory that could not be looked at.
+///
+/// What the operating system said is the [`source`](std::error::Error::source) where there is one. Nothing is left
+/// half-done: memory that could not be laid is given back, and memory that could not be moved has its former policy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The policy cannot be had: it names no node, or none with memory, or the kernel does not have it.
+    #[error(transparent)]
+    Policy(#[from] BindError),
+
+    /// Nothing was asked for; no call was made.
+    #[error("{what} must not be zero")]
+    Zero {
+        /// What was zero.
+        what: &'static str,
+    },
+
+    /// More was asked for than there is, even if all of it were free; no call was made.
+    #[error("{bytes} bytes are more than the {existing} bytes of memory{}", on(.nodes))]
+    BeyondMemory {
+        /// What was asked for; `u128`, because a product of two numbers may be beyond all addresses.
+        bytes: u128,
+        /// What there is.
+        existing: u64,
+        /// The nodes that it is on, where the policy is strict; otherwise it is the machine's.
+        nodes: Option<NodeSet>,
+    },
+
+    /// There is not as much free memory, so that making the pages would end in the OOM killer; no page was made.
+    #[error("{bytes} bytes are more than the {available} bytes available{}", on(.nodes))]
+    Exhausted {
+        /// What was asked for, as far as it still had to be found.
+        bytes: u64,
+        /// What is free or could be freed: caches count, processes do not.
+        available: u64,
+        /// The nodes that it is on, where the policy is strict; otherwise it is the machine's.
+        nodes: Option<NodeSet>,
+    },
+
+    /// Pages could not be brought to the nodes of a strict policy; it is not set.
+    #[error("{left} of {pages} pages could not be placed by the policy `{policy}`")]
+    Misplaced {
+        /// The policy.
+        policy: MemoryPolicy,
+        /// The pages that lie elsewhere, or nowhere.
+        left: u64,
+        /// All pages.
+        pages: u64,
+        /// The last refusal of the kernel, where there was one; pages that are in use by it can also fail silently.
+        source: Option<io::Error>,
+    },
+
+    /// There are not enough huge pages of this size; they are reserved by the administrator.
+    #[error("too few huge pages of {page_kib} KiB are free for {pages} of them; reserve more: echo N > {file}")]
+    NoHugePages {
+        /// The size of a page, in KiB.
+        page_kib: u64,
+        /// How many were asked for.
+        pages: u64,
+        /// Where their number is written to; as root.
+        file: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// This machine has no huge pages of this size.
+    #[error("huge pages of {bytes} bytes do not exist here; those that do: {existing:?}")]
+    HugePageSize {
+        /// The size that was asked for.
+        bytes: u64,
+        /// The sizes there are, in bytes.
+        existing: Vec<u64>,
+    },
+
+    /// Transparent huge pages are switched off, or the kernel is built without them.
+    #[error("transparent huge pages cannot be had: {reason}")]
+    NoTransparentHugePages {
+        /// How that is known.
+        reason: String,
+    },
+
+    /// The pages may not be locked: there is a limit for users without `CAP_IPC_LOCK`.
+    #[error("mlock of {bytes} bytes was refused; RLIMIT_MEMLOCK is {}", limit.map_or("not known".to_owned(), in_bytes))]
+    LockRefused {
+        /// What was to be locked.
+        bytes: u64,
+        /// The limit, in bytes, on all that the process locks; `None` if it could not be read.
+        limit: Option<u64>,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// There is no such process, or it has ended.
+    #[error("process {pid} does not exist")]
+    NoSuchProcess {
+        /// The process.
+        pid: u32,
+    },
+
+    /// Pages cannot go to these nodes, or come from them: there are no such nodes, or they have no memory.
+    #[error("pages cannot be moved from the nodes `{from}` to `{to}`; those with memory are `{with_memory}`")]
+    NodesUnusable {
+        /// Where pages were to come from.
+        from: NodeSet,
+        /// Where they were to go.
+        to: NodeSet,
+        /// The nodes that have memory.
+        with_memory: NodeSet,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// The process belongs to someone else.
+    #[error("{call} was refused for process {pid}; it takes the same user or {capability}")]
+    NotPermitted {
+        /// What was refused.
+        call: &'static str,
+        /// The process.
+        pid: u32,
+        /// The capability that would do.
+        capability: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// The kernel cannot do it.
+    #[error("this kernel does not support {what}")]
+    Unsupported {
+        /// What it lacks.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+
+    /// What the kernel tells is not what its documentation says.
+    #[error("{file} has the line `{line}`, which is not understood")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The line.
+        line: String,
+    },
+
+    /// The call failed in another way.
+    #[error("{call} failed for {subject}")]
+    Call {
+        /// The system call, or the file.
+        call: &'static str,
+        /// What it was asked for.
+        subject: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn on(nodes: &Option<NodeSet>) -> String {
+    nodes.as_ref().map_or(" of the machine".to_owned(), |nodes| format!(" on the nodes `{nodes}`"))
+}
+
+fn in_bytes(limit: u64) -> String {
+    format!("{limit} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_call_the_subject_and_the_limit() {
+        let source = || io::Error::from_raw_os_error(libc::ENOMEM);
+        let error = MemoryError::LockRefused { bytes: 4096, limit: Some(1024), source: source() };
+        assert_eq!(error.to_string(), "mlock of 4096 bytes was refused; RLIMIT_MEMLOCK is 1024 bytes");
+        let nodes = Some("1".parse().expect("a list"));
+        let error = MemoryError::Exhausted { bytes: 2, available: 1, nodes };
+        assert_eq!(error.to_string(), "2 bytes are more than the 1 bytes available on the nodes `1`");
+        let error = MemoryError::BeyondMemory { bytes: 2, existing: 1, nodes: None };
+        assert_eq!(error.to_string(), "2 bytes are more than the 1 bytes of memory of the machine");
+    }
+}

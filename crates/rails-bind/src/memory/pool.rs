@@ -1,0 +1,185 @@
+//! Buffers of one size, from memory that was laid beforehand.
+
+use super::{
+    BufferOptions, MemoryError, MemoryPolicy, Placement, Rebound, Residency,
+    options::check_existing,
+    range::{effective, strict_nodes},
+};
+use crate::{
+    Outcome,
+    sys::slots::{Slot, Slots},
+};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+/// A fixed number of buffers of one size, taken and given back without a system call, from any thread.
+///
+/// Its memory is one range that lies where its policy says, every page of it there from the beginning. So taking a buffer
+/// never waits for a page, and the pool never takes more memory than it was made with: [`take`](Self::take) neither
+/// grows the pool, which would be a system call and unbounded, nor blocks, which only the caller can do in a way that
+/// suits it (await, take from the heap, or stop reading from the network, which is what a full pool should lead to).
+///
+/// Clones are handles to the same pool. The memory is given back when all handles and buffers are gone.
+///
+/// # Examples
+/// ```
+/// use rails_bind::memory::{BufferOptions, BufferPool, MemoryPolicy};
+///
+/// let pool = BufferPool::new(64 << 10, 16, &BufferOptions::new().policy(MemoryPolicy::Local))?;
+/// let mut buffer = pool.take().ok_or("all buffers are out")?;
+/// buffer[..5].copy_from_slice(b"hello");
+/// let bytes = bytes::Bytes::from_owner(buffer).slice(..5);
+/// assert_eq!((&bytes[..], pool.available()), (&b"hello"[..], 15));
+/// drop(bytes);
+/// assert_eq!(pool.available(), 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct BufferPool {
+    slots: Arc<Slots>,
+    placement: Placement,
+    outcome: Outcome<MemoryPolicy>,
+}
+
+/// A buffer of a pool, and the only way to its bytes; dropping it gives it back.
+///
+/// It holds whatever its last user left in it.
+pub struct PooledBuffer {
+    slot: Slot,
+}
+
+impl BufferPool {
+    /// Lays `count` buffers of `buffer_bytes` each as `options` say, all pages at once.
+    ///
+    /// Each begins at a multiple of 64 bytes, a cache line of most machines, so that no two share one; where
+    /// `buffer_bytes` is a multiple of the page size, each begins with a page.
+    ///
+    /// # Privileges
+    /// As [`NumaBuffer::new`](super::NumaBuffer::new).
+    ///
+    /// # Errors
+    /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of them together are more
+    /// than there is; otherwise as [`NumaBuffer::new`](super::NumaBuffer::new). After an error nothing is mapped.
+    pub fn new(buffer_bytes: usize, count: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
+        for (number, what) in [(buffer_bytes, "the size of a buffer"), (count, "the number of buffers")] {
+            if number == 0 {
+                return Err(MemoryError::Zero { what });
+            }
+        }
+        // A product of two `usize` cannot exceed `u128`, and is within `usize` if there is as much memory.
+        let stride = (buffer_bytes as u128).next_multiple_of(CACHE_LINE);
+        let bytes = stride * count as u128;
+        let strict = MemoryPolicy::from_raw(&effective(options.wanted())?).as_ref().and_then(strict_nodes);
+        check_existing(bytes, strict.as_ref())?;
+        let too_many = || MemoryError::BeyondMemory { bytes, existing: usize::MAX as u64, nodes: strict.clone() };
+        let total = usize::try_from(bytes).map_err(|_| too_many())?;
+        let laid = options.clone().prefault(true).lay(total)?;
+        let stride = total / count;
+        let slots = Arc::new(Slots::new(laid.mapping, count, stride, buffer_bytes));
+        let placement = Placement::new(slots.mapping(), laid.shape);
+        Ok(Self { slots, placement, outcome: laid.outcome })
+    }
+
+    /// A buffer that nobody has, or `None` while all are out.
+    pub fn take(&self) -> Option<PooledBuffer> {
+        self.slots.take().map(|slot| PooledBuffer { slot })
+    }
+
+    /// How many buffers can be taken at this moment.
+    pub fn available(&self) -> usize {
+        self.slots.available()
+    }
+
+    /// How many buffers there are.
+    pub fn capacity(&self) -> usize {
+        self.slots.count()
+    }
+
+    /// The size of each buffer, in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.slots.slot_bytes()
+    }
+
+    /// The policy it was made with, as read back then: [`Outcome::Partial`] where the kernel dropped nodes.
+    pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
+        &self.outcome
+    }
+
+    /// A handle to ask where the pool's memory lies, and to move it.
+    pub fn placement(&self) -> Placement {
+        self.placement.clone()
+    }
+
+    /// As [`Placement::residency`], for all buffers, whether they are out or not.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn residency(&self) -> Result<Residency, MemoryError> {
+        self.placement.residency()
+    }
+
+    /// As [`Placement::policy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
+        self.placement.policy()
+    }
+
+    /// As [`Placement::rebind`], for all buffers, also while they are out and written to.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
+        self.placement.rebind(policy)
+    }
+}
+
+impl Deref for PooledBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.slot
+    }
+}
+
+impl DerefMut for PooledBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.slot
+    }
+}
+
+impl AsRef<[u8]> for PooledBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for PooledBuffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferPool")
+            .field("buffer_bytes", &self.buffer_bytes())
+            .field("capacity", &self.capacity())
+            .field("available", &self.available())
+            .field("outcome", &self.outcome)
+            .finish()
+    }
+}
+
+impl fmt::Debug for PooledBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PooledBuffer").field("start", &self.as_ptr()).field("length", &self.len()).finish()
+    }
+}
+
+/// What two processors do not share without slowing each other down.
+const CACHE_LINE: u128 = 64;

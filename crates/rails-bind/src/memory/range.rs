@@ -1,0 +1,234 @@
+//! Pages that exist or are made, brought to where a policy wants them: the common ground of buffers and pools.
+
+use super::{
+    MemoryError, MemoryPolicy, Rebound, Residency, interleave_weights,
+    policy::{MPOL_PREFERRED_MANY, refused},
+    stock,
+    targets::{Grid, Move, Targets},
+};
+use crate::{
+    BindError, Outcome,
+    sys::{
+        self,
+        mapping::{Mapping, page_bytes},
+        mempolicy::RawPolicy,
+    },
+};
+use rails_topo::{NodeId, NodeSet};
+use std::{collections::BTreeMap, io};
+
+/// A mapping and how its pages are counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range<'a> {
+    pub(super) mapping: &'a Mapping,
+    pub(super) shape: Shape,
+}
+
+/// What the pages of a mapping are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) page_bytes: usize,
+    /// What stays together when it moves: a transparent huge page, else one page.
+    pub(super) unit_bytes: usize,
+    /// Explicit huge pages come from a stock of their own, so free memory says nothing about them.
+    pub(super) is_reserved: bool,
+}
+
+/// The pages that one call moves. A thread that writes to a page on its way waits for the whole call at most.
+const PAGES_PER_MOVE: usize = 512;
+
+impl Range<'_> {
+    pub(super) fn residency(&self) -> Result<Residency, MemoryError> {
+        let pages = self.mapping.bytes() / self.shape.page_bytes;
+        Residency::of_pages(self.mapping.address(), self.shape.page_bytes, pages)
+    }
+
+    pub(super) fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
+        let raw = self.raw_policy()?;
+        Ok(MemoryPolicy::from_raw(&raw).ok_or(BindError::UnknownPolicy { mode: raw.mode, nodes: raw.nodes })?)
+    }
+
+    /// Gives absent pages a place, where the kernel can; under a policy that is not strict.
+    pub(super) fn populate(&self) -> Result<(), MemoryError> {
+        self.mapping.populate().map_err(|source| match source.raw_os_error() {
+            Some(libc::EINVAL) => MemoryError::Unsupported { what: "MADV_POPULATE_WRITE (Linux 5.14)", source },
+            _ => {
+                let subject = format!("{} bytes", self.mapping.bytes());
+                MemoryError::Call { call: "madvise(MADV_POPULATE_WRITE)", subject, source }
+            }
+        })
+    }
+
+    /// Checks that the machine has what absent pages take.
+    pub(super) fn check_machine(&self, absent_pages: u64) -> Result<(), MemoryError> {
+        self.check(absent_pages, None)
+    }
+
+    /// Sets the policy of pages that come, and moves those that are there. After an error, the former policy is set and
+    /// what moved has moved back, as far as that could be done.
+    pub(super) fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
+        let raw = effective(policy)?;
+        let former = self.raw_policy()?;
+        let before = self.residency()?;
+        self.try_rebind(policy, &raw, before.clone()).inspect_err(|_| self.put_back(&former, &before))
+    }
+
+    fn try_rebind(&self, policy: &MemoryPolicy, raw: &RawPolicy, before: Residency) -> Result<Rebound, MemoryError> {
+        let effective = MemoryPolicy::from_raw(raw).unwrap_or_else(|| policy.clone());
+        let strict = strict_nodes(&effective);
+        match &strict {
+            Some(nodes) => self.gather(nodes, &before)?,
+            None => self.set(raw)?,
+        }
+        let targets = targets_of(&effective)?;
+        let (after, refusal) = self.settle(&targets)?;
+        let mut failed = targets.moves(&after, self.grid(), 0).len() as u64;
+        if strict.is_some() {
+            failed += after.absent() + after.unknown();
+            if failed > 0 {
+                let policy = policy.clone();
+                return Err(MemoryError::Misplaced { policy, left: failed, pages: after.pages(), source: refusal });
+            }
+            self.set(raw)?;
+        }
+        let outcome = Outcome::compare(policy.clone(), self.policy()?);
+        Ok(Rebound { outcome, moved: after.moved_since(&before), failed, before, after })
+    }
+
+    /// Makes the pages that are absent, preferably on `nodes`, without ever asking for more than that: a strict policy
+    /// on a full node would end in the OOM killer.
+    fn gather(&self, nodes: &NodeSet, before: &Residency) -> Result<(), MemoryError> {
+        let there: u64 = nodes.iter().map(|node| before.pages_on(node)).sum();
+        self.check(before.pages() - there, Some(nodes))?;
+        self.check_machine(before.absent())?;
+        let many = RawPolicy { mode: MPOL_PREFERRED_MANY, nodes: nodes.clone() };
+        let one =
+            RawPolicy { mode: libc::MPOL_PREFERRED, nodes: nodes.first().map(NodeSet::single).unwrap_or_default() };
+        // Kernels before 5.15 prefer one node at most; moving then does the rest.
+        if nodes.len() == 1 || self.set(&many).is_err() {
+            self.set(&one)?;
+        }
+        if before.absent() > 0 { self.populate() } else { Ok(()) }
+    }
+
+    /// Moves pages until none is on a wrong node or trying again does not help. Says where they are then, and what the
+    /// kernel last refused.
+    fn settle(&self, targets: &Targets) -> Result<(Residency, Option<io::Error>), MemoryError> {
+        let mut residency = self.residency()?;
+        let mut refusal = None;
+        for attempt in 0..targets.attempts() {
+            let mut moves = targets.moves(&residency, self.grid(), attempt);
+            if moves.is_empty() {
+                break;
+            }
+            if attempt == 0 {
+                // A huge page moves as a whole, and naming it once is enough; if it has been split, others follow.
+                moves.dedup_by_key(|Move { page, .. }| *page / self.grid().pages_per_unit);
+            }
+            refusal = self.carry_out(moves).or(refusal);
+            residency = self.residency()?;
+        }
+        Ok((residency, refusal))
+    }
+
+    /// Node by node, because the kernel ends a call at the first page for which a node has no room.
+    fn carry_out(&self, mut moves: Vec<Move>) -> Option<io::Error> {
+        moves.sort_by_key(|Move { node, .. }| *node);
+        let mut refusal = None;
+        for to_one_node in moves.chunk_by(|one, next| one.node == next.node) {
+            for chunk in to_one_node.chunks(PAGES_PER_MOVE) {
+                let address = |moved: &Move| self.mapping.address() + moved.page * self.shape.page_bytes;
+                let pages: Vec<usize> = chunk.iter().map(address).collect();
+                let nodes = vec![to_one_node[0].node.0.cast_signed(); chunk.len()];
+                if let Err(error) = sys::move_pages::to(&pages, &nodes) {
+                    refusal = Some(error);
+                    break;
+                }
+            }
+        }
+        refusal
+    }
+
+    fn put_back(&self, former: &RawPolicy, before: &Residency) {
+        if let Err(error) = self.set(former) {
+            tracing::warn!(%error, "memory did not get its former policy back");
+        }
+        let Ok(now) = self.residency() else { return };
+        let moves = (0..)
+            .zip(now.iter().zip(before.iter()))
+            .filter(|(_, (now, then))| now != then)
+            .filter_map(|(page, _)| Some(Move { page, node: before.node_of(page)? }))
+            .collect();
+        if let Some(error) = self.carry_out(moves) {
+            tracing::warn!(%error, "not every page that a failed move had moved went back");
+        }
+    }
+
+    fn check(&self, pages: u64, nodes: Option<&NodeSet>) -> Result<(), MemoryError> {
+        let stock = nodes.map_or_else(stock::of_machine, stock::of_nodes);
+        let bytes = pages * self.shape.page_bytes as u64;
+        match stock {
+            Some(stock) if bytes > stock.available && !self.shape.is_reserved => {
+                Err(MemoryError::Exhausted { bytes, available: stock.available, nodes: nodes.cloned() })
+            }
+            // What is not known cannot be checked; the move itself tells.
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn set(&self, raw: &RawPolicy) -> Result<(), MemoryError> {
+        set_range(self.mapping, raw).map_err(|source| {
+            let subject = format!("mode {:#x}, nodes `{}`", raw.mode, raw.nodes);
+            BindError::of_call("mbind", subject, source).into()
+        })
+    }
+
+    fn raw_policy(&self) -> Result<RawPolicy, MemoryError> {
+        Ok(sys::mempolicy::get_at(self.mapping.address())
+            .map_err(|source| BindError::of_call("get_mempolicy", "a buffer", source))?)
+    }
+
+    fn grid(&self) -> Grid {
+        // The explicit huge pages of a mapping are counted from its beginning, all others from address 0.
+        let first_unit = if self.shape.is_reserved { 0 } else { self.mapping.address() / self.shape.unit_bytes };
+        Grid { first_unit, pages_per_unit: self.shape.unit_bytes / self.shape.page_bytes }
+    }
+}
+
+/// What the kernel makes of a policy: it drops nodes without memory, and those the cpuset forbids. Tried on a page that
+/// nobody uses, so that a policy which the kernel refuses changes nothing.
+pub(super) fn effective(policy: &MemoryPolicy) -> Result<RawPolicy, MemoryError> {
+    if policy.nodes().is_some_and(|nodes| nodes.is_empty()) {
+        return Err(BindError::EmptySet { what: "memory" }.into());
+    }
+    let page = Mapping::new(page_bytes(), page_bytes()).map_err(|source| MemoryError::Call {
+        call: "mmap",
+        subject: "one page".to_owned(),
+        source,
+    })?;
+    set_range(&page, &policy.to_raw()).map_err(|source| refused("mbind", policy, source))?;
+    Ok(sys::mempolicy::get_at(page.address())
+        .map_err(|source| BindError::of_call("get_mempolicy", "a page", source))?)
+}
+
+/// The nodes of a policy that allows no others.
+pub(super) fn strict_nodes(policy: &MemoryPolicy) -> Option<NodeSet> {
+    match policy {
+        MemoryPolicy::Bind(nodes) => Some(nodes.clone()),
+        _ => None,
+    }
+}
+
+fn set_range(mapping: &Mapping, raw: &RawPolicy) -> io::Result<()> {
+    sys::mempolicy::set_range(mapping.address(), mapping.bytes(), raw)
+}
+
+fn targets_of(policy: &MemoryPolicy) -> Result<Targets, MemoryError> {
+    let weights = match policy {
+        MemoryPolicy::WeightedInterleave(_) => interleave_weights()?,
+        _ => BTreeMap::new(),
+    };
+    let here =
+        sys::mempolicy::current_node().map_err(|source| BindError::of_call("getcpu", "the calling thread", source))?;
+    Ok(Targets::of(policy, NodeId(here), &weights))
+}

@@ -1,0 +1,207 @@
+//! Anonymous memory of its own: `mmap(2)`, `madvise(2)`, `mlock(2)`.
+//!
+//! # Safety
+//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Who may touch these is
+//! decided by the two types that take a mapping *by value*, [`Whole`] here and [`Slots`](super::slots::Slots): a mapping
+//! goes into one of them, once. What an `Arc<Mapping>` can do besides are system calls about pages, which change where
+//! bytes lie, never what they are.
+#![allow(unsafe_code)]
+
+use std::{
+    fmt, io,
+    ops::{Deref, DerefMut},
+    ptr::{self, NonNull},
+    slice,
+    sync::Arc,
+};
+
+/// A private, anonymous, writable range of memory; all zeros where nobody wrote.
+pub(crate) struct Mapping {
+    /// What was mapped, and is to be unmapped.
+    reserved: NonNull<u8>,
+    reserved_bytes: usize,
+    /// What can be used of it.
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and has no accessor to its bytes.
+unsafe impl Send for Mapping {}
+
+// SAFETY: as above; the system calls that `&Mapping` makes are ordered by the kernel.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `bytes` (a multiple of the page size) from a multiple of `alignment` (a power of two, at least a page).
+    ///
+    /// On both sides remain addresses without access, so that the kernel merges this range with no other one and
+    /// what it tells about the range is about nothing else.
+    pub(crate) fn new(bytes: usize, alignment: usize) -> io::Result<Self> {
+        // A page before, up to an alignment of shift, and a page after.
+        let around = alignment.checked_mul(2).and_then(|around| around.checked_add(alignment));
+        let reserved_bytes = around.and_then(|around| bytes.checked_add(around)).ok_or_else(out_of_addresses)?;
+        let reserved = map(reserved_bytes, libc::PROT_NONE, 0)?;
+        let offset = (reserved.addr().get() + 1).next_multiple_of(alignment) - reserved.addr().get();
+        // SAFETY: `offset` is in 1..=alignment and `bytes + offset` is less than what was reserved.
+        let start = unsafe { reserved.add(offset) };
+        let mapping = Self { reserved, reserved_bytes, start, bytes };
+        // SAFETY: the range lies within what was mapped just now, begins with a page, and nobody knows it yet.
+        let result = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(mapping) }
+    }
+
+    /// `bytes` (a multiple of the page size) of explicit huge pages of 2^`log2_page` bytes each.
+    pub(crate) fn huge(bytes: usize, log2_page: u32) -> io::Result<Self> {
+        let size = (log2_page as libc::c_int) << libc::MAP_HUGE_SHIFT;
+        let start = map(bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_HUGETLB | size)?;
+        Ok(Self { reserved: start, reserved_bytes: bytes, start, bytes })
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.start.addr().get()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Asks for transparent huge pages, or asks for none.
+    pub(crate) fn advise_huge(&self, wanted: bool) -> io::Result<()> {
+        self.advise(if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
+    }
+
+    /// Gives every page that is absent a page of its own (Linux 5.14; `EINVAL` before).
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        loop {
+            match self.advise(libc::MADV_POPULATE_WRITE) {
+                // "MADV_POPULATE_WRITE ... EINTR"/"EAGAIN" are about signals and passing shortages of the kernel.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// As `populate`, by writing a zero into every page, on any kernel.
+    pub(crate) fn touch(&mut self, page_bytes: usize) {
+        for offset in (0..self.bytes).step_by(page_bytes) {
+            // SAFETY: within the range, which is writable; `&mut self` says that no `Whole` and no `Slots` has it yet,
+            // so nobody else reads or writes it. Volatile, because nothing here reads what was written.
+            unsafe { self.start.add(offset).write_volatile(0) };
+        }
+    }
+
+    /// Keeps the pages in memory, and faults in those that are absent.
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        // SAFETY: `mlock` changes no byte; the range is mapped.
+        let result = unsafe { libc::mlock(self.start.as_ptr().cast(), self.bytes) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the range is mapped, and none of the three advices given above changes a byte of it.
+        let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, advice) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped. `Whole`, `Slots` and their slots hold an `Arc` of the mapping, so no slice
+        // into it is left. Unmapping fails only for ranges that were never mapped, or if the kernel cannot split an
+        // area; both are out of the question for whole areas.
+        unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping").field("start", &self.start).field("bytes", &self.bytes).finish()
+    }
+}
+
+/// The bytes of a mapping, in one piece.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    mapping: Arc<Mapping>,
+}
+
+impl Whole {
+    /// Takes the mapping by value: nobody else can reach its bytes from here on.
+    pub(crate) fn new(mapping: Mapping) -> Self {
+        Self { mapping: Arc::new(mapping) }
+    }
+
+    /// For system calls about the pages.
+    pub(crate) fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped, readable, zeroed by the kernel where nobody wrote, at most `isize::MAX` bytes (`mmap` gives no
+        // more), and alive as long as `self`. Nobody writes: only `self` reaches the bytes, and it is borrowed shared.
+        unsafe { slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
+    }
+}
+
+impl DerefMut for Whole {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self`, the only one that reaches the bytes, is borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.mapping.start.as_ptr(), self.mapping.bytes) }
+    }
+}
+
+/// The size of the pages that memory is managed in.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: asks for a constant.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every Linux has a page size")
+}
+
+fn map(bytes: usize, access: libc::c_int, flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: without MAP_FIXED and without a file, the kernel chooses addresses that nothing else uses.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mmap answered address 0"))
+}
+
+fn out_of_addresses() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_aligned_zeroed_and_writable_to_its_last_byte() {
+        for (bytes, alignment) in [(page_bytes(), page_bytes()), (3 << 20, 2 << 20)] {
+            let mut mapping = Mapping::new(bytes, alignment).expect("there is that much");
+            assert_eq!(mapping.address() % alignment, 0);
+            mapping.touch(page_bytes());
+            let mut whole = Whole::new(mapping);
+            assert_eq!(whole.len(), bytes);
+            assert!(whole.iter().all(|byte| *byte == 0));
+            *whole.last_mut().expect("it has bytes") = 7;
+            assert_eq!(whole[bytes - 1], 7);
+        }
+    }
+
+    #[test]
+    fn sizes_beyond_all_addresses_are_refused() {
+        for bytes in [usize::MAX & !(page_bytes() - 1), 1 << 60] {
+            let error = Mapping::new(bytes, page_bytes()).expect_err("no machine has as much");
+            assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{compare, demo, plan, recv, send, serve, stream, topo},
+    commands::{compare, demo, plan, recv, send, serve, stream, topo, undo},
     ending::Ending,
     print,
 };
@@ -32,6 +32,7 @@ enum Command {
     Stream(stream::Args),
     Compare(compare::Args),
     Demo(demo::Args),
+    Undo(undo::Args),
 }
 
 impl Cli {
@@ -55,6 +56,7 @@ impl Cli {
             Command::Stream(args) => stream::run(&args, details),
             Command::Compare(args) => compare::run(&args),
             Command::Demo(args) => demo::run(args),
+            Command::Undo(args) => undo::run(&args),
         }
     }
 }

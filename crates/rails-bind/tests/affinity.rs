@@ -1,11 +1,15 @@
 //! The three properties are judged as the paper defines them, and nothing is judged that is not known.
 
 use rails_bind::{
-    affinity::{self, AffinityReport, Evidence, Verdict},
+    affinity::{
+        self, AffinityReport, Evidence, Fix, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, Verdict,
+    },
     interrupt::InterruptStatus,
+    thread::Tid,
 };
-use rails_topo::{CpuId, CpuSet, Nic, NodeSet, Topology};
+use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet, RxQueue, Topology};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Two packages of two nodes each, four CPUs a node; each node shares a cache. NICs: `near` on node 0, `far` on node 3,
 /// `lost` of unknown place, `hinted` with local CPUs alone, and `lo` and `veth0`.
@@ -50,32 +54,49 @@ fn nic(name: &str, kind: &str, node: Value, local_cpus: Value) -> Value {
     })
 }
 
-fn interrupt(number: u32, effective: Option<&str>) -> InterruptStatus {
-    InterruptStatus { number, requested: set("0-15"), effective: effective.map(set) }
+fn interrupt(number: u32, effective: Option<&str>) -> ObservedInterrupt {
+    ObservedInterrupt::uncounted(InterruptStatus { number, requested: set("0-15"), effective: effective.map(set) })
+}
+
+/// An interrupt that was counted on these CPUs.
+fn counted(number: u32, effective: &str, served: &[(u32, u64)]) -> ObservedInterrupt {
+    let served = served.iter().map(|(cpu, times)| (CpuId(*cpu), *times)).collect();
+    ObservedInterrupt { served, ..interrupt(number, Some(effective)) }
+}
+
+fn thread(number: i32, may_run_on: &str, seen_on: &str) -> ObservedThread {
+    ObservedThread {
+        tid: Tid::from_raw(number).expect("above zero"),
+        started_ns: 5,
+        name: "worker".to_owned(),
+        may_run_on: set(may_run_on),
+        ran: None,
+        seen_on: set(seen_on),
+    }
+}
+
+/// A mebibyte on each of these nodes.
+fn buffers(on: &str) -> ObservedMemory {
+    let nodes: NodeSet = on.parse().expect("a list");
+    ObservedMemory { of: MemoryOf::Buffers, on: nodes.iter().map(|node| (node, 1 << 20)).collect() }
 }
 
 fn set(text: &str) -> CpuSet {
     text.parse().expect("a list")
 }
 
-/// The report on the NIC of that name, its interrupts, a thread's CPUs and the nodes of its buffers.
+/// The report on the NIC of that name, its interrupts, the CPUs that a thread may run on and the nodes of its buffers.
 fn report(
     topology: &Topology,
     nic: Option<&str>,
-    interrupts: &[InterruptStatus],
-    thread: &str,
-    buffers: Option<&str>,
+    interrupts: &[ObservedInterrupt],
+    runs_on: &str,
+    lie_on: Option<&str>,
 ) -> AffinityReport {
     let nic: Option<&Nic> = nic.map(|name| topology.nic(name).expect("the machine has it"));
-    let buffers: Option<NodeSet> = buffers.map(|text| text.parse().expect("a list"));
-    let evidence = Evidence {
-        nic,
-        interrupts,
-        thread_cpus: &set(thread),
-        current_cpu: set(thread).last(),
-        buffer_nodes: buffers.as_ref(),
-    };
-    affinity::assess(topology, &evidence)
+    let memory: Vec<ObservedMemory> = lie_on.map(buffers).into_iter().collect();
+    let threads = [thread(7, runs_on, "")];
+    affinity::assess(topology, &Evidence { nic, interrupts, napi_threads: &[], threads: &threads, memory: &memory })
 }
 
 fn assert_unknown(verdict: &Verdict, reason: &str) {
@@ -89,8 +110,8 @@ fn a_rail_has_all_three_properties() {
     assert_eq!(
         report.to_string(),
         "interrupt affine: holds: interrupt 24 is served on CPU 2, and near is attached to node 0 (CPUs 0-7)\n\
-         thread affine: holds: the thread may run on CPU 2; interrupt 24 is served there\n\
-         memory affine: holds: the buffers lie on node 0, nearest to where the thread may run on CPU 2"
+         thread affine: holds: thread 7 (worker) may run on CPU 2; interrupt 24 is served there\n\
+         memory affine: holds: the buffers lie on node 0, nearest to where its threads may run on CPU 2"
     );
 }
 
@@ -114,11 +135,11 @@ fn a_broken_property_comes_with_the_command_that_mends_it() {
         "interrupt affine: broken: interrupt 25 is served on CPU 9, but near is attached to node 0 (CPUs 0-7) \
          (fix: echo 0-7 > /proc/irq/25/smp_affinity_list (as root or with CAP_DAC_OVERRIDE; a running irqbalance may \
          undo it))\n\
-         thread affine: broken: the thread may run on CPU 12, but interrupt 24 is served on CPU 2, interrupt 25 is \
+         thread affine: broken: thread 7 (worker) may run on CPU 12, but interrupt 24 is served on CPU 2, interrupt 25 is \
          served on CPU 9 (fix: no CPU that this process may use is beside all of them: serve interrupts 24, 25 on one \
          CPU and bind the thread to it)\n\
-         memory affine: broken: the buffers lie on node 0, but the thread may run on CPU 12, to which node 3 is nearest \
-         (fix: set the thread's memory policy to `bind 3` before it first touches its buffers)"
+         memory affine: broken: the buffers lie on node 0, but its threads may run on CPU 12, to which node 3 is nearest \
+         (fix: rebind the buffers to `bind 3`, or set that policy before they are first touched)"
     );
 }
 
@@ -160,13 +181,12 @@ fn a_thread_beside_the_interrupt_shares_its_last_level_cache() {
     let verdict = |thread| report(&machine, Some("near"), &[interrupt(24, Some("1"))], thread, None).thread;
     assert_eq!(
         verdict("3").to_string(),
-        "holds: the thread may run on CPU 3; shares the last-level cache with CPU 1, where interrupt 24 is served"
+        "holds: thread 7 (worker) may run on CPU 3; shares the last-level cache with CPU 1, where interrupt 24 is served"
     );
     assert!(verdict("0-3").holds());
     assert_eq!(
         verdict("0-4").to_string(),
-        "broken: the thread may run on CPUs 0-4 (now on CPU 4), but interrupt 24 is served on CPU 1 \
-         (fix: bind the thread to CPU 1)"
+        "broken: thread 7 (worker) may run on CPUs 0-4, but interrupt 24 is served on CPU 1 (fix: bind thread 7 to CPU 1)"
     );
 }
 
@@ -176,7 +196,7 @@ fn the_fix_stays_within_the_allowed_cpus() {
     parts["allowed_cpus"] = json!("2-15");
     let machine = topology(parts);
     let verdict = report(&machine, Some("near"), &[interrupt(24, Some("1"))], "8", None).thread;
-    assert!(verdict.to_string().ends_with("(fix: bind the thread to CPUs 2-3)"), "{verdict}");
+    assert!(verdict.to_string().ends_with("(fix: bind thread 7 to CPUs 2-3)"), "{verdict}");
 }
 
 #[test]
@@ -203,13 +223,13 @@ fn buffers_must_lie_on_the_node_that_is_nearest_wherever_the_thread_may_run() {
     assert!(verdict("4", Some("0-1")).is_broken());
     assert_eq!(
         verdict("3-4", Some("0")).to_string(),
-        "broken: the buffers lie on node 0, and the thread may run on CPUs 3-4, to which no node is nearest everywhere \
-         (fix: bind the thread to CPUs of node 0)"
+        "broken: the buffers lie on node 0, and its threads may run on CPUs 3-4, to which no node is nearest everywhere \
+         (fix: bind the threads to CPUs of node 0)"
     );
     assert_unknown(&verdict("0", None), "nobody has looked where the buffers lie");
     assert_unknown(&verdict("0", Some("")), "nobody has looked where the buffers lie");
     assert_unknown(&verdict("99", Some("0")), "it is not known which node CPU 99 is on");
-    assert_unknown(&verdict("", Some("0")), "it is not known where the thread may run");
+    assert_unknown(&verdict("", Some("0")), "it is not known where the threads may run");
 }
 
 #[test]
@@ -239,10 +259,101 @@ fn nodes_without_memory_and_without_distances_are_taken_for_what_they_are() {
 }
 
 #[test]
+fn where_an_interrupt_was_counted_outweighs_the_kernels_word() {
+    let machine = two_packages();
+    let verdict = |served: &[(u32, u64)]| report(&machine, Some("near"), &[counted(24, "2", served)], "2", None);
+    assert_eq!(
+        verdict(&[(2, 900), (3, 100)]).interrupt.to_string(),
+        "holds: interrupt 24 was served 1000 times on CPUs 2-3, and near is attached to node 0 (CPUs 0-7)"
+    );
+    assert!(verdict(&[(2, 900), (9, 1)]).interrupt.is_broken());
+    assert!(verdict(&[(9, 900)]).thread.is_broken());
+    // Nothing was counted while it was watched, so the kernel's word is all there is.
+    assert!(verdict(&[(9, 0)]).interrupt.holds());
+}
+
+#[test]
+fn packets_that_are_handed_to_another_processor_break_the_interrupts_affinity() {
+    let mut machine = serde_json::to_value(two_packages()).expect("a model serializes");
+    let near = &mut machine["nics"][4];
+    assert_eq!(near["name"], "near");
+    near["rx_queues"] = json!([{"index": 0, "rps_cpus": ""}, {"index": 1, "rps_cpus": "6-9"}]);
+    let machine = topology(machine);
+    assert_eq!(machine.nic("near").expect("it is there").rx_queues[0], RxQueue { index: 0, rps_cpus: Some(set("")) });
+    let verdict = report(&machine, Some("near"), &[interrupt(24, Some("2"))], "2", None).interrupt;
+    assert_eq!(
+        verdict.to_string(),
+        "broken: near rx-1 hands its packets on to CPUs 6-9, but near is attached to node 0 \
+         (fix: echo c0 > /sys/class/net/near/queues/rx-1/rps_cpus (with CAP_NET_ADMIN, as root))"
+    );
+    assert_eq!(verdict.fix().expect("it is broken").changes.len(), 1);
+}
+
+#[test]
+fn a_napi_thread_belongs_beside_the_nic() {
+    let machine = two_packages();
+    let napi = |cpus| {
+        let evidence = Evidence {
+            nic: machine.nic("near"),
+            interrupts: &[interrupt(24, Some("2"))],
+            napi_threads: &[thread(99, cpus, "")],
+            threads: &[],
+            memory: &[],
+        };
+        affinity::assess(&machine, &evidence)
+    };
+    assert!(napi("0-7").interrupt.holds());
+    let report = napi("0-15");
+    assert!(report.interrupt.to_string().ends_with("(fix: taskset -pc 0-7 99 (as root or with CAP_SYS_NICE))"));
+    assert_unknown(&report.thread, "it is not known which threads use it");
+}
+
+#[test]
+fn every_thread_has_to_be_in_place() {
+    let machine = two_packages();
+    let evidence = Evidence {
+        nic: machine.nic("near"),
+        interrupts: &[interrupt(24, Some("2"))],
+        napi_threads: &[],
+        threads: &[thread(7, "2", "2"), thread(8, "0-15", "3,12")],
+        memory: &[buffers("0")],
+    };
+    let report = affinity::assess(&machine, &evidence);
+    assert_eq!(
+        report.thread.to_string(),
+        "broken: thread 8 (worker) may run on CPUs 0-15 (seen on CPUs 3,12), but interrupt 24 is served on CPU 2 \
+         (fix: bind thread 8 to CPU 2)"
+    );
+    assert!(report.memory.is_broken(), "no node is nearest to both processors");
+}
+
+#[test]
+fn a_tenth_of_a_process_may_lie_elsewhere_but_nothing_of_a_buffer() {
+    let machine = two_packages();
+    let verdict = |of: MemoryOf, far: u64| {
+        let on = BTreeMap::from([(NodeId(0), 100 - far), (NodeId(2), far)]);
+        let evidence = Evidence {
+            nic: machine.nic("near"),
+            interrupts: &[],
+            napi_threads: &[],
+            threads: &[thread(7, "2", "")],
+            memory: &[ObservedMemory { of, on }],
+        };
+        affinity::assess(&machine, &evidence).memory
+    };
+    let process = || MemoryOf::Process { pid: Tid::from_raw(70).expect("above zero"), started_ns: 5 };
+    assert!(verdict(process(), 10).holds());
+    assert!(verdict(process(), 11).to_string().contains("(fix: migratepages 70 all 0 (for the"));
+    assert!(verdict(MemoryOf::Buffers, 0).holds());
+    assert!(verdict(MemoryOf::Buffers, 1).is_broken());
+}
+
+#[test]
 fn a_verdict_serializes_with_its_state() {
-    let verdict = Verdict::Broken { evidence: "it rains".to_owned(), fix: "an umbrella".to_owned() };
+    let fix = Fix { advice: "an umbrella".to_owned(), changes: Vec::new() };
+    let verdict = Verdict::Broken { evidence: "it rains".to_owned(), fix };
     let json = serde_json::to_value(&verdict).expect("it serializes");
-    assert_eq!(json, json!({"state": "broken", "evidence": "it rains", "fix": "an umbrella"}));
+    let fix = json!({"advice": "an umbrella", "changes": []});
+    assert_eq!(json, json!({"state": "broken", "evidence": "it rains", "fix": fix}));
     assert_eq!(serde_json::from_value::<Verdict>(json).expect("its own form"), verdict);
-    assert_eq!(set("3").first(), Some(CpuId(3)));
 }

@@ -47,7 +47,7 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// Runs to the end; anything but success is an error.
-fn run(command: &mut Command) -> Result<(), LabError> {
+pub(crate) fn run(command: &mut Command) -> Result<(), LabError> {
     let output = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,37 +1,44 @@
-//! Interrupt affine: served on the processor that the NIC is attached to.
+//! Interrupt affine: served on the processor that the NIC is attached to, and not handed on to another.
 
-use super::{Evidence, Verdict, cpus, no_interrupts, served};
-use rails_topo::{CpuSet, Nic, Topology};
+use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, no_interrupts};
+use crate::settings::{Change, InterfaceName, Setting, Value};
+use rails_topo::{CpuSet, Nic, RxQueue, Topology};
 
 pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     let Some(nic) = evidence.nic.filter(|_| !evidence.interrupts.is_empty()) else {
         return Verdict::unknown(no_interrupts(evidence.nic));
     };
-    let beside = match beside(topology, nic) {
+    let beside = match Beside::of(topology, nic) {
         Ok(beside) => beside,
         Err(reason) => return Verdict::unknown(reason),
     };
+    let served = served(evidence.interrupts, &beside);
+    let steered = nic.rx_queues.iter().filter_map(|queue| steered(nic, queue, &beside));
+    let handled = evidence.napi_threads.iter().filter_map(|thread| handled(thread, &beside));
+    Verdict::all(std::iter::once(served).chain(steered).chain(handled))
+}
+
+/// Where the interrupts themselves are served.
+fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
     let mut in_place = Vec::new();
     let mut astray = Vec::new();
-    let mut fixes = Vec::new();
+    let mut changes = Vec::new();
     let mut unknown = Vec::new();
-    for interrupt in evidence.interrupts {
-        let number = interrupt.number;
-        match served(interrupt) {
+    for interrupt in interrupts {
+        let number = interrupt.status.number;
+        match interrupt.served_on() {
             None => unknown.push(format!("the kernel does not say where interrupt {number} is served")),
-            Some(on) if on.is_subset(&beside.cpus) => {
-                in_place.push(format!("interrupt {number} is served on {}", cpus(on)));
-            }
+            Some(on) if on.is_subset(&beside.cpus) => in_place.push(seen(interrupt, &on)),
             Some(on) => {
-                astray.push(format!("interrupt {number} is served on {}", cpus(on)));
-                fixes.push(format!("echo {} > /proc/irq/{number}/smp_affinity_list", beside.cpus));
+                astray.push(seen(interrupt, &on));
+                changes.push(Change::interrupt(number, beside.cpus.clone()));
             }
         }
     }
     if !astray.is_empty() {
         return Verdict::Broken {
             evidence: format!("{}, but {} ({})", astray.join(", "), beside.says, cpus(&beside.cpus)),
-            fix: format!("{} (as root or with CAP_DAC_OVERRIDE; a running irqbalance may undo it)", fixes.join("; ")),
+            fix: Fix::changes(changes, "as root or with CAP_DAC_OVERRIDE; a running irqbalance may undo it"),
         };
     }
     if !unknown.is_empty() {
@@ -40,41 +47,82 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     Verdict::Holds { evidence: format!("{}, and {} ({})", in_place.join(", "), beside.says, cpus(&beside.cpus)) }
 }
 
-/// The CPUs beside a NIC, and what says so.
-struct Beside {
-    cpus: CpuSet,
-    says: String,
+/// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was.
+fn seen(interrupt: &ObservedInterrupt, on: &CpuSet) -> String {
+    let number = interrupt.status.number;
+    match interrupt.served.values().sum::<u64>() {
+        0 => format!("interrupt {number} is served on {}", cpus(on)),
+        times => format!("interrupt {number} was served {times} times on {}", cpus(on)),
+    }
 }
 
-/// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are widened
-/// to their packages (a package may be cut into several nodes).
-fn beside(topology: &Topology, nic: &Nic) -> Result<Beside, String> {
-    let name = &nic.name;
-    let node = nic.node.and_then(|id| topology.nodes().iter().find(|node| node.id == id));
-    if let Some(node) = node.filter(|node| !node.cpus.is_empty()) {
-        return Ok(Beside {
-            cpus: with_packages(topology, &node.cpus),
-            says: format!("{name} is attached to node {}", node.id),
-        });
+/// Receive packet steering moves what follows an interrupt to other CPUs; `None` where it is off.
+fn steered(nic: &Nic, queue: &RxQueue, beside: &Beside) -> Option<Verdict> {
+    let to = queue.rps_cpus.as_ref().filter(|to| !to.is_empty())?;
+    let says = format!("{} rx-{} hands its packets on to {}", nic.name, queue.index, cpus(to));
+    if to.is_subset(&beside.cpus) {
+        return Some(Verdict::Holds { evidence: says });
     }
-    // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out says something.
-    if let Some(local) = nic.local_cpus.as_ref().filter(|local| is_telling(topology, local)) {
-        return Ok(Beside {
-            cpus: with_packages(topology, local),
-            says: format!("{name} is local to {}", cpus(local)),
-        });
+    let fix = match nic.name.parse::<InterfaceName>() {
+        Ok(interface) => {
+            // What of it is in place may stay; with nothing left, steering is off.
+            let value = Value::Cpus(to.intersection(&beside.cpus));
+            let setting = Setting::ReceiveSteering { interface, queue: queue.index };
+            Fix::changes(vec![Change { setting, value }], "with CAP_NET_ADMIN, as root")
+        }
+        Err(_) => Fix::advice("switch receive packet steering off"),
+    };
+    Some(Verdict::Broken { evidence: format!("{says}, but {}", beside.says), fix })
+}
+
+/// With threaded NAPI a kernel thread does what else follows an interrupt on its own CPU.
+fn handled(thread: &ObservedThread, beside: &Beside) -> Option<Verdict> {
+    let says = format!("its packets are handled by {}", thread.whereabouts());
+    if thread.may_run_on.is_subset(&beside.cpus) {
+        return Some(Verdict::Holds { evidence: says });
     }
-    if topology.nodes().len() <= 1 && topology.packages().len() == 1 {
-        return Ok(Beside {
-            cpus: topology.online_cpus().clone(),
-            says: format!("the machine that {name} is attached to has one package and one node"),
-        });
+    let change = thread.bound_to(&beside.cpus);
+    let fix = Fix::changes(vec![change], "as root or with CAP_SYS_NICE");
+    Some(Verdict::Broken { evidence: format!("{says}, but {}", beside.says), fix })
+}
+
+/// The CPUs beside a NIC, and what says so.
+pub(super) struct Beside {
+    pub(super) cpus: CpuSet,
+    pub(super) says: String,
+}
+
+impl Beside {
+    /// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are widened
+    /// to their packages (a package may be cut into several nodes).
+    pub(super) fn of(topology: &Topology, nic: &Nic) -> Result<Self, String> {
+        let name = &nic.name;
+        let node = nic.node.and_then(|id| topology.nodes().iter().find(|node| node.id == id));
+        if let Some(node) = node.filter(|node| !node.cpus.is_empty()) {
+            return Ok(Self {
+                cpus: with_packages(topology, &node.cpus),
+                says: format!("{name} is attached to node {}", node.id),
+            });
+        }
+        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out says something.
+        if let Some(local) = nic.local_cpus.as_ref().filter(|local| is_telling(topology, local)) {
+            return Ok(Self {
+                cpus: with_packages(topology, local),
+                says: format!("{name} is local to {}", cpus(local)),
+            });
+        }
+        if topology.nodes().len() <= 1 && topology.packages().len() == 1 {
+            return Ok(Self {
+                cpus: topology.online_cpus().clone(),
+                says: format!("the machine that {name} is attached to has one package and one node"),
+            });
+        }
+        Err(format!(
+            "it is not known where {name} is attached, and the machine has {} packages and {} nodes",
+            topology.packages().len(),
+            topology.nodes().len()
+        ))
     }
-    Err(format!(
-        "it is not known where {name} is attached, and the machine has {} packages and {} nodes",
-        topology.packages().len(),
-        topology.nodes().len()
-    ))
 }
 
 fn is_telling(topology: &Topology, local: &CpuSet) -> bool {

@@ -1,7 +1,8 @@
 //! Memory affine: on the node with the lowest latency from where the thread runs.
 
-use super::{Evidence, Verdict, cpus, nodes};
-use rails_topo::{CpuId, NodeSet, NumaNode, Topology};
+use super::{Evidence, Fix, MemoryOf, ObservedMemory, Verdict, cpus, nodes};
+use crate::settings::{Change, Setting, Value};
+use rails_topo::{CpuId, CpuSet, NodeSet, NumaNode, Topology};
 
 pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     let with_memory: NodeSet = topology.nodes().iter().filter(|node| has_memory(node)).map(|node| node.id).collect();
@@ -10,35 +11,52 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
         (Some(only), 1) => return Verdict::Holds { evidence: format!("node {only} is the only one with memory") },
         _ => {}
     }
-    let Some(buffers) = evidence.buffer_nodes.filter(|nodes| !nodes.is_empty()) else {
+    let looked_at: Vec<&ObservedMemory> = evidence.memory.iter().filter(|memory| !memory.nodes().is_empty()).collect();
+    if looked_at.is_empty() {
         return Verdict::unknown("nobody has looked where the buffers lie");
-    };
-    if evidence.thread_cpus.is_empty() {
-        return Verdict::unknown("it is not known where the thread may run");
     }
-    // The node must be the nearest one wherever the thread may run.
+    let runs = evidence.threads.iter().fold(CpuSet::new(), |runs, thread| runs.union(&thread.may_run_on));
+    if runs.is_empty() {
+        return Verdict::unknown("it is not known where the threads may run");
+    }
+    // The node must be the nearest one wherever a thread may run.
     let mut nearest = with_memory.clone();
-    for cpu in evidence.thread_cpus.iter() {
+    for cpu in runs.iter() {
         match nearest_to(topology, &with_memory, cpu) {
             Ok(nearest_to_cpu) => nearest = nearest.intersection(&nearest_to_cpu),
             Err(reason) => return Verdict::unknown(reason),
         }
     }
-    let lies = format!("the buffers lie on {}", nodes(buffers));
-    let thread = format!("the thread may run on {}", cpus(evidence.thread_cpus));
+    Verdict::all(looked_at.into_iter().map(|memory| placed(memory, &runs, &nearest)))
+}
+
+fn placed(memory: &ObservedMemory, runs: &CpuSet, nearest: &NodeSet) -> Verdict {
+    let on = memory.counting_nodes();
+    let lies = match &memory.of {
+        MemoryOf::Buffers => format!("the buffers lie on {}", nodes(&on)),
+        MemoryOf::Process { pid, .. } => format!("the memory of process {pid} lies on {}", nodes(&on)),
+    };
+    let threads = format!("its threads may run on {}", cpus(runs));
     if nearest.is_empty() {
         return Verdict::Broken {
-            evidence: format!("{lies}, and {thread}, to which no node is nearest everywhere"),
-            fix: format!("bind the thread to CPUs of {}", nodes(buffers)),
+            evidence: format!("{lies}, and {threads}, to which no node is nearest everywhere"),
+            fix: Fix::advice(format!("bind the threads to CPUs of {}", nodes(&on))),
         };
     }
-    if buffers.is_subset(&nearest) {
-        return Verdict::Holds { evidence: format!("{lies}, nearest to where {thread}") };
+    if on.is_subset(nearest) {
+        return Verdict::Holds { evidence: format!("{lies}, nearest to where {threads}") };
     }
-    Verdict::Broken {
-        evidence: format!("{lies}, but {thread}, to which {} is nearest", nodes(&nearest)),
-        fix: format!("set the thread's memory policy to `bind {nearest}` before it first touches its buffers"),
-    }
+    let fix = match memory.of {
+        MemoryOf::Buffers => Fix::advice(format!(
+            "rebind the buffers to `bind {nearest}`, or set that policy before they are first touched"
+        )),
+        MemoryOf::Process { pid, started_ns } => {
+            let setting = Setting::ProcessMemory { process: pid, started_ns };
+            let change = Change { setting, value: Value::Nodes(nearest.clone()) };
+            Fix::changes(vec![change], "for the process's own user with its capabilities, or with CAP_SYS_NICE")
+        }
+    };
+    Verdict::Broken { evidence: format!("{lies}, but {threads}, to which {} is nearest", nodes(nearest)), fix }
 }
 
 /// The nodes of `with_memory` that have the lowest latency from `cpu`; equals are all nearest.

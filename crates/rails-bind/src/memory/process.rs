@@ -83,10 +83,31 @@ pub fn migrate(pid: u32, from: &NodeSet, to: &NodeSet) -> Result<u64, MemoryErro
 }
 
 impl ProcessMemory {
+    /// What is the process's own: anonymous memory and explicit huge pages.
+    pub fn own(&self) -> BTreeMap<NodeId, u64> {
+        let mut own = self.anonymous.clone();
+        for (node, bytes) in &self.huge {
+            *own.entry(*node).or_default() += bytes;
+        }
+        own
+    }
+
+    /// The nodes that hold more than a tenth of what is the process's own. What its program loader and its other threads
+    /// touched lies wherever they ran, so that a few pages lie elsewhere in any process.
+    pub fn main_nodes(&self) -> NodeSet {
+        main_nodes(&self.own())
+    }
+
     /// All bytes on `node`.
     pub fn bytes_on(&self, node: NodeId) -> u64 {
         [&self.anonymous, &self.huge, &self.file].iter().filter_map(|kind| kind.get(&node)).sum()
     }
+}
+
+/// The nodes that hold more than a tenth of these bytes.
+pub(crate) fn main_nodes(own: &BTreeMap<NodeId, u64>) -> NodeSet {
+    let few = own.values().sum::<u64>() / 10;
+    own.iter().filter(|(_, bytes)| **bytes > few).map(|(node, _)| *node).collect()
 }
 
 /// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0 and

@@ -1,7 +1,7 @@
 //! Several settings changed together, and put back together.
 
 use super::{
-    Change, Journal, JournalError, KernelFiles, PutBack, Setting, SettingError, Undo, Undone, Value,
+    Change, Host, Journal, JournalError, PutBack, Setting, SettingError, Undo, Undone, Value,
     journal::{LiveRecord, Session},
     put_back::put_back,
 };
@@ -27,7 +27,7 @@ pub enum Refusals {
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former settings back at once"]
 pub struct SettingsGuard {
-    files: KernelFiles,
+    host: Host,
     changes: Vec<Changed>,
     recovered: Vec<Undone>,
     /// What is to be put back; `None` once it was, or was kept.
@@ -98,7 +98,7 @@ pub enum ApplyError {
     Journal(#[from] JournalError),
 }
 
-impl KernelFiles {
+impl Host {
     /// Makes changes, reads each of them back, and writes down beforehand what is to be put back.
     ///
     /// What dead processes left behind is put back first ([`SettingsGuard::recovered`]).
@@ -133,7 +133,7 @@ impl KernelFiles {
         let record = session.begin(entries)?;
 
         // From here on every way out drops the guard, which puts back what was changed.
-        let mut guard = SettingsGuard { files: self.clone(), changes: Vec::new(), recovered, record: Some(record) };
+        let mut guard = SettingsGuard { host: self.clone(), changes: Vec::new(), recovered, record: Some(record) };
         for (change, former) in changes.iter().zip(formers) {
             guard.make(change, former, refusals)?;
         }
@@ -174,7 +174,7 @@ impl SettingsGuard {
     pub fn refresh(&mut self) -> &[Changed] {
         for changed in &mut self.changes {
             if !matches!(changed.state, SettingState::Refused(_)) {
-                changed.state = match self.files.state(&changed.setting, &changed.wanted) {
+                changed.state = match self.host.state(&changed.setting, &changed.wanted) {
                     Ok(state) => state,
                     Err(error) => SettingState::Refused(error),
                 };
@@ -207,7 +207,7 @@ impl SettingsGuard {
 
     fn make(&mut self, change: &Change, former: Value, refusals: Refusals) -> Result<(), ApplyError> {
         let Change { setting, value } = change;
-        let written = if former == *value { Ok(former.clone()) } else { self.files.write(setting, value) };
+        let written = if former == *value { Ok(former.clone()) } else { self.host.write(setting, value) };
         let state = match written {
             Ok(got) => {
                 if got != *value
@@ -215,7 +215,7 @@ impl SettingsGuard {
                 {
                     record.correct(setting, &got)?;
                 }
-                self.files.state(setting, value)?
+                self.host.state(setting, value)?
             }
             Err(error) if refusals == Refusals::Report => SettingState::Refused(error),
             Err(error) => return Err(error.into()),
@@ -229,7 +229,7 @@ impl SettingsGuard {
         let mut left = Vec::new();
         let mut outcomes = Vec::new();
         for entry in record.entries().iter().rev() {
-            let outcome = put_back(&self.files, entry, false);
+            let outcome = put_back(&self.host, entry, false);
             if !outcome.is_final() {
                 left.insert(0, entry.clone());
             }

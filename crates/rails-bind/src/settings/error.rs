@@ -1,23 +1,25 @@
 //! Why a setting could not be read or changed.
 
 use super::{Setting, Value};
+use crate::{BindError, memory::MemoryError};
 use std::{io, path::PathBuf};
 
 /// A setting that could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// There is no such interrupt, interface or queue, or it has gone; or this kernel does not have the setting.
+    /// There is no such interrupt, interface, queue, thread or process, or it has gone; or this kernel does not have the
+    /// setting.
     #[error("{setting} does not exist (no {})", path.display())]
     NotThere {
         /// The setting.
         setting: Setting,
-        /// Its file.
+        /// Its file, or the folder of the thread or process.
         path: PathBuf,
     },
 
     /// It is there and cannot be used, as the transmit steering of an interface with a single queue.
-    #[error("{setting} is not supported by this interface")]
+    #[error("{setting} is not supported here")]
     Unsupported {
         /// The setting.
         setting: Setting,
@@ -58,23 +60,23 @@ pub enum SettingError {
         source: io::Error,
     },
 
-    /// An interrupt must be served somewhere.
+    /// An interrupt must be served, a thread run, and memory lie somewhere.
     #[error("{setting} cannot be the empty set")]
     EmptySet {
         /// The setting.
         setting: Setting,
     },
 
-    /// None of the CPUs exists, is online and may be used for this.
+    /// None of the CPUs or nodes exists, is online and may be used for this.
     #[error("{setting} cannot be {value}: none of them is there, online and usable for it")]
-    NoUsableCpu {
+    NoneUsable {
         /// The setting.
         setting: Setting,
         /// What it was to be set to.
         value: Value,
     },
 
-    /// CPUs where a number belongs, or a number where CPUs belong.
+    /// CPUs where a number belongs, and the like.
     #[error("{setting} cannot be set to {value}: it takes {expected}")]
     WrongKind {
         /// The setting.
@@ -96,15 +98,35 @@ pub enum SettingError {
         text: String,
     },
 
-    /// The call failed in another way.
-    #[error("cannot {call} {setting} ({})", path.display())]
-    Call {
+    /// The thread could not be bound, or its binding not be read.
+    #[error("cannot {call} {setting}")]
+    Thread {
         /// `read` or `write`.
         call: &'static str,
         /// The setting.
         setting: Setting,
-        /// Its file.
-        path: PathBuf,
+        /// Why.
+        source: BindError,
+    },
+
+    /// The memory of the process could not be moved, or not be looked at.
+    #[error("cannot {call} {setting}")]
+    Memory {
+        /// `read` or `write`.
+        call: &'static str,
+        /// The setting.
+        setting: Setting,
+        /// Why.
+        source: Box<MemoryError>,
+    },
+
+    /// The call failed in another way.
+    #[error("cannot {call} {setting}")]
+    Call {
+        /// `read`, `write`, or the system call.
+        call: &'static str,
+        /// The setting.
+        setting: Setting,
         /// What the operating system said.
         source: io::Error,
     },

@@ -1,6 +1,6 @@
 //! Settings of the machine that decide where packets are handled: changed in a transaction, read back, put back.
 //!
-//! Each [`Setting`] is one file of the kernel. [`apply`](KernelFiles::apply) changes several of them or none; its guard
+//! Each [`Setting`] is one file of the kernel, or what one system call sets. [`apply`](Host::apply) changes several of them or none; its guard
 //! puts back what was there. Before anything is changed, a record of it goes to the [`Journal`], so that what a killed process left
 //! behind can be put back by the next one, or by hand ([`Journal::undo`]).
 //!
@@ -11,21 +11,23 @@
 
 mod apply;
 mod error;
-mod files;
+mod host;
 mod journal;
 mod put_back;
+mod tasks;
 
+pub use self::host::Host;
 pub use apply::{ApplyError, Changed, Refusals, SettingState, SettingsGuard};
 pub use error::SettingError;
-pub use files::KernelFiles;
 pub use journal::{Journal, JournalError, Owner, Record, Undo, Undone};
 pub use put_back::PutBack;
 
-use rails_topo::CpuSet;
+use crate::thread::Tid;
+use rails_topo::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// What is set: one file of the kernel.
+/// What is set: one file of the kernel, or what one system call sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "setting", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -67,6 +69,21 @@ pub enum Setting {
         /// The interface.
         interface: InterfaceName,
     },
+    /// The CPUs that a thread may run on, be it another process's (`sched_setaffinity`).
+    ThreadAffinity {
+        /// The thread.
+        thread: Tid,
+        /// When it began, in nanoseconds since the machine was started: a later thread of the same number is another.
+        started_ns: u64,
+    },
+    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). Which pages had lain where is not kept: to
+    /// put back a single node moves all of them there, to put back several moves none.
+    ProcessMemory {
+        /// The process.
+        process: Tid,
+        /// When it began, as with a thread.
+        started_ns: u64,
+    },
 }
 
 /// What a setting is set to.
@@ -75,6 +92,8 @@ pub enum Setting {
 pub enum Value {
     /// CPUs.
     Cpus(CpuSet),
+    /// Memory nodes.
+    Nodes(NodeSet),
     /// A number.
     Number(u32),
 }
@@ -99,53 +118,88 @@ pub struct InterfaceName(String);
 pub struct InvalidInterfaceName(String);
 
 impl Setting {
-    /// Its file, relative to the root of the file system.
-    pub fn path(&self) -> String {
+    /// Its file, relative to the root of the file system; `None` for what is set by a system call.
+    pub fn path(&self) -> Option<String> {
         match self {
-            Self::InterruptAffinity { interrupt } => format!("proc/irq/{interrupt}/smp_affinity_list"),
+            Self::InterruptAffinity { interrupt } => Some(format!("proc/irq/{interrupt}/smp_affinity_list")),
             Self::ReceiveSteering { interface, queue } => {
-                format!("sys/class/net/{interface}/queues/rx-{queue}/rps_cpus")
+                Some(format!("sys/class/net/{interface}/queues/rx-{queue}/rps_cpus"))
             }
             Self::ReceiveFlows { interface, queue } => {
-                format!("sys/class/net/{interface}/queues/rx-{queue}/rps_flow_cnt")
+                Some(format!("sys/class/net/{interface}/queues/rx-{queue}/rps_flow_cnt"))
             }
-            Self::FlowTable => "proc/sys/net/core/rps_sock_flow_entries".to_owned(),
+            Self::FlowTable => Some("proc/sys/net/core/rps_sock_flow_entries".to_owned()),
             Self::TransmitSteering { interface, queue } => {
-                format!("sys/class/net/{interface}/queues/tx-{queue}/xps_cpus")
+                Some(format!("sys/class/net/{interface}/queues/tx-{queue}/xps_cpus"))
             }
-            Self::ThreadedNapi { interface } => format!("sys/class/net/{interface}/threaded"),
+            Self::ThreadedNapi { interface } => Some(format!("sys/class/net/{interface}/threaded")),
+            Self::ThreadAffinity { .. } | Self::ProcessMemory { .. } => None,
         }
     }
 
-    /// Whether it is set to CPUs, and not to a number.
-    fn takes_cpus(&self) -> bool {
-        matches!(self, Self::InterruptAffinity { .. } | Self::ReceiveSteering { .. } | Self::TransmitSteering { .. })
+    /// What kind of value it takes, and how its file writes that.
+    fn form(&self) -> Form {
+        match self {
+            Self::InterruptAffinity { .. } | Self::ThreadAffinity { .. } => Form::CpuList,
+            Self::ReceiveSteering { .. } | Self::TransmitSteering { .. } => Form::CpuMask,
+            Self::ReceiveFlows { .. } | Self::FlowTable | Self::ThreadedNapi { .. } => Form::Number,
+            Self::ProcessMemory { .. } => Form::NodeList,
+        }
+    }
+
+    /// Whether it cannot be switched off by the empty set.
+    fn must_not_be_empty(&self) -> bool {
+        matches!(self.form(), Form::CpuList | Form::NodeList)
     }
 
     /// What it takes to change it, as measured.
     fn needs(&self) -> &'static str {
         match self {
             Self::InterruptAffinity { .. } => "write permission to its file: user 0 or CAP_DAC_OVERRIDE",
+            Self::ThreadAffinity { .. } | Self::ProcessMemory { .. } => {
+                "CAP_SYS_NICE, or to be the process's user and to have its capabilities"
+            }
             _ => "write permission to its file (user 0 or CAP_DAC_OVERRIDE) and CAP_NET_ADMIN",
         }
     }
 
     /// The value in the words of its file, or `None` if it is of the wrong kind.
     fn text(&self, value: &Value) -> Option<String> {
-        match (self, value) {
-            (Self::InterruptAffinity { .. }, Value::Cpus(cpus)) => Some(cpus.to_string()),
-            (_, Value::Cpus(cpus)) if self.takes_cpus() => Some(cpus.to_mask()),
-            (_, Value::Number(number)) if !self.takes_cpus() => Some(number.to_string()),
+        match (self.form(), value) {
+            (Form::CpuList, Value::Cpus(cpus)) => Some(cpus.to_string()),
+            (Form::CpuMask, Value::Cpus(cpus)) => Some(cpus.to_mask()),
+            (Form::NodeList, Value::Nodes(nodes)) => Some(nodes.to_string()),
+            (Form::Number, Value::Number(number)) => Some(number.to_string()),
             _ => None,
         }
     }
 
     /// The value that the text of its file stands for.
     fn parse(&self, text: &str) -> Option<Value> {
+        match self.form() {
+            Form::CpuList => text.parse().ok().map(Value::Cpus),
+            Form::CpuMask => CpuSet::parse_mask(text).ok().map(Value::Cpus),
+            Form::NodeList => text.parse().ok().map(Value::Nodes),
+            Form::Number => text.parse().ok().map(Value::Number),
+        }
+    }
+}
+
+/// The kinds of values, and how they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    CpuList,
+    CpuMask,
+    NodeList,
+    Number,
+}
+
+impl Form {
+    fn in_words(self) -> &'static str {
         match self {
-            Self::InterruptAffinity { .. } => text.parse().ok().map(Value::Cpus),
-            _ if self.takes_cpus() => CpuSet::parse_mask(text).ok().map(Value::Cpus),
-            _ => text.parse().ok().map(Value::Number),
+            Self::CpuList | Self::CpuMask => "CPUs",
+            Self::NodeList => "nodes",
+            Self::Number => "a number",
         }
     }
 }
@@ -160,7 +214,11 @@ impl Change {
     pub fn command(&self) -> String {
         // A value of the wrong kind is refused when it is applied; here it is shown as it is.
         let text = self.setting.text(&self.value).unwrap_or_else(|| self.value.to_string());
-        format!("echo {text} > /{}", self.setting.path())
+        match (&self.setting, self.setting.path()) {
+            (Setting::ThreadAffinity { thread, .. }, _) => format!("taskset -pc {text} {thread}"),
+            (Setting::ProcessMemory { process, .. }, _) => format!("migratepages {process} all {text}"),
+            (_, path) => format!("echo {text} > /{}", path.unwrap_or_default()),
+        }
     }
 }
 
@@ -169,7 +227,15 @@ impl Value {
     pub fn cpus(&self) -> Option<&CpuSet> {
         match self {
             Self::Cpus(cpus) => Some(cpus),
-            Self::Number(_) => None,
+            Self::Nodes(_) | Self::Number(_) => None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Cpus(cpus) => cpus.is_empty(),
+            Self::Nodes(nodes) => nodes.is_empty(),
+            Self::Number(_) => false,
         }
     }
 }
@@ -187,6 +253,8 @@ impl fmt::Display for Setting {
                 write!(f, "transmit packet steering of {interface} tx-{queue}")
             }
             Self::ThreadedNapi { interface } => write!(f, "threaded NAPI of {interface}"),
+            Self::ThreadAffinity { thread, .. } => write!(f, "the CPU affinity of thread {thread}"),
+            Self::ProcessMemory { process, .. } => write!(f, "the memory of process {process}"),
         }
     }
 }
@@ -197,6 +265,9 @@ impl fmt::Display for Value {
             Self::Cpus(cpus) if cpus.is_empty() => write!(f, "no CPU"),
             Self::Cpus(cpus) if cpus.len() == 1 => write!(f, "CPU {cpus}"),
             Self::Cpus(cpus) => write!(f, "CPUs {cpus}"),
+            Self::Nodes(nodes) if nodes.is_empty() => write!(f, "no node"),
+            Self::Nodes(nodes) if nodes.len() == 1 => write!(f, "node {nodes}"),
+            Self::Nodes(nodes) => write!(f, "nodes {nodes}"),
             Self::Number(number) => number.fmt(f),
         }
     }

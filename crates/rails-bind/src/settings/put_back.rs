@@ -1,6 +1,6 @@
 //! A setting put back, unless somebody else has changed it since.
 
-use super::{KernelFiles, Setting, SettingError, Value};
+use super::{Host, Setting, SettingError, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -63,9 +63,9 @@ impl fmt::Display for PutBack {
 }
 
 /// Puts a setting back. With `force` also where somebody else has changed it since.
-pub(super) fn put_back(files: &KernelFiles, entry: &Entry, force: bool) -> PutBack {
+pub(super) fn put_back(host: &Host, entry: &Entry, force: bool) -> PutBack {
     let Entry { setting, former, ours } = entry;
-    let now = match files.read(setting) {
+    let now = match host.read(setting) {
         Ok(now) => now,
         Err(SettingError::NotThere { .. }) => return PutBack::Gone,
         Err(error) => return PutBack::Failed(error),
@@ -76,7 +76,7 @@ pub(super) fn put_back(files: &KernelFiles, entry: &Entry, force: bool) -> PutBa
     if now != *ours && !force {
         return PutBack::ChangedSince { now, former: former.clone() };
     }
-    match files.write(setting, former) {
+    match host.write(setting, former) {
         Ok(now) if now == *former => PutBack::Restored { value: now },
         // CPUs of the former mask have gone offline, and the kernel keeps the others.
         Ok(now) => PutBack::ChangedSince { now, former: former.clone() },

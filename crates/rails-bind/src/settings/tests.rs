@@ -5,15 +5,21 @@ fn interface(name: &str) -> InterfaceName {
     name.parse().expect("a name")
 }
 
+fn tid(number: u32) -> Tid {
+    Tid::from_raw(number as i32).expect("above zero")
+}
+
 fn settings() -> impl Strategy<Value = Setting> {
     let at = ("[a-z0-9.-]{1,15}", 0..64_u32)
         .prop_filter_map("no name", |(name, queue)| Some((name.parse::<InterfaceName>().ok()?, queue)));
-    (0..6, 0..5000_u32, at).prop_map(|(kind, interrupt, (interface, queue))| match kind {
+    (0..8, 1..5000_u32, at).prop_map(|(kind, interrupt, (interface, queue))| match kind {
         0 => Setting::InterruptAffinity { interrupt },
         1 => Setting::ReceiveSteering { interface, queue },
         2 => Setting::ReceiveFlows { interface, queue },
         3 => Setting::TransmitSteering { interface, queue },
         4 => Setting::ThreadedNapi { interface },
+        5 => Setting::ThreadAffinity { thread: tid(interrupt), started_ns: queue.into() },
+        6 => Setting::ProcessMemory { process: tid(interrupt), started_ns: queue.into() },
         _ => Setting::FlowTable,
     })
 }
@@ -36,6 +42,9 @@ fn a_change_reads_as_the_command_that_makes_it() {
     assert_eq!(steer.command(), "echo 2,0000000c > /sys/class/net/eth0/queues/rx-1/rps_cpus");
     let off = Change { setting: Setting::FlowTable, value: Value::Number(0) };
     assert_eq!(off.command(), "echo 0 > /proc/sys/net/core/rps_sock_flow_entries");
+    let setting = Setting::ThreadAffinity { thread: tid(77), started_ns: 1 };
+    let bind = Change { setting, value: Value::Cpus("2-3".parse().expect("a list")) };
+    assert_eq!(bind.command(), "taskset -pc 2-3 77");
 }
 
 proptest! {
@@ -46,9 +55,11 @@ proptest! {
         number: u32,
     ) {
         let cpus: CpuSet = numbers.into_iter().map(rails_topo::CpuId).collect();
-        let (right, wrong) = match setting.takes_cpus() {
-            true => (Value::Cpus(cpus), Value::Number(number)),
-            false => (Value::Number(number), Value::Cpus(cpus)),
+        let nodes: NodeSet = cpus.iter().map(|cpu| rails_topo::NodeId(cpu.0)).collect();
+        let (right, wrong) = match setting.form() {
+            Form::CpuList | Form::CpuMask => (Value::Cpus(cpus), Value::Nodes(nodes)),
+            Form::NodeList => (Value::Nodes(nodes), Value::Number(number)),
+            Form::Number => (Value::Number(number), Value::Cpus(cpus)),
         };
         let text = setting.text(&right).expect("it is of the right kind");
         prop_assert_eq!(setting.parse(&text), Some(right));
@@ -57,7 +68,7 @@ proptest! {
 
     #[test]
     fn a_path_stays_where_settings_are(setting in settings()) {
-        let path = setting.path();
+        let path = setting.path().unwrap_or("proc/irq/0".to_owned());
         prop_assert!(path.starts_with("proc/irq/") || path.starts_with("proc/sys/net/core/") || path.starts_with("sys/class/net/"));
         prop_assert!(path.split('/').all(|part| !part.is_empty() && part != "." && part != ".."));
         let json = serde_json::to_string(&setting).expect("it serializes");

@@ -90,6 +90,11 @@ impl CpuHistory {
         Some(self.last.migrations?.saturating_sub(self.first.migrations?).saturating_sub(self.moves_seen))
     }
 
+    /// The time that it was on a CPU from the first reading to the latest; `None` where the kernel does not account for it.
+    pub fn ran(&self) -> Option<Duration> {
+        Some(self.last.cpu_time?.saturating_sub(self.first.cpu_time.unwrap_or_default()))
+    }
+
     /// Whether the thread stayed within `cpus`, as far as was seen.
     pub fn within(&self, cpus: &CpuSet) -> Whereabouts {
         let outside = self.cpus().difference(cpus);

@@ -8,7 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 fn changes_are_read_back_and_put_back() {
     let machine = Machine::new();
     let mut guard =
-        machine.files().apply(&machine.journal(), &[moved(24, "2-3"), steered("1")], Refusals::Fail).expect("allowed");
+        machine.host().apply(&machine.journal(), &[moved(24, "2-3"), steered("1")], Refusals::Fail).expect("allowed");
     assert_eq!(machine.affinity(24), "2-3");
     assert_eq!(guard.changes()[0].former, Value::Cpus(cpus("0-3")));
     // The wish is there, and the interrupt is served elsewhere until it fires.
@@ -24,7 +24,7 @@ fn changes_are_read_back_and_put_back() {
     let outcomes = guard.restore().expect("the journal is there");
     assert!(outcomes.iter().all(|(_, outcome)| matches!(outcome, PutBack::Restored { .. })), "{outcomes:?}");
     assert_eq!(machine.affinity(24), "0-3");
-    assert_eq!(machine.files().read(&steered("1").setting).expect("it is there"), Value::Cpus(cpus("")));
+    assert_eq!(machine.host().read(&steered("1").setting).expect("it is there"), Value::Cpus(cpus("")));
     assert_eq!(machine.records(), 0);
 }
 
@@ -32,7 +32,7 @@ fn changes_are_read_back_and_put_back() {
 fn without_the_kernels_word_an_interrupt_stays_pending() {
     let machine = Machine::new();
     std::fs::remove_file(machine.root().join("proc/irq/24/effective_affinity_list")).expect("it was there");
-    let guard = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    let guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
     assert!(matches!(guard.changes()[0].state, SettingState::Pending { effective: None }));
 }
 
@@ -41,7 +41,7 @@ fn a_panic_puts_everything_back() {
     let machine = Machine::new();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         let _guard = machine
-            .files()
+            .host()
             .apply(&machine.journal(), &[moved(24, "2"), moved(25, "3")], Refusals::Fail)
             .expect("allowed");
         panic!("on purpose");
@@ -55,7 +55,7 @@ fn a_panic_puts_everything_back() {
 fn a_change_that_cannot_be_stops_all_of_them_before_the_first() {
     let machine = Machine::new();
     let refuse = |changes: &[Change]| {
-        let error = machine.files().apply(&machine.journal(), changes, Refusals::Report).expect_err("it cannot be");
+        let error = machine.host().apply(&machine.journal(), changes, Refusals::Report).expect_err("it cannot be");
         assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
         error
     };
@@ -77,7 +77,7 @@ fn a_change_that_cannot_be_stops_all_of_them_before_the_first() {
 #[test]
 fn a_value_that_is_there_already_is_left_alone() {
     let machine = Machine::new();
-    let guard = machine.files().apply(&machine.journal(), &[moved(24, "0-3")], Refusals::Fail).expect("allowed");
+    let guard = machine.host().apply(&machine.journal(), &[moved(24, "0-3")], Refusals::Fail).expect("allowed");
     assert!(matches!(guard.changes()[0].state, SettingState::Applied));
     assert!(guard.restore().expect("the journal is there").is_empty());
 }
@@ -85,7 +85,7 @@ fn a_value_that_is_there_already_is_left_alone() {
 #[test]
 fn what_somebody_else_set_meanwhile_is_left_alone() {
     let machine = Machine::new();
-    let guard = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    let guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
     machine.write("proc/irq/24/smp_affinity_list", "1\n");
     let outcomes = guard.restore().expect("the journal is there");
     assert!(matches!(&outcomes[0].1, PutBack::ChangedSince { now, .. } if *now == Value::Cpus(cpus("1"))));
@@ -95,7 +95,7 @@ fn what_somebody_else_set_meanwhile_is_left_alone() {
 #[test]
 fn an_interrupt_that_has_gone_takes_its_setting_along() {
     let machine = Machine::new();
-    let mut guard = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    let mut guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
     machine.remove("proc/irq/24");
     assert!(matches!(&guard.refresh()[0].state, SettingState::Refused(SettingError::NotThere { .. })));
     let outcomes = guard.restore().expect("the journal is there");
@@ -106,8 +106,8 @@ fn an_interrupt_that_has_gone_takes_its_setting_along() {
 #[test]
 fn guards_of_one_process_nest() {
     let machine = Machine::new();
-    let outer = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
-    let inner = machine.files().apply(&machine.journal(), &[moved(24, "3")], Refusals::Fail).expect("allowed");
+    let outer = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    let inner = machine.host().apply(&machine.journal(), &[moved(24, "3")], Refusals::Fail).expect("allowed");
     assert_eq!(machine.records(), 2);
     drop(inner);
     assert_eq!(machine.affinity(24), "2");
@@ -125,8 +125,8 @@ fn numbers_are_set_like_sets() {
             value: Value::Number(1),
         },
     ];
-    let guard = machine.files().apply(&machine.journal(), &changes, Refusals::Fail).expect("allowed");
+    let guard = machine.host().apply(&machine.journal(), &changes, Refusals::Fail).expect("allowed");
     assert!(guard.changes().iter().all(|changed| matches!(changed.state, SettingState::Applied)));
     drop(guard);
-    assert_eq!(machine.files().read(&Setting::FlowTable).expect("it is there"), Value::Number(0));
+    assert_eq!(machine.host().read(&Setting::FlowTable).expect("it is there"), Value::Number(0));
 }

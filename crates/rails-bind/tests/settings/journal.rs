@@ -38,7 +38,7 @@ fn hold_if_asked() {
     let Some(root) = env::var_os(HOLD) else { return };
     let machine = Machine::at(Path::new(&root));
     let _guard = machine
-        .files()
+        .host()
         .apply(&machine.journal(), &[moved(24, "2"), steered("1")], Refusals::Fail)
         .expect("it is allowed");
     println!("{HOLDING}");
@@ -56,15 +56,15 @@ fn a_killed_process_is_undone_by_hand() {
     let pid = holder.0.id();
     let journal = machine.journal();
     assert!(journal.records().expect("it can be read")[0].is_live);
-    assert!(journal.undo(&machine.files(), Undo::AbandonedAndKept, true).expect("it can be read").is_empty());
+    assert!(journal.undo(&machine.host(), Undo::AbandonedAndKept, true).expect("it can be read").is_empty());
     holder.kill();
     assert_eq!(machine.affinity(24), "2", "it had no chance to put it back");
 
-    let undone = journal.undo(&machine.files(), Undo::Abandoned, false).expect("it can be read");
+    let undone = journal.undo(&machine.host(), Undo::Abandoned, false).expect("it can be read");
     assert_eq!(undone.len(), 2);
     assert!(undone.iter().all(|undone| undone.owner.pid == pid && matches!(undone.outcome, PutBack::Restored { .. })));
     assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
-    assert_eq!(machine.files().read(&steered("1").setting).expect("it is there"), Value::Cpus(cpus("")));
+    assert_eq!(machine.host().read(&steered("1").setting).expect("it is there"), Value::Cpus(cpus("")));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_killed_process_is_undone_by_the_next_apply() {
     hold_if_asked();
     let machine = Machine::new();
     Holder::start(&machine, "journal::a_killed_process_is_undone_by_the_next_apply").kill();
-    let guard = machine.files().apply(&machine.journal(), &[moved(25, "1")], Refusals::Fail).expect("allowed");
+    let guard = machine.host().apply(&machine.journal(), &[moved(25, "1")], Refusals::Fail).expect("allowed");
     assert_eq!(guard.recovered().len(), 2);
     assert_eq!((machine.affinity(24), machine.affinity(25)), ("0-3".to_owned(), "1".to_owned()));
 }
@@ -83,7 +83,7 @@ fn what_a_living_process_holds_is_not_taken_from_it() {
     let machine = Machine::new();
     let holder = Holder::start(&machine, "journal::what_a_living_process_holds_is_not_taken_from_it");
     let error = machine
-        .files()
+        .host()
         .apply(&machine.journal(), &[moved(25, "1"), moved(24, "1")], Refusals::Report)
         .expect_err("it is held");
     assert!(matches!(error, ApplyError::Held { by, .. } if by == holder.0.id()), "{error}");
@@ -98,7 +98,7 @@ fn what_was_changed_since_is_put_back_by_force_only() {
         let machine = Machine::new();
         Holder::start(&machine, "journal::what_was_changed_since_is_put_back_by_force_only").kill();
         machine.write("proc/irq/24/smp_affinity_list", "1\n");
-        machine.journal().undo(&machine.files(), Undo::Abandoned, force).expect("it can be read");
+        machine.journal().undo(&machine.host(), Undo::Abandoned, force).expect("it can be read");
         assert_eq!(machine.affinity(24), if force { "0-3" } else { "1" });
         assert_eq!(machine.records(), 0);
     }
@@ -107,29 +107,29 @@ fn what_was_changed_since_is_put_back_by_force_only() {
 #[test]
 fn what_was_kept_stays_until_it_is_undone_on_purpose() {
     let machine = Machine::new();
-    let (files, journal) = (machine.files(), machine.journal());
-    let kept = files.apply(&journal, &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
+    let (host, journal) = (machine.host(), machine.journal());
+    let kept = host.apply(&journal, &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
     assert_eq!(kept.expect("the journal is there").len(), 1);
     let record = &journal.records().expect("it can be read")[0];
     assert!(record.is_kept && !record.is_live);
     // Neither the next apply nor a plain undo takes it back, and the next apply builds on it.
-    drop(files.apply(&journal, &[moved(24, "3"), moved(25, "1")], Refusals::Fail).expect("allowed"));
-    assert!(journal.undo(&files, Undo::Abandoned, false).expect("it can be read").is_empty());
+    drop(host.apply(&journal, &[moved(24, "3"), moved(25, "1")], Refusals::Fail).expect("allowed"));
+    assert!(journal.undo(&host, Undo::Abandoned, false).expect("it can be read").is_empty());
     assert_eq!((machine.affinity(24), machine.affinity(25)), ("2".to_owned(), "0-3".to_owned()));
-    let undone = journal.undo(&files, Undo::AbandonedAndKept, false).expect("it can be read");
+    let undone = journal.undo(&host, Undo::AbandonedAndKept, false).expect("it can be read");
     assert_eq!((undone.len(), machine.affinity(24), machine.records()), (1, "0-3".to_owned(), 0));
 }
 
 #[test]
 fn a_record_of_another_boot_is_history() {
     let machine = Machine::new();
-    let kept = machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
+    let kept = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
     kept.expect("the journal is there");
     let path = machine.journal().folder().join("0000000001.json");
     let text = fs::read_to_string(&path).expect("the record");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the kernel says");
     fs::write(&path, text.replace(boot.trim(), "another")).expect("it can be written");
-    let undone = machine.journal().undo(&machine.files(), Undo::AbandonedAndKept, false).expect("it can be read");
+    let undone = machine.journal().undo(&machine.host(), Undo::AbandonedAndKept, false).expect("it can be read");
     assert!(undone.is_empty());
     assert_eq!((machine.affinity(24), machine.records()), ("2".to_owned(), 0));
 }
@@ -143,7 +143,7 @@ fn a_damaged_record_is_an_error_and_stops_every_change() {
         let error = machine.journal().records().expect_err("it is damaged");
         assert!(matches!(error, JournalError::Malformed { .. }), "{error}");
         let error =
-            machine.files().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect_err("it is damaged");
+            machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect_err("it is damaged");
         assert!(matches!(error, ApplyError::Journal(_)), "{error}");
         assert_eq!(machine.affinity(24), "0-3");
     }

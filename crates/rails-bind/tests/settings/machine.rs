@@ -1,6 +1,6 @@
 //! A tree with two interrupts, one interface, and a journal beside it.
 
-use rails_bind::settings::{Change, Journal, KernelFiles, Setting, Value};
+use rails_bind::settings::{Change, Host, Journal, Setting, Value};
 use rails_topo::CpuSet;
 use std::{
     fs,
@@ -36,8 +36,8 @@ impl Machine {
         &self.root
     }
 
-    pub(crate) fn files(&self) -> KernelFiles {
-        KernelFiles::under(&self.root)
+    pub(crate) fn host(&self) -> Host {
+        Host::under(&self.root)
     }
 
     pub(crate) fn journal(&self) -> Journal {

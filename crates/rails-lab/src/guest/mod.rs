@@ -34,6 +34,7 @@
 //! The emulator never outlives its owner: it is killed when [`Guest::run`] returns or unwinds, and by a keeper process
 //! when the owner is killed.
 
+mod cable;
 mod error;
 mod fetch;
 mod initrd;
@@ -51,6 +52,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use cable::Cable;
 pub use error::{Console, GuestError};
 pub use inside::{inside, load_module, require};
 pub use options::GuestBuilder;

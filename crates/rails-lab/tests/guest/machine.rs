@@ -12,14 +12,6 @@ pub(crate) fn read(path: impl AsRef<Path>) -> String {
     text.trim_end().to_owned()
 }
 
-/// The interface with this last byte of its address.
-pub(crate) fn interface(number: u8) -> String {
-    let address = format!("52:54:00:00:00:{number:02x}");
-    let interfaces = fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().path());
-    let path = interfaces.into_iter().find(|path| read(path.join("address")) == address);
-    path.expect("every NIC of the guest has a driver").file_name().unwrap().to_str().unwrap().to_owned()
-}
-
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_has_two_nodes_with_their_processors_memory_and_distance() {
@@ -78,4 +70,12 @@ fn guest_can_write_to_its_own_file_systems_only() {
     fs::create_dir(group).unwrap();
     assert!(read("/sys/fs/cgroup/cgroup.controllers").contains("cpuset"));
     fs::remove_dir(group).unwrap();
+}
+
+/// The interface with this last byte of its address.
+fn interface(number: u8) -> String {
+    let address = format!("52:54:00:00:00:{number:02x}");
+    let interfaces = fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().path());
+    let path = interfaces.into_iter().find(|path| read(path.join("address")) == address);
+    path.expect("every NIC of the guest has a driver").file_name().unwrap().to_str().unwrap().to_owned()
 }

@@ -6,7 +6,7 @@
 mod record;
 
 use self::record::{Document, OpenRecord, read_record};
-use super::{KernelFiles, PutBack, Setting, Value, put_back::put_back};
+use super::{Host, PutBack, Setting, Value, put_back::put_back};
 use std::{
     collections::HashMap,
     env,
@@ -129,8 +129,8 @@ impl Journal {
     /// # Errors
     /// [`JournalError`]; that a setting could not be put back is no error here but its [`Undone::outcome`], and its record
     /// stays.
-    pub fn undo(&self, files: &KernelFiles, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
-        self.session()?.undo(files, which, force)
+    pub fn undo(&self, host: &Host, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
+        self.session()?.undo(host, which, force)
     }
 
     /// Keeps every other process from looking at the journal or changing it meanwhile.
@@ -159,7 +159,7 @@ pub(super) struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub(super) fn undo(&self, files: &KernelFiles, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
+    pub(super) fn undo(&self, host: &Host, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
         let mut undone = Vec::new();
         let live = self.live()?;
         for path in self.paths()?.iter().rev() {
@@ -177,7 +177,7 @@ impl Session<'_> {
             for entry in found.document.entries.iter().rev() {
                 let outcome = match live.get(&entry.setting) {
                     Some(by) => PutBack::Held { by: *by },
-                    None => put_back(files, entry, force),
+                    None => put_back(host, entry, force),
                 };
                 if !outcome.is_final() {
                     left.insert(0, entry.clone());

@@ -1,0 +1,208 @@
+//! Looking at them for a while.
+
+use super::subject::Subject;
+use crate::ending::Help;
+use anyhow::{Context, Result, anyhow};
+use rails_bind::{
+    affinity::{AffinityReport, MemoryOf, Observation, ObservedMemory, Observer, Verdict},
+    memory,
+    process::Process,
+    settings::{Change, Host},
+    thread::Tid,
+    usage,
+};
+use rails_multirail::Rail;
+use rails_topo::{Nic, NicKind, Topology};
+use serde::Serialize;
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// One NIC, or what of a process has to do with one, or one rail.
+#[derive(Debug, Serialize)]
+pub(super) struct Examined {
+    /// What it is.
+    pub(super) what: String,
+    /// What kept something from being looked at.
+    pub(super) notes: Vec<String>,
+    /// What was seen.
+    pub(super) seen: Observation,
+    /// What it means.
+    pub(super) report: AffinityReport,
+}
+
+impl Examined {
+    pub(super) fn is_broken(&self) -> bool {
+        self.report.verdicts().iter().any(|(_, verdict)| verdict.is_broken())
+    }
+
+    /// What would mend the first property that is broken and can be mended. The others are judged anew after that: a thread
+    /// belongs where the interrupt will be.
+    pub(super) fn next_changes(&self) -> Vec<Change> {
+        let fixes = self.report.verdicts().into_iter().filter_map(|(_, verdict)| Verdict::fix(verdict));
+        fixes.map(|fix| fix.changes.clone()).find(|changes| !changes.is_empty()).unwrap_or_default()
+    }
+}
+
+/// Watches for `time`, and judges.
+pub(super) fn examine(
+    host: &Host,
+    topology: &Topology,
+    subject: &Subject,
+    time: Duration,
+) -> Result<Vec<Examined>> {
+    match subject {
+        Subject::Nics(names) => {
+            let nics = names.iter().map(|name| topology.nic(name).context("it was there a moment ago"));
+            let watched: Result<Vec<Watched>> = nics.map(|nic| Ok(Watched::nic(nic?))).collect();
+            watch(host, topology, watched?, time, |_| Ok(Vec::new()))
+        }
+        Subject::Process(pid) => {
+            let watched = of_process(*pid, topology)?;
+            watch(host, topology, watched, time, |notes| memory_of(*pid, notes))
+        }
+        Subject::Rails(rails) => {
+            let watched = rails.iter().map(|rail| Watched::rail(rail, topology)).collect();
+            watch(host, topology, watched, time, |_| Ok(Vec::new()))
+        }
+    }
+}
+
+/// What is to be watched together.
+struct Watched {
+    what: String,
+    notes: Vec<String>,
+    nic: Option<Nic>,
+    threads: Vec<Tid>,
+    /// Whether threads that do nothing meanwhile are of no interest.
+    busy_only: bool,
+    memory: Vec<ObservedMemory>,
+}
+
+impl Watched {
+    fn nic(nic: &Nic) -> Self {
+        let note = "no process was named (--pid), so nothing is known of threads and memory".to_owned();
+        Self {
+            what: nic.name.clone(),
+            notes: vec![note],
+            nic: Some(nic.clone()),
+            threads: Vec::new(),
+            busy_only: false,
+            memory: Vec::new(),
+        }
+    }
+
+    fn rail(rail: &Rail, topology: &Topology) -> Self {
+        let nic = rail.plan().interface.as_deref().and_then(|name| topology.nic(name));
+        Self {
+            what: format!("rail {}", rail.id()),
+            notes: Vec::new(),
+            nic: nic.cloned(),
+            threads: vec![rail.runtime().placement().tid],
+            busy_only: false,
+            memory: rail.observed_memory(),
+        }
+    }
+}
+
+/// A process, once for each NIC that its sockets use.
+fn of_process(pid: Tid, topology: &Topology) -> Result<Vec<Watched>> {
+    let threads = usage::threads_of(pid).with_context(|| format!("--pid {pid}"))?;
+    let (nics, mut notes) = nics_of(pid, topology)?;
+    let watched = |nic: Option<Nic>, notes: &[String]| Watched {
+        what: match &nic {
+            Some(nic) => format!("process {pid} on {}", nic.name),
+            None => format!("process {pid}"),
+        },
+        notes: notes.to_vec(),
+        nic,
+        threads: threads.clone(),
+        busy_only: true,
+        memory: Vec::new(),
+    };
+    if nics.is_empty() {
+        notes.push("no socket of it uses a NIC with a device behind it".to_owned());
+        return Ok(vec![watched(None, &notes)]);
+    }
+    Ok(nics.into_iter().map(|nic| watched(Some(nic), &notes)).collect())
+}
+
+/// The NICs with a device behind them whose addresses its sockets have.
+fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
+    let process = Process::of(pid);
+    let help = "to see the sockets of another user's process takes root or CAP_SYS_PTRACE";
+    let sockets = process.sockets().map_err(|error| anyhow!(error).help(help))?;
+    let mut notes = Vec::new();
+    if !process.shares_network_namespace().unwrap_or(true) {
+        notes.push("it is in another network namespace, whose NICs cannot be told from here".to_owned());
+        return Ok((Vec::new(), notes));
+    }
+    let uses = |nic: &&Nic| {
+        nic.kind == NicKind::Device
+            && nic.addresses.iter().any(|address| sockets.iter().any(|socket| socket.local.ip() == address.ip))
+    };
+    Ok((topology.nics().iter().filter(uses).cloned().collect(), notes))
+}
+
+fn memory_of(pid: Tid, notes: &mut Vec<String>) -> Result<Vec<ObservedMemory>> {
+    match memory::process::nodes_of(pid) {
+        Ok(nodes) => {
+            let started_ns = usage::started_ns(pid).with_context(|| format!("--pid {pid}"))?;
+            let on = nodes.anonymous_bytes();
+            Ok(vec![ObservedMemory { of: MemoryOf::Process { pid, started_ns }, on }])
+        }
+        Err(error) => {
+            notes.push(format!("where its memory lies cannot be seen: {:#}", anyhow!(error)));
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn watch(
+    host: &Host,
+    topology: &Topology,
+    watched: Vec<Watched>,
+    time: Duration,
+    memory: impl Fn(&mut Vec<String>) -> Result<Vec<ObservedMemory>>,
+) -> Result<Vec<Examined>> {
+    let began = Instant::now();
+    let mut observers = Vec::new();
+    for one in &watched {
+        observers.push(Observer::begin(host, one.nic.as_ref(), &one.threads, began.elapsed())?);
+    }
+    while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+        sleep(left.min(BETWEEN_LOOKS));
+        observers.iter_mut().for_each(|observer| observer.look(began.elapsed()));
+    }
+    let mut examined = Vec::new();
+    for (mut one, observer) in watched.into_iter().zip(observers) {
+        one.memory.extend(memory(&mut one.notes)?);
+        let mut seen = observer.end(one.memory, began.elapsed())?;
+        if one.busy_only {
+            leave_out_idle(&mut seen, &mut one.notes, time);
+        }
+        let report = seen.report(topology);
+        examined.push(Examined { what: one.what, notes: one.notes, seen, report });
+    }
+    Ok(examined)
+}
+
+/// A thread that did next to nothing moves no bulk data, and where it may run does not matter; unless all are like that.
+fn leave_out_idle(seen: &mut Observation, notes: &mut Vec<String>, time: Duration) {
+    let is_busy = |ran: Duration| ran >= time / ONE_IN;
+    let busy = seen.threads.iter().filter(|thread| is_busy(thread.ran)).count();
+    match (busy, seen.threads.len()) {
+        (0, _) => notes.push("none of its threads did much while it was watched, so all are judged".to_owned()),
+        (busy, all) if busy < all => {
+            seen.threads.retain(|thread| is_busy(thread.ran));
+            notes.push(format!("{} of its {all} threads did next to nothing meanwhile and are left out", all - busy));
+        }
+        _ => {}
+    }
+}
+
+/// Between two looks at where threads are.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// A thread that used less than this part of the time is idle.
+const ONE_IN: u32 = 100;

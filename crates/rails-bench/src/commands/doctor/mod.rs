@@ -1,0 +1,78 @@
+//! `rails-bench doctor`
+
+mod examine;
+mod mend;
+mod show;
+mod subject;
+
+use self::{examine::examine, mend::mend, subject::Subject};
+use crate::{ending::Ending, journal::JournalArgs, machine::this_machine, print};
+use anyhow::Result;
+use rails_bind::{settings::Host, thread::Tid};
+use rails_multirail::RailRequest;
+use std::time::Duration;
+
+/// Say whether interrupts, threads and memory are where a NIC is, and what would mend it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Three properties make a rail a rail: the NIC's interrupts are served on the processor that it is attached to, the threads that use it run there
+too, and their memory lies beside them. Each is said to hold, to be broken or to be unknown, with what was seen while they were watched,
+and with the commands that mend it.
+
+Without --pid, --iface and --rails every NIC is looked at.
+
+Examples:
+  rails-bench doctor --iface eth0
+  rails-bench doctor --pid 4711 --seconds 5
+  rails-bench doctor --pid 4711 --fix && rails-bench undo
+
+Exit status: 0 if nothing is broken, 1 otherwise. Looking takes no privilege, but for the memory and the sockets of other users'
+processes; --fix takes what the commands take that it shows.")]
+pub(crate) struct Args {
+    /// Look at a process: its threads, its memory, and the NICs that its sockets use
+    #[arg(long, value_name = "PID", value_parser = pid, conflicts_with_all = ["iface", "rails"])]
+    pid: Option<Tid>,
+    /// Look at a NIC: its interrupts, and where its packets are handed on to
+    #[arg(long, value_name = "NAME", conflicts_with = "rails")]
+    iface: Option<String>,
+    /// Build these rails (as `plan` takes them), and look at each of them
+    #[arg(long, value_name = "SPEC")]
+    rails: Option<RailRequest>,
+    /// How long to watch
+    #[arg(long, value_name = "S", default_value = "1", value_parser = super::seconds)]
+    seconds: Duration,
+    /// Carry the changes out; `rails-bench undo` takes them back
+    #[arg(long)]
+    fix: bool,
+    /// Print what was seen, the verdicts and the changes as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    journal: JournalArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    let host = Host::this();
+    let topology = this_machine()?;
+    let subject = Subject::of(args.pid, args.iface.as_deref(), args.rails.as_ref(), &topology)?;
+    let mut examined = examine(&host, &topology, &subject, args.seconds)?;
+    if args.fix {
+        let journal = args.journal.open()?;
+        let (mended, now) = mend(&host, &journal, &topology, &subject, args.seconds, examined)?;
+        if !args.json {
+            print::result(show::mended(&mended))?;
+        }
+        examined = now;
+    }
+    if args.json {
+        print::result(format_args!("{}\n", serde_json::to_string_pretty(&examined)?))?;
+    } else {
+        print::result(show::examined(&examined))?;
+    }
+    Ok(if examined.iter().any(|one| one.is_broken()) { Ending::Failed } else { Ending::Done })
+}
+
+fn pid(text: &str) -> Result<Tid, String> {
+    let number = text.parse().ok().and_then(Tid::from_raw);
+    number.ok_or_else(|| "a process is named by its number, which is above zero".to_owned())
+}

@@ -1,0 +1,71 @@
+//! `rails-bench undo`
+
+use crate::{ending::Ending, journal::JournalArgs, print};
+use anyhow::Result;
+use rails_bind::settings::{Host, Journal, Undo};
+use std::fmt::Write as _;
+
+/// Put back what dead processes, and `doctor --fix`, changed on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Programs that move interrupts or steer packets put everything back when they end. One that was killed could not; what it had changed is
+in the journal, and is put back by this, or when the next program changes something. What `doctor --fix` changed stays until this.
+
+What a living process holds is left alone, and so is what somebody else has changed since (but for --force).
+
+Examples:
+  rails-bench undo --list
+  rails-bench undo
+
+Exit status: 0 if nothing is left to put back, 1 otherwise. Needs what the changes needed: in most cases root.")]
+pub(crate) struct Args {
+    /// Only show what is written down
+    #[arg(long)]
+    list: bool,
+    /// Put back also what somebody else has changed since
+    #[arg(long, conflicts_with = "list")]
+    force: bool,
+    #[command(flatten)]
+    journal: JournalArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    let journal = args.journal.open()?;
+    if args.list {
+        print::result(list(&journal)?)?;
+        return Ok(Ending::Done);
+    }
+    let undone = journal.undo(&Host::this(), Undo::AbandonedAndKept, args.force)?;
+    let mut text = String::new();
+    for undone in &undone {
+        let owner = &undone.owner;
+        let _ = writeln!(text, "{}: {} (process {}, `{}`)", undone.setting, undone.outcome, owner.pid, owner.command);
+    }
+    if undone.is_empty() {
+        text.push_str("nothing is to be put back\n");
+    }
+    print::result(text)?;
+    let all_final = undone.iter().all(|undone| undone.outcome.is_final());
+    Ok(if all_final { Ending::Done } else { Ending::Failed })
+}
+
+/// What the journal holds, one record after the other.
+fn list(journal: &Journal) -> Result<String> {
+    let records = journal.records()?;
+    if records.is_empty() {
+        return Ok(format!("nothing is written down in {}\n", journal.folder().display()));
+    }
+    let mut text = String::new();
+    for record in &records {
+        let state = match (record.is_live, record.is_kept) {
+            (true, _) => "lives, and will put it back",
+            (false, true) => "was meant to stay",
+            (false, false) => "ended without putting it back",
+        };
+        let _ = writeln!(text, "process {} (`{}`) {state}:", record.owner.pid, record.owner.command);
+        for (former, change) in &record.changes {
+            let _ = writeln!(text, "  {}: {}, before {former}", change.setting, change.value);
+        }
+    }
+    Ok(text)
+}

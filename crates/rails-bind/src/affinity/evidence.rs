@@ -1,0 +1,105 @@
+//! What the three properties are judged from.
+
+use crate::{interrupt::InterruptStatus, memory::process, thread::Tid};
+use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+
+/// What is known of one rail, read back and not planned.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The rail's NIC as it is now, if it is known: where it is attached, and to which CPUs it hands packets on (RPS).
+    pub nic: Option<&'a Nic>,
+    /// The interrupts of the rail's lane; each of them has to be in place.
+    pub interrupts: &'a [ObservedInterrupt],
+    /// Where the NIC's packets are handled by kernel threads of their own (threaded NAPI), those threads.
+    pub napi_threads: &'a [ObservedThread],
+    /// The application's threads; each of them has to be in place.
+    pub threads: &'a [ObservedThread],
+    /// The application's memory; all of it has to be in place.
+    pub memory: &'a [ObservedMemory],
+}
+
+/// An interrupt, and where it was served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedInterrupt {
+    /// Where it may be served, and where the kernel says that it is.
+    pub status: InterruptStatus,
+    /// How often it was served on each CPU while it was observed; empty if it was not served, or nobody counted.
+    pub served: BTreeMap<CpuId, u64>,
+}
+
+/// A thread, and where it was seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedThread {
+    /// Which thread.
+    pub tid: Tid,
+    /// When it began, in nanoseconds since the machine was started, which tells it from a later thread of the same number.
+    pub started_ns: u64,
+    /// Its name.
+    pub name: String,
+    /// The CPUs that it may run on.
+    pub may_run_on: CpuSet,
+    /// The time that it was on a CPU while it was observed; `None` where the kernel does not account for it, and if nobody
+    /// observed.
+    pub ran: Option<Duration>,
+    /// The CPUs that it was seen on while it was observed. The verdict rests on where it *may* run; this goes into the
+    /// evidence.
+    pub seen_on: CpuSet,
+}
+
+/// A piece of memory, and on which nodes its pages lie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedMemory {
+    /// Whose it is.
+    pub of: MemoryOf,
+    /// Its bytes on each node; pages that are not there are on none.
+    #[serde(rename = "bytes_by_node")]
+    pub on: BTreeMap<NodeId, u64>,
+}
+
+/// Whose memory it is, and so how exactly it has to be in place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryOf {
+    /// Buffers that are known by their address: every page has to be in place.
+    Buffers,
+    /// All that is a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie elsewhere.
+    Process {
+        /// Its number.
+        pid: Tid,
+        /// When it began, as with [`ObservedThread::started_ns`].
+        started_ns: u64,
+    },
+}
+
+impl ObservedInterrupt {
+    /// One of which only the kernel's word is known.
+    pub fn uncounted(status: InterruptStatus) -> Self {
+        Self { status, served: BTreeMap::new() }
+    }
+
+    /// The CPUs that serve it: those where it was counted, or else those that the kernel names. `None` is unknown.
+    pub fn served_on(&self) -> Option<CpuSet> {
+        let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
+        if !counted.is_empty() {
+            return Some(counted);
+        }
+        self.status.effective.clone().filter(|cpus| !cpus.is_empty())
+    }
+}
+
+impl ObservedMemory {
+    /// The nodes that hold some of it.
+    pub fn nodes(&self) -> NodeSet {
+        self.on.iter().filter(|(_, bytes)| **bytes > 0).map(|(node, _)| *node).collect()
+    }
+
+    /// The nodes that hold more than may lie anywhere.
+    pub(super) fn counting_nodes(&self) -> NodeSet {
+        match self.of {
+            MemoryOf::Buffers => self.nodes(),
+            MemoryOf::Process { .. } => process::main_nodes(&self.on),
+        }
+    }
+}

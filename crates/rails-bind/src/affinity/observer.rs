@@ -1,0 +1,226 @@
+//! A rail watched for a while, so that its properties are judged by what happened.
+
+use super::{AffinityReport, Evidence, ObservedInterrupt, ObservedMemory, ObservedThread, assess};
+use crate::{
+    BindError,
+    interrupt::{self, InterruptCounts, InterruptError},
+    kernel_files,
+    settings::{Host, InterfaceName, Setting, Value},
+    thread::{self, Tid},
+    usage::{CpuHistory, ThreadUsage, UsageError, threads_of},
+};
+use rails_topo::{CpuSet, Nic, RxQueue, Topology};
+use std::{fs, time::Duration};
+
+/// A NIC's interrupts and some threads, while they are watched.
+///
+/// It does not wait by itself: [`begin`](Self::begin) it, [`look`](Self::look) now and then, for it is at these moments that threads are
+/// seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is missed.
+#[derive(Debug)]
+pub struct Observer {
+    host: Host,
+    nic: Option<Nic>,
+    counts: Option<InterruptCounts>,
+    napi_threads: Vec<Watched>,
+    threads: Vec<Watched>,
+}
+
+/// What was seen of a rail, and what it is judged by.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Observation {
+    /// The NIC, with its steering as it is now.
+    pub nic: Option<Nic>,
+    /// Its interrupts, with how often each was served where.
+    pub interrupts: Vec<ObservedInterrupt>,
+    /// The kernel threads that handle its packets, where it has them.
+    pub napi_threads: Vec<ObservedThread>,
+    /// The threads that were watched and have not ended.
+    pub threads: Vec<ObservedThread>,
+    /// The memory that was looked at.
+    pub memory: Vec<ObservedMemory>,
+}
+
+/// Why something could not be watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// The interrupts could not be read.
+    #[error("the interrupts cannot be watched")]
+    Interrupts(#[from] InterruptError),
+    /// A thread could not be read, most often because it has ended.
+    #[error("thread {tid} cannot be watched")]
+    Usage {
+        /// The thread.
+        tid: Tid,
+        /// Why.
+        source: UsageError,
+    },
+    /// The CPUs that a thread may run on could not be read.
+    #[error("thread {tid} cannot be watched")]
+    Thread {
+        /// The thread.
+        tid: Tid,
+        /// Why.
+        source: BindError,
+    },
+}
+
+/// One thread of those that are watched.
+#[derive(Debug)]
+struct Watched {
+    tid: Tid,
+    history: CpuHistory,
+}
+
+impl Observer {
+    /// Begins to watch the interrupts of `nic` and these threads, of any process. `at` is the time on any clock that goes forward.
+    ///
+    /// # Privileges
+    /// None, unless `/proc` is mounted with `hidepid`.
+    ///
+    /// # Errors
+    /// [`ObserveError`].
+    pub fn begin(host: &Host, nic: Option<&Nic>, threads: &[Tid], at: Duration) -> Result<Self, ObserveError> {
+        let counts = match nic {
+            Some(_) => Some(InterruptCounts::read_under(host.root())?),
+            None => None,
+        };
+        let napi_threads = nic.map(|nic| napi_threads(host, nic)).unwrap_or_default();
+        let watch = |tids: &[Tid]| tids.iter().map(|tid| Watched::begin(*tid, at)).collect::<Result<Vec<_>, _>>();
+        Ok(Self {
+            host: host.clone(),
+            nic: nic.cloned(),
+            counts,
+            napi_threads: watch(&napi_threads)?,
+            threads: watch(threads)?,
+        })
+    }
+
+    /// Looks where the threads are. One that has ended is watched no longer.
+    pub fn look(&mut self, at: Duration) {
+        for watched in [&mut self.napi_threads, &mut self.threads] {
+            watched.retain_mut(|watched| watched.look(at).is_ok());
+        }
+    }
+
+    /// Looks a last time, and says what was seen. What is known of memory comes from elsewhere
+    /// ([`NumaBuffer::residency`](crate::memory::NumaBuffer::residency), [`memory::process`](crate::memory::process)).
+    ///
+    /// # Errors
+    /// [`ObserveError::Interrupts`]; interrupts and threads that have gone meanwhile are left out.
+    pub fn end(mut self, memory: Vec<ObservedMemory>, at: Duration) -> Result<Observation, ObserveError> {
+        self.look(at);
+        let interrupts = match (&self.nic, &self.counts) {
+            (Some(nic), Some(before)) => {
+                let during = InterruptCounts::read_under(self.host.root())?.since(before);
+                let mut interrupts = Vec::new();
+                for interrupt in &nic.interrupts {
+                    match interrupt::read_under(self.host.root(), interrupt.number) {
+                        Ok(status) => interrupts.push(ObservedInterrupt { served: during.of(status.number), status }),
+                        Err(InterruptError::NoSuchInterrupt { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                interrupts
+            }
+            _ => Vec::new(),
+        };
+        let observed = |watched: &[Watched]| watched.iter().filter_map(|watched| watched.observed().ok()).collect();
+        Ok(Observation {
+            nic: self.nic.as_ref().map(|nic| with_steering(&self.host, nic)),
+            interrupts,
+            napi_threads: observed(&self.napi_threads),
+            threads: observed(&self.threads),
+            memory,
+        })
+    }
+}
+
+impl Observation {
+    /// What is judged.
+    pub fn evidence(&self) -> Evidence<'_> {
+        Evidence {
+            nic: self.nic.as_ref(),
+            interrupts: &self.interrupts,
+            napi_threads: &self.napi_threads,
+            threads: &self.threads,
+            memory: &self.memory,
+        }
+    }
+
+    /// The verdicts on it ([`assess`]).
+    pub fn report(&self, topology: &Topology) -> AffinityReport {
+        assess(topology, &self.evidence())
+    }
+}
+
+impl Watched {
+    fn begin(tid: Tid, at: Duration) -> Result<Self, ObserveError> {
+        let usage = ThreadUsage::of_process_thread(tid, tid).map_err(|source| ObserveError::Usage { tid, source })?;
+        Ok(Self { tid, history: CpuHistory::begin(at, usage) })
+    }
+
+    fn look(&mut self, at: Duration) -> Result<(), UsageError> {
+        self.history.observe(at, ThreadUsage::of_process_thread(self.tid, self.tid)?)
+    }
+
+    fn observed(&self) -> Result<ObservedThread, ObserveError> {
+        let ran = self.history.ran();
+        Ok(ObservedThread { ran, seen_on: self.history.cpus(), ..ObservedThread::read(self.tid)? })
+    }
+}
+
+impl ObservedThread {
+    /// Reads a thread of any process, without watching it.
+    ///
+    /// # Errors
+    /// [`ObserveError::Usage`], [`ObserveError::Thread`].
+    pub fn read(tid: Tid) -> Result<Self, ObserveError> {
+        let usage = ThreadUsage::of_process_thread(tid, tid).map_err(|source| ObserveError::Usage { tid, source })?;
+        let thread = |source| ObserveError::Thread { tid, source };
+        Ok(Self {
+            tid,
+            // A machine does not run for 584 years.
+            started_ns: u64::try_from(usage.started.as_nanos()).unwrap_or(u64::MAX),
+            name: thread::name_of(tid).map_err(thread)?,
+            may_run_on: thread::affinity_of(tid).map_err(thread)?,
+            ran: None,
+            seen_on: CpuSet::single(usage.last_cpu),
+        })
+    }
+}
+
+/// The NIC with the steering that it has now: others may have changed it since the model was read.
+fn with_steering(host: &Host, nic: &Nic) -> Nic {
+    let Ok(interface) = nic.name.parse::<InterfaceName>() else { return nic.clone() };
+    let queue = |queue: &RxQueue| {
+        let setting = Setting::ReceiveSteering { interface: interface.clone(), queue: queue.index };
+        let rps_cpus = host.read(&setting).ok().and_then(|value| value.cpus().cloned());
+        RxQueue { index: queue.index, rps_cpus }
+    };
+    Nic { rx_queues: nic.rx_queues.iter().map(queue).collect(), ..nic.clone() }
+}
+
+/// With threaded NAPI each queue has a kernel thread `napi/NAME-ID` (`napi_kthread_create` in net/core/dev.c).
+fn napi_threads(host: &Host, nic: &Nic) -> Vec<Tid> {
+    let Ok(interface) = nic.name.parse::<InterfaceName>() else { return Vec::new() };
+    match host.read(&Setting::ThreadedNapi { interface }) {
+        Ok(Value::Number(1..)) => {}
+        _ => return Vec::new(),
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let prefix = format!("napi/{}-", nic.name);
+    let is_ours = |tid: &Tid| {
+        // Before Linux 5.17 the name of a kernel thread is cut as any other's.
+        let named = |name: &str| name.starts_with(&prefix) || (name.len() == 15 && prefix.starts_with(name));
+        thread::name_of(*tid).is_ok_and(|name| named(&name)) && is_kernel_thread(*tid)
+    };
+    numbers.filter_map(Tid::from_raw).filter(is_ours).collect()
+}
+
+/// Every kernel thread is a child of `kthreadd`, which is process 2; any program may take the name of one.
+fn is_kernel_thread(tid: Tid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    kernel_files::status_field(&status, "PPid") == Some("2")
+}

@@ -1,0 +1,133 @@
+//! Which CPUs each interrupt of a NIC is to be served on: decided from the model, without touching the machine.
+
+use crate::settings::Change;
+use rails_topo::{CpuId, CpuSet, Interrupt, Nic, Topology};
+
+/// Which of a NIC's interrupts are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vectors {
+    /// All of them, those that serve no queue too.
+    All,
+    /// Those of the queue of that index, for receiving and for sending.
+    Queue(u32),
+}
+
+/// How interrupts are to be placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// Each of them on these CPUs; the kernel picks one of several.
+    On(CpuSet),
+    /// Queue by queue on one of these CPUs, in turn; what serves no queue on all of them.
+    Spread(CpuSet),
+    /// Queue by queue on a core of its own beside the NIC, and in turn where there are more queues than cores; what serves no
+    /// queue on any CPU beside the NIC.
+    NearestCores,
+}
+
+/// Interrupts that cannot be placed so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlacementError {
+    /// The interface raises none, or none is known.
+    #[error("no interrupt of {nic} is known")]
+    NoInterrupts {
+        /// The interface.
+        nic: String,
+    },
+    /// No interrupt serves this queue, as far as its name says.
+    #[error("no interrupt of {nic} is known to serve queue {queue}")]
+    NoSuchQueue {
+        /// The interface.
+        nic: String,
+        /// The queue's index.
+        queue: u32,
+    },
+    /// There is no CPU to place them on.
+    #[error("the interrupts of {nic} cannot be placed on an empty set of CPUs")]
+    EmptySet {
+        /// The interface.
+        nic: String,
+    },
+    /// CPUs that do not exist or are not online.
+    #[error("the interrupts of {nic} cannot be placed on CPUs that are not online ({cpus})")]
+    NotOnline {
+        /// The interface.
+        nic: String,
+        /// These CPUs.
+        cpus: CpuSet,
+    },
+    /// It is not known where the NIC is attached, so no core is the nearest.
+    #[error("it is not known which CPUs are beside {nic}")]
+    UnknownLocality {
+        /// The interface.
+        nic: String,
+    },
+}
+
+/// The changes that place these interrupts of `nic` so ([`Host::apply`](crate::settings::Host::apply)).
+///
+/// Nearest cores are those that this process may use, if there are any beside the NIC, and otherwise the others: an
+/// interrupt is not bound by a process's cpuset.
+///
+/// # Errors
+/// [`PlacementError`].
+pub fn place(
+    topology: &Topology,
+    nic: &Nic,
+    vectors: Vectors,
+    placement: &Placement,
+) -> Result<Vec<Change>, PlacementError> {
+    let name = || nic.name.clone();
+    let meant = meant(nic, vectors)?;
+    let (round, rest) = match placement {
+        Placement::On(cpus) | Placement::Spread(cpus) => {
+            let offline = cpus.difference(topology.online_cpus());
+            if cpus.is_empty() {
+                return Err(PlacementError::EmptySet { nic: name() });
+            }
+            if !offline.is_empty() {
+                return Err(PlacementError::NotOnline { nic: name(), cpus: offline });
+            }
+            let round = match placement {
+                Placement::On(_) => vec![cpus.clone()],
+                _ => cpus.iter().map(CpuSet::single).collect(),
+            };
+            (round, cpus.clone())
+        }
+        Placement::NearestCores => {
+            let beside = nic.locality(topology).ok_or_else(|| PlacementError::UnknownLocality { nic: name() })?;
+            let allowed = beside.intersection(topology.allowed_cpus());
+            let usable = if allowed.is_empty() { beside } else { allowed };
+            (cores_first(topology, &usable).into_iter().map(CpuSet::single).collect::<Vec<_>>(), usable)
+        }
+    };
+    let cpus_for = |interrupt: &Interrupt| match interrupt.role().queue() {
+        Some(queue) => round[queue as usize % round.len()].clone(),
+        None => rest.clone(),
+    };
+    Ok(meant.into_iter().map(|interrupt| Change::interrupt(interrupt.number, cpus_for(interrupt))).collect())
+}
+
+fn meant(nic: &Nic, vectors: Vectors) -> Result<Vec<&Interrupt>, PlacementError> {
+    let nothing = match vectors {
+        Vectors::All => PlacementError::NoInterrupts { nic: nic.name.clone() },
+        Vectors::Queue(queue) => PlacementError::NoSuchQueue { nic: nic.name.clone(), queue },
+    };
+    let is_meant = |interrupt: &&Interrupt| match vectors {
+        Vectors::All => true,
+        Vectors::Queue(queue) => interrupt.role().queue() == Some(queue),
+    };
+    let meant: Vec<&Interrupt> = nic.interrupts.iter().filter(is_meant).collect();
+    if meant.is_empty() { Err(nothing) } else { Ok(meant) }
+}
+
+/// One CPU of each core, then the second of each, and so on.
+fn cores_first(topology: &Topology, cpus: &CpuSet) -> Vec<CpuId> {
+    let rank = |cpu: CpuId| match topology.core_of_cpu(cpu) {
+        Some(core) => core.cpus.intersection(cpus).iter().take_while(|sibling| *sibling != cpu).count(),
+        None => 0,
+    };
+    let mut ranked: Vec<(usize, CpuId)> = cpus.iter().map(|cpu| (rank(cpu), cpu)).collect();
+    ranked.sort();
+    ranked.into_iter().map(|(_, cpu)| cpu).collect()
+}

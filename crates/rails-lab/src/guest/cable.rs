@@ -1,0 +1,129 @@
+//! The guest's cables, and the NICs at their ends.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use crate::namespace::Namespace;
+use crate::tool::Tools;
+use crate::{LabError, guest};
+
+/// The two NICs of one node with the cable between them, inside a guest.
+///
+/// The far NIC is in a network namespace of its own, so that traffic between the two addresses takes the cable. Dropping
+/// it deletes the namespace, which gives the far NIC back, and takes the near NIC's address away.
+#[derive(Debug)]
+pub struct Cable {
+    tools: Tools,
+    node: u8,
+    near: String,
+    far: String,
+    namespace: Namespace,
+}
+
+impl Cable {
+    /// Gives the two NICs of `node` (0 or 1) their addresses, `10.9.<node>.1` and `10.9.<node>.2`, and brings them up.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError`] where `ip` fails, most likely because the cable is plugged already.
+    ///
+    /// # Panics
+    ///
+    /// Outside a guest ([`guest::require`]).
+    pub fn plug(node: u8) -> Result<Self, LabError> {
+        Self::plug_into(node, Namespace::new(format!("cable{node}"), Tools::find()?.ip), true)
+    }
+
+    /// As [`Cable::plug`], but the far NIC joins the namespace that another cable's far NIC is in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cable::plug`].
+    pub fn plug_beside(node: u8, other: &Self) -> Result<Self, LabError> {
+        Self::plug_into(node, other.namespace.clone(), false)
+    }
+
+    fn plug_into(node: u8, namespace: Namespace, is_new: bool) -> Result<Self, LabError> {
+        guest::require();
+        let tools = Tools::find()?;
+        let (near, far) = (interface(node + 1)?, interface(node + 3)?);
+        if is_new {
+            tools.ip(["netns", "add", namespace.name()])?;
+        }
+        // From here on every way out gives the NICs back.
+        let cable = Self { tools, node, near, far, namespace };
+        let (name, ip) = (cable.namespace.name(), &cable.tools);
+        ip.ip(["link", "set", &cable.far, "netns", name])?;
+        ip.ip(["-n", name, "link", "set", "lo", "up"])?;
+        ip.ip(["address", "add", &format!("{}/24", cable.near_address()), "dev", &cable.near])?;
+        ip.ip(["link", "set", &cable.near, "up"])?;
+        ip.ip(["-n", name, "address", "add", &format!("{}/24", cable.far_address()), "dev", &cable.far])?;
+        ip.ip(["-n", name, "link", "set", &cable.far, "up"])?;
+        // The first packet waits for the neighbour's address, and a link that has just come up may lose it.
+        cable.ping(1)?;
+        Ok(cable)
+    }
+
+    /// The interface of the near NIC.
+    pub fn near(&self) -> &str {
+        &self.near
+    }
+
+    /// The interface of the far NIC, in its namespace.
+    pub fn far(&self) -> &str {
+        &self.far
+    }
+
+    /// The near NIC's address.
+    pub fn near_address(&self) -> String {
+        format!("10.9.{}.1", self.node)
+    }
+
+    /// The far NIC's address.
+    pub fn far_address(&self) -> String {
+        format!("10.9.{}.2", self.node)
+    }
+
+    /// Where the far NIC is.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Sends `count` small packets there and back one after the other, each an interrupt or two at both ends.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Command`] if not all came back.
+    pub fn ping(&self, count: u32) -> Result<(), LabError> {
+        let (count, to) = (count.to_string(), self.far_address());
+        crate::tool::run(Command::new("busybox").args(["ping", "-q", "-A", "-w", "20", "-c", &count, &to]))
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        // With its namespace a NIC goes home. Where another cable's drop has deleted it, or plugging failed half-way,
+        // there is nothing to delete, and a drop has nobody to tell.
+        let _ = self.tools.ip(["netns", "del", self.namespace.name()]);
+        let _ = self.tools.ip(["address", "flush", "dev", &self.near]);
+        let _ = self.tools.ip(["link", "set", &self.near, "down"]);
+    }
+}
+
+/// The interface whose hardware address ends with this byte.
+fn interface(number: u8) -> Result<String, LabError> {
+    const INTERFACES: &str = "/sys/class/net";
+    let failed = |call, path: &Path, source| LabError::File { call, path: path.to_owned(), source };
+    let address = format!("52:54:00:00:00:{number:02x}");
+    let folder = Path::new(INTERFACES);
+    for entry in fs::read_dir(folder).map_err(|source| failed("readdir", folder, source))? {
+        let path = entry.map_err(|source| failed("readdir", folder, source))?.path();
+        if fs::read_to_string(path.join("address")).is_ok_and(|text| text.trim() == address) {
+            return Ok(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    let absent = io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {address}"));
+    Err(failed("find", folder, absent))
+}

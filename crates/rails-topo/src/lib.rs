@@ -39,7 +39,8 @@
 //!
 //! # Modules
 //!
-//! All types are at the root. The files are one idea each: `machine`, `nic`, `sets` and `units` are the model; `linux`
+//! All types are at the root. The files are one idea each: `machine`, `nic`, `sets` and `units` are the model,
+//! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
 //! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
 //! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `synthetic`
 //! and `render` are the description and the text.
@@ -57,6 +58,8 @@ mod detect;
 mod errors;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod interrupt_role;
+mod interrupts;
 mod linux;
 mod machine;
 mod nic;
@@ -67,6 +70,8 @@ mod units;
 mod xml;
 
 pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
+pub use interrupt_role::{Direction, InterruptRole};
+pub use interrupts::{InterruptLine, InterruptLines};
 pub use machine::{Cache, CacheKind, Core, Distances, Machine, NumaNode, Origin, Package, Topology};
 pub use nic::{InterfaceAddress, Interrupt, MacAddress, Nic, NicKind, ParseAddressError, PciAddress, RxQueue, TxQueue};
 pub use render::Tree;

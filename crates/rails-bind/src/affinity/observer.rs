@@ -7,7 +7,7 @@ use crate::{
     kernel_files,
     settings::{Host, InterfaceName, Setting, Value},
     thread::{self, Tid},
-    usage::{CpuHistory, ThreadUsage, UsageError, threads_of},
+    usage::{CpuHistory, ThreadUsage, UsageError},
 };
 use rails_topo::{CpuSet, Nic, RxQueue, Topology};
 use std::{fs, time::Duration};

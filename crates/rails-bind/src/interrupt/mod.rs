@@ -1,4 +1,12 @@
-//! Interrupts on CPUs: the wish and the truth, read from `/proc/irq`.
+//! Interrupts on CPUs: where they may be served, where they are, how often they were, and where they should be.
+//!
+//! To move them is a change of the machine's [`settings`](crate::settings): [`place`] says which.
+
+mod counts;
+mod placement;
+
+pub use counts::InterruptCounts;
+pub use placement::{Placement, PlacementError, Vectors, place};
 
 use rails_topo::{CpuSet, ParseSetError};
 use serde::{Deserialize, Serialize};

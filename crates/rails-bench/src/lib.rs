@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod ending;
 mod endpoint;
+mod journal;
 mod machine;
 pub mod measure;
 mod print;

@@ -56,6 +56,7 @@ mod kernel_files;
 pub mod memory;
 mod outcome;
 pub mod settings;
+pub mod socket;
 mod sys;
 pub mod thread;
 pub mod usage;

@@ -5,12 +5,12 @@ use crate::{
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
 };
 use rails_bind::{
-    affinity::{AffinityReport, Evidence, assess},
+    affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
     interrupt,
-    memory::MemoryPolicy,
+    memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
 };
 use rails_net::{LaneOptions, LocalEnd};
-use rails_topo::{CpuSet, NodeSet, Topology};
+use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
 use std::{ops::Index, sync::Arc};
 
 /// The rails of a plan, each with its runtime. Clones share them; the last one to be dropped stops the runtimes.
@@ -93,24 +93,45 @@ impl Rail {
         })
     }
 
+    /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no system call.
+    /// What `options` says of the policy is overruled, the rest is taken as it is; [`BufferOptions::lock`] keeps them in memory
+    /// for good. Where the rail's node is not known, the policy of `options` stays.
+    ///
+    /// # Errors
+    /// [`MemoryError`], and then nothing is left behind.
+    pub fn buffer_pool(
+        &self,
+        buffer_bytes: usize,
+        count: usize,
+        options: &BufferOptions,
+    ) -> Result<BufferPool, MemoryError> {
+        let options = match self.plan.node {
+            Some(node) => options.clone().policy(MemoryPolicy::Bind(NodeSet::single(node))),
+            None => options.clone(),
+        };
+        BufferPool::new(buffer_bytes, count, &options)
+    }
+
     /// Which of the three affinities hold for it now (RTK paper, section II.B), each with what was read. Nothing is taken
     /// from the plan: the thread's CPUs and the interrupts' CPUs are read anew, the memory's node was read when the rail was built.
+    ///
+    /// It is a look at one moment; an [`Observer`](rails_bind::affinity::Observer) sees more, in more time.
     pub fn affinity(&self, topology: &Topology) -> AffinityReport {
         let nic = self.plan.interface.as_deref().and_then(|name| topology.nic(name));
         let numbers = nic.map(|nic| nic.interrupts.as_slice()).unwrap_or_default();
-        let interrupts: Vec<_> = numbers.iter().filter_map(|irq| interrupt::read(irq.number).ok()).collect();
-        let placement = self.runtime.placement();
-        let cpus = self.runtime.cpus_now().unwrap_or_default();
-        let node = placement.memory_node.as_ref().ok().map(|node| NodeSet::single(*node));
+        let statuses = numbers.iter().filter_map(|irq| interrupt::read(irq.number).ok());
+        let interrupts: Vec<_> = statuses.map(ObservedInterrupt::uncounted).collect();
+        let threads: Vec<_> = ObservedThread::read(self.runtime.placement().tid).into_iter().collect();
+        let memory = self.observed_memory();
         assess(
             topology,
-            &Evidence {
-                nic,
-                interrupts: &interrupts,
-                thread_cpus: &cpus,
-                current_cpu: Some(placement.cpu),
-                buffer_nodes: node.as_ref(),
-            },
+            &Evidence { nic, interrupts: &interrupts, napi_threads: &[], threads: &threads, memory: &memory },
         )
+    }
+
+    /// Where memory was found to lie that the rail's thread touched first, when it was built; nothing where that cannot be known.
+    pub fn observed_memory(&self) -> Vec<ObservedMemory> {
+        let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
+        self.runtime.placement().memory_node.iter().map(page).collect()
     }
 }

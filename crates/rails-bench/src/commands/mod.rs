@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod plan;
 pub(crate) mod recv;
 pub(crate) mod send;
@@ -10,11 +11,19 @@ pub(crate) mod stream;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
 /// the first is doing.
 fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.context("no tokio runtime")?.block_on(command)
+}
+
+/// A time in seconds, as the command line gives it.
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse()?;
+    ensure!(seconds > 0.0 && seconds <= 86_400.0, "it is more than 0 and at most 86400");
+    Ok(Duration::from_secs_f64(seconds))
 }

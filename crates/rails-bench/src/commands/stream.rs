@@ -1,6 +1,6 @@
 //! `stream`: the sending end of a measurement.
 
-use super::block_on;
+use super::{block_on, seconds};
 use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
@@ -8,7 +8,7 @@ use crate::{
     print, report, size,
     stop::Stop,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rails_multirail::{Policy, plan::LaneWish};
 use rails_topo::DataSize;
@@ -96,12 +96,6 @@ async fn measure(
     }
     let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
     Ok(if lost { Ending::Failed } else { Ending::Done })
-}
-
-fn seconds(text: &str) -> Result<Duration> {
-    let seconds: f64 = text.parse()?;
-    ensure!(seconds > 0.0 && seconds <= 86_400.0, "it is more than 0 and at most 86400");
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);

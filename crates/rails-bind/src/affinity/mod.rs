@@ -7,16 +7,23 @@
 //! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares its last-level
 //!   cache;
 //! * *memory affine*: the thread's buffers lie on the node with the lowest latency from where it runs.
+//!
+//! What is judged is seen by an [`Observer`], over an interval. [`InterruptAffinity`] and [`ThreadAffinity`] bring the first two
+//! about for a socket, as the paper's Table III does.
 
 mod evidence;
 mod interrupt;
+mod interrupt_affinity;
 mod memory;
 mod observer;
 mod thread;
+mod thread_affinity;
 mod verdict;
 
 pub use evidence::{Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread};
+pub use interrupt_affinity::{InterruptAffinity, InterruptAffinityError, Placed};
 pub use observer::{Observation, ObserveError, Observer};
+pub use thread_affinity::{Nearness, ThreadAffinity, ThreadAffinityError};
 pub use verdict::{Fix, Verdict};
 
 use rails_topo::{CpuSet, Nic, NodeSet, Topology};

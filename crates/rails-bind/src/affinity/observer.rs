@@ -1,16 +1,23 @@
 //! A rail watched for a while, so that its properties are judged by what happened.
 
-use super::{AffinityReport, Evidence, ObservedInterrupt, ObservedMemory, ObservedThread, assess};
+use super::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess};
 use crate::{
     BindError,
     interrupt::{self, InterruptCounts, InterruptError},
     kernel_files,
+    memory::{MemoryError, residency_of},
     settings::{Host, InterfaceName, Setting, Value},
+    socket::{self, SocketError},
     thread::{self, Tid},
     usage::{CpuHistory, ThreadUsage, UsageError},
 };
-use rails_topo::{CpuSet, Nic, RxQueue, Topology};
-use std::{fs, time::Duration};
+use rails_topo::{CpuSet, DetectError, Nic, RxQueue, Topology};
+use std::{
+    fs,
+    os::fd::AsFd,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 /// A NIC's interrupts and some threads, while they are watched.
 ///
@@ -44,6 +51,15 @@ pub struct Observation {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
+    /// The machine could not be read.
+    #[error("the machine cannot be read")]
+    Topology(#[from] DetectError),
+    /// It is not known which NIC the socket uses.
+    #[error("the socket's NIC is not known")]
+    Socket(#[from] SocketError),
+    /// It could not be seen where buffers lie.
+    #[error("it cannot be seen where the buffers lie")]
+    Memory(#[from] MemoryError),
     /// The interrupts could not be read.
     #[error("the interrupts cannot be watched")]
     Interrupts(#[from] InterruptError),
@@ -136,6 +152,46 @@ impl Observer {
     }
 }
 
+impl AffinityReport {
+    /// Watches the NIC of a connected socket and these threads for `interval`, looks where the buffers lie, and judges. The calling
+    /// thread sleeps meanwhile; an [`Observer`] leaves the waiting to others.
+    ///
+    /// # Privileges
+    /// None.
+    ///
+    /// # Errors
+    /// [`ObserveError`].
+    pub fn of(
+        socket: &impl AsFd,
+        threads: &[Tid],
+        buffers: &[&[u8]],
+        interval: Duration,
+    ) -> Result<Self, ObserveError> {
+        let topology = Topology::detect()?;
+        let nic = socket::nic_of(socket, &topology)?;
+        let began = Instant::now();
+        let mut observer = Observer::begin(&Host::this(), Some(nic), threads, Duration::ZERO)?;
+        while let Some(left) = interval.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            sleep(left.min(BETWEEN_LOOKS));
+            observer.look(began.elapsed());
+        }
+        let memory: Result<Vec<_>, MemoryError> = buffers.iter().map(|buffer| ObservedMemory::of(buffer)).collect();
+        Ok(observer.end(memory?, began.elapsed())?.report(&topology))
+    }
+}
+
+impl ObservedMemory {
+    /// Looks where a buffer lies ([`residency_of`]). Pages that were never touched are on no node.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn of(buffer: &[u8]) -> Result<Self, MemoryError> {
+        let residency = residency_of(buffer)?;
+        let on = residency.nodes().iter().map(|node| (node, residency.bytes_on(node))).collect();
+        Ok(Self { of: MemoryOf::Buffers, on })
+    }
+}
+
 impl Observation {
     /// What is judged.
     pub fn evidence(&self) -> Evidence<'_> {
@@ -224,3 +280,6 @@ fn is_kernel_thread(tid: Tid) -> bool {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     kernel_files::status_field(&status, "PPid") == Some("2")
 }
+
+/// Between two looks at where threads are.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);

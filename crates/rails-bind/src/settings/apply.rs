@@ -196,6 +196,18 @@ impl SettingsGuard {
         Ok(std::mem::take(&mut self.changes))
     }
 
+    /// The first refusal, if all changes were refused; then nothing is to be put back.
+    pub(crate) fn take_refusal(&mut self) -> Option<SettingError> {
+        let is_refused = |changed: &Changed| matches!(changed.state, SettingState::Refused(_));
+        if !self.changes.iter().all(is_refused) {
+            return None;
+        }
+        self.changes.drain(..).find_map(|changed| match changed.state {
+            SettingState::Refused(error) => Some(error),
+            _ => None,
+        })
+    }
+
     /// Puts the former settings back, and says what became of each. Dropping does the same and can only log what went
     /// wrong.
     ///

@@ -106,7 +106,7 @@ pub enum SettingError {
         /// The setting.
         setting: Setting,
         /// Why.
-        source: BindError,
+        source: Box<BindError>,
     },
 
     /// The memory of the process could not be moved, or not be looked at.

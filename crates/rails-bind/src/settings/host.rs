@@ -114,7 +114,7 @@ fn refused(setting: &Setting, value: &Value, path: PathBuf, source: io::Error) -
         // newer kernels, comes from an interrupt that user space may not move.
         Some(libc::EIO | libc::EPERM) if is_interrupt => SettingError::Managed { setting, source },
         Some(libc::EACCES | libc::EPERM) => SettingError::Denied { call: "write", setting, needs, source },
-        Some(libc::EINVAL | libc::EOVERFLOW) if takes_cpus => {
+        Some(libc::EINVAL | libc::EOVERFLOW | libc::ERANGE) if takes_cpus => {
             SettingError::NoneUsable { setting, value: value.clone() }
         }
         _ => SettingError::Call { call: "write", setting, source },

@@ -210,6 +210,11 @@ impl Change {
         Self { setting: Setting::InterruptAffinity { interrupt }, value: Value::Cpus(cpus) }
     }
 
+    /// Whether it is the affinity of this interrupt.
+    pub(crate) fn is_of_interrupt(&self, number: u32) -> bool {
+        matches!(self.setting, Setting::InterruptAffinity { interrupt } if interrupt == number)
+    }
+
     /// The shell command that does the same.
     pub fn command(&self) -> String {
         // A value of the wrong kind is refused when it is applied; here it is shown as it is.

@@ -63,7 +63,7 @@ fn of_thread(call: &'static str, setting: &Setting, source: BindError) -> Settin
             let needs = setting.needs();
             SettingError::Denied { call, setting, needs, source }
         }
-        source => SettingError::Thread { call, setting, source },
+        source => SettingError::Thread { call, setting, source: Box::new(source) },
     }
 }
 

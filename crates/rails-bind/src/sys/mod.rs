@@ -8,6 +8,7 @@ pub(crate) mod mempolicy;
 pub(crate) mod move_pages;
 pub(crate) mod sched;
 pub(crate) mod slots;
+pub(crate) mod socket;
 
 /// [`rails_topo::IdSet`] keeps its mask in 64-bit words and the kernel reads `unsigned long`s: the same bytes,
 /// except where a long is 32 bits wide and the high half comes first.

@@ -12,7 +12,7 @@ use crate::{LabError, guest};
 /// The two NICs of one node with the cable between them, inside a guest.
 ///
 /// The far NIC is in a network namespace of its own, so that traffic between the two addresses takes the cable. Dropping
-/// it deletes the namespace, which gives the far NIC back, and takes the near NIC's address away.
+/// it gives the far NIC back and deletes the namespace, and takes the near NIC's address away.
 #[derive(Debug)]
 pub struct Cable {
     tools: Tools,
@@ -20,6 +20,7 @@ pub struct Cable {
     near: String,
     far: String,
     namespace: Namespace,
+    owns_namespace: bool,
 }
 
 impl Cable {
@@ -53,7 +54,7 @@ impl Cable {
             tools.ip(["netns", "add", namespace.name()])?;
         }
         // From here on every way out gives the NICs back.
-        let cable = Self { tools, node, near, far, namespace };
+        let cable = Self { tools, node, near, far, namespace, owns_namespace: is_new };
         let (name, ip) = (cable.namespace.name(), &cable.tools);
         ip.ip(["link", "set", &cable.far, "netns", name])?;
         ip.ip(["-n", name, "link", "set", "lo", "up"])?;
@@ -104,9 +105,12 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // With its namespace a NIC goes home. Where another cable's drop has deleted it, or plugging failed half-way,
-        // there is nothing to delete, and a drop has nobody to tell.
-        let _ = self.tools.ip(["netns", "del", self.namespace.name()]);
+        // A namespace lives on while a socket of it does, so the NIC is sent home, to where process 1 is. Where another
+        // cable's drop has done that, or plugging failed half-way, there is nothing to do, and a drop has nobody to tell.
+        let _ = self.tools.ip(["-n", self.namespace.name(), "link", "set", &self.far, "netns", "1"]);
+        if self.owns_namespace {
+            let _ = self.tools.ip(["netns", "del", self.namespace.name()]);
+        }
         let _ = self.tools.ip(["address", "flush", "dev", &self.near]);
         let _ = self.tools.ip(["link", "set", &self.near, "down"]);
     }

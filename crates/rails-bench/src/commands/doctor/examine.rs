@@ -4,7 +4,7 @@ use super::subject::Subject;
 use crate::ending::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::{
-    affinity::{AffinityReport, MemoryOf, Observation, ObservedMemory, Observer, Verdict},
+    affinity::{AffinityReport, MemoryOf, Observation, ObservedMemory, ObservedThread, Observer, Verdict},
     memory,
     process::Process,
     settings::{Change, Host},
@@ -46,12 +46,7 @@ impl Examined {
 }
 
 /// Watches for `time`, and judges.
-pub(super) fn examine(
-    host: &Host,
-    topology: &Topology,
-    subject: &Subject,
-    time: Duration,
-) -> Result<Vec<Examined>> {
+pub(super) fn examine(host: &Host, topology: &Topology, subject: &Subject, time: Duration) -> Result<Vec<Examined>> {
     match subject {
         Subject::Nics(names) => {
             let nics = names.iter().map(|name| topology.nic(name).context("it was there a moment ago"));
@@ -146,11 +141,10 @@ fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
 }
 
 fn memory_of(pid: Tid, notes: &mut Vec<String>) -> Result<Vec<ObservedMemory>> {
-    match memory::process::nodes_of(pid) {
-        Ok(nodes) => {
-            let started_ns = usage::started_ns(pid).with_context(|| format!("--pid {pid}"))?;
-            let on = nodes.anonymous_bytes();
-            Ok(vec![ObservedMemory { of: MemoryOf::Process { pid, started_ns }, on }])
+    match memory::process::nodes_of(pid.as_raw().unsigned_abs()) {
+        Ok(memory) => {
+            let started_ns = ObservedThread::read(pid).with_context(|| format!("--pid {pid}"))?.started_ns;
+            Ok(vec![ObservedMemory { of: MemoryOf::Process { pid, started_ns }, on: memory.own() }])
         }
         Err(error) => {
             notes.push(format!("where its memory lies cannot be seen: {:#}", anyhow!(error)));
@@ -190,12 +184,12 @@ fn watch(
 
 /// A thread that did next to nothing moves no bulk data, and where it may run does not matter; unless all are like that.
 fn leave_out_idle(seen: &mut Observation, notes: &mut Vec<String>, time: Duration) {
-    let is_busy = |ran: Duration| ran >= time / ONE_IN;
-    let busy = seen.threads.iter().filter(|thread| is_busy(thread.ran)).count();
+    let is_busy = |thread: &ObservedThread| thread.ran.is_none_or(|ran| ran >= time / ONE_IN);
+    let busy = seen.threads.iter().filter(|thread| is_busy(thread)).count();
     match (busy, seen.threads.len()) {
         (0, _) => notes.push("none of its threads did much while it was watched, so all are judged".to_owned()),
         (busy, all) if busy < all => {
-            seen.threads.retain(|thread| is_busy(thread.ran));
+            seen.threads.retain(is_busy);
             notes.push(format!("{} of its {all} threads did next to nothing meanwhile and are left out", all - busy));
         }
         _ => {}

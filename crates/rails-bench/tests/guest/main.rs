@@ -1,0 +1,5 @@
+//! What takes a machine of two nodes with real interrupts: run as root inside the NUMA guest (`cargo xtask lab`).
+
+mod bonding;
+mod doctor;
+mod util;

@@ -1,0 +1,176 @@
+//! A NIC's interrupts placed on the processor that it is attached to (RTK paper, Table III).
+
+use super::interrupt::Beside;
+use crate::{
+    interrupt::{self, InterruptError, Placement, PlacementError, Vectors},
+    settings::{ApplyError, Host, Journal, JournalError, Refusals, SettingsGuard},
+    socket::{self, SocketError},
+};
+use rails_topo::{CpuSet, DetectError, Nic, Topology};
+use std::os::fd::AsFd;
+
+/// The interrupts of a NIC, placed on the processor that it is attached to.
+///
+/// Dropping it puts back what was moved. Interrupts that may not be moved are left where they are, and
+/// [`ThreadAffinity::to`](super::ThreadAffinity::to) follows them: that takes no privilege.
+#[derive(Debug)]
+#[must_use = "dropping it puts the interrupts back at once"]
+pub struct InterruptAffinity {
+    host: Host,
+    topology: Topology,
+    nic: Nic,
+    attached: CpuSet,
+    outcome: Placed,
+}
+
+/// What became of the interrupts.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Placed {
+    /// All of them were served where they belong already; nothing was changed.
+    InPlace,
+    /// Those that were not have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves when it next
+    /// fires.
+    Moved(SettingsGuard),
+    /// None could be moved, and each is where it was.
+    Refused(ApplyError),
+}
+
+/// Interrupts that cannot be placed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterruptAffinityError {
+    /// It is not known which NIC the socket uses.
+    #[error("the socket's NIC is not known")]
+    Socket(#[from] SocketError),
+    /// The machine could not be read.
+    #[error("the machine cannot be read")]
+    Topology(#[from] DetectError),
+    /// The NIC's interrupts cannot be placed on any machine.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// It is not known which processor the NIC is attached to.
+    #[error("{reason}")]
+    UnknownProcessor {
+        /// Why not.
+        reason: String,
+    },
+    /// An interrupt could not be read.
+    #[error(transparent)]
+    Interrupt(#[from] InterruptError),
+}
+
+impl InterruptAffinity {
+    /// Finds the NIC that a connected socket sends through, by route, and places its interrupts on the processor that it is
+    /// attached to.
+    ///
+    /// This reads the machine ([`Topology::detect`]) and uses its [`Journal::standard`]; [`of_nic`](Self::of_nic) takes both.
+    ///
+    /// # Privileges
+    /// To move an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`. Without it the outcome is
+    /// [`Placed::Refused`].
+    ///
+    /// # Errors
+    /// [`InterruptAffinityError`]; a NIC that raises no interrupts is [`PlacementError::NoInterrupts`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use rails_bind::affinity::{InterruptAffinity, ThreadAffinity};
+    ///
+    /// let socket = std::net::TcpStream::connect("10.0.1.2:7575")?;
+    /// let interrupt = InterruptAffinity::of_socket(&socket)?;
+    /// let thread = ThreadAffinity::to(&interrupt)?;
+    /// println!("the thread runs on {}, where the interrupts are served", thread.outcome().got());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_socket(socket: &impl AsFd) -> Result<Self, InterruptAffinityError> {
+        let topology = Topology::detect()?;
+        let nic = socket::nic_of(socket, &topology)?.clone();
+        Self::place(&Host::this(), &topology, nic, Journal::standard)
+    }
+
+    /// Places the interrupts of a NIC.
+    ///
+    /// # Errors
+    /// As [`of_socket`](Self::of_socket).
+    pub fn of_nic(
+        host: &Host,
+        topology: &Topology,
+        journal: &Journal,
+        nic: &Nic,
+    ) -> Result<Self, InterruptAffinityError> {
+        Self::place(host, topology, nic.clone(), || Ok(journal.clone()))
+    }
+
+    fn place(
+        host: &Host,
+        topology: &Topology,
+        nic: Nic,
+        journal: impl FnOnce() -> Result<Journal, JournalError>,
+    ) -> Result<Self, InterruptAffinityError> {
+        // What raises no interrupts is an error before anything else is asked.
+        let mut changes = interrupt::place(topology, &nic, Vectors::All, &Placement::NearestCores)?;
+        let beside =
+            Beside::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
+        let mut astray = Vec::new();
+        for known in &nic.interrupts {
+            let status = interrupt::read_under(host.root(), known.number)?;
+            let served = status.effective.filter(|cpus| !cpus.is_empty()).unwrap_or(status.requested);
+            if !served.is_subset(&beside.cpus) {
+                astray.push(known.number);
+            }
+        }
+        changes.retain(|change| astray.iter().any(|number| change.is_of_interrupt(*number)));
+        let outcome = if changes.is_empty() {
+            Placed::InPlace
+        } else {
+            let journal = journal().map_err(ApplyError::from);
+            match journal.and_then(|journal| host.apply(&journal, &changes, Refusals::Report)) {
+                // Where nothing was changed, nothing is to be put back, and the first refusal stands for all.
+                Ok(mut guard) => match guard.take_refusal() {
+                    Some(error) => Placed::Refused(error.into()),
+                    None => Placed::Moved(guard),
+                },
+                Err(error) => Placed::Refused(error),
+            }
+        };
+        Ok(Self { host: host.clone(), topology: topology.clone(), nic, attached: beside.cpus, outcome })
+    }
+
+    /// The NIC.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// The CPUs of the processor that it is attached to.
+    pub fn attached(&self) -> &CpuSet {
+        &self.attached
+    }
+
+    /// What became of its interrupts.
+    pub fn outcome(&self) -> &Placed {
+        &self.outcome
+    }
+
+    /// The CPUs that serve its queues, read anew; while an interrupt has not fired since it was moved, those that it will be served on.
+    ///
+    /// # Errors
+    /// [`InterruptError`].
+    pub fn served_on(&self) -> Result<CpuSet, InterruptError> {
+        let has_queues = self.nic.interrupts.iter().any(|interrupt| interrupt.role().queue().is_some());
+        let mut served = CpuSet::new();
+        for known in &self.nic.interrupts {
+            if has_queues && known.role().queue().is_none() {
+                continue;
+            }
+            let status = interrupt::read_under(self.host.root(), known.number)?;
+            let now = status.effective.filter(|cpus| !cpus.is_empty() && cpus.is_subset(&status.requested));
+            served = served.union(&now.unwrap_or(status.requested));
+        }
+        Ok(served)
+    }
+
+    pub(super) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+}

@@ -1,0 +1,131 @@
+//! A thread moved to where a NIC's interrupts are served (RTK paper, Table III).
+
+use super::InterruptAffinity;
+use crate::{
+    BindError,
+    interrupt::InterruptError,
+    socket::{self, SocketError},
+    thread::{self, ThreadGuard},
+};
+use rails_topo::{CpuSet, Topology};
+use std::os::fd::AsFd;
+
+/// How near to the interrupt a thread is to run.
+///
+/// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with TCP a core beside the
+/// one that serves the interrupt may be better, as both have work to do, with UDP the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Nearness {
+    /// On the CPU that serves it.
+    SameCpu,
+    /// On its core: the CPU or the other hardware threads of it.
+    SameCore,
+    /// On another core, which shares its last-level cache.
+    NeighbourCore,
+    /// Anywhere on its package.
+    SamePackage,
+}
+
+/// Moves threads to interrupts.
+///
+/// It only holds functions, for what the paper gives a class.
+#[derive(Debug)]
+pub struct ThreadAffinity(());
+
+/// A thread that could not be moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadAffinityError {
+    /// It is not known where the interrupt is served.
+    #[error(transparent)]
+    Interrupt(#[from] InterruptError),
+    /// It is not known where the socket's packets come out.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The socket has not received anything yet.
+    #[error("no packet of the socket has been handled yet, so it is not known on which CPU they are")]
+    NoPacketYet,
+    /// There is no CPU so near to these that this process may use, as far as the machine says which are.
+    #[error("no CPU that may be used is {nearness:?} to {served}")]
+    NoneSoNear {
+        /// How near it was to be.
+        nearness: Nearness,
+        /// The CPUs that serve the interrupts.
+        served: CpuSet,
+    },
+    /// The thread could not be bound.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+impl ThreadAffinity {
+    /// Binds the calling thread to the CPUs that serve the interrupts, and reads it back. The guard gives the thread its former
+    /// CPUs back.
+    ///
+    /// # Privileges
+    /// None.
+    ///
+    /// # Errors
+    /// [`ThreadAffinityError`]; the thread is then where it was.
+    pub fn to(interrupt: &InterruptAffinity) -> Result<ThreadGuard, ThreadAffinityError> {
+        Self::near(interrupt, Nearness::SameCpu)
+    }
+
+    /// Binds the calling thread to CPUs that are so near to where the interrupts are served.
+    ///
+    /// # Privileges
+    /// None.
+    ///
+    /// # Errors
+    /// [`ThreadAffinityError`]; the thread is then where it was.
+    pub fn near(interrupt: &InterruptAffinity, nearness: Nearness) -> Result<ThreadGuard, ThreadAffinityError> {
+        bind(interrupt.topology(), interrupt.served_on()?, nearness)
+    }
+
+    /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out (`SO_INCOMING_CPU`). Neither
+    /// this nor finding it out takes privilege, so it is the way to be beside interrupts that may not be moved.
+    ///
+    /// # Privileges
+    /// None.
+    ///
+    /// # Errors
+    /// [`ThreadAffinityError`]; the thread is then where it was.
+    pub fn following(
+        socket: &impl AsFd,
+        topology: &Topology,
+        nearness: Nearness,
+    ) -> Result<ThreadGuard, ThreadAffinityError> {
+        let cpu = socket::incoming_cpu(socket)?.ok_or(ThreadAffinityError::NoPacketYet)?;
+        bind(topology, CpuSet::single(cpu), nearness)
+    }
+}
+
+impl Nearness {
+    /// The CPUs of the machine that are so near to all of `served` as this says, whether or not this process may use them; empty
+    /// where there is none, or the machine does not say.
+    pub fn cpus(self, topology: &Topology, served: &CpuSet) -> CpuSet {
+        let of_all = |reach: &dyn Fn(rails_topo::CpuId) -> CpuSet| {
+            served.iter().fold(CpuSet::new(), |near, cpu| near.union(&reach(cpu)))
+        };
+        let core = |cpu| topology.core_of_cpu(cpu).map_or(CpuSet::single(cpu), |core| core.cpus.clone());
+        match self {
+            Self::SameCpu => served.clone(),
+            Self::SameCore => of_all(&core),
+            Self::NeighbourCore => {
+                let sharing = |cpu| topology.sharing_last_level_cache(cpu).cloned().unwrap_or_default();
+                of_all(&sharing).difference(&of_all(&core))
+            }
+            Self::SamePackage => {
+                of_all(&|cpu| topology.package_of_cpu(cpu).map(|package| package.cpus.clone()).unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn bind(topology: &Topology, served: CpuSet, nearness: Nearness) -> Result<ThreadGuard, ThreadAffinityError> {
+    let near = nearness.cpus(topology, &served).intersection(topology.allowed_cpus());
+    if near.is_empty() {
+        return Err(ThreadAffinityError::NoneSoNear { nearness, served });
+    }
+    Ok(thread::bind_current(&near)?)
+}

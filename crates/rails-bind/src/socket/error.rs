@@ -1,0 +1,51 @@
+//! Why it is not known where a socket's traffic goes.
+
+use std::{io, net::IpAddr};
+
+/// A socket of which something could not be told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// It has no peer yet, or no longer.
+    #[error("the socket is not connected")]
+    NotConnected,
+
+    /// It is not an IP socket.
+    #[error("the socket is not one of IP")]
+    NotIp,
+
+    /// It belongs to another network namespace than the calling thread.
+    #[error("the socket belongs to another network namespace")]
+    OtherNamespace,
+
+    /// The kernel has no route, or gave no answer that could be read.
+    #[error("no route to {to}")]
+    NoRoute {
+        /// The peer.
+        to: IpAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+
+    /// The interface is not part of the model.
+    #[error("the socket uses the interface {name}, which the topology does not have")]
+    UnknownInterface {
+        /// Its name.
+        name: String,
+    },
+
+    /// The call failed in another way.
+    #[error("{call} failed")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl SocketError {
+    pub(super) fn call(call: &'static str, source: io::Error) -> Self {
+        Self::Call { call, source }
+    }
+}

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 
@@ -13,7 +14,7 @@ use crate::name;
 use crate::namespace::{Entered, Namespace};
 use crate::sweep;
 use crate::tool::Tools;
-use crate::wire::{self, Carrier};
+use crate::wire::{self, Carrier, Outages};
 use crate::{InterfaceCounters, LabError, Shape, Side, Wire, WireCounters};
 
 /// Two network namespaces joined by veth pairs and wires, deleted when dropped.
@@ -37,8 +38,14 @@ pub struct LinkLab {
 pub(crate) struct Link {
     interface_a: String,
     interface_b: String,
-    /// What carries the frames of a wire; a veth pair carries its own.
-    carrier: Option<Carrier>,
+    /// What makes it a wire; a veth pair carries its frames itself.
+    wire: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    carrier: Carrier,
+    outages: Mutex<Outages>,
 }
 
 impl LinkLab {
@@ -111,7 +118,7 @@ impl LinkLab {
     /// may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         shape.validate()?;
-        if self.link(link).carrier.is_some() {
+        if self.link(link).wire.is_some() {
             return Err(LabError::OtherKind { link, kind: "wire", call: "set_rate" });
         }
         for side in Side::BOTH {
@@ -130,8 +137,8 @@ impl LinkLab {
     /// [`LabError::BadWire`], [`LabError::OtherKind`] for a veth pair, or [`LabError::WireEnded`].
     pub fn set_wire(&self, link: usize, wire: Wire) -> Result<(), LabError> {
         wire.validate()?;
-        let carrier = self.carrier(link, "set_wire")?;
-        carrier.change(wire).map_err(|errno| wire_ended(link, errno))
+        let running = self.running(link, "set_wire")?;
+        running.carrier.change(wire).map_err(|errno| wire_ended(link, errno))
     }
 
     /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come. The address
@@ -142,14 +149,19 @@ impl LinkLab {
     /// [`LabError::Command`] when `ip` refuses.
     pub fn set_link_up(&self, side: Side, link: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
-        self.set_device(side, link, [state])?;
-        if self.link(link).carrier.is_none() {
-            return Ok(());
+        let Some(running) = &self.link(link).wire else { return self.set_device(side, link, [state]) };
+        if !up {
+            running.outages().set(side, true, self.dropped(link)?);
         }
+        self.set_device(side, link, [state])?;
         // A veth pair does the rest by itself. Whether the other end hears us is told to a TAP, and an interface that
         // goes down forgets its neighbours (neigh_ifdown() of net/core/neighbour.c).
         self.set_device(side.other(), link, ["carrier", if up { "on" } else { "off" }])?;
-        if up { self.introduce_neighbour(side, link) } else { Ok(()) }
+        if up {
+            self.introduce_neighbour(side, link)?;
+            running.outages().set(side, false, self.dropped(link)?);
+        }
+        Ok(())
     }
 
     /// What a link has carried, seen from one end. It costs no process: the current thread enters the namespace for
@@ -172,15 +184,24 @@ impl LinkLab {
     ///
     /// [`LabError::OtherKind`] for a veth pair, [`LabError::WireEnded`], and those of [`LinkLab::counters`].
     pub fn wire_counters(&self, link: usize) -> Result<WireCounters, LabError> {
-        let carrier = self.carrier(link, "wire_counters")?;
-        let [mut from_a, mut from_b] = carrier.counters().map_err(|errno| wire_ended(link, errno))?;
-        from_a.overrun = self.counters(Side::A, link)?.tx_dropped;
-        from_b.overrun = self.counters(Side::B, link)?.tx_dropped;
-        Ok(WireCounters { from_a, from_b })
+        let running = self.running(link, "wire_counters")?;
+        let mut counters = running.carrier.counters().map_err(|errno| wire_ended(link, errno))?;
+        let dropped = self.dropped(link)?;
+        let by_outage = running.outages().dropped(dropped);
+        for (end, line) in [&mut counters.from_a, &mut counters.from_b].into_iter().enumerate() {
+            line.overrun = dropped[end] - by_outage[end];
+            line.interface_down += by_outage[end];
+        }
+        Ok(counters)
     }
 
-    fn carrier(&self, link: usize, call: &'static str) -> Result<&Carrier, LabError> {
-        self.link(link).carrier.as_ref().ok_or(LabError::OtherKind { link, kind: "veth pair", call })
+    fn running(&self, link: usize, call: &'static str) -> Result<&Running, LabError> {
+        self.link(link).wire.as_ref().ok_or(LabError::OtherKind { link, kind: "veth pair", call })
+    }
+
+    /// What the kernel has dropped at the two ends of a wire before the wire's thread could take it.
+    fn dropped(&self, link: usize) -> Result<[u64; 2], LabError> {
+        Ok([self.counters(Side::A, link)?.tx_dropped, self.counters(Side::B, link)?.tx_dropped])
     }
 
     fn set_device<const N: usize>(&self, side: Side, link: usize, change: [&str; N]) -> Result<(), LabError> {
@@ -226,7 +247,7 @@ impl LinkLab {
         // The pair is born inside, so its names never clash with the machine's own interfaces.
         let pair = ["link", "add", &interface_a, "type", "veth", "peer", "name", &interface_b, "netns", self.b.name()];
         self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))?;
-        self.links.push(Link { interface_a, interface_b, carrier: None });
+        self.links.push(Link { interface_a, interface_b, wire: None });
         for side in Side::BOTH {
             self.bring_up(side, index)?;
         }
@@ -241,10 +262,12 @@ impl LinkLab {
         let [interface_a, interface_b] = self.next_interfaces();
         let taps = [wire::open(&self.a, &interface_a)?, wire::open(&self.b, &interface_b)?];
         let carrier = Carrier::start(wire, taps).map_err(|source| LabError::WireNotStarted { link: index, source })?;
-        self.links.push(Link { interface_a, interface_b, carrier: Some(carrier) });
+        let wire = Some(Running { carrier, outages: Mutex::default() });
+        self.links.push(Link { interface_a, interface_b, wire });
         for side in Side::BOTH {
             self.set_device(side, index, ["address", &name::hardware_address(side, octet(index))])?;
-            // Whatever waits shall wait in the wire's queue, not in the kernel's default one.
+            // A TAP never makes its queue wait, so none is needed, and another system's default may pace or
+            // drop.
             let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, index)];
             self.tools.tc(device.into_iter().chain(["root", "noqueue"]))?;
         }
@@ -260,6 +283,12 @@ impl LinkLab {
         let namespace = self.side(side).name();
         self.tools.ip(["-n", namespace, "address", "add", &address, "dev", self.interface(side, link)])?;
         self.set_link_up(side, link, true)
+    }
+}
+
+impl Running {
+    fn outages(&self) -> MutexGuard<'_, Outages> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

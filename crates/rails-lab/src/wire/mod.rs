@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use counters::Outages;
 pub use counters::{LineCounters, WireCounters};
 pub(crate) use tap::open;
 pub(crate) use thread::Carrier;

@@ -9,12 +9,14 @@
 mod batch;
 mod cli;
 mod commands;
+mod duration;
 mod ending;
 mod endpoint;
 mod machine;
 pub mod measure;
 mod print;
 mod progress;
+mod rate;
 mod report;
 mod secret;
 mod size;

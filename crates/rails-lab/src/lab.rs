@@ -189,7 +189,7 @@ impl LinkLab {
         let dropped = self.dropped(link)?;
         let by_outage = running.outages().dropped(dropped);
         for (end, line) in [&mut counters.from_a, &mut counters.from_b].into_iter().enumerate() {
-            line.overrun = dropped[end] - by_outage[end];
+            line.overrun = dropped[end].saturating_sub(by_outage[end]);
             line.interface_down += by_outage[end];
         }
         Ok(counters)
@@ -266,8 +266,7 @@ impl LinkLab {
         self.links.push(Link { interface_a, interface_b, wire });
         for side in Side::BOTH {
             self.set_device(side, index, ["address", &name::hardware_address(side, octet(index))])?;
-            // A TAP never makes its queue wait, so none is needed, and another system's default may pace or
-            // drop.
+            // A TAP never makes its queue wait, so none is needed, and a system's default may pace or drop.
             let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, index)];
             self.tools.tc(device.into_iter().chain(["root", "noqueue"]))?;
         }

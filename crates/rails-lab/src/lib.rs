@@ -45,6 +45,23 @@
 //! `builder` says what a lab is to be like, `lab` makes and changes links, `wire` carries frames in user space, `namespace` runs programs and threads inside, `shape` says what a link is like,
 //! `counters` reads an interface's byte counts, `keeper` and `sweep` clean up, `tool` runs `ip` and `tc`.
 //!
+//! # How far a wire goes
+//!
+//! Measured on a virtual machine of 2 cores (Linux 6.18, an iperf3 3.12 at each end, one flow of TCP, 10 s, release build),
+//! while other programs were compiled on it:
+//!
+//! | wire | TCP | goodput at the receiver | dropped by the queue | unplanned drops | greatest lateness | the wire's CPU |
+//! |---|---|---|---|---|---|---|
+//! | 500 Mbit/s, RTT 19 ms, queue 20 ms | cubic | 470 and 472 Mbit/s (two runs) | 474 and 478 | 0 | 19 and 1.5 ms | 0.45 cores |
+//! | the same with loss 1e-3 | cubic | 20 Mbit/s | 0 | 0 | 1.1 ms | 0.12 cores |
+//! | the same with loss 1e-3 | BBR | 466 Mbit/s | 3119 | 0 | 13 ms | 0.33 cores |
+//! | 1 Gbit/s, RTT 19 ms | cubic | 938 Mbit/s | 0 | 0 | 10 ms | 0.54 cores |
+//! | 2 Gbit/s, RTT 19 ms (5 s) | cubic | 1154 Mbit/s | 0 | 0 | 6.6 ms | 0.6 cores |
+//!
+//! So a wire of up to 1 Gbit/s is a link, and above that it is the machine that is measured. The ceiling of 500 Mbit/s
+//! for TCP's payload is 478 Mbit/s. A flood of datagrams at 1.5 Gbit/s into 500 lost what the queue had no room for and
+//! nothing else. Round trips of a single datagram took 19.2 ms.
+//!
 //! # What it does not do
 //!
 //! A veth pair has no delay and no loss, and neither kind of link reorders. Losses of a wire are independent of each other:

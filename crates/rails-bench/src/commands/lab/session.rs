@@ -10,7 +10,7 @@ use nix::{
 use rails_lab::{LinkLab, Side};
 use std::{
     ffi::{OsStr, OsString},
-    fs,
+    fs, io,
     os::unix::process::ExitStatusExt,
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -90,6 +90,8 @@ async fn both(
         }
     };
     if let Some(server) = &mut server {
+        // One that serves once ends by itself, after it has said what it saw.
+        let _ = timeout(LAST_WORDS, server.child.wait()).await;
         server.end().await;
     }
     Ok(ending)
@@ -103,12 +105,12 @@ struct Running {
 }
 
 impl Running {
-    /// Starts it. In a group of its own it neither has the terminal nor gets its Ctrl-C.
+    /// Starts it. In a group of its own it neither has the terminal nor gets its Ctrl-C, and speaks on stderr.
     fn start(lab: &LinkLab, side: Side, program: &OsStr, arguments: &[OsString], is_group: bool) -> Result<Self> {
         let mut command = Command::from(lab.side(side).command(program));
         command.args(arguments).envs(environment(lab, side)).kill_on_drop(true);
         if is_group {
-            command.process_group(0).stdin(Stdio::null());
+            command.process_group(0).stdin(Stdio::null()).stdout(io::stderr());
         }
         let child = command.spawn().with_context(|| format!("cannot start `{}`", program.display()))?;
         Ok(Self { child, is_group })
@@ -184,7 +186,7 @@ COMMAND and the command of --serve find in their environment:
   RAILS_LAB_LOCAL       the addresses of their side, one for each link, joined by commas
   RAILS_LAB_PEER        the addresses of the other side
   RAILS_LAB_INTERFACES  the interfaces of their side
-What the lab is like and what its wires did is said on stderr; stdout is COMMAND's.
+What the lab is like, what its wires did, and what --serve prints goes to stderr; stdout is COMMAND's.
 
 Examples:
   rails-bench lab links --rate 400,100
@@ -198,6 +200,8 @@ Exit code: that of COMMAND; 130 after Ctrl-C, 143 after SIGTERM; 1 or 2 where no
 const TERMINATED: u8 = 143;
 /// How long a program has to end by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a server has to end of its own accord when its client has. One that does not is asked to.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Longer than a server needs to come up, short enough for one that never opens a socket.
 const SOCKET_WAIT: Duration = Duration::from_secs(5);
 const SOCKET_POLL: Duration = Duration::from_millis(10);

@@ -1,7 +1,11 @@
 //! `lab`: what it refuses, and that it leaves nothing behind.
 
 use crate::util::{finish, interrupt, rails_bench, run, start, stderr, stdout, wait_for};
-use std::{fs, path::Path};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
+use std::{fs, path::Path, process::Command};
 
 #[test]
 fn what_no_link_can_be_is_refused_with_the_flag() {
@@ -99,7 +103,7 @@ fn netns_a_server_that_ends_early_fails_the_lab() {
 fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
     let wire = ["lab", "wire", "--rate", "100"];
     let with_programs = ["--serve", "sleep 1000", "--", "sleep", "1000"];
-    for (more, signal, expected) in
+    for (more, stop, expected) in
         [(&[][..], interrupt as fn(u32), 130), (&with_programs, interrupt, 130), (&[], terminate, 143)]
     {
         let (child, lines) = start(rails_bench(wire.into_iter().chain(more.iter().copied())));
@@ -107,7 +111,7 @@ fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
         let names = namespaces(&sides);
         assert!(names.len() == 2 && names.iter().all(|name| exists(name)), "{sides}");
         wait_for(&lines, if more.is_empty() { "the lab stays" } else { "warning: --serve: no socket" });
-        signal(child.id());
+        stop(child.id());
         let (code, _, said) = finish(child, &lines);
         assert_eq!(code, expected, "{said}");
         assert!(said.contains("b>a carried 0 frames"), "{said}");
@@ -115,11 +119,33 @@ fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
     }
 }
 
-/// Sends the signal by which service managers end a process.
+/// A wire that stands still while more is sent than the kernel holds for it.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_drops_that_were_not_planned_are_counted_and_warned_of() {
+    let (child, lines) = start(rails_bench(["lab", "wire", "--rate", "500"]));
+    let side = wait_for(&lines, "side a");
+    wait_for(&lines, "the lab stays");
+    send(child.id(), Signal::SIGSTOP);
+    let flood = "for _ in {1..9000}; do echo > /dev/udp/10.77.0.2/9; done";
+    let flooded =
+        Command::new("ip").args(["netns", "exec", &namespaces(&side)[0], "bash", "-c", flood]).status().unwrap();
+    send(child.id(), Signal::SIGCONT);
+    assert!(flooded.success());
+    interrupt(child.id());
+    let (_, _, said) = finish(child, &lines);
+    // 8192 frames wait for the wire; the rest was dropped by the kernel.
+    assert!(said.contains("while down, 808 unplanned"), "{said}");
+    assert!(said.contains("warning: link 0 dropped 808 frames that it was not told to"), "{said}");
+}
+
 fn terminate(id: u32) {
-    use nix::{sys::signal, unistd::Pid};
+    send(id, Signal::SIGTERM);
+}
+
+fn send(id: u32, request: Signal) {
     let id = Pid::from_raw(i32::try_from(id).expect("process numbers are small"));
-    signal::kill(id, signal::Signal::SIGTERM).expect("it runs");
+    signal::kill(id, request).expect("it runs");
 }
 
 /// The names of the two namespaces, from what is said of the sides.

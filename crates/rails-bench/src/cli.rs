@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{compare, demo, plan, recv, send, serve, stream, topo, undo},
+    commands::{compare, demo, doctor, lab, plan, recv, send, serve, stream, topo, undo},
     ending::Ending,
     print,
 };
@@ -32,6 +32,8 @@ enum Command {
     Stream(stream::Args),
     Compare(compare::Args),
     Demo(demo::Args),
+    Lab(lab::Args),
+    Doctor(doctor::Args),
     Undo(undo::Args),
 }
 
@@ -56,6 +58,8 @@ impl Cli {
             Command::Stream(args) => stream::run(&args, details),
             Command::Compare(args) => compare::run(&args),
             Command::Demo(args) => demo::run(args),
+            Command::Lab(args) => lab::run(args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Undo(args) => undo::run(&args),
         }
     }
@@ -68,7 +72,7 @@ First steps:
   rails-bench plan --rails auto  what a rail on each NIC would be made of, and why
   rails-bench recv --help        moving files between two machines
 
-Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 130 ended by Ctrl-C.";
+Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 130 ended by Ctrl-C; `lab` ends as its command.";
 
 #[cfg(test)]
 mod tests {

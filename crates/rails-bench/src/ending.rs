@@ -12,6 +12,8 @@ pub enum Ending {
     Failed,
     /// Ctrl-C: 130, as a shell would say of a program that the signal ended.
     Interrupted,
+    /// A command that was run for the user ended with this code.
+    Command(u8),
 }
 
 impl From<Ending> for ExitCode {
@@ -20,6 +22,7 @@ impl From<Ending> for ExitCode {
             Ending::Done => Self::SUCCESS,
             Ending::Failed => Self::FAILURE,
             Ending::Interrupted => Self::from(INTERRUPTED),
+            Ending::Command(code) => Self::from(code),
         }
     }
 }

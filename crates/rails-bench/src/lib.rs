@@ -9,6 +9,7 @@
 mod batch;
 mod cli;
 mod commands;
+mod duration;
 mod ending;
 mod endpoint;
 mod journal;
@@ -16,6 +17,7 @@ mod machine;
 pub mod measure;
 mod print;
 mod progress;
+mod rate;
 mod report;
 mod secret;
 mod size;

@@ -45,6 +45,48 @@ pub enum LabError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A wire that cannot be.
+    #[error("a wire cannot be made of {wire}: {reason}")]
+    BadWire {
+        /// The wire as asked for.
+        wire: crate::Wire,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A method for the other kind of link.
+    #[error("link {link} is a {kind}; {call} is for the other kind")]
+    OtherKind {
+        /// The link's number.
+        link: usize,
+        /// What it is: `veth pair` or `wire`.
+        kind: &'static str,
+        /// The method that was called.
+        call: &'static str,
+    },
+    /// A TAP device could not be made.
+    #[error("cannot make the TAP device {interface} by /dev/net/tun (is the module tun there?)")]
+    Tap {
+        /// The interface's name.
+        interface: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A wire's thread could not be started.
+    #[error("cannot start the thread of link {link}'s wire")]
+    WireNotStarted {
+        /// The link's number.
+        link: usize,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A wire carries nothing any more, because one of its TAP devices was taken away.
+    #[error("the wire of link {link} has ended")]
+    WireEnded {
+        /// The link's number.
+        link: usize,
+        /// What its thread met.
+        source: io::Error,
+    },
     /// A program could not be started.
     #[error("cannot run `{command}`")]
     Spawn {

@@ -4,19 +4,20 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nix::unistd::{Uid, geteuid};
+use nix::errno::Errno;
 
+use crate::builder::{self, LinkLabBuilder};
 use crate::keeper::Keeper;
-use crate::name::{self, NamespaceName};
-use crate::namespace::{self, Entered, Namespace};
+use crate::name;
+use crate::namespace::{Entered, Namespace};
 use crate::sweep;
 use crate::tool::Tools;
-use crate::{InterfaceCounters, LabError, Shape, Side};
+use crate::wire::{self, Carrier, Outages};
+use crate::{InterfaceCounters, LabError, Shape, Side, Wire, WireCounters};
 
-/// Two network namespaces joined by veth pairs, deleted when dropped.
+/// Two network namespaces joined by veth pairs and wires, deleted when dropped.
 ///
 /// Links are counted from 0 in the order they were asked for. Link `i` is the subnet `10.77.<i>.0/24` of its own:
 /// side A has `.1`, side B `.2`. IPv6 is off inside, since nothing would wait for its duplicate address detection.
@@ -25,18 +26,26 @@ use crate::{InterfaceCounters, LabError, Shape, Side};
 /// Methods that take a link's number panic when the lab has no such link.
 #[derive(Debug)]
 pub struct LinkLab {
-    tools: Tools,
-    a: Namespace,
-    b: Namespace,
-    links: Vec<Link>,
+    pub(crate) tools: Tools,
+    pub(crate) a: Namespace,
+    pub(crate) b: Namespace,
+    pub(crate) links: Vec<Link>,
     /// Dropped after `drop` has run, and so told that there is nothing left to do.
-    _keeper: Keeper,
+    pub(crate) _keeper: Keeper,
 }
 
 #[derive(Debug)]
-struct Link {
+pub(crate) struct Link {
     interface_a: String,
     interface_b: String,
+    /// What makes it a wire; a veth pair carries its frames itself.
+    wire: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    carrier: Carrier,
+    outages: Mutex<Outages>,
 }
 
 impl LinkLab {
@@ -51,7 +60,7 @@ impl LinkLab {
     ///
     /// [`LabError::NotRoot`], [`LabError::ToolMissing`] or [`LabError::NamespacesRefused`].
     pub fn check() -> Result<(), LabError> {
-        check().map(drop)
+        builder::check().map(drop)
     }
 
     /// Deletes the namespaces of labs whose owner no longer lives, and returns their names. Every build does it too.
@@ -60,7 +69,7 @@ impl LinkLab {
     ///
     /// Those of [`LinkLab::check`], and [`LabError::Command`] when a namespace cannot be deleted.
     pub fn sweep() -> Result<Vec<String>, LabError> {
-        sweep::sweep(&check()?)
+        sweep::sweep(&builder::check()?)
     }
 
     /// One end of the lab, to run programs in.
@@ -100,19 +109,36 @@ impl LinkLab {
         }
     }
 
-    /// Changes a link's shape in both directions, also while it carries traffic. Packets waiting in a queue that goes
-    /// away are lost, as on a real link.
+    /// Changes the shape of a veth pair in both directions, also while it carries traffic. Packets waiting in a queue
+    /// that goes away are lost, as on a real link.
     ///
     /// # Errors
     ///
-    /// [`LabError::BadShape`], or [`LabError::Command`] when `tc` refuses; the ends may then differ.
+    /// [`LabError::BadShape`], [`LabError::OtherKind`] for a wire, or [`LabError::Command`] when `tc` refuses; the ends
+    /// may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         shape.validate()?;
+        if self.link(link).wire.is_some() {
+            return Err(LabError::OtherKind { link, kind: "wire", call: "set_rate" });
+        }
         for side in Side::BOTH {
             let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, link), "root"];
             self.tools.tc(device.into_iter().map(str::to_owned).chain(shape.qdisc_arguments()))?;
         }
         Ok(())
+    }
+
+    /// Changes a wire in both directions, also while it carries traffic. Frames that it took before arrive as they
+    /// would have, and none overtakes another; so on a wire that became shorter, the first ones arrive in a bunch. The
+    /// losses are drawn on from where they were, unless the seed is another.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::BadWire`], [`LabError::OtherKind`] for a veth pair, or [`LabError::WireEnded`].
+    pub fn set_wire(&self, link: usize, wire: Wire) -> Result<(), LabError> {
+        wire.validate()?;
+        let running = self.running(link, "set_wire")?;
+        running.carrier.change(wire).map_err(|errno| wire_ended(link, errno))
     }
 
     /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come. The address
@@ -123,7 +149,19 @@ impl LinkLab {
     /// [`LabError::Command`] when `ip` refuses.
     pub fn set_link_up(&self, side: Side, link: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
-        self.tools.ip(["-n", self.side(side).name(), "link", "set", "dev", self.interface(side, link), state])
+        let Some(running) = &self.link(link).wire else { return self.set_device(side, link, [state]) };
+        if !up {
+            running.outages().set(side, true, self.dropped(link)?);
+        }
+        self.set_device(side, link, [state])?;
+        // A veth pair does the rest by itself. Whether the other end hears us is told to a TAP, and an interface that
+        // goes down forgets its neighbours (neigh_ifdown() of net/core/neighbour.c).
+        self.set_device(side.other(), link, ["carrier", if up { "on" } else { "off" }])?;
+        if up {
+            self.introduce_neighbour(side, link)?;
+            running.outages().set(side, false, self.dropped(link)?);
+        }
+        Ok(())
     }
 
     /// What a link has carried, seen from one end. It costs no process: the current thread enters the namespace for
@@ -139,12 +177,54 @@ impl LinkLab {
         InterfaceCounters::parse(&text, interface)
     }
 
+    /// What a wire did with the frames it was given, each way. The kernel's count of what never reached the wire's
+    /// thread is among it, so a wire with [`WireCounters::unplanned_drops`] of 0 did only what it was told.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::OtherKind`] for a veth pair, [`LabError::WireEnded`], and those of [`LinkLab::counters`].
+    pub fn wire_counters(&self, link: usize) -> Result<WireCounters, LabError> {
+        let running = self.running(link, "wire_counters")?;
+        let mut counters = running.carrier.counters().map_err(|errno| wire_ended(link, errno))?;
+        let dropped = self.dropped(link)?;
+        let by_outage = running.outages().dropped(dropped);
+        for (end, line) in [&mut counters.from_a, &mut counters.from_b].into_iter().enumerate() {
+            line.overrun = dropped[end].saturating_sub(by_outage[end]);
+            line.interface_down += by_outage[end];
+        }
+        Ok(counters)
+    }
+
+    fn running(&self, link: usize, call: &'static str) -> Result<&Running, LabError> {
+        self.link(link).wire.as_ref().ok_or(LabError::OtherKind { link, kind: "veth pair", call })
+    }
+
+    /// What the kernel has dropped at the two ends of a wire before the wire's thread could take it.
+    fn dropped(&self, link: usize) -> Result<[u64; 2], LabError> {
+        Ok([self.counters(Side::A, link)?.tx_dropped, self.counters(Side::B, link)?.tx_dropped])
+    }
+
+    fn set_device<const N: usize>(&self, side: Side, link: usize, change: [&str; N]) -> Result<(), LabError> {
+        let device = ["-n", self.side(side).name(), "link", "set", "dev", self.interface(side, link)];
+        self.tools.ip(device.into_iter().chain(change))
+    }
+
+    /// Tells one end of a wire the other's hardware address, so that it never asks: a question that is lost costs a
+    /// second, and each would be a frame that draws from the losses.
+    fn introduce_neighbour(&self, side: Side, link: usize) -> Result<(), LabError> {
+        let other = self.address(side.other(), link).to_string();
+        let hardware = name::hardware_address(side.other(), octet(link));
+        let device = self.interface(side, link);
+        let neighbour = ["neighbour", "replace", &other, "lladdr", &hardware, "nud", "permanent", "dev", device];
+        self.tools.ip(["-n", self.side(side).name()].into_iter().chain(neighbour))
+    }
+
     fn link(&self, link: usize) -> &Link {
         let count = self.links.len();
         self.links.get(link).unwrap_or_else(|| panic!("link {link} was asked for in a lab with {count} links"))
     }
 
-    fn make_namespace(&self, side: Side) -> Result<(), LabError> {
+    pub(crate) fn make_namespace(&self, side: Side) -> Result<(), LabError> {
         let name = self.side(side).name();
         self.tools.ip(["netns", "add", name])?;
         self.disable_ipv6(side)?;
@@ -161,40 +241,60 @@ impl LinkLab {
         }
     }
 
-    fn make_link(&mut self, shape: Shape) -> Result<(), LabError> {
+    pub(crate) fn make_veth(&mut self, shape: Shape) -> Result<(), LabError> {
         let index = self.links.len();
-        let [interface_a, interface_b] = Side::BOTH.map(|side| name::interface(side, octet(index)));
+        let [interface_a, interface_b] = self.next_interfaces();
         // The pair is born inside, so its names never clash with the machine's own interfaces.
-        self.tools.ip([
-            "-n",
-            self.a.name(),
-            "link",
-            "add",
-            &interface_a,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            &interface_b,
-            "netns",
-            self.b.name(),
-        ])?;
-        self.links.push(Link { interface_a, interface_b });
+        let pair = ["link", "add", &interface_a, "type", "veth", "peer", "name", &interface_b, "netns", self.b.name()];
+        self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))?;
+        self.links.push(Link { interface_a, interface_b, wire: None });
         for side in Side::BOTH {
-            let address = format!("{}/24", self.address(side, index));
-            let namespace = self.side(side).name();
-            self.tools.ip(["-n", namespace, "address", "add", &address, "dev", self.interface(side, index)])?;
-            self.set_link_up(side, index, true)?;
+            self.bring_up(side, index)?;
         }
         match shape {
             Shape::Unshaped => Ok(()),
             Shape::Rate { .. } => self.set_rate(index, shape),
         }
     }
+
+    pub(crate) fn make_wire(&mut self, wire: Wire) -> Result<(), LabError> {
+        let index = self.links.len();
+        let [interface_a, interface_b] = self.next_interfaces();
+        let taps = [wire::open(&self.a, &interface_a)?, wire::open(&self.b, &interface_b)?];
+        let carrier = Carrier::start(wire, taps).map_err(|source| LabError::WireNotStarted { link: index, source })?;
+        let wire = Some(Running { carrier, outages: Mutex::default() });
+        self.links.push(Link { interface_a, interface_b, wire });
+        for side in Side::BOTH {
+            self.set_device(side, index, ["address", &name::hardware_address(side, octet(index))])?;
+            // A TAP never makes its queue wait, so none is needed, and a system's default may pace or drop.
+            let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, index)];
+            self.tools.tc(device.into_iter().chain(["root", "noqueue"]))?;
+        }
+        Side::BOTH.into_iter().try_for_each(|side| self.bring_up(side, index))
+    }
+
+    fn next_interfaces(&self) -> [String; 2] {
+        Side::BOTH.map(|side| name::interface(side, octet(self.links.len())))
+    }
+
+    fn bring_up(&self, side: Side, link: usize) -> Result<(), LabError> {
+        let address = format!("{}/24", self.address(side, link));
+        let namespace = self.side(side).name();
+        self.tools.ip(["-n", namespace, "address", "add", &address, "dev", self.interface(side, link)])?;
+        self.set_link_up(side, link, true)
+    }
+}
+
+impl Running {
+    fn outages(&self) -> MutexGuard<'_, Outages> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for LinkLab {
     fn drop(&mut self) {
+        // Wires first: their descriptors would keep the devices, and with them the namespaces, alive.
+        self.links.clear();
         for side in Side::BOTH {
             // A lab that failed half-way lacks one or both, and a drop has nobody to report to; whatever stays for
             // another reason is stale once this process ends, and swept by the next build.
@@ -203,71 +303,8 @@ impl Drop for LinkLab {
     }
 }
 
-/// Collects the links of a lab.
-#[derive(Debug, Clone, Default)]
-#[must_use = "a builder makes nothing until it is built"]
-pub struct LinkLabBuilder {
-    shapes: Vec<Shape>,
-}
-
-impl LinkLabBuilder {
-    /// Adds a link of this shape.
-    pub fn link(mut self, shape: Shape) -> Self {
-        self.shapes.push(shape);
-        self
-    }
-
-    /// Adds a link of each of these shapes.
-    pub fn links(mut self, shapes: impl IntoIterator<Item = Shape>) -> Self {
-        self.shapes.extend(shapes);
-        self
-    }
-
-    /// Sweeps what dead owners left, then makes the namespaces and the links; a failure half-way leaves nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`] and [`LabError::BadShape`] before anything is touched, those of
-    /// [`LinkLab::check`], and [`LabError::Command`] when `ip` or `tc` refuses.
-    ///
-    /// # Privileges
-    ///
-    /// Root.
-    pub fn build(self) -> Result<LinkLab, LabError> {
-        match self.shapes.len() {
-            0 => return Err(LabError::NoLinks),
-            wanted if wanted > MAX_LINKS => return Err(LabError::TooManyLinks { wanted }),
-            _ => {}
-        }
-        self.shapes.iter().try_for_each(|shape| shape.validate())?;
-        let tools = check()?;
-        sweep::sweep(&tools)?;
-
-        let (pid, lab) = (process::id(), NEXT_LAB.fetch_add(1, Ordering::Relaxed));
-        let [a, b] =
-            Side::BOTH.map(|side| Namespace::new(NamespaceName { pid, lab, side }.to_string(), tools.ip.clone()));
-        // The keeper comes first: from here on every way out of this function cleans up.
-        let keeper = Keeper::start(&tools.ip, [a.name(), b.name()])?;
-        let mut lab = LinkLab { tools, a, b, links: Vec::new(), _keeper: keeper };
-        for side in Side::BOTH {
-            lab.make_namespace(side)?;
-        }
-        for shape in self.shapes {
-            lab.make_link(shape)?;
-        }
-        Ok(lab)
-    }
-}
-
-fn check() -> Result<Tools, LabError> {
-    check_root(geteuid())?;
-    let tools = Tools::find()?;
-    namespace::check_allowed()?;
-    Ok(tools)
-}
-
-fn check_root(euid: Uid) -> Result<(), LabError> {
-    if euid.is_root() { Ok(()) } else { Err(LabError::NotRoot { euid: euid.as_raw() }) }
+fn wire_ended(link: usize, errno: Errno) -> LabError {
+    LabError::WireEnded { link, source: errno.into() }
 }
 
 fn file_error(call: &'static str, path: &str, source: io::Error) -> LabError {
@@ -281,28 +318,6 @@ fn octet(link: usize) -> u8 {
 /// How many links a lab can have: the link's number is one octet of its addresses.
 pub const MAX_LINKS: usize = 256;
 
-static NEXT_LAB: AtomicU32 = AtomicU32::new(0);
-
 /// Of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
 const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labs_that_cannot_be_are_refused_before_anything_is_touched() {
-        assert!(matches!(LinkLab::builder().build(), Err(LabError::NoLinks)));
-        let many = LinkLab::builder().links([Shape::Unshaped; MAX_LINKS + 1]);
-        assert!(matches!(many.build(), Err(LabError::TooManyLinks { wanted: 257 })));
-        let still = LinkLab::builder().link(Shape::mbit(0));
-        assert!(matches!(still.build(), Err(LabError::BadShape { .. })));
-    }
-
-    #[test]
-    fn only_root_may_build() {
-        assert!(check_root(Uid::from_raw(0)).is_ok());
-        assert!(matches!(check_root(Uid::from_raw(1000)), Err(LabError::NotRoot { euid: 1000 })));
-    }
-}

@@ -96,6 +96,11 @@ pub(crate) fn address(side: Side, link: u8) -> IpAddr {
     Ipv4Addr::new(10, 77, link, host).into()
 }
 
+/// The hardware address of a wire's end: locally administered, and the same in every lab, so that the ends need not ask.
+pub(crate) fn hardware_address(side: Side, link: u8) -> String {
+    format!("02:72:61:69:{link:02x}:0{}", 1 + side as u8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +132,8 @@ mod tests {
         assert_eq!(address(Side::A, 0).to_string(), "10.77.0.1");
         assert_eq!(address(Side::B, 255).to_string(), "10.77.255.2");
         assert_eq!(interface(Side::B, 255), "rail255b");
+        assert_eq!(hardware_address(Side::A, 0), "02:72:61:69:00:01");
+        assert_eq!(hardware_address(Side::B, 255), "02:72:61:69:ff:02");
         assert_eq!(Side::A.other(), Side::B);
     }
 

@@ -34,7 +34,7 @@ impl Namespace {
     /// A command that runs `program` in this namespace, with `/sys` showing the namespace's interfaces.
     ///
     /// The child's pid is the program's own: `ip netns exec` replaces itself. A program that is not there therefore
-    /// shows as exit status 255 and a message of `ip`, not as an error of `spawn`.
+    /// shows as a failure and a message of `ip` (whose exit status differs by version), not as an error of `spawn`.
     ///
     /// # References
     ///

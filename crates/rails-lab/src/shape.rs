@@ -1,5 +1,6 @@
 //! What a link is like: as the kernel has it, or held to a rate.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,21 @@ impl Shape {
     }
 }
 
+/// In a few words: `unshaped`, or the token bucket.
+impl fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unshaped => formatter.write_str("unshaped"),
+            Self::Rate { mbit, burst_bytes, latency } => write!(
+                formatter,
+                "{mbit} Mbit/s (tbf, burst {} KiB, at most {} ms of queue)",
+                burst_bytes >> 10,
+                latency.as_millis()
+            ),
+        }
+    }
+}
+
 const DEFAULT_BURST_BYTES: u32 = 64 * 1024;
 const DEFAULT_LATENCY: Duration = Duration::from_millis(20);
 /// One Ethernet frame of the default MTU: tbf drops whatever its burst cannot hold.
@@ -85,6 +101,12 @@ mod tests {
     fn a_rate_becomes_a_token_bucket() {
         let arguments = Shape::mbit(400).qdisc_arguments().join(" ");
         assert_eq!(arguments, "tbf rate 400mbit burst 65536 latency 20000us");
+    }
+
+    #[test]
+    fn a_shape_says_what_it_is() {
+        assert_eq!(Shape::Unshaped.to_string(), "unshaped");
+        assert_eq!(Shape::mbit(400).to_string(), "400 Mbit/s (tbf, burst 64 KiB, at most 20 ms of queue)");
     }
 
     #[test]

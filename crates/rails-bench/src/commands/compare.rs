@@ -4,7 +4,7 @@ use crate::{
     ending::{Ending, Help},
     machine::this_machine,
     measure::compare::{Contender, Contest, ContestError},
-    print,
+    print, rate,
 };
 use anyhow::{Context, Result, anyhow};
 use rails_lab::{LabError, Shape};
@@ -74,13 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
 
 /// The links of one case.
 fn links(rates: &str) -> Result<Vec<Shape>> {
-    let link = |rate: &str| match rate {
-        "unshaped" => Ok(Shape::Unshaped),
-        rate => match rate.parse() {
-            Ok(mbit) if mbit > 0 => Ok(Shape::mbit(mbit)),
-            _ => Err(anyhow!("--rates {rates}: `{rate}` is neither a rate in Mbit/s nor `unshaped`")),
-        },
-    };
+    let link = |rate| rate::shape(rate).map_err(|error| anyhow!("--rates {rates}: {error}"));
     rates.split(',').map(link).collect()
 }
 

@@ -2,6 +2,7 @@
 
 mod demo;
 mod interrupted;
+mod lab;
 mod machine;
 mod measure;
 mod refusals;

@@ -139,11 +139,12 @@ fn measure_mbit(lab: &LinkLab) -> f64 {
         let _a = lab.enter(Side::A).unwrap();
         UdpSocket::bind((lab.address(Side::A, 0), 0)).unwrap()
     };
-    let _sink = {
+    // Any port: the one before may be held a moment longer by a child that another test has just forked.
+    let sink = {
         let _b = lab.enter(Side::B).unwrap();
-        UdpSocket::bind((lab.address(Side::B, 0), SINK_PORT)).unwrap()
+        UdpSocket::bind((lab.address(Side::B, 0), 0)).unwrap()
     };
-    let target = (lab.address(Side::B, 0), SINK_PORT);
+    let target = sink.local_addr().unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -165,4 +166,3 @@ fn measure_mbit(lab: &LinkLab) -> f64 {
 
 const PAYLOAD: usize = 1 << 20;
 const DATAGRAM: usize = 1400;
-const SINK_PORT: u16 = 7007;

@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod links;
+mod wires;
 
 const NAMESPACES: &str = "/var/run/netns";
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let links: Vec<String> = self.links.iter().map(describe).collect();
+        let links: Vec<String> = self.links.iter().map(Shape::to_string).collect();
         let setting = &self.setting;
         writeln!(f, "{} link(s): {}", links.len(), links.join(", "))?;
         writeln!(
@@ -59,14 +59,5 @@ impl fmt::Display for Comparison {
             )?;
         }
         Ok(())
-    }
-}
-
-fn describe(link: &Shape) -> String {
-    match link {
-        Shape::Unshaped => "unshaped".to_owned(),
-        Shape::Rate { mbit, burst_bytes, latency } => {
-            format!("{mbit} Mbit/s (tbf, burst {} KiB, at most {} ms of queue)", burst_bytes >> 10, latency.as_millis())
-        }
     }
 }

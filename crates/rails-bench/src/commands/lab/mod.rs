@@ -1,0 +1,49 @@
+//! `lab`: networks to try things on, made for as long as they are wanted.
+
+mod links;
+mod report;
+mod session;
+mod wire;
+
+use crate::ending::{Ending, Help, Helped};
+use anyhow::Result;
+use clap::Subcommand;
+use rails_lab::LabError;
+
+/// Make links between two network namespaces of this machine, and run programs over them (needs root)
+///
+/// The two sides, A and B, are namespaces with interfaces, addresses and TCP stacks of their own, joined by one link or several. Nothing of
+/// this machine's own network is touched. The lab is there for as long as this runs, and gone however it ends.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    Links(links::Args),
+    Wire(wire::Args),
+}
+
+pub(crate) fn run(args: Args) -> Result<Ending> {
+    match args.kind {
+        Kind::Links(args) => links::run(args),
+        Kind::Wire(args) => wire::run(args),
+    }
+}
+
+/// What a lab's error says, and what can be done about it.
+fn explained(error: LabError) -> anyhow::Error {
+    let help = match &error {
+        LabError::NotRoot { .. } => "run it as root: it makes network namespaces, and removes them again",
+        LabError::NamespacesRefused { .. } => "run it outside the container, or give the container CAP_SYS_ADMIN",
+        LabError::ToolMissing { .. } => "install that package, e.g. `apt-get install iproute2`",
+        LabError::Tap { .. } => "load the module (`modprobe tun`), or give the container the device /dev/net/tun",
+        LabError::BadWire { .. } => return Helped::usage(error, "change --rate, --rtt, --queue or --loss"),
+        LabError::BadShape { .. } => return Helped::usage(error, "change --rate"),
+        LabError::TooManyLinks { .. } => return Helped::usage(error, "ask for fewer links"),
+        _ => return error.into(),
+    };
+    anyhow::Error::from(error).help(help)
+}

@@ -1,0 +1,218 @@
+//! The time of a lab: it is made, programs run in it, it is taken down.
+
+use super::report;
+use crate::{commands::block_on, ending::Ending, print};
+use anyhow::{Context, Result, bail};
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use rails_lab::{LinkLab, Side};
+use std::{
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::unix::process::ExitStatusExt,
+    process::{ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{SignalKind, signal},
+    time::{sleep, timeout},
+};
+
+/// What runs in a lab.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Programs {
+    /// Run this shell command in side B meanwhile; COMMAND starts once it has opened a socket
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    serve: Option<String>,
+    /// Run this in side A, and end as it ends; without it, the lab stays until Ctrl-C or SIGTERM
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Makes the lab, and takes it down when the command has ended or a signal comes. `what` says of each link what it is like.
+pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() -> Result<LinkLab>) -> Result<Ending> {
+    block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let stopped = async {
+            tokio::select! {
+                _ = interrupt.recv() => Ending::Interrupted,
+                _ = terminate.recv() => Ending::Command(TERMINATED),
+            }
+        };
+        let lab = build()?;
+        report::made(&lab, &what);
+        let ended = match programs.command.split_first() {
+            Some((program, arguments)) => both(&lab, programs.serve.as_deref(), program, arguments, stopped).await,
+            None => {
+                print::note("the lab stays until Ctrl-C");
+                Ok(stopped.await)
+            }
+        };
+        report::wires(&lab);
+        ended
+    })
+}
+
+/// Runs the command, and what it is to talk to before and meanwhile.
+async fn both(
+    lab: &LinkLab,
+    serve: Option<&str>,
+    program: &OsStr,
+    arguments: &[OsString],
+    stopped: impl Future<Output = Ending>,
+) -> Result<Ending> {
+    let mut stopped = std::pin::pin!(stopped);
+    let mut server = match serve {
+        Some(serve) => Some(Running::start(lab, Side::B, OsStr::new("sh"), &["-c".into(), serve.into()], true)?),
+        None => None,
+    };
+    if let Some(server) = &mut server {
+        tokio::select! {
+            ready = server.has_opened_a_socket(lab) => ready?,
+            ending = &mut stopped => {
+                server.end().await;
+                return Ok(ending);
+            }
+        }
+    }
+    let mut command = Running::start(lab, Side::A, program, arguments, false)?;
+    let ending = tokio::select! {
+        status = command.child.wait() => Ending::Command(code(status.context("the command's end")?)),
+        ending = &mut stopped => {
+            // A terminal has told it as well, and it may have something to say yet.
+            let _ = timeout(FAREWELL, command.child.wait()).await;
+            command.end().await;
+            ending
+        }
+    };
+    if let Some(server) = &mut server {
+        // One that serves once ends by itself, after it has said what it saw.
+        let _ = timeout(LAST_WORDS, server.child.wait()).await;
+        server.end().await;
+    }
+    Ok(ending)
+}
+
+/// A program in a lab. It is killed when this is dropped.
+struct Running {
+    child: Child,
+    /// Whether it leads a process group, so that what it started is ended with it.
+    is_group: bool,
+}
+
+impl Running {
+    /// Starts it. In a group of its own it neither has the terminal nor gets its Ctrl-C, and speaks on stderr.
+    fn start(lab: &LinkLab, side: Side, program: &OsStr, arguments: &[OsString], is_group: bool) -> Result<Self> {
+        let mut command = Command::from(lab.side(side).command(program));
+        command.args(arguments).envs(environment(lab, side)).kill_on_drop(true);
+        if is_group {
+            command.process_group(0).stdin(Stdio::null()).stdout(io::stderr());
+        }
+        let child = command.spawn().with_context(|| format!("cannot start `{}`", program.display()))?;
+        Ok(Self { child, is_group })
+    }
+
+    /// Waits until somebody could connect to side B, or for a while.
+    async fn has_opened_a_socket(&mut self, lab: &LinkLab) -> Result<()> {
+        let began = Instant::now();
+        while !has_sockets(lab)? {
+            if let Some(status) = self.child.try_wait().context("--serve")? {
+                bail!("--serve: it ended ({status}) before it had opened a socket");
+            }
+            if began.elapsed() > SOCKET_WAIT {
+                print::note(format_args!("warning: --serve: no socket after {SOCKET_WAIT:?}; COMMAND starts anyway"));
+                break;
+            }
+            sleep(SOCKET_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Asks it to end, and sees to it that it does.
+    async fn end(&mut self) {
+        for request in [Signal::SIGTERM, Signal::SIGKILL] {
+            // It has no id once it has ended and was waited for.
+            let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) else { return };
+            // It fails when it has just ended, and then there is nothing to ask for.
+            let _ = if self.is_group { killpg(Pid::from_raw(id), request) } else { kill(Pid::from_raw(id), request) };
+            let _ = timeout(FAREWELL, self.child.wait()).await;
+        }
+    }
+}
+
+/// What a program in a lab is told about it.
+fn environment(lab: &LinkLab, side: Side) -> [(&'static str, String); 4] {
+    let addresses = |side| each(lab, |link| lab.address(side, link).to_string());
+    [
+        ("RAILS_LAB_SIDE", side.to_string()),
+        ("RAILS_LAB_LOCAL", addresses(side)),
+        ("RAILS_LAB_PEER", addresses(side.other())),
+        ("RAILS_LAB_INTERFACES", each(lab, |link| lab.interface(side, link).to_owned())),
+    ]
+}
+
+fn each(lab: &LinkLab, of: impl Fn(usize) -> String) -> String {
+    (0..lab.link_count()).map(of).collect::<Vec<_>>().join(",")
+}
+
+/// Whether side B has a listening TCP socket or any UDP one. The namespace is ours alone, so it is the server's.
+fn has_sockets(lab: &LinkLab) -> Result<bool> {
+    let _inside = lab.enter(Side::B)?;
+    let lines = |protocol: &str| {
+        let text = fs::read_to_string(format!("/proc/thread-self/net/{protocol}")).unwrap_or_default();
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    // proc_pid_net(5): the fourth field is the state, and 0A is TCP_LISTEN.
+    let listens = |line: &String| line.split_ascii_whitespace().nth(3) == Some("0A");
+    Ok(["tcp", "tcp6"].iter().any(|tcp| lines(tcp).iter().any(listens))
+        || ["udp", "udp6"].iter().any(|udp| !lines(udp).is_empty()))
+}
+
+/// The exit code that a shell would give: 128 and the signal for a program that one ended.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+pub(crate) const AFTER_HELP: &str = "\
+Side A has the addresses 10.77.0.1, 10.77.1.1 and so on, side B 10.77.0.2, 10.77.1.2 and so on: one subnet for each link.
+
+COMMAND and the command of --serve find in their environment:
+  RAILS_LAB_SIDE        the side they run in: a or b
+  RAILS_LAB_LOCAL       the addresses of their side, one for each link, joined by commas
+  RAILS_LAB_PEER        the addresses of the other side
+  RAILS_LAB_INTERFACES  the interfaces of their side
+What the lab is like, what its wires did, and what --serve prints goes to stderr; stdout is COMMAND's.
+
+Examples:
+  rails-bench lab links --rate 400,100
+  rails-bench lab wire --rate 500 --rtt 19ms --loss 0.001 --seed 7 -- ping -c 3 10.77.0.2
+  rails-bench lab wire --rate 500 --links 2 --serve 'rails-bench serve --once --insecure --listen $RAILS_LAB_LOCAL' \\
+    -- sh -c 'rails-bench stream --insecure --to $RAILS_LAB_PEER'
+
+Exit code: that of COMMAND; 130 after Ctrl-C, 143 after SIGTERM; 1 or 2 where no lab could be made.";
+
+/// 128 and the number of SIGTERM.
+const TERMINATED: u8 = 143;
+/// How long a program has to end by itself.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a server has to end of its own accord when its client has. One that does not is asked to.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Longer than a server needs to come up, short enough for one that never opens a socket.
+const SOCKET_WAIT: Duration = Duration::from_secs(5);
+const SOCKET_POLL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_a_signal_ended_has_the_code_a_shell_gives() {
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code(ExitStatus::from_raw(Signal::SIGKILL as i32)), 137);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a lab is to be like, until it is built.
+
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::unistd::{Uid, geteuid};
+
+use crate::keeper::Keeper;
+use crate::name::NamespaceName;
+use crate::namespace::{self, Namespace};
+use crate::sweep;
+use crate::tool::Tools;
+use crate::{LabError, LinkLab, MAX_LINKS, Shape, Side, Wire};
+
+/// Collects the links of a lab.
+#[derive(Debug, Clone, Default)]
+#[must_use = "a builder makes nothing until it is built"]
+pub struct LinkLabBuilder {
+    links: Vec<Description>,
+}
+
+/// A link as asked for.
+#[derive(Debug, Clone, Copy)]
+enum Description {
+    Veth(Shape),
+    Wire(Wire),
+}
+
+impl LinkLabBuilder {
+    /// Adds a veth pair of this shape.
+    pub fn link(mut self, shape: Shape) -> Self {
+        self.links.push(Description::Veth(shape));
+        self
+    }
+
+    /// Adds a veth pair of each of these shapes.
+    pub fn links(mut self, shapes: impl IntoIterator<Item = Shape>) -> Self {
+        self.links.extend(shapes.into_iter().map(Description::Veth));
+        self
+    }
+
+    /// Adds a wire: a link through user space, with delay and loss.
+    pub fn wire(mut self, wire: Wire) -> Self {
+        self.links.push(Description::Wire(wire));
+        self
+    }
+
+    /// Sweeps what dead owners left, then makes the namespaces and the links; a failure half-way leaves nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadWire`] before anything is
+    /// touched, those of [`LinkLab::check`], [`LabError::Command`] when `ip` or `tc` refuses, [`LabError::Tap`] and
+    /// [`LabError::WireNotStarted`].
+    ///
+    /// # Privileges
+    ///
+    /// Root; for a wire also `/dev/net/tun`.
+    pub fn build(self) -> Result<LinkLab, LabError> {
+        match self.links.len() {
+            0 => return Err(LabError::NoLinks),
+            wanted if wanted > MAX_LINKS => return Err(LabError::TooManyLinks { wanted }),
+            _ => {}
+        }
+        self.links.iter().try_for_each(Description::validate)?;
+        let tools = check()?;
+        sweep::sweep(&tools)?;
+
+        let (pid, lab) = (process::id(), NEXT_LAB.fetch_add(1, Ordering::Relaxed));
+        let [a, b] =
+            Side::BOTH.map(|side| Namespace::new(NamespaceName { pid, lab, side }.to_string(), tools.ip.clone()));
+        // The keeper comes first: from here on every way out of this function cleans up.
+        let keeper = Keeper::start(&tools.ip, [a.name(), b.name()])?;
+        let mut lab = LinkLab { tools, a, b, links: Vec::new(), _keeper: keeper };
+        for side in Side::BOTH {
+            lab.make_namespace(side)?;
+        }
+        for link in self.links {
+            match link {
+                Description::Veth(shape) => lab.make_veth(shape)?,
+                Description::Wire(wire) => lab.make_wire(wire)?,
+            }
+        }
+        Ok(lab)
+    }
+}
+
+impl Description {
+    fn validate(&self) -> Result<(), LabError> {
+        match *self {
+            Self::Veth(shape) => shape.validate(),
+            Self::Wire(wire) => wire.validate(),
+        }
+    }
+}
+
+/// Finds what a lab is built with, and whether the kernel allows it.
+pub(crate) fn check() -> Result<Tools, LabError> {
+    check_root(geteuid())?;
+    let tools = Tools::find()?;
+    namespace::check_allowed()?;
+    Ok(tools)
+}
+
+fn check_root(euid: Uid) -> Result<(), LabError> {
+    if euid.is_root() { Ok(()) } else { Err(LabError::NotRoot { euid: euid.as_raw() }) }
+}
+
+static NEXT_LAB: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labs_that_cannot_be_are_refused_before_anything_is_touched() {
+        assert!(matches!(LinkLab::builder().build(), Err(LabError::NoLinks)));
+        let many = LinkLab::builder().links([Shape::Unshaped; MAX_LINKS + 1]);
+        assert!(matches!(many.build(), Err(LabError::TooManyLinks { wanted: 257 })));
+        let still = LinkLab::builder().link(Shape::mbit(0));
+        assert!(matches!(still.build(), Err(LabError::BadShape { .. })));
+        let gone = LinkLab::builder().link(Shape::Unshaped).wire(Wire::mbit(1).loss(2.0));
+        assert!(matches!(gone.build(), Err(LabError::BadWire { .. })));
+    }
+
+    #[test]
+    fn only_root_may_build() {
+        assert!(check_root(Uid::from_raw(0)).is_ok());
+        assert!(matches!(check_root(Uid::from_raw(1000)), Err(LabError::NotRoot { euid: 1000 })));
+    }
+}

@@ -1,0 +1,33 @@
+//! Opening a TAP device.
+
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+
+use crate::LabError;
+use crate::namespace::Namespace;
+
+/// Makes a TAP device in a namespace and opens it, not yet up. It is gone when the descriptor is closed, by whatever.
+///
+/// Offloads stay off, so that a frame is what goes over a cable: at most the MTU long, checksums complete. What is
+/// counted, lost and delayed is then what a real link would count, lose and delay; the price is a read and a write for each.
+///
+/// # References
+///
+/// Documentation/networking/tuntap.rst
+pub(crate) fn open(namespace: &Namespace, interface: &str) -> Result<SyncDevice, LabError> {
+    let fail = |source| LabError::Tap { interface: interface.to_owned(), source };
+    // The device belongs to the namespace of the thread that opens /dev/net/tun.
+    let _inside = namespace.enter()?;
+    let tap = DeviceBuilder::new()
+        .name(interface)
+        .layer(Layer::L2)
+        .tx_queue_len(QUEUE_FRAMES)
+        .inherit_enable_state()
+        .build_sync()
+        .map_err(fail)?;
+    tap.set_nonblocking(true).map_err(fail)?;
+    Ok(tap)
+}
+
+/// What the kernel holds until the wire's thread comes: 0.2 s of full frames at 500 Mbit/s, far more than a window of
+/// TCP sends at once there. The default of 1000 overflows when a sender opens its window after an idle time.
+const QUEUE_FRAMES: u32 = 8192;

@@ -1,0 +1,272 @@
+//! Wires delay, lose and limit as they were told, and nothing else happens on them.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rails_lab::{LabError, LinkLab, Shape, Side, Wire};
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_round_trip_over_a_wire_takes_the_time_it_was_given() {
+    let lab = LinkLab::builder().wire(Wire::mbit(500).rtt(RTT)).build().unwrap();
+    let rtt = round_trip(&lab, 0);
+    println!("{RTT:?} asked for, {rtt:?} measured");
+    assert!(rtt >= RTT, "{rtt:?}");
+    assert!(rtt < RTT * 2, "{rtt:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_wire_that_loses_all_carries_nothing_and_counts_it() {
+    let lab = LinkLab::builder().wire(Wire::mbit(100).loss_from(Side::A, 1.0)).build().unwrap();
+    assert_eq!(numbers_received(&lab, 100), BTreeSet::new());
+    let counters = lab.wire_counters(0).unwrap();
+    assert_eq!((counters.from_a.frames, counters.from_a.lost), (0, 100), "{counters:?}");
+    assert_eq!(counters.unplanned_drops(), 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_the_same_seed_loses_the_same_datagrams_and_nothing_stray_is_sent() {
+    let received = |seed| {
+        let lab = LinkLab::builder().wire(Wire::mbit(500).loss(0.2).seed(seed)).build().unwrap();
+        let numbers = numbers_received(&lab, 500);
+        let counters = lab.wire_counters(0).unwrap();
+        // Every frame is a datagram of ours, so the n-th frame is the n-th datagram in each run.
+        assert_eq!(counters.from_a.frames, numbers.len() as u64, "{counters:?}");
+        assert_eq!(counters.from_a.frames + counters.from_a.lost, 500, "{counters:?}");
+        assert_eq!((counters.from_b.frames, counters.from_b.lost), (0, 0), "{counters:?}");
+        assert_eq!(counters.unplanned_drops(), 0);
+        numbers
+    };
+    let first = received(7);
+    assert!((300..500).contains(&first.len()), "{} of 500", first.len());
+    assert_eq!(first, received(7));
+    assert_ne!(first, received(8));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_full_queue_drops_what_it_was_told_to() {
+    // 40 frames of 1000 bytes in 1 Mbit/s wait 8 ms each; the queue holds three besides the one being sent.
+    let lab = LinkLab::builder().wire(Wire::mbit(1).queue_bytes(3 * 1000)).build().unwrap();
+    let (sender, _receiver) = sockets(&lab);
+    for _ in 0..40 {
+        sender.send(&[0; 1000 - HEADERS]).unwrap();
+    }
+    wait_until(|| {
+        let line = lab.wire_counters(0).unwrap().from_a;
+        line.frames + line.queue_full == 40
+    });
+    let counters = lab.wire_counters(0).unwrap();
+    assert!(counters.from_a.frames >= 4 && counters.from_a.queue_full > 20, "{counters:?}");
+    assert_eq!(counters.unplanned_drops(), 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_veth_pairs_and_wires_are_links_of_one_lab() {
+    let lab =
+        LinkLab::builder().link(Shape::mbit(400)).wire(Wire::mbit(500).rtt(RTT)).link(Shape::Unshaped).build().unwrap();
+    assert_eq!(lab.link_count(), 3);
+    assert_eq!(lab.interface(Side::B, 1), "rail1b");
+    for link in 0..3 {
+        let before = lab.counters(Side::B, link).unwrap();
+        assert_eq!(transfer(&lab, link, PAYLOAD), PAYLOAD);
+        let after = lab.counters(Side::B, link).unwrap();
+        assert!(after.rx_bytes - before.rx_bytes > PAYLOAD as u64, "link {link}: {before:?} {after:?}");
+    }
+    assert!(round_trip(&lab, 1) >= RTT);
+    assert!(round_trip(&lab, 2) < RTT);
+    let kinds = [
+        (lab.set_rate(1, Shape::mbit(10)), "link 1 is a wire; set_rate is for the other kind"),
+        (lab.set_wire(0, Wire::mbit(10)), "link 0 is a veth pair; set_wire is for the other kind"),
+        (lab.wire_counters(2).map(drop), "link 2 is a veth pair; wire_counters is for the other kind"),
+    ];
+    for (answer, said) in kinds {
+        assert_eq!(answer.unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_wire_changes_in_mid_stream() {
+    let lab = LinkLab::builder().wire(Wire::mbit(50)).build().unwrap();
+    thread::scope(|scope| {
+        let received = scope.spawn(|| transfer(&lab, 0, 8 * PAYLOAD));
+        wait_until(|| lab.wire_counters(0).unwrap().from_a.bytes > PAYLOAD as u64);
+        lab.set_wire(0, Wire::mbit(5).rtt(RTT).loss(0.01)).unwrap();
+        let before = lab.wire_counters(0).unwrap();
+        wait_until(|| lab.wire_counters(0).unwrap().from_a.frames > before.from_a.frames + 50);
+        assert!(!received.is_finished(), "at 5 Mbit/s it takes ten seconds more");
+        lab.set_wire(0, Wire::mbit(500)).unwrap();
+        assert_eq!(received.join().unwrap(), 8 * PAYLOAD);
+    });
+    assert!(matches!(lab.set_wire(0, Wire::mbit(0)), Err(LabError::BadWire { .. })));
+    assert!(round_trip(&lab, 0) < RTT);
+    lab.set_wire(0, Wire::mbit(500).rtt(RTT)).unwrap();
+    assert!(round_trip(&lab, 0) >= RTT);
+    assert_eq!(lab.wire_counters(0).unwrap().unplanned_drops(), 0);
+}
+
+/// What every figure over the reference wire rests on: all losses are the wire's own.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_the_reference_wire_carries_a_stream_without_unplanned_drops() {
+    let lab = LinkLab::builder().wire(Wire::mbit(500).rtt(RTT).queue(Duration::from_millis(20))).build().unwrap();
+    let began = Instant::now();
+    assert_eq!(transfer(&lab, 0, 128 * PAYLOAD), 128 * PAYLOAD);
+    let mbit = (128 * PAYLOAD * 8) as f64 / 1e6 / began.elapsed().as_secs_f64();
+    let counters = lab.wire_counters(0).unwrap();
+    println!("{mbit:.0} Mbit/s, {counters:?}");
+    assert!(mbit < 500.0, "{mbit}");
+    assert_eq!(counters.unplanned_drops(), 0, "{counters:?}");
+    assert_eq!((counters.from_a.lost, counters.from_b.lost), (0, 0));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_wire_that_is_down_carries_nothing_until_it_is_up_again() {
+    let lab = LinkLab::builder().wire(Wire::mbit(100)).build().unwrap();
+    let carrier = |side| {
+        let file = format!("/sys/class/net/{}/carrier", lab.interface(side, 0));
+        let output = lab.side(side).command("cat").arg(file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(carrier(Side::A), "1");
+    lab.set_link_up(Side::B, 0, false).unwrap();
+    assert_eq!(carrier(Side::A), "0");
+    let target = SocketAddr::new(lab.address(Side::B, 0), 9);
+    {
+        let _a = lab.enter(Side::A).unwrap();
+        assert!(TcpStream::connect_timeout(&target, Duration::from_millis(200)).is_err());
+    }
+    lab.set_link_up(Side::B, 0, true).unwrap();
+    assert_eq!(carrier(Side::A), "1");
+    assert_eq!(transfer(&lab, 0, PAYLOAD), PAYLOAD);
+    let counters = lab.wire_counters(0).unwrap();
+    assert_eq!(counters.unplanned_drops(), 0, "{counters:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_wire_whose_device_was_taken_away_says_so() {
+    let lab = LinkLab::builder().wire(Wire::mbit(100)).build().unwrap();
+    let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
+    assert!(deleted.success());
+    wait_until(|| matches!(lab.wire_counters(0), Err(LabError::WireEnded { link: 0, .. })));
+    assert!(matches!(lab.set_wire(0, Wire::mbit(1)), Err(LabError::WireEnded { .. })));
+}
+
+/// The shortest of some round trips of a datagram.
+fn round_trip(lab: &LinkLab, link: usize) -> Duration {
+    let bind = |side| {
+        let _inside = lab.enter(side).unwrap();
+        let socket = UdpSocket::bind((lab.address(side, link), 0)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    let (near, far) = (bind(Side::A), bind(Side::B));
+    near.connect(far.local_addr().unwrap()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..TRIPS {
+                let mut buffer = [0; 8];
+                let (_, from) = far.recv_from(&mut buffer).unwrap();
+                far.send_to(&buffer, from).unwrap();
+            }
+        });
+        let trips = (0..TRIPS).map(|_| {
+            let began = Instant::now();
+            near.send(&[0; 8]).unwrap();
+            near.recv(&mut [0; 8]).unwrap();
+            began.elapsed()
+        });
+        trips.min().unwrap()
+    })
+}
+
+/// Sends numbered datagrams from A to B over link 0; gives the numbers that arrived.
+fn numbers_received(lab: &LinkLab, count: u32) -> BTreeSet<u32> {
+    let (sender, receiver) = sockets(lab);
+    let mut numbers = BTreeSet::new();
+    for number in 0..count {
+        sender.send(&number.to_le_bytes()).unwrap();
+        // Few at a time, so that neither the queue nor the receiver's buffer has a say.
+        if number % 50 == 49 || number + 1 == count {
+            wait_until(|| {
+                let line = lab.wire_counters(0).unwrap().from_a;
+                line.frames + line.lost == u64::from(number) + 1
+            });
+            let mut buffer = [0; 4];
+            while receiver.recv(&mut buffer).is_ok() {
+                numbers.insert(u32::from_le_bytes(buffer));
+            }
+        }
+    }
+    numbers
+}
+
+/// A connected sender in A, and a receiver in B that does not wait.
+fn sockets(lab: &LinkLab) -> (UdpSocket, UdpSocket) {
+    let receiver = {
+        let _b = lab.enter(Side::B).unwrap();
+        UdpSocket::bind((lab.address(Side::B, 0), 0)).unwrap()
+    };
+    receiver.set_nonblocking(true).unwrap();
+    let _a = lab.enter(Side::A).unwrap();
+    let sender = UdpSocket::bind((lab.address(Side::A, 0), 0)).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    (sender, receiver)
+}
+
+/// Sends bytes by TCP from A to B; gives how many arrived.
+fn transfer(lab: &LinkLab, link: usize, bytes: usize) -> usize {
+    let listener = {
+        let _b = lab.enter(Side::B).unwrap();
+        TcpListener::bind((lab.address(Side::B, link), 0)).unwrap()
+    };
+    let target = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut buffer = vec![0; PAYLOAD];
+            let mut received = 0;
+            loop {
+                match stream.read(&mut buffer).unwrap() {
+                    0 => return received,
+                    more => received += more,
+                }
+            }
+        });
+        let mut stream = {
+            let _a = lab.enter(Side::A).unwrap();
+            TcpStream::connect(target).unwrap()
+        };
+        let chunk = vec![7; PAYLOAD];
+        for _ in 0..bytes / PAYLOAD {
+            stream.write_all(&chunk).unwrap();
+        }
+        drop(stream);
+        receiver.join().unwrap()
+    })
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+const RTT: Duration = Duration::from_millis(19);
+const TRIPS: usize = 10;
+const PAYLOAD: usize = 1 << 20;
+/// Of Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
+/// A bound against hanging, far above what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -27,12 +27,13 @@
 //!   error.
 //! * What a guard changed is as it was after the guard is dropped, also after a panic and after a failed call. Memory
 //!   that was touched meanwhile stays where it is.
+//! * A buffer whose strict policy cannot be met is an error; neither does it spill over, nor end a process.
 //! * Masks have any size: nothing ends at 1,024 CPUs.
 //! * `unsafe` is in `sys` alone, each block argued.
 //!
 //! # Modules
 //! * [`thread`]: which CPUs a thread may run on;
-//! * [`memory`]: which nodes its pages come from, and where a page lies;
+//! * [`memory`]: which nodes its pages come from, buffers and pools with a policy of their own, and where pages lie;
 //! * [`interrupt`]: where an interrupt may be served, and where it is;
 //! * [`usage`]: what a thread or the process has used;
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC.
@@ -43,8 +44,7 @@
 //! file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help.
 //!
 //! # What it does not do
-//! It moves no interrupts, no pages that exist, and no threads other than the calling one; it sets no scheduling class,
-//! and knows neither weighted interleaving nor the policy of single ranges (`mbind`). It runs on Linux only.
+//! It moves no interrupts, and no threads other than the calling one; it sets no scheduling class. It runs on Linux only.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-bind binds by Linux system calls and runs on Linux only");

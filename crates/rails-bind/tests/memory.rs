@@ -5,7 +5,7 @@ use rails_bind::{
     BindError, Outcome,
     memory::{
         self, BufferOptions, BufferPool, MemoryError, MemoryPolicy, NumaBuffer, PageState, Pages, PooledBuffer,
-        residency_of,
+        process, residency_of,
     },
 };
 use rails_topo::{NodeId, NodeSet};
@@ -176,30 +176,59 @@ fn transparent_huge_pages_are_aligned_and_counted() {
     assert_eq!(small.transparent_huge_bytes().expect("the kernel tells"), 0);
 }
 
-/// The limit is lowered in a process of its own, which first gives up the privilege to pass over it.
-#[test]
-fn a_lock_beyond_the_limit_names_the_limit() {
-    const CHILD: &str = "RAILS_TEST_LOCK_CHILD";
-    const NAME: &str = "a_lock_beyond_the_limit_names_the_limit";
-    if std::env::var_os(CHILD).is_some() {
-        let locked = BufferOptions::new().lock(true);
-        let within = NumaBuffer::new(64 << 10, &locked).expect("it is within the limit");
-        assert_eq!(within.residency().expect("it can be asked").absent(), 0);
-        match NumaBuffer::new(64 * MIB, &locked) {
-            Err(MemoryError::LockRefused { limit: Some(limit), .. }) => assert_eq!(limit, 1 << 20),
-            other => panic!("{other:?}"),
-        }
-        return;
-    }
+/// Runs one test again, in a process that has no privilege and may lock one megabyte.
+fn again_without_privilege(name: &str) {
     // `sh` lowers the limit, so that it is not lowered for the other tests of this process.
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -l 1024 && exec \"$0\" --exact \"$1\" --nocapture"]);
-    child.arg(std::env::current_exe().expect("it runs")).arg(NAME).env(CHILD, "1");
+    child.arg(std::env::current_exe().expect("it runs")).arg(name).env(AGAIN, "1");
     if nix::unistd::Uid::effective().is_root() {
         child.uid(65534).gid(65534);
     }
     let output = child.output().expect("a shell is there");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn is_again() -> bool {
+    std::env::var_os(AGAIN).is_some()
+}
+
+const AGAIN: &str = "RAILS_TEST_WITHOUT_PRIVILEGE";
+
+#[test]
+fn a_lock_beyond_the_limit_names_the_limit() {
+    if !is_again() {
+        return again_without_privilege("a_lock_beyond_the_limit_names_the_limit");
+    }
+    let locked = BufferOptions::new().lock(true);
+    let within = NumaBuffer::new(64 << 10, &locked).expect("it is within the limit");
+    assert_eq!(within.residency().expect("it can be asked").absent(), 0);
+    match NumaBuffer::new(64 * MIB, &locked) {
+        Err(MemoryError::LockRefused { limit: Some(limit), .. }) => assert_eq!(limit, 1 << 20),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_process_of_another_user_is_refused_by_name() {
+    if !is_again() {
+        return again_without_privilege("a_process_of_another_user_is_refused_by_name");
+    }
+    let nodes = NodeSet::single(node());
+    for (error, needed) in [
+        (process::nodes_of(1).expect_err("it is root's"), "CAP_SYS_PTRACE"),
+        (process::migrate(1, &nodes, &nodes).expect_err("it is root's"), "CAP_SYS_NICE"),
+    ] {
+        match error {
+            MemoryError::NotPermitted { pid: 1, capability, .. } => assert_eq!(capability, needed),
+            other => panic!("{other}"),
+        }
+    }
+    // All of a buffer's own operations need none.
+    let buffer = buffer(&options(bound()));
+    assert_eq!(buffer.rebind(&MemoryPolicy::Local).expect("there is room").failed, 0);
+    assert_eq!(process::migrate(std::process::id(), &nodes, &nodes).expect("it is ours"), 0);
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub enum PageState {
 /// things as well.
 ///
 /// Pages are counted by the size that memory is managed in (4 KiB on most machines), huge pages as what they are made
-/// of. It takes some 50 ns a page.
+/// of. It takes about 0.2 us a page: 46 ms a GiB of 4 KiB pages, all of it the kernel's.
 ///
 /// # Privileges
 /// None. Containers may forbid the call by a seccomp filter.

@@ -21,6 +21,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread::ScopedJoinHandle,
 };
 
 const MIB: usize = 1 << 20;
@@ -38,6 +39,23 @@ fn guest() -> Guest {
     assert_eq!(std::env::var("RAILS_GUEST").as_deref(), Ok("1"), "this test runs in the NUMA guest only");
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     Guest { _alone: alone, _on_node_0: on_node(0) }
+}
+
+/// Tells the other threads of a test to end, also when the test fails: it would wait for them for ever otherwise.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits until the other thread has counted to `goal`.
+fn wait_for(counter: &AtomicU64, goal: u64, other: &ScopedJoinHandle<'_, ()>) {
+    while counter.load(Ordering::Relaxed) < goal {
+        assert!(!other.is_finished(), "the other thread gave up");
+        std::thread::yield_now();
+    }
 }
 
 /// Binds the calling thread to the CPUs of a node.
@@ -194,7 +212,8 @@ fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
     let placement = buffer.placement();
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let _stop = Stop(&stop);
+        let writer = scope.spawn(|| {
             let mut round = 0_u8;
             while !stop.load(Ordering::Relaxed) {
                 round = round.wrapping_add(1);
@@ -222,13 +241,10 @@ fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
             assert_eq!(rebound.outcome, Outcome::Applied(policy.clone()));
             assert_eq!(placement.policy().expect("it can be read"), policy);
             // The writer goes on, on the moved pages; were they left behind, it would make new ones.
-            while rounds.load(Ordering::Relaxed) < seen + 2 {
-                std::thread::yield_now();
-            }
+            wait_for(&rounds, seen + 2, &writer);
             let now = placement.residency().expect("it can be asked");
             assert!(policy == MemoryPolicy::Default || now == rebound.after, "{policy}: {} -> {now}", rebound.after);
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
@@ -244,13 +260,14 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
     // A prime period, so that a page in a wrong place does not look right.
     let pattern: Vec<u8> = (0..251 * 1024).map(|offset| (offset % 251) as u8).collect();
     std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         scope.spawn(|| {
             let mut stream = TcpStream::connect(address).expect("it listens");
             while !stop.load(Ordering::Relaxed) {
                 stream.write_all(&pattern).expect("it is read");
             }
         });
-        scope.spawn(|| {
+        let reader = scope.spawn(|| {
             let (mut stream, _) = listener.accept().expect("it is connected");
             let mut offset = 0_usize;
             loop {
@@ -270,18 +287,13 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
         let all = (SIZE / PAGE) as u64;
         for (list, on_1) in [("1", all), ("0", 0), ("1", all)] {
             let seen = received.load(Ordering::Relaxed);
-            while received.load(Ordering::Relaxed) < seen + SIZE as u64 {
-                std::thread::yield_now();
-            }
+            wait_for(&received, seen + SIZE as u64, &reader);
             let rebound = placement.rebind(&bind(list)).expect("there is room");
             assert_eq!((rebound.moved, rebound.after.pages_on(NodeId(1))), (all, on_1), "{}", rebound.after);
         }
         let seen = received.load(Ordering::Relaxed);
-        while received.load(Ordering::Relaxed) < seen + SIZE as u64 {
-            std::thread::yield_now();
-        }
+        wait_for(&received, seen + SIZE as u64, &reader);
         assert!(placement.residency().expect("it can be asked").is_all_on(&nodes("1")));
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
@@ -443,7 +455,8 @@ fn guest_a_pool_lies_on_its_node_and_moves_while_its_buffers_are_out() {
     }
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let _stop = Stop(&stop);
+        let writer = scope.spawn(|| {
             let mut round = 1_u8;
             while !stop.load(Ordering::Relaxed) {
                 assert!(out.iter().all(|buffer| is_filled(buffer, round)));
@@ -456,12 +469,9 @@ fn guest_a_pool_lies_on_its_node_and_moves_while_its_buffers_are_out() {
             let seen = rounds.load(Ordering::Relaxed);
             let rebound = pool.rebind(&bind(list)).expect("there is room");
             assert_eq!((rebound.moved, rebound.failed), (rebound.after.pages(), 0));
-            while rounds.load(Ordering::Relaxed) < seen + 2 {
-                std::thread::yield_now();
-            }
+            wait_for(&rounds, seen + 2, &writer);
             assert!(pool.residency().expect("it can be asked").is_all_on(&nodes(list)));
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 

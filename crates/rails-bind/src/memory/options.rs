@@ -81,7 +81,7 @@ impl BufferOptions {
     }
 
     /// Whether all pages are made at once (`MADV_POPULATE_WRITE`, or by touching before Linux 5.14), so that no later
-    /// touch has to wait for one. Default: no. It costs about 0.25 s a GiB of small pages.
+    /// touch has to wait for one. Default: no. It costs about half a second a GiB of small pages.
     pub fn prefault(mut self, prefault: bool) -> Self {
         self.prefault = prefault;
         self

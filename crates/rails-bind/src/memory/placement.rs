@@ -43,7 +43,7 @@ impl Placement {
         Self { mapping: Arc::clone(mapping), shape, turn: Arc::default() }
     }
 
-    /// On which node each page lies. It makes no page and takes some 50 ns for each.
+    /// On which node each page lies. It makes no page and takes about 0.2 us for each.
     ///
     /// # Errors
     /// [`MemoryError::Policy`] under a seccomp filter.

@@ -1,7 +1,7 @@
 //! Pages that exist or are made, brought to where a policy wants them: the common ground of buffers and pools.
 
 use super::{
-    MemoryError, MemoryPolicy, Rebound, Residency, interleave_weights,
+    MemoryError, MemoryPolicy, PageState, Rebound, Residency, interleave_weights,
     policy::{MPOL_PREFERRED_MANY, refused},
     stock,
     targets::{Grid, Move, Targets},
@@ -50,10 +50,28 @@ impl Range<'_> {
 
     /// Gives absent pages a place, where the kernel can; under a policy that is not strict.
     pub(super) fn populate(&self) -> Result<(), MemoryError> {
-        self.mapping.populate().map_err(|source| match source.raw_os_error() {
+        self.populate_part(0, self.mapping.bytes())
+    }
+
+    /// Makes hidden pages tell where they are, and able to move. The policy must be the buffer's own by now, so that the
+    /// kernel neither moves them on that occasion nor marks them anew.
+    fn reveal(&self, residency: &Residency) -> Result<(), MemoryError> {
+        let states: Vec<PageState> = residency.iter().collect();
+        let mut page = 0;
+        for run in states.chunk_by(|one, next| one == next) {
+            if run[0] == PageState::Hidden {
+                self.populate_part(page * self.shape.page_bytes, run.len() * self.shape.page_bytes)?;
+            }
+            page += run.len();
+        }
+        Ok(())
+    }
+
+    fn populate_part(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+        self.mapping.populate(offset, bytes).map_err(|source| match source.raw_os_error() {
             Some(libc::EINVAL) => MemoryError::Unsupported { what: "MADV_POPULATE_WRITE (Linux 5.14)", source },
             _ => {
-                let subject = format!("{} bytes", self.mapping.bytes());
+                let subject = format!("{bytes} bytes");
                 MemoryError::Call { call: "madvise(MADV_POPULATE_WRITE)", subject, source }
             }
         })
@@ -81,6 +99,9 @@ impl Range<'_> {
             None => self.set(raw)?,
         }
         let targets = targets_of(&effective)?;
+        if before.unknown() > 0 && targets != Targets::Anywhere {
+            self.reveal(&before)?;
+        }
         let (after, refusal) = self.settle(&targets)?;
         let mut failed = targets.moves(&after, self.grid(), 0).len() as u64;
         if strict.is_some() {

@@ -71,13 +71,15 @@ impl Mapping {
 
     /// Asks for transparent huge pages, or asks for none.
     pub(crate) fn advise_huge(&self, wanted: bool) -> io::Result<()> {
-        self.advise(if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
+        let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        self.advise(0, self.bytes, advice)
     }
 
-    /// Gives every page that is absent a page of its own (Linux 5.14; `EINVAL` before).
-    pub(crate) fn populate(&self) -> io::Result<()> {
+    /// Gives every absent page among the `bytes` from `offset` on a page of its own (Linux 5.14; `EINVAL` before), and
+    /// takes the kernel's marks for NUMA balancing off those that are there.
+    pub(crate) fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         loop {
-            match self.advise(libc::MADV_POPULATE_WRITE) {
+            match self.advise(offset, bytes, libc::MADV_POPULATE_WRITE) {
                 // "MADV_POPULATE_WRITE ... EINTR"/"EAGAIN" are about signals and passing shortages of the kernel.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
                 result => return result,
@@ -101,9 +103,12 @@ impl Mapping {
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+    fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "the range is within the mapping");
+        // SAFETY: `offset` is within the mapping, see above.
+        let start = unsafe { self.start.add(offset) };
         // SAFETY: the range is mapped, and none of the three advices given above changes a byte of it.
-        let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, advice) };
+        let result = unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }

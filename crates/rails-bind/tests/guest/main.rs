@@ -3,4 +3,5 @@
 mod affinity;
 mod interrupts;
 mod machine;
+mod memory;
 mod threads;

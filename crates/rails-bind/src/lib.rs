@@ -34,6 +34,7 @@
 //! * [`thread`]: which CPUs a thread may run on, how it is scheduled, and its name;
 //! * [`memory`]: which nodes its pages come from, and where a page lies;
 //! * [`interrupt`]: where an interrupt may be served, and where it is;
+//! * [`process`]: which sockets a process that is not ours has;
 //! * [`usage`]: what a thread or the process has used, and on which CPUs a thread was seen;
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC.
 //!
@@ -55,6 +56,7 @@ pub mod interrupt;
 mod kernel_files;
 pub mod memory;
 mod outcome;
+pub mod process;
 pub mod settings;
 mod sys;
 pub mod thread;

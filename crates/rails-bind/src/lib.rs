@@ -48,6 +48,7 @@
 //! * [`interrupt`]: where an interrupt may be served, where it was, and where it should be;
 //! * [`settings`]: the affinity of interrupts and the steering of packets, changed in a transaction and put back;
 //! * [`socket`]: which NIC a socket uses, and which CPU handles its packets;
+//! * [`process`]: which sockets a process that is not ours has;
 //! * [`usage`]: what a thread or the process has used, and on which CPUs a thread was seen;
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC, and the paper's way of bringing it about.
 //!
@@ -70,6 +71,7 @@ pub mod interrupt;
 mod kernel_files;
 pub mod memory;
 mod outcome;
+pub mod process;
 pub mod settings;
 pub mod socket;
 mod sys;

@@ -12,10 +12,9 @@ impl<'a> Bond<'a> {
         let bond = Self(cables);
         let (first, second) = cables;
         let far = Some(first.namespace());
-        for (inside, nics, address) in [
-            (None, [first.near(), second.near()], "10.9.9.1/24"),
-            (far, [first.far(), second.far()], "10.9.9.2/24"),
-        ] {
+        for (inside, nics, address) in
+            [(None, [first.near(), second.near()], "10.9.9.1/24"), (far, [first.far(), second.far()], "10.9.9.2/24")]
+        {
             ip(inside, "link add bond0 type bond mode balance-rr miimon 100");
             for nic in nics {
                 ip(inside, &format!("link set {nic} down"));

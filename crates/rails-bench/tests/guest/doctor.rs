@@ -67,7 +67,12 @@ struct Worker(Child);
 impl Worker {
     fn start(cable: &Cable, planted: &Planted) -> Self {
         let mut child = Command::new(env::current_exe().expect("it is running"))
-            .args(["--exact", "--ignored", "--nocapture", "doctor::guest_the_doctor_finds_what_was_planted_and_no_more"])
+            .args([
+                "--exact",
+                "--ignored",
+                "--nocapture",
+                "doctor::guest_the_doctor_finds_what_was_planted_and_no_more",
+            ])
             .env(WORK, format!("{}|{}|{:?}", cable.far_address(), planted.thread_on, planted.memory))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -202,8 +207,7 @@ fn guest_the_doctor_mends_what_is_broken_and_undo_takes_it_back() {
     guest::require();
     let cable = Cable::plug(1).expect("the cable is free");
     echo(&cable);
-    let all =
-        Planted { interrupts_on: "0", steered_to: "0-1", thread_on: "0-3", memory: Memory::Node0, ..IN_PLACE };
+    let all = Planted { interrupts_on: "0", steered_to: "0-1", thread_on: "0-3", memory: Memory::Node0, ..IN_PLACE };
     plant(&cable, &all);
     let topology = Topology::detect().expect("a machine");
     let nic = topology.nic(cable.near()).expect("it has a driver");

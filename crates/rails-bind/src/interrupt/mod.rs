@@ -2,6 +2,7 @@
 //!
 //! To move them is a change of the machine's [`settings`](crate::settings): [`place`] says which.
 
+pub mod balancer;
 mod counts;
 mod placement;
 

@@ -1,0 +1,149 @@
+//! A process that may not be ours: its sockets, and whether it sees the same network.
+
+mod socket;
+
+pub use socket::{Protocol, Socket, SocketState};
+
+use crate::thread::Tid;
+use std::{fs, io, os::unix::fs::MetadataExt};
+
+/// A process by its number, which need not be ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pid: Tid,
+}
+
+/// Something of a process that could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// There is no such process, or it has ended.
+    #[error("process {pid} does not exist or has ended")]
+    NoSuchProcess {
+        /// The process.
+        pid: Tid,
+    },
+
+    /// The process may not be looked into.
+    #[error("no permission to read {file}: it needs CAP_SYS_PTRACE, or the process to be the same user's")]
+    NotPermitted {
+        /// The file.
+        file: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// A file does not say what it should.
+    #[error("{file} is not understood")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+
+    /// A file could not be read for another reason.
+    #[error("cannot read {file}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl Process {
+    /// The process of that number; whether there is one shows when something of it is read.
+    pub fn of(pid: Tid) -> Self {
+        Self { pid }
+    }
+
+    /// Its number.
+    pub fn pid(self) -> Tid {
+        self.pid
+    }
+
+    /// Its TCP and UDP sockets, IPv4 and IPv6, those of its own network namespace; by their inode, each once however often
+    /// it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
+    ///
+    /// # Privileges
+    /// None for a process of the same user that may be dumped; `CAP_SYS_PTRACE` for others, and `CAP_DAC_READ_SEARCH`
+    /// besides unless the caller is user 0. Having the latter alone lists the descriptors and does not say what they are,
+    /// which is [`ProcessError::NotPermitted`] too.
+    ///
+    /// # Errors
+    /// By variant; a zombie counts as ended.
+    ///
+    /// # References
+    /// [proc_pid_fd(5)](https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html),
+    /// [proc_pid_net(5)](https://man7.org/linux/man-pages/man5/proc_pid_net.5.html)
+    pub fn sockets(self) -> Result<Vec<Socket>, ProcessError> {
+        socket::of(self.pid)
+    }
+
+    /// Whether it is in the network namespace of the calling thread, so that its addresses are those of the same NICs.
+    ///
+    /// # Privileges
+    /// As [`Process::sockets`].
+    ///
+    /// # Errors
+    /// By variant; a zombie counts as ended.
+    ///
+    /// # References
+    /// [network_namespaces(7)](https://man7.org/linux/man-pages/man7/network_namespaces.7.html)
+    pub fn shares_network_namespace(self) -> Result<bool, ProcessError> {
+        let namespace = |task: &str| {
+            let file = format!("/proc/{task}/ns/net");
+            let metadata = fs::metadata(&file).map_err(|source| unreadable(self.pid, file, source))?;
+            Ok((metadata.dev(), metadata.ino()))
+        };
+        Ok(namespace(&self.pid.to_string())? == namespace("thread-self")?)
+    }
+}
+
+/// The error of a file below `/proc/PID` that could not be read, sorted by what the operating system said.
+fn unreadable(pid: Tid, file: String, source: io::Error) -> ProcessError {
+    match source.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => ProcessError::NoSuchProcess { pid },
+        Some(libc::EACCES | libc::EPERM) => ProcessError::NotPermitted { file, source },
+        _ => ProcessError::Read { file, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn number(pid: u32) -> Tid {
+        i32::try_from(pid).ok().and_then(Tid::from_raw).expect("a process has a number")
+    }
+
+    #[test]
+    fn this_process_shares_its_own_network() {
+        assert!(
+            Process::of(number(std::process::id())).shares_network_namespace().expect("a process may look at itself")
+        );
+    }
+
+    #[test]
+    fn processes_that_do_not_exist_or_have_ended_are_named() {
+        let mut ended = Command::new("true").stdin(Stdio::null()).spawn().expect("it is there");
+        // A zombie until it is waited for, which the test does at its end.
+        let stat = format!("/proc/{}/stat", ended.id());
+        while !fs::read_to_string(&stat).expect("it is not waited for yet").contains(") Z ") {
+            std::thread::yield_now();
+        }
+        for pid in [4_194_305, 0x7fff_ffff, ended.id()].map(number) {
+            let process = Process::of(pid);
+            let errors = [
+                process.sockets().expect_err("it has none"),
+                process.shares_network_namespace().expect_err("it has none"),
+            ];
+            for error in errors {
+                assert!(matches!(error, ProcessError::NoSuchProcess { pid: said } if said == pid), "{error}");
+            }
+        }
+        ended.wait().expect("it ended");
+    }
+}

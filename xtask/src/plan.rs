@@ -11,6 +11,7 @@ pub(crate) enum Need {
     Qemu,
     Busybox,
     Kmod,
+    Irqbalance,
 }
 
 impl Need {
@@ -25,6 +26,7 @@ impl Need {
             Self::Qemu => "QEMU for x86_64",
             Self::Busybox => "busybox, statically linked",
             Self::Kmod => "kmod (depmod and modprobe)",
+            Self::Irqbalance => "irqbalance",
         }
     }
 }
@@ -72,6 +74,7 @@ impl Manager {
             (Self::Apt | Self::Zypper, Need::Busybox) => &["busybox-static"],
             (_, Need::Busybox) => &["busybox"],
             (_, Need::Kmod) => &["kmod"],
+            (_, Need::Irqbalance) => &["irqbalance"],
         }
     }
 

@@ -1,5 +1,6 @@
 //! Finds what the system lacks and installs it where that is allowed.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -80,6 +81,7 @@ fn is_there(need: Need) -> bool {
         Need::Qemu => Tool::Qemu.find().is_some(),
         Need::Busybox => Tool::StaticBusybox.find().is_some(),
         Need::Kmod => Tool::Depmod.find().is_some() && Tool::Modprobe.find().is_some(),
+        Need::Irqbalance => IRQBALANCE.iter().any(|file| Path::new(file).exists()),
     }
 }
 
@@ -103,5 +105,16 @@ fn names(needs: &[Need]) -> String {
 
 const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler];
 const NAMESPACES: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute];
-const GUEST: [Need; 8] =
-    [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Qemu, Need::Busybox, Need::Kmod];
+const GUEST: [Need; 9] = [
+    Need::PkgConfig,
+    Need::Hwloc,
+    Need::Libudev,
+    Need::Compiler,
+    Need::Iproute,
+    Need::Qemu,
+    Need::Busybox,
+    Need::Kmod,
+    Need::Irqbalance,
+];
+/// Where distributions keep irqbalance, which has no option that does nothing and succeeds.
+const IRQBALANCE: [&str; 3] = ["/usr/sbin/irqbalance", "/usr/bin/irqbalance", "/sbin/irqbalance"];

@@ -173,9 +173,11 @@ fn cause(error: &GuestError) -> String {
 }
 
 fn builder() -> GuestBuilder {
+    // To install irqbalance would have it run on this machine, so the guest has one of its own.
+    let builder = Guest::builder().program("irqbalance");
     match named_kernel() {
-        Some((image, modules)) => Guest::builder().kernel(image, modules),
-        None => Guest::builder(),
+        Some((image, modules)) => builder.kernel(image, modules),
+        None => builder,
     }
 }
 

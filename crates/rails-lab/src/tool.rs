@@ -42,6 +42,12 @@ pub(crate) fn find(tool: &'static str, package: &'static str, path: &OsStr) -> R
         .ok_or(LabError::ToolMissing { tool, package })
 }
 
+/// Whether there is such a program where [`find`] looks.
+pub(crate) fn is_installed(tool: &str, path: &OsStr) -> bool {
+    let folders = env::split_paths(path).chain(SYSTEM_FOLDERS.iter().map(PathBuf::from));
+    folders.into_iter().any(|folder| is_executable(&folder.join(tool)))
+}
+
 fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

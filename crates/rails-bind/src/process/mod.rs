@@ -25,10 +25,12 @@ pub enum ProcessError {
     },
 
     /// The process may not be looked into.
-    #[error("no permission to read {file}: it needs CAP_SYS_PTRACE, or the process to be the same user's")]
+    #[error("no permission to read {file}: another user's process takes {needs}")]
     NotPermitted {
         /// The file.
         file: String,
+        /// The capabilities that it takes, as measured.
+        needs: &'static str,
         /// What the operating system said.
         source: io::Error,
     },
@@ -67,9 +69,8 @@ impl Process {
     /// it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
     ///
     /// # Privileges
-    /// None for a process of the same user that may be dumped; `CAP_SYS_PTRACE` for others, and `CAP_DAC_READ_SEARCH`
-    /// besides unless the caller is user 0. Having the latter alone lists the descriptors and does not say what they are,
-    /// which is [`ProcessError::NotPermitted`] too.
+    /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`)
+    /// to list the descriptors and `CAP_SYS_PTRACE` to see what they are; either alone is not enough, for user 0 too.
     ///
     /// # Errors
     /// By variant; a zombie counts as ended.
@@ -84,7 +85,7 @@ impl Process {
     /// Whether it is in the network namespace of the calling thread, so that its addresses are those of the same NICs.
     ///
     /// # Privileges
-    /// As [`Process::sockets`].
+    /// None for a process of the same user that may be dumped; `CAP_SYS_PTRACE` for others.
     ///
     /// # Errors
     /// By variant; a zombie counts as ended.
@@ -94,7 +95,7 @@ impl Process {
     pub fn shares_network_namespace(self) -> Result<bool, ProcessError> {
         let namespace = |task: &str| {
             let file = format!("/proc/{task}/ns/net");
-            let metadata = fs::metadata(&file).map_err(|source| unreadable(self.pid, file, source))?;
+            let metadata = fs::metadata(&file).map_err(|source| unreadable(self.pid, file, TO_LOOK, source))?;
             Ok((metadata.dev(), metadata.ino()))
         };
         Ok(namespace(&self.pid.to_string())? == namespace("thread-self")?)
@@ -102,13 +103,18 @@ impl Process {
 }
 
 /// The error of a file below `/proc/PID` that could not be read, sorted by what the operating system said.
-fn unreadable(pid: Tid, file: String, source: io::Error) -> ProcessError {
+fn unreadable(pid: Tid, file: String, needs: &'static str, source: io::Error) -> ProcessError {
     match source.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => ProcessError::NoSuchProcess { pid },
-        Some(libc::EACCES | libc::EPERM) => ProcessError::NotPermitted { file, source },
+        Some(libc::EACCES | libc::EPERM) => ProcessError::NotPermitted { file, needs, source },
         _ => ProcessError::Read { file, source },
     }
 }
+
+/// To follow a link below `/proc/PID`.
+const TO_LOOK: &str = "CAP_SYS_PTRACE";
+/// To list a directory below it first.
+const TO_LIST_AND_LOOK: &str = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The sockets of a process: its descriptors say which, and the tables of its network namespace what they are.
 
-use super::{ProcessError, unreadable};
+use super::{ProcessError, TO_LIST_AND_LOOK, unreadable};
 use crate::thread::Tid;
 use procfs::{
     ProcError,
@@ -75,7 +75,7 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
 /// a process that is closed to us one without sockets.
 fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
-    let failed = |source| unreadable(pid, directory.clone(), source);
+    let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);
     let mut inodes = BTreeSet::new();
     for entry in fs::read_dir(&directory).map_err(failed)? {
         match fs::read_link(entry.map_err(failed)?.path()) {
@@ -106,9 +106,9 @@ fn sorted(pid: Tid, file: String, error: ProcError) -> ProcessError {
     match error {
         ProcError::NotFound(_) => ProcessError::NoSuchProcess { pid },
         ProcError::PermissionDenied(_) => {
-            ProcessError::NotPermitted { file, source: io::Error::from_raw_os_error(libc::EACCES) }
+            unreadable(pid, file, TO_LIST_AND_LOOK, io::Error::from_raw_os_error(libc::EACCES))
         }
-        ProcError::Io(source, _) => unreadable(pid, file, source),
+        ProcError::Io(source, _) => unreadable(pid, file, TO_LIST_AND_LOOK, source),
         other => ProcessError::Malformed { file, source: io::Error::other(other) },
     }
 }

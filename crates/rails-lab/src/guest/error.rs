@@ -62,6 +62,14 @@ pub enum GuestError {
         /// What is missing, and what to do about it.
         reason: String,
     },
+    /// A program is neither installed nor to be had.
+    #[error("no program {program} for the guest; it is not installed, and its package cannot be fetched")]
+    NoProgram {
+        /// The program.
+        program: String,
+        /// Why not.
+        source: Box<GuestError>,
+    },
     /// The kernel has no such module, neither loadable nor built in.
     #[error("the kernel in {} has no module {module}, which the guest needs", folder.display())]
     NoModule {

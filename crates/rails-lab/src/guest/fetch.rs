@@ -1,4 +1,4 @@
-//! Fetching a kernel into the cache, once, without root.
+//! Fetching a kernel, and programs, into the cache, once, without root.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,37 +12,64 @@ use super::kernel::{IMAGE, Kernel, MODULES};
 use super::tools::{Tool, output};
 
 /// The cache's kernel, fetched where it is not there yet.
-///
-/// It is put together in a folder of another name and renamed when it is complete, under a lock that the kernel takes
-/// away from a process that dies. So two runs fetch it once, and what a run left half done is never taken for a kernel.
 pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
     let target = cache.join("kernel");
-    if let Some(kernel) = Kernel::cached(&target) {
-        return Ok(kernel);
+    let cached = || Kernel::cached(&target);
+    once(cache, &target, cached, |work| fetch(work).map(|()| work.join("kernel")))
+}
+
+/// A program that the owner has not installed, from Debian's package of the same name: the folder that the package is
+/// unpacked in. The libraries that it takes must be the owner's.
+pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<PathBuf, GuestError> {
+    let target = cache.join(format!("program-{name}"));
+    let cached = || target.is_dir().then(|| target.clone());
+    once(cache, &target, cached, |work| {
+        let no_program =
+            |error: GuestError| GuestError::NoProgram { program: name.to_owned(), source: Box::new(error) };
+        download(work, name).map_err(no_program)
+    })
+}
+
+/// What `cached` finds, or else what `make` puts together.
+///
+/// It is put together in a folder of another name and renamed when it is complete, under a lock that the kernel takes
+/// away from a process that dies. So two runs fetch it once, and what a run left half done is never taken for complete.
+fn once<T>(
+    cache: &Path,
+    target: &Path,
+    cached: impl Fn() -> Option<T>,
+    put_together: impl FnOnce(&Path) -> Result<PathBuf, GuestError>,
+) -> Result<T, GuestError> {
+    if let Some(found) = cached() {
+        return Ok(found);
     }
     make(cache)?;
     let path = cache.join("lock");
     let lock = File::create(&path).map_err(fail("create", &path))?;
     lock.lock().map_err(fail("flock", &path))?;
-    if let Some(kernel) = Kernel::cached(&target) {
-        return Ok(kernel);
+    if let Some(found) = cached() {
+        return Ok(found);
     }
-    remove_leftovers(cache, &target)?;
+    remove_leftovers(cache, target)?;
     let work = Builder::new().prefix(UNFINISHED).tempdir_in(cache).map_err(fail("mkdtemp", cache))?;
-    fetch(work.path())?;
-    let complete = work.path().join("kernel");
-    fs::rename(&complete, &target).map_err(fail("rename", &complete))?;
-    Kernel::cached(&target)
-        .ok_or_else(|| GuestError::NoKernel { reason: format!("what was fetched into {} is none", target.display()) })
+    let complete = put_together(work.path())?;
+    fs::rename(&complete, target).map_err(fail("rename", &complete))?;
+    let useless = || GuestError::NoKernel { reason: format!("what was fetched into {} is none", target.display()) };
+    cached().ok_or_else(useless)
+}
+
+/// Downloads one package and unpacks it into `unpacked`.
+fn download(work: &Path, package: &str) -> Result<PathBuf, GuestError> {
+    output(tool(Tool::Apt)?.arg("download").arg(package).current_dir(work))?;
+    let archive = only(work, |name| name.ends_with(".deb"))?;
+    let unpacked = work.join("unpacked");
+    output(tool(Tool::Dpkg)?.arg("-x").arg(&archive).arg(&unpacked))?;
+    Ok(unpacked)
 }
 
 /// Makes `kernel/vmlinuz` and `kernel/lib/modules/RELEASE` in this folder.
 fn fetch(work: &Path) -> Result<(), GuestError> {
-    let package = package()?;
-    output(tool(Tool::Apt)?.arg("download").arg(&package).current_dir(work)).map_err(no_package)?;
-    let archive = only(work, |name| name.ends_with(".deb"))?;
-    let unpacked = work.join("unpacked");
-    output(tool(Tool::Dpkg)?.arg("-x").arg(&archive).arg(&unpacked))?;
+    let unpacked = download(work, &package()?).map_err(no_package)?;
 
     let kernel = work.join("kernel");
     make(&kernel.join("lib"))?;

@@ -73,6 +73,7 @@ pub struct Guest {
     environment: Vec<(String, OsString)>,
     folder: PathBuf,
     shown: Vec<PathBuf>,
+    programs: Vec<String>,
 }
 
 impl Guest {
@@ -97,16 +98,18 @@ impl Guest {
         if missing.is_empty() { Ok(()) } else { Err(GuestError::Missing { missing }) }
     }
 
-    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70 MB, 400 MB on disk).
+    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70 MB, 400 MB on disk), and
+    /// [programs](GuestBuilder::program) likewise.
     ///
     /// [`Guest::run`] does so by itself; done before, it tells a guest that cannot be had from one that fails.
     ///
     /// # Errors
     ///
-    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::Command`] or [`GuestError::File`].
+    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`], [`GuestError::Command`] or [`GuestError::File`].
     pub fn prepare(&self) -> Result<(), GuestError> {
         self.check()?;
-        self.find_kernel().map(drop)
+        self.find_kernel()?;
+        self.borrowed_programs().map(drop)
     }
 
     /// Boots, runs the command to its end as root, and powers off.
@@ -135,10 +138,18 @@ impl Guest {
         }
     }
 
+    /// Where the packages lie whose programs the owner has not installed.
+    fn borrowed_programs(&self) -> Result<Vec<PathBuf>, GuestError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let missing = self.programs.iter().filter(|name| !crate::tool::is_installed(name, &path));
+        missing.map(|name| fetch::cached_or_fetched_program(&self.cache, name)).collect()
+    }
+
     /// The paths that a tmpfs must not hide: those named, and what the command line and the kernel need.
-    fn shown(&self, program: &Path, kernel: &Kernel) -> Vec<PathBuf> {
+    fn shown(&self, program: &Path, kernel: &Kernel, borrowed: &[PathBuf]) -> Vec<PathBuf> {
         let mut shown = self.shown.clone();
         shown.push(self.folder.clone());
+        shown.extend_from_slice(borrowed);
         shown.extend(kernel.base().map(Path::to_owned));
         shown.extend(program.is_absolute().then(|| program.to_owned()));
         // A path below another is there with it; mounting it again would fail on a read-only file system.

@@ -19,6 +19,7 @@ pub struct GuestBuilder {
     environment: Vec<(String, OsString)>,
     folder: PathBuf,
     shown: Vec<PathBuf>,
+    programs: Vec<String>,
 }
 
 impl Default for GuestBuilder {
@@ -31,6 +32,7 @@ impl Default for GuestBuilder {
             environment: Vec::new(),
             folder: PathBuf::from("/"),
             shown: Vec::new(),
+            programs: Vec::new(),
         }
     }
 }
@@ -88,6 +90,14 @@ impl GuestBuilder {
         self
     }
 
+    /// Puts a program on the guest's `PATH`, by a name that is its Debian package's too. Where the owner has not
+    /// installed it, the package is fetched into the cache and unpacked there; nothing is installed at the owner.
+    /// Default: none.
+    pub fn program(mut self, name: impl Into<String>) -> Self {
+        self.programs.push(name.into());
+        self
+    }
+
     /// Checks the values.
     ///
     /// # Errors
@@ -122,6 +132,7 @@ impl GuestBuilder {
             environment: self.environment,
             folder: self.folder,
             shown: self.shown,
+            programs: self.programs,
         })
     }
 }

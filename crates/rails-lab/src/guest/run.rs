@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, ChildStdout, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -80,9 +80,10 @@ fn job(guest: &Guest, kernel: &Kernel, words: Vec<OsString>) -> Result<Job, Gues
         return Err(GuestError::BadCommand { words });
     }
     let base = kernel.base().map(|base| base.as_os_str().to_owned()).unwrap_or_default();
+    let borrowed = guest.borrowed_programs()?;
     let own = [
         (INSIDE, "1".into()),
-        ("PATH", PATH.into()),
+        ("PATH", path(&borrowed)),
         ("HOME", HOME.into()),
         ("TMPDIR", "/run".into()),
         (MODULES, base),
@@ -91,9 +92,19 @@ fn job(guest: &Guest, kernel: &Kernel, words: Vec<OsString>) -> Result<Job, Gues
     Ok(Job {
         environment: own.into_iter().chain(guest.environment.iter().cloned()).collect(),
         folder: guest.folder.clone(),
-        shown: guest.shown(Path::new(&words[0]), kernel),
+        shown: guest.shown(Path::new(&words[0]), kernel, &borrowed),
         words,
     })
+}
+
+/// Where programs are: the owner's, and those that were fetched for the guest.
+fn path(borrowed: &[PathBuf]) -> OsString {
+    let mut path = OsString::from(PATH);
+    for folder in borrowed.iter().flat_map(|package| ["usr/sbin", "usr/bin"].map(|folder| package.join(folder))) {
+        path.push(":");
+        path.push(folder);
+    }
+    path
 }
 
 /// Reads on a thread of its own, so that the owner can stop waiting.

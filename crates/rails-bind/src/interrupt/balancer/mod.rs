@@ -3,7 +3,7 @@
 //! It looks at all interrupts every ten seconds and moves those that it is not told to leave alone, so what was set for one does
 //! not last. [`plan`] says what to do about that.
 //!
-//! It can be talked to through the socket that its `irqbalance-ui` uses (since version 1.3, where it is built in): one
+//! It can be talked to through the socket that its `irqbalance-ui` uses (where that is built in): one
 //! request a connection, with the sender's credentials, which must be those of user 0. Measured with version 1.9.2, and
 //! read in the sources of others (`sock_handle` in `irqbalance.c`):
 //! * `setup` is answered with what is banned by its command line or by this socket: `SLEEP 10 IRQ 24 LOAD 0 DIFF 0
@@ -45,7 +45,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// The irqbalance of this machine; the one of the lowest number if there are several.
+    /// The irqbalance of this machine, run by root; the one of the lowest number if there are several.
     ///
     /// # Privileges
     /// None, unless `/proc` is mounted with `hidepid`.
@@ -90,7 +90,7 @@ impl Balancer {
     /// What it leaves alone because its command line or somebody after it said so.
     ///
     /// # Privileges
-    /// User 0. With its capabilities alone it takes `CAP_DAC_OVERRIDE` to reach the socket and `CAP_SETUID` to be heard.
+    /// User 0. Another is kept from the socket's file by its permissions, and gets no answer from an abstract one.
     ///
     /// # Errors
     /// By variant; [`BalancerError::NoSocket`] where it is built without one, or is in a mount namespace of its own.

@@ -11,8 +11,8 @@ pub struct BalancerOptions {
     pub banned: BTreeSet<u32>,
     /// `--banmod`: drivers whose interrupts it leaves alone.
     pub banned_modules: Vec<String>,
-    /// `--hintpolicy`: what it makes of the drivers' `affinity_hint`. Version 1.1 and newer do not have it and ignore hints;
-    /// where older ones are not told, what they do depends on the version.
+    /// `--hintpolicy`: what it makes of the drivers' `affinity_hint`. Version 1.9.2 does not have it
+    /// and ignores hints; where an older one is not told, what it does depends on the version.
     pub hint_policy: Option<HintPolicy>,
     /// `--policyscript`: a program that it asks about each interrupt, which may ban some.
     pub policy_script: Option<String>,

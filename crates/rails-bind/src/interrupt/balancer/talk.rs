@@ -91,8 +91,8 @@ fn reach(balancer: &Balancer) -> Result<OwnedFd, BalancerError> {
     }
 }
 
-/// A file since version 1.6. Where it could not be made, and in older versions, an abstract name: the same without
-/// its folder, and by a mistake an empty one in between; both are filled up with zero bytes.
+/// A file, in a folder that systemd makes. Without the folder version 1.9.2 takes an abstract name of zero bytes alone, which
+/// says of no process whose it is; others are to have named it like the file. The name is as long as can be.
 fn addresses(balancer: &Balancer) -> Vec<UnixAddr> {
     let name = format!("irqbalance{}.sock", balancer.pid);
     let file = UnixAddr::new(&balancer.root.join("run/irqbalance").join(&name));

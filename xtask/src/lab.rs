@@ -149,7 +149,7 @@ fn here(run: &Run) -> Result<Tally> {
 }
 
 fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
-    let flags = ["--ignored", "--exact", "--test-threads=1"].map(str::to_owned);
+    let flags = ["--ignored", "--exact", "--test-threads=1", "--show-output"].map(str::to_owned);
     flags.into_iter().chain(tests.to_vec()).map(Into::into)
 }
 

@@ -51,10 +51,11 @@ impl Drop for Bond<'_> {
 
 /// Receiver goodput in Mbit/s of one measurement to these addresses.
 fn goodput(cables: &(Cable, Cable), to: &str, plain: bool) -> f64 {
-    let kind: &[&str] = if plain { &["--plain"] } else { &["--insecure"] };
-    let _server = Server::start(cables.0.namespace(), &[&["serve", "--listen", to], kind, CUBIC].concat());
+    let kind: &[&str] = if plain { &["--plain", "--insecure"] } else { &["--insecure"] };
+    let server = Server::start(cables.0.namespace(), &[&["--listen", to], kind, CUBIC].concat());
     let stream = [&["stream", "--to", to, "--seconds", SECONDS, "--json"], kind, CUBIC].concat();
     let measured = json(&output(rails_bench(None, &stream)));
+    server.finish();
     measured["receiver_goodput_bits_per_second"].as_f64().expect("a number") / 1e6
 }
 

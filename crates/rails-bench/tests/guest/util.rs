@@ -30,25 +30,38 @@ pub(crate) fn json(output: &Output) -> Value {
     })
 }
 
-/// A server that is ended when this is dropped.
+/// A server for one measurement.
 pub(crate) struct Server(Child);
 
 impl Server {
-    /// Starts `serve` and waits until it listens.
+    /// Starts `serve --once` with these arguments and waits until it listens.
     pub(crate) fn start(inside: &Namespace, args: &[&str]) -> Self {
-        let mut command = rails_bench(Some(inside), args);
+        let mut command = rails_bench(Some(inside), &[&["serve", "--once"], args].concat());
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it can be started");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-        let listens = lines.any(|line| line.starts_with("listening on "));
-        // What it says further must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        assert!(listens, "`{args:?}` does not listen");
-        Self(child)
+        let mut said = Vec::new();
+        while let Some(line) = lines.next() {
+            if line.starts_with("listening on ") {
+                // What it says further must not fill the pipe.
+                std::thread::spawn(move || lines.for_each(drop));
+                return Self(child);
+            }
+            said.push(line);
+        }
+        let _ = child.wait();
+        panic!("`serve {args:?}` does not listen: {said:?}");
+    }
+
+    /// Waits for it to end by itself.
+    pub(crate) fn finish(mut self) {
+        let status = self.0.wait().expect("it was started");
+        assert!(status.success(), "{status}");
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // One that has ended is not there to be ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

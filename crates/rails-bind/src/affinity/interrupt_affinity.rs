@@ -2,7 +2,10 @@
 
 use super::interrupt::Beside;
 use crate::{
-    interrupt::{self, InterruptError, Placement, PlacementError, Vectors},
+    interrupt::{
+        self, InterruptError, Placement, PlacementError, Vectors,
+        balancer::{self, BalancerPlan},
+    },
     settings::{ApplyError, Host, Journal, JournalError, Refusals, SettingsGuard},
     socket::{self, SocketError},
 };
@@ -34,6 +37,8 @@ pub enum Placed {
     Moved(SettingsGuard),
     /// None could be moved, and each is where it was.
     Refused(ApplyError),
+    /// irqbalance runs, cannot be kept away and would undo it, or places them itself as wanted; each is where it was.
+    LeftToBalancer(BalancerPlan),
 }
 
 /// Interrupts that cannot be placed.
@@ -121,11 +126,16 @@ impl InterruptAffinity {
             }
         }
         changes.retain(|change| astray.iter().any(|number| change.is_of_interrupt(*number)));
+        // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be without it.
+        let (plan, heeded) =
+            balancer::heed(host.root(), changes.clone()).unwrap_or_else(|_| (BalancerPlan::None, changes.clone()));
         let outcome = if changes.is_empty() {
             Placed::InPlace
+        } else if heeded.is_empty() {
+            Placed::LeftToBalancer(plan)
         } else {
             let journal = journal().map_err(ApplyError::from);
-            match journal.and_then(|journal| host.apply(&journal, &changes, Refusals::Report)) {
+            match journal.and_then(|journal| host.apply(&journal, &heeded, Refusals::Report)) {
                 // Where nothing was changed, nothing is to be put back, and the first refusal stands for all.
                 Ok(mut guard) => match guard.take_refusal() {
                     Some(error) => Placed::Refused(error.into()),

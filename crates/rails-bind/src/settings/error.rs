@@ -1,7 +1,7 @@
 //! Why a setting could not be read or changed.
 
 use super::{Setting, Value};
-use crate::{BindError, memory::MemoryError};
+use crate::{BindError, interrupt::balancer::BalancerError, memory::MemoryError};
 use std::{io, path::PathBuf};
 
 /// A setting that could not be read or changed.
@@ -118,6 +118,17 @@ pub enum SettingError {
         setting: Setting,
         /// Why.
         source: Box<MemoryError>,
+    },
+
+    /// irqbalance could not be told, or not be asked.
+    #[error("cannot {call} {setting}")]
+    Balancer {
+        /// `find`, `read` or `write`.
+        call: &'static str,
+        /// The setting.
+        setting: Setting,
+        /// Why.
+        source: Box<BalancerError>,
     },
 
     /// The call failed in another way.

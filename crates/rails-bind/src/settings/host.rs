@@ -1,6 +1,6 @@
 //! A host: one setting read or written.
 
-use super::{Setting, SettingError, Value, tasks};
+use super::{Setting, SettingError, Value, bans, tasks};
 use std::{
     fs, io,
     io::Write,
@@ -36,7 +36,7 @@ impl Host {
     /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`]; to read takes no
     /// privilege, but for the memory of another user's process.
     pub fn read(&self, setting: &Setting) -> Result<Value, SettingError> {
-        let Some(path) = self.path(setting) else { return tasks::read(setting) };
+        let Some(path) = self.path(setting) else { return self.read_by_call(setting) };
         let text = fs::read_to_string(&path).map_err(|source| unreadable(setting, &path, source))?;
         let text = text.trim();
         setting.parse(text).ok_or_else(|| SettingError::Malformed {
@@ -63,7 +63,7 @@ impl Host {
     pub(super) fn write(&self, setting: &Setting, value: &Value) -> Result<Value, SettingError> {
         let text = Self::check(setting, value)?;
         match self.path(setting) {
-            None => tasks::write(setting, value)?,
+            None => self.write_by_call(setting, value)?,
             Some(path) => write(&path, &text).map_err(|source| refused(setting, value, path, source))?,
         }
         let got = self.read(setting)?;
@@ -72,6 +72,22 @@ impl Host {
             return Err(SettingError::NoneUsable { setting: setting.clone(), value: value.clone() });
         }
         Ok(got)
+    }
+
+    fn read_by_call(&self, setting: &Setting) -> Result<Value, SettingError> {
+        match setting {
+            Setting::IrqbalanceBan { interrupt } => bans::read(&self.root, setting, *interrupt),
+            _ => tasks::read(setting),
+        }
+    }
+
+    fn write_by_call(&self, setting: &Setting, value: &Value) -> Result<(), SettingError> {
+        match (setting, value) {
+            (Setting::IrqbalanceBan { interrupt }, Value::Number(banned)) => {
+                bans::write(&self.root, setting, *interrupt, *banned != 0)
+            }
+            _ => tasks::write(setting, value),
+        }
     }
 
     fn path(&self, setting: &Setting) -> Option<PathBuf> {

@@ -10,6 +10,7 @@
 //! is asked for capabilities beforehand: the write is made, and what the kernel answers is reported.
 
 mod apply;
+mod bans;
 mod error;
 mod host;
 mod journal;
@@ -84,6 +85,12 @@ pub enum Setting {
         /// When it began, as with a thread.
         started_ns: u64,
     },
+    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it when it sees fit (0): it is told so through its
+    /// socket, and forgets it when it ends.
+    IrqbalanceBan {
+        /// The interrupt's number.
+        interrupt: u32,
+    },
 }
 
 /// What a setting is set to.
@@ -133,7 +140,7 @@ impl Setting {
                 Some(format!("sys/class/net/{interface}/queues/tx-{queue}/xps_cpus"))
             }
             Self::ThreadedNapi { interface } => Some(format!("sys/class/net/{interface}/threaded")),
-            Self::ThreadAffinity { .. } | Self::ProcessMemory { .. } => None,
+            Self::ThreadAffinity { .. } | Self::ProcessMemory { .. } | Self::IrqbalanceBan { .. } => None,
         }
     }
 
@@ -142,7 +149,9 @@ impl Setting {
         match self {
             Self::InterruptAffinity { .. } | Self::ThreadAffinity { .. } => Form::CpuList,
             Self::ReceiveSteering { .. } | Self::TransmitSteering { .. } => Form::CpuMask,
-            Self::ReceiveFlows { .. } | Self::FlowTable | Self::ThreadedNapi { .. } => Form::Number,
+            Self::ReceiveFlows { .. } | Self::FlowTable | Self::ThreadedNapi { .. } | Self::IrqbalanceBan { .. } => {
+                Form::Number
+            }
             Self::ProcessMemory { .. } => Form::NodeList,
         }
     }
@@ -159,6 +168,7 @@ impl Setting {
             Self::ThreadAffinity { .. } | Self::ProcessMemory { .. } => {
                 "CAP_SYS_NICE, or to be the process's user and to have its capabilities"
             }
+            Self::IrqbalanceBan { .. } => "user 0",
             _ => "write permission to its file (user 0 or CAP_DAC_OVERRIDE) and CAP_NET_ADMIN",
         }
     }
@@ -205,6 +215,11 @@ impl Form {
 }
 
 impl Change {
+    /// Has irqbalance leave an interrupt alone.
+    pub fn ban(interrupt: u32) -> Self {
+        Self { setting: Setting::IrqbalanceBan { interrupt }, value: Value::Number(1) }
+    }
+
     /// The affinity of an interrupt.
     pub fn interrupt(interrupt: u32, cpus: CpuSet) -> Self {
         Self { setting: Setting::InterruptAffinity { interrupt }, value: Value::Cpus(cpus) }
@@ -222,6 +237,7 @@ impl Change {
         match (&self.setting, self.setting.path()) {
             (Setting::ThreadAffinity { thread, .. }, _) => format!("taskset -pc {text} {thread}"),
             (Setting::ProcessMemory { process, .. }, _) => format!("migratepages {process} all {text}"),
+            (Setting::IrqbalanceBan { interrupt }, _) => format!("irqbalance --banirq={interrupt}"),
             (_, path) => format!("echo {text} > /{}", path.unwrap_or_default()),
         }
     }
@@ -260,6 +276,7 @@ impl fmt::Display for Setting {
             Self::ThreadedNapi { interface } => write!(f, "threaded NAPI of {interface}"),
             Self::ThreadAffinity { thread, .. } => write!(f, "the CPU affinity of thread {thread}"),
             Self::ProcessMemory { process, .. } => write!(f, "the memory of process {process}"),
+            Self::IrqbalanceBan { interrupt } => write!(f, "irqbalance's ban of interrupt {interrupt}"),
         }
     }
 }

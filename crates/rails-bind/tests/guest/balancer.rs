@@ -2,9 +2,12 @@
 
 use crate::machine::machine;
 use nix::unistd::{Uid, setfsuid};
-use rails_bind::interrupt::{
-    self,
-    balancer::{Balancer, BalancerError, BalancerPlan, plan},
+use rails_bind::{
+    interrupt::{
+        self,
+        balancer::{Balancer, BalancerError, BalancerPlan, plan},
+    },
+    settings::{Change, Host, Journal, Refusals},
 };
 use rails_topo::CpuSet;
 use std::{
@@ -94,7 +97,9 @@ fn guest_irqbalance_leaves_alone_what_it_is_told_to_and_moves_the_rest() {
     let all: CpuSet = "0-3".parse().expect("a list");
     let interrupts = nic_interrupts();
     let (ours, others) = interrupts.split_at(4);
-    let guard = balancer.ban(ours).expect("root is listened to");
+    let journal = Journal::at("/run/rails-test").expect("/run can be written to");
+    let bans: Vec<Change> = ours.iter().copied().map(Change::ban).collect();
+    let guard = Host::this().apply(&journal, &bans, Refusals::Fail).expect("root is listened to");
     let banned: BTreeSet<u32> = ours.iter().copied().chain([1]).collect();
     assert_eq!(balancer.banned().expect("root is listened to"), banned);
     nic_interrupts().iter().for_each(|number| wish_for(*number, &all));
@@ -116,9 +121,9 @@ fn guest_irqbalance_is_reached_without_a_folder_for_its_socket() {
     let _turn = machine();
     let (_running, balancer) = Irqbalance::start(false);
     assert!(!Path::new(FOLDER).exists());
-    let guard = balancer.ban(&[2]).expect("root is listened to");
+    balancer.ban(&[2]).expect("root is listened to");
     assert_eq!(balancer.banned().expect("root is listened to"), BTreeSet::from([1, 2]));
-    guard.undo().expect("root is listened to");
+    balancer.unban(&[2]).expect("root is listened to");
     assert_eq!(balancer.banned().expect("root is listened to"), BTreeSet::from([1]));
 }
 

@@ -5,6 +5,7 @@ use crate::ending::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::{
     affinity::{AffinityReport, MemoryOf, Observation, ObservedMemory, ObservedThread, Observer, Verdict},
+    interrupt::balancer::{self, BalancerPlan},
     memory,
     process::Process,
     settings::{Change, Host},
@@ -126,7 +127,7 @@ fn of_process(pid: Tid, topology: &Topology) -> Result<Vec<Watched>> {
 /// The NICs with a device behind them whose addresses its sockets have.
 fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
     let process = Process::of(pid);
-    let help = "to see the sockets of another user's process takes root or CAP_SYS_PTRACE";
+    let help = "to see the sockets of another user's process takes root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
     let sockets = process.sockets().map_err(|error| anyhow!(error).help(help))?;
     let mut notes = Vec::new();
     if !process.shares_network_namespace().unwrap_or(true) {
@@ -173,6 +174,9 @@ fn watch(
     for (mut one, observer) in watched.into_iter().zip(observers) {
         one.memory.extend(memory(&mut one.notes)?);
         let mut seen = observer.end(one.memory, began.elapsed())?;
+        if let Some(note) = balancing(host, &seen) {
+            one.notes.push(note);
+        }
         if one.busy_only {
             leave_out_idle(&mut seen, &mut one.notes, time);
         }
@@ -180,6 +184,27 @@ fn watch(
         examined.push(Examined { what: one.what, notes: one.notes, seen, report });
     }
     Ok(examined)
+}
+
+/// What irqbalance means for interrupts that are watched; nothing where it does not run.
+fn balancing(host: &Host, seen: &Observation) -> Option<String> {
+    let wanted: Vec<Change> = seen
+        .interrupts
+        .iter()
+        .map(|interrupt| Change::interrupt(interrupt.status.number, interrupt.status.requested.clone()))
+        .collect();
+    if wanted.is_empty() {
+        return None;
+    }
+    match balancer::heed(host.root(), wanted) {
+        Ok((BalancerPlan::None, _)) => None,
+        Ok((BalancerPlan::Ban, _)) => Some(
+            "irqbalance runs and may move these interrupts at any time; --fix tells it to leave alone what it moves"
+                .to_owned(),
+        ),
+        Ok((plan, _)) => Some(plan.to_string()),
+        Err(error) => Some(format!("{:#}", anyhow!(error))),
+    }
 }
 
 /// A thread that did next to nothing moves no bulk data, and where it may run does not matter; unless all are like that.

@@ -4,8 +4,12 @@ use super::{
     examine::{Examined, examine},
     subject::Subject,
 };
+use crate::print;
 use anyhow::Result;
-use rails_bind::settings::{Changed, Host, Journal, Refusals};
+use rails_bind::{
+    interrupt::balancer::{self, BalancerPlan},
+    settings::{Changed, Host, Journal, Refusals},
+};
 use rails_topo::Topology;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,7 +33,10 @@ pub(super) fn mend(
         if changes.is_empty() {
             break;
         }
-        let changes: Vec<_> = changes.into_values().collect();
+        let (plan, changes) = balancer::heed(host.root(), changes.into_values().collect())?;
+        if plan != BalancerPlan::None {
+            print::note(plan);
+        }
         mended.extend(host.apply(journal, &changes, Refusals::Report)?.keep()?);
         examined = examine(host, topology, subject, time)?;
     }

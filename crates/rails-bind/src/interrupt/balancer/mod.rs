@@ -1,7 +1,7 @@
 //! irqbalance, which moves interrupts by itself: whether it runs, and how to keep it away from some.
 //!
 //! It looks at all interrupts every ten seconds and moves those that it is not told to leave alone, so what was set for one does
-//! not last. [`plan`] says what to do about that.
+//! not last. [`plan`] says what to do about that, and [`heed`] does it to changes that are to be made.
 //!
 //! It can be talked to through the socket that its `irqbalance-ui` uses (where that is built in): one
 //! request a connection, with the sender's credentials, which must be those of user 0. Measured with version 1.9.2, and
@@ -14,16 +14,14 @@
 //! * A request has room for 500 bytes.
 
 mod error;
-mod guard;
 mod options;
 mod plan;
 mod setup;
 mod talk;
 
 pub use error::BalancerError;
-pub use guard::BanGuard;
 pub use options::{BalancerOptions, HintPolicy};
-pub use plan::{BalancerPlan, plan};
+pub use plan::{BalancerPlan, heed, plan};
 
 use crate::thread::Tid;
 use std::{
@@ -99,9 +97,11 @@ impl Balancer {
     }
 
     /// Tells it to leave these interrupts alone, besides those that it leaves alone already, and reads that back. What
-    /// somebody else bans between the reading and the writing is lost: it knows of no way to add to the list.
+    /// somebody else bans between the reading and the writing is lost: it knows of no way to add to the list. It forgets them when
+    /// it ends.
     ///
-    /// It forgets them when it ends; if this process is killed, it remembers them until then.
+    /// As a change of the machine's settings ([`Change::ban`](crate::settings::Change::ban)) it is taken back when a guard is
+    /// dropped, and known to the journal.
     ///
     /// # Privileges
     /// As [`Balancer::banned`].
@@ -109,8 +109,23 @@ impl Balancer {
     /// # Errors
     /// As [`Balancer::banned`]; [`BalancerError::TooMany`] and [`BalancerError::NotTaken`]. After an error, what it left
     /// alone before is as it was, unless the error is `NotTaken`.
-    pub fn ban(&self, interrupts: &[u32]) -> Result<BanGuard, BalancerError> {
-        BanGuard::new(self.clone(), interrupts)
+    pub fn ban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
+        let before = talk::banned(self)?;
+        let wanted: BTreeSet<u32> = before.iter().chain(interrupts).copied().collect();
+        if wanted == before { Ok(()) } else { talk::replace(self, &wanted) }
+    }
+
+    /// Tells it that it may move these interrupts again, and reads that back.
+    ///
+    /// # Privileges
+    /// As [`Balancer::banned`].
+    ///
+    /// # Errors
+    /// As [`Balancer::ban`].
+    pub fn unban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
+        let before = talk::banned(self)?;
+        let wanted: BTreeSet<u32> = before.iter().copied().filter(|number| !interrupts.contains(number)).collect();
+        if wanted == before { Ok(()) } else { talk::replace(self, &wanted) }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What to do about irqbalance: decided from what is known of it, without asking it.
 
-use super::{Balancer, HintPolicy};
+use super::{Balancer, BalancerError, HintPolicy};
+use crate::settings::{Change, Setting};
+use rails_topo::CpuSet;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, fs, path::Path};
 
 /// What to do about irqbalance where interrupts are to stay. What it prints as says why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,40 @@ pub fn plan(balancer: Option<&Balancer>, can_talk: bool, hints_are_wanted: bool)
         Some(HintPolicy::Exact | HintPolicy::Subset) if hints_are_wanted => BalancerPlan::Hint,
         _ => BalancerPlan::Follow,
     }
+}
+
+/// What to do about irqbalance when these changes are to be made, and which are to be made instead: with bans before them, or,
+/// where it would undo them or makes them by itself, without those of interrupts.
+///
+/// # Errors
+/// [`BalancerError`] where it cannot be seen whether it runs.
+pub fn heed(root: &Path, changes: Vec<Change>) -> Result<(BalancerPlan, Vec<Change>), BalancerError> {
+    let balancer = Balancer::find_under(root)?;
+    let can_talk = balancer.as_ref().is_some_and(|balancer| balancer.banned().is_ok());
+    let hint = |change: &Change| match (&change.setting, change.value.cpus()) {
+        (Setting::InterruptAffinity { interrupt }, Some(wanted)) => {
+            let file = root.join(format!("proc/irq/{interrupt}/affinity_hint"));
+            let hint = fs::read_to_string(file).ok().and_then(|mask| CpuSet::parse_mask(mask.trim()).ok());
+            hint.is_some_and(|hint| !hint.is_empty() && hint.is_subset(wanted))
+        }
+        _ => true,
+    };
+    let plan = plan(balancer.as_ref(), can_talk, changes.iter().all(hint));
+    let interrupt = |change: &Change| match change.setting {
+        Setting::InterruptAffinity { interrupt } => Some(interrupt),
+        _ => None,
+    };
+    let changes = match plan {
+        BalancerPlan::None => changes,
+        BalancerPlan::Ban => {
+            let bans: Vec<Change> = changes.iter().filter_map(interrupt).map(Change::ban).collect();
+            bans.into_iter().chain(changes).collect()
+        }
+        BalancerPlan::Hint | BalancerPlan::Follow => {
+            changes.into_iter().filter(|change| interrupt(change).is_none()).collect()
+        }
+    };
+    Ok((plan, changes))
 }
 
 impl BalancerPlan {

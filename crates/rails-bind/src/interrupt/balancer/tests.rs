@@ -1,6 +1,7 @@
 //! Against a machine made of files, and an irqbalance that is a thread.
 
 use super::*;
+use crate::settings::{Change, Host, Journal, PutBack, Refusals, Setting, Value};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred};
 use std::{
     io::{IoSliceMut, Write},
@@ -117,36 +118,70 @@ fn what_cannot_be_seen_is_not_taken_for_missing() {
 #[test]
 fn a_ban_adds_to_those_of_others_and_is_taken_back_alone() {
     let (_root, balancer, fake) = fake(Flaw::None);
-    let guard = balancer.ban(&[26, 25, 9, 26]).expect("it listens");
-    assert_eq!(guard.interrupts(), &numbers(&[25, 26]));
+    balancer.ban(&[26, 25, 9, 26]).expect("it listens");
     assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 25, 26]));
     // Somebody else bans one more meanwhile.
     fake.lock().expect("no test panics with it").banned.push(40);
-    drop(guard);
+    balancer.unban(&[25, 26]).expect("it listens");
     assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 40]));
     assert_eq!(fake.lock().expect("no test panics with it").asked[1], "settings ban irqs 9 25 26");
 }
 
 #[test]
-fn a_ban_that_is_kept_or_not_needed_is_not_taken_back() {
+fn what_is_so_already_is_not_said_again() {
     let (_root, balancer, fake) = fake(Flaw::None);
-    balancer.ban(&[25]).expect("it listens").keep();
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 25]));
-    balancer.ban(&[9, 25]).expect("it listens").undo().expect("nothing is to be done");
-    balancer.ban(&[]).expect("it listens").undo().expect("nothing is to be done");
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 25]));
+    balancer.ban(&[9]).expect("it listens");
+    balancer.ban(&[]).expect("it listens");
+    balancer.unban(&[25]).expect("it listens");
     let asked = fake.lock().expect("no test panics with it").asked.clone();
-    assert_eq!(asked.iter().filter(|request| request.starts_with("settings")).count(), 1, "{asked:?}");
+    assert!(asked.iter().all(|request| request == "setup"), "{asked:?}");
 }
 
 #[test]
 fn the_last_ban_is_cleared_by_its_own_word() {
     let (_root, balancer, fake) = fake(Flaw::None);
-    fake.lock().expect("no test panics with it").banned.clear();
-    balancer.ban(&[25]).expect("it listens").undo().expect("it listens");
+    fake.lock().expect("no test panics with it").banned = vec![25];
+    balancer.unban(&[25]).expect("it listens");
     assert_eq!(balancer.banned().expect("it listens"), numbers(&[]));
     let asked = fake.lock().expect("no test panics with it").asked.clone();
     assert!(asked.contains(&"settings ban irqs NONE".to_owned()), "{asked:?}");
+}
+
+#[test]
+fn a_ban_is_a_setting_like_others() {
+    let (root, balancer, fake) = fake(Flaw::None);
+    let journal = Journal::at(root.path().join("journal")).expect("a folder");
+    let host = Host::under(root.path());
+    let bans = [Change::ban(9), Change::ban(25), Change::ban(26)];
+    let guard = host.apply(&journal, &bans, Refusals::Fail).expect("it listens");
+    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 25, 26]));
+    fake.lock().expect("no test panics with it").banned.push(40);
+    guard.restore().expect("the journal is there");
+    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 40]), "9 was banned before");
+
+    // It forgets what it was told when it ends, so there is nothing to put back then.
+    let guard = host.apply(&journal, &bans, Refusals::Fail).expect("it listens");
+    fs::remove_dir_all(root.path().join("run")).expect("it is there");
+    fs::remove_dir_all(root.path().join("proc")).expect("it is there");
+    fs::create_dir_all(root.path().join("proc/1")).expect("a folder");
+    let outcomes = guard.restore().expect("the journal is there");
+    assert!(outcomes.iter().all(|(_, outcome)| matches!(outcome, PutBack::Gone)), "{outcomes:?}");
+}
+
+#[test]
+fn changes_heed_it() {
+    let (root, _balancer, fake) = fake(Flaw::None);
+    let steer = Change { setting: Setting::FlowTable, value: Value::Number(1) };
+    let wanted = || vec![Change::interrupt(25, "2".parse().expect("a list")), steer.clone()];
+    let (plan, changes) = heed(root.path(), wanted()).expect("it is seen");
+    assert_eq!(plan, BalancerPlan::Ban);
+    assert_eq!(changes, [vec![Change::ban(25)], wanted()].concat());
+    fs::remove_dir_all(root.path().join("run")).expect("it is there");
+    let (plan, changes) = heed(root.path(), wanted()).expect("it is seen");
+    assert_eq!((plan, changes), (BalancerPlan::Follow, vec![steer.clone()]));
+    fs::remove_dir_all(root.path().join("proc").join(id().to_string())).expect("it is there");
+    assert_eq!(heed(root.path(), wanted()).expect("it is seen"), (BalancerPlan::None, wanted()));
+    drop(fake);
 }
 
 #[test]
@@ -190,13 +225,4 @@ fn who_answers_in_its_place_is_told_nothing() {
         .expect_err("it is another process");
     assert!(matches!(error, BalancerError::Foreign { owner, .. } if owner == id() as i32), "{error}");
     assert_eq!(fake.lock().expect("no test panics with it").asked, [] as [&str; 0]);
-}
-
-#[test]
-fn a_guard_outlives_irqbalance() {
-    let (root, balancer, _fake) = fake(Flaw::None);
-    let guard = balancer.ban(&[25]).expect("it listens");
-    fs::remove_dir_all(root.path().join("run")).expect("it is there");
-    fs::remove_dir_all(root.path().join("proc")).expect("it is there");
-    guard.undo().expect("there is nothing left to undo");
 }

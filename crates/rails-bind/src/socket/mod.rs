@@ -78,15 +78,23 @@ pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
         .map_err(|source| SocketError::call("getsockopt(SO_INCOMING_CPU)", source))
 }
 
-/// Sets the CPU whose packets a socket is for. Among listening or UDP sockets that share a port (`SO_REUSEPORT`), a packet
-/// goes to the one that is set to the CPU which handles it (Linux 6.1 and later for TCP). The next packet of a connected socket
-/// writes its own CPU over it.
+/// Sets the CPU whose packets a socket is for. Among listening sockets, or unconnected ones of UDP, that share a port
+/// (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which handles it; before Linux 6.2, to any (since 4.6, when
+/// groups of such sockets came).
+///
+/// It moves no packets: which CPU handles them is the interrupt's affair. The next packet of a connected socket writes its own CPU over
+/// it.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
 /// [`SocketError::Call`].
+///
+/// # References
+/// [socket(7)](https://man7.org/linux/man-pages/man7/socket.7.html), `SO_INCOMING_CPU`; net/core/sock_reuseport.c,
+/// `reuseport_select_sock_by_hash` (Linux 6.12)
+#[doc(alias = "SO_INCOMING_CPU")]
 pub fn set_incoming_cpu(socket: &impl AsFd, cpu: CpuId) -> Result<(), SocketError> {
     SockRef::from(socket)
         .set_cpu_affinity(cpu.0 as usize)

@@ -1,11 +1,16 @@
 //! Sockets of every kind, asked which NIC they use.
 
-use rails_bind::socket::{self, SocketError};
-use rails_topo::{NicKind, Topology};
+use rails_bind::{
+    socket::{self, SocketError},
+    thread,
+};
+use rails_topo::{CpuId, CpuSet, NicKind, Topology};
+use socket2::{Domain, Socket, Type};
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::net::UnixStream,
+    time::Duration,
 };
 
 fn pair(address: &str) -> (TcpStream, TcpStream) {
@@ -43,6 +48,8 @@ fn what_has_no_route_says_why() {
     let topology = Topology::detect().expect("a machine");
     let unconnected = UdpSocket::bind("127.0.0.1:0").expect("a port");
     assert!(matches!(socket::nic_of(&unconnected, &topology), Err(SocketError::NotConnected)));
+    let bound = UdpSocket::bind("[::1]:0").expect("a port");
+    assert!(matches!(socket::nic_of(&bound, &topology), Err(SocketError::NotConnected)));
     let (unix, _other) = UnixStream::pair().expect("a pair");
     assert!(matches!(socket::nic_of(&unix, &topology), Err(SocketError::NotIp)));
     let (near, _far) = pair("127.0.0.1:0");
@@ -61,4 +68,49 @@ fn the_cpu_of_the_packets_is_known_after_the_first() {
     assert_eq!(socket::incoming_cpu(&unused).expect("the kernel says"), None);
     socket::set_incoming_cpu(&unused, cpu).expect("it takes no privilege");
     assert_eq!(socket::incoming_cpu(&unused).expect("the kernel says"), Some(cpu));
+}
+
+#[test]
+fn ipv6_is_routed_as_ipv4_is() {
+    let topology = Topology::detect().expect("a machine");
+    let (near, _far) = pair("[::1]:0");
+    assert_eq!(socket::nic_of(&near, &topology).expect("there is a route").kind, NicKind::Loopback);
+}
+
+/// A packet to the machine's own address is handled on the CPU that sent it.
+#[test]
+fn sockets_that_share_a_port_get_the_packets_of_their_cpus() {
+    let cpus: Vec<CpuId> = thread::current_affinity().expect("it is told").iter().collect();
+    let shared = || Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+    let mut to = SocketAddr::from(([127, 0, 0, 1], 0));
+    let receivers: Vec<UdpSocket> = cpus
+        .iter()
+        .map(|cpu| {
+            let receiver = shared();
+            receiver.set_reuse_port(true).expect("it takes no privilege");
+            receiver.bind(&to.into()).expect("a port");
+            to = receiver.local_addr().expect("it has one").as_socket().expect("it is one of IP");
+            socket::set_incoming_cpu(&receiver, *cpu).expect("it takes no privilege");
+            // Long enough for a busy machine; it is waited for only where a packet went to another socket.
+            receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("it is not zero");
+            receiver.into()
+        })
+        .collect();
+    for (cpu, receiver) in cpus.iter().zip(&receivers) {
+        std::thread::spawn({
+            let cpu = *cpu;
+            move || {
+                let _there = thread::bind_current(&CpuSet::single(cpu)).expect("the CPU is allowed");
+                let sender = UdpSocket::bind("127.0.0.1:0").expect("a port");
+                for _ in 0..20 {
+                    sender.send_to(b"x", to).expect("there is a route");
+                }
+            }
+        })
+        .join()
+        .expect("it does not panic");
+        for _ in 0..20 {
+            receiver.recv(&mut [0]).unwrap_or_else(|error| panic!("no packet on CPU {cpu}: {error}"));
+        }
+    }
 }

@@ -167,10 +167,10 @@ impl InterruptAffinity {
     /// # Errors
     /// [`InterruptError`].
     pub fn served_on(&self) -> Result<CpuSet, InterruptError> {
-        let has_queues = self.nic.interrupts.iter().any(|interrupt| interrupt.role().queue().is_some());
+        let has_queues = self.nic.interrupts.iter().any(|interrupt| self.nic.role_of(interrupt).serves_queues());
         let mut served = CpuSet::new();
         for known in &self.nic.interrupts {
-            if has_queues && known.role().queue().is_none() {
+            if has_queues && !self.nic.role_of(known).serves_queues() {
                 continue;
             }
             let status = interrupt::read_under(self.host.root(), known.number)?;

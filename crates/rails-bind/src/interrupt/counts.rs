@@ -1,7 +1,7 @@
 //! How often interrupts were served, and on which CPUs.
 
 use super::{InterruptError, unreadable};
-use rails_topo::{CpuId, InterruptLines};
+use rails_topo::{CpuId, CpuSet, InterruptLines};
 use std::{
     collections::BTreeMap,
     fs,
@@ -15,16 +15,20 @@ pub struct InterruptCounts {
     cpus: Vec<CpuId>,
     /// By interrupt, how often it was served on each of these.
     counts: BTreeMap<u32, Vec<u64>>,
+    unknown_cpus: CpuSet,
 }
 
 impl InterruptCounts {
-    /// Those of this machine, since it was started.
+    /// Those of this machine, since it was started. Only CPUs that are online are counted.
     ///
     /// # Privileges
     /// None.
     ///
     /// # Errors
     /// [`InterruptError::PermissionDenied`], [`InterruptError::Read`].
+    ///
+    /// # References
+    /// [proc_interrupts(5)](https://man7.org/linux/man-pages/man5/proc_interrupts.5.html)
     pub fn read() -> Result<Self, InterruptError> {
         Self::read_under(Path::new("/"))
     }
@@ -40,26 +44,54 @@ impl InterruptCounts {
         Ok(Self::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// How often each was served since `earlier`. An interrupt or a CPU that was not there then counts from zero, and so does
-    /// a count that is lower than it was: the interrupt was made anew.
+    /// How often each was served since `earlier`.
+    ///
+    /// - A CPU that was not online then has kept its counts from before it went offline, so it is not known what is new of them:
+    ///   it is left out, and named by [`InterruptCounts::unknown_cpus`]. So is one that is not online now.
+    /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it was made anew.
+    ///   Unless the count was near its end, for the kernel counts to 2^32 and begins again.
     pub fn since(&self, earlier: &Self) -> Self {
-        let place = |cpu: &CpuId| earlier.cpus.iter().position(|known| known == cpu);
-        let places: Vec<Option<usize>> = self.cpus.iter().map(place).collect();
-        let none = Vec::new();
+        let now: CpuSet = self.cpus.iter().copied().collect();
+        let then: CpuSet = earlier.cpus.iter().copied().collect();
+        let unknown = now.difference(&then).union(&then.difference(&now)).union(&self.unknown_cpus);
+        // The places of the CPUs that are in both, now and then.
+        let position = |counts: &Self, cpu| counts.cpus.iter().position(|known| *known == cpu);
+        let both = self.cpus.iter().enumerate();
+        let places: Vec<(usize, usize)> =
+            both.filter_map(|(place, cpu)| Some((place, position(earlier, *cpu)?))).collect();
         let since = |(number, counts): (&u32, &Vec<u64>)| {
-            let before = earlier.counts.get(number).unwrap_or(&none);
-            let before = |index: usize| places[index].and_then(|place| before.get(place)).copied().unwrap_or(0);
-            let of_cpu = |(index, now): (usize, &u64)| now.checked_sub(before(index)).unwrap_or(*now);
-            (*number, counts.iter().enumerate().map(of_cpu).collect())
+            let before = earlier.counts.get(number);
+            let before = |place: usize| before.and_then(|before| before.get(place)).copied().unwrap_or(0);
+            let pairs = || places.iter().map(|(now, then)| (counts.get(*now).copied().unwrap_or(0), before(*then)));
+            let made_anew = pairs().any(|(now, before)| now < before && !has_wrapped(now, before));
+            let of_cpu = |(now, before): (u64, u64)| match now.checked_sub(before) {
+                _ if made_anew => now,
+                Some(more) => more,
+                None => (now + COUNTER_END).saturating_sub(before),
+            };
+            (*number, pairs().map(of_cpu).collect())
         };
-        Self { cpus: self.cpus.clone(), counts: self.counts.iter().map(since).collect() }
+        Self {
+            cpus: places.iter().map(|(now, _)| self.cpus[*now]).collect(),
+            counts: self.counts.iter().map(since).collect(),
+            unknown_cpus: unknown,
+        }
     }
 
     /// How often interrupt `number` was served, on the CPUs that it was served on; empty for one that is not known.
     pub fn of(&self, number: u32) -> BTreeMap<CpuId, u64> {
-        let counts = self.counts.get(&number).into_iter().flatten();
-        let by_cpu = self.cpus.iter().copied().zip(counts.copied());
-        by_cpu.filter(|(_, count)| *count > 0).collect()
+        self.by_cpu(number).collect()
+    }
+
+    /// The CPUs that interrupt `number` was served on; empty for one that is not known.
+    pub fn served_on(&self, number: u32) -> CpuSet {
+        self.by_cpu(number).map(|(cpu, _)| cpu).collect()
+    }
+
+    /// CPUs of which it is not known how often they served an interrupt in the time between two readings
+    /// ([`InterruptCounts::since`]); empty where nothing was compared.
+    pub fn unknown_cpus(&self) -> &CpuSet {
+        &self.unknown_cpus
     }
 
     /// The interrupts, by number.
@@ -67,16 +99,31 @@ impl InterruptCounts {
         self.counts.keys().copied()
     }
 
+    fn by_cpu(&self, number: u32) -> impl Iterator<Item = (CpuId, u64)> + '_ {
+        let counts = self.counts.get(&number).into_iter().flatten();
+        self.cpus.iter().copied().zip(counts.copied()).filter(|(_, count)| *count > 0)
+    }
+
     fn parse(text: &str) -> Self {
         let lines = InterruptLines::parse(text);
         let cpus = lines.cpus().to_vec();
-        Self { cpus, counts: lines.map(|line| (line.number, line.counts().collect())).collect() }
+        let counts = lines.map(|line| (line.number, line.counts().collect())).collect();
+        Self { cpus, counts, unknown_cpus: CpuSet::new() }
     }
 }
+
+/// Whether a count that went back did so by running over its end: no more than half its range lies between the two.
+fn has_wrapped(now: u64, before: u64) -> bool {
+    before < COUNTER_END && (now + COUNTER_END - before) < COUNTER_END / 2
+}
+
+/// `kstat_irqs` are `unsigned int`s (include/linux/irqdesc.h, Linux 6.12).
+const COUNTER_END: u64 = 1 << 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn counts(text: &str) -> InterruptCounts {
         InterruptCounts::parse(text)
@@ -87,21 +134,79 @@ mod tests {
         let before =
             counts("  CPU0 CPU2\n 24: 5 7  PCI-MSI 1-edge   eth0-rx-0\n 25: 9 9  PCI-MSI 2-edge   eth0-tx-0\n");
         let after = counts(
-            "  CPU0 CPU1 CPU2\n 24: 5 3 8  PCI-MSI 1-edge   eth0-rx-0\n 25: 0 0 2  PCI-MSI 2-edge   eth0-tx-0\n \
-             26: 1 0 0  PCI-MSI 3-edge   eth0-rx-1\n",
+            "  CPU0 CPU2\n 24: 5 8  PCI-MSI 1-edge   eth0-rx-0\n 25: 0 12  PCI-MSI 2-edge   eth0-tx-0\n \
+             26: 1 0  PCI-MSI 3-edge   eth0-rx-1\n",
         );
         let during = after.since(&before);
-        assert_eq!(during.of(24), BTreeMap::from([(CpuId(1), 3), (CpuId(2), 1)]));
-        assert_eq!(during.of(25), BTreeMap::from([(CpuId(2), 2)]), "it was made anew");
+        assert_eq!(during.of(24), BTreeMap::from([(CpuId(2), 1)]));
+        assert_eq!(during.served_on(24), CpuSet::single(CpuId(2)));
+        assert_eq!(during.of(25), BTreeMap::from([(CpuId(2), 12)]), "it was made anew");
         assert_eq!(during.of(26), BTreeMap::from([(CpuId(0), 1)]));
         assert_eq!(during.of(27), BTreeMap::new());
         assert_eq!(during.numbers().collect::<Vec<_>>(), [24, 25, 26]);
         assert!(after.since(&after).of(24).is_empty());
+        assert!(during.unknown_cpus().is_empty());
+    }
+
+    #[test]
+    fn a_cpu_that_came_or_went_meanwhile_is_unknown_and_not_busy() {
+        let before = counts("  CPU0 CPU1\n 24: 5 7  PCI-MSI 1-edge   eth0-rx-0\n");
+        let after = counts("  CPU0 CPU2\n 24: 6 900  PCI-MSI 1-edge   eth0-rx-0\n");
+        let during = after.since(&before);
+        assert_eq!(during.of(24), BTreeMap::from([(CpuId(0), 1)]), "the 900 are from before CPU 2 was offline");
+        assert_eq!(during.unknown_cpus().to_string(), "1-2");
+    }
+
+    #[test]
+    fn a_count_that_ran_over_its_end_goes_on() {
+        let before = counts("  CPU0\n 24: 4294967290  PCI-MSI 1-edge   eth0-rx-0\n");
+        let after = counts("  CPU0\n 24: 4  PCI-MSI 1-edge   eth0-rx-0\n");
+        assert_eq!(after.since(&before).of(24), BTreeMap::from([(CpuId(0), 10)]));
     }
 
     #[test]
     fn this_machine_counts_its_interrupts() {
         let counts = InterruptCounts::read().expect("the kernel counts");
         assert!(counts.numbers().any(|number| !counts.of(number).is_empty()), "the timer at least was served");
+    }
+
+    /// Counts of a few interrupts on a few CPUs.
+    fn any_counts() -> impl Strategy<Value = InterruptCounts> {
+        let cpus = proptest::collection::btree_set(0..6_u32, 0..5);
+        let counts = proptest::collection::btree_map(20..26_u32, proptest::collection::vec(0..COUNTER_END, 5), 0..5);
+        (cpus, counts).prop_map(|(cpus, counts)| {
+            let cpus: Vec<CpuId> = cpus.into_iter().map(CpuId).collect();
+            let counts = counts.into_iter().map(|(number, counts)| (number, counts[..cpus.len()].to_vec())).collect();
+            InterruptCounts { cpus, counts, unknown_cpus: CpuSet::new() }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_counted_meanwhile_is_found_again(before in any_counts(), more in proptest::collection::vec(0..1000_u64, 5)) {
+            let mut after = before.clone();
+            for counts in after.counts.values_mut() {
+                counts.iter_mut().zip(&more).for_each(|(count, more)| *count = (*count + more) % COUNTER_END);
+            }
+            let during = after.since(&before);
+            for counts in during.counts.values() {
+                prop_assert_eq!(&counts[..], &more[..before.cpus.len()]);
+            }
+            prop_assert!(during.unknown_cpus().is_empty());
+        }
+
+        #[test]
+        fn any_two_readings_can_be_compared(before in any_counts(), after in any_counts()) {
+            let during = after.since(&before);
+            for number in 20..26 {
+                prop_assert!(!during.served_on(number).intersects(during.unknown_cpus()));
+                prop_assert!(during.of(number).values().all(|count| *count < COUNTER_END));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "([ 0-9A-Z:\\-é,\n]|CPU[0-9]| ){0,200}") {
+            let _ = InterruptCounts::parse(&text).since(&InterruptCounts::parse(&text));
+        }
     }
 }

@@ -101,7 +101,7 @@ pub fn place(
             (cores_first(topology, &usable).into_iter().map(CpuSet::single).collect::<Vec<_>>(), usable)
         }
     };
-    let cpus_for = |interrupt: &Interrupt| match interrupt.role().queue() {
+    let cpus_for = |interrupt: &Interrupt| match nic.role_of(interrupt).queue() {
         Some(queue) => round[queue as usize % round.len()].clone(),
         None => rest.clone(),
     };
@@ -115,7 +115,7 @@ fn meant(nic: &Nic, vectors: Vectors) -> Result<Vec<&Interrupt>, PlacementError>
     };
     let is_meant = |interrupt: &&Interrupt| match vectors {
         Vectors::All => true,
-        Vectors::Queue(queue) => interrupt.role().queue() == Some(queue),
+        Vectors::Queue(queue) => nic.role_of(interrupt).queue() == Some(queue),
     };
     let meant: Vec<&Interrupt> = nic.interrupts.iter().filter(is_meant).collect();
     if meant.is_empty() { Err(nothing) } else { Ok(meant) }

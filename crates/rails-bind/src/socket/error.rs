@@ -18,6 +18,14 @@ pub enum SocketError {
     #[error("the socket belongs to another network namespace")]
     OtherNamespace,
 
+    /// The kernel does not say which network namespace a socket belongs to (before Linux 5.14), so the routes that can be asked
+    /// for from here need not be the socket's.
+    #[error("this kernel does not say which network namespace the socket belongs to")]
+    NamespaceUnknown {
+        /// What the kernel said.
+        source: io::Error,
+    },
+
     /// The kernel has no route, or gave no answer that could be read.
     #[error("no route to {to}")]
     NoRoute {
@@ -25,6 +33,13 @@ pub enum SocketError {
         to: IpAddr,
         /// What the kernel said.
         source: io::Error,
+    },
+
+    /// The route has several next hops, and which of them the kernel chose for this connection is not to be seen.
+    #[error("the connection leaves by one of {}, and the kernel does not say which", interfaces.join(", "))]
+    SeveralWays {
+        /// The interfaces that it may use.
+        interfaces: Vec<String>,
     },
 
     /// The interface is not part of the model.

@@ -5,28 +5,31 @@ mod route;
 
 pub use error::SocketError;
 
+use self::route::Flow;
 use crate::sys;
 use rails_topo::{CpuId, Nic, Topology};
 use socket2::SockRef;
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    os::fd::AsFd,
-};
+use std::{io, net::SocketAddr, os::fd::AsFd};
 
 /// The NIC that a connected socket sends through, by the kernel's own routing decision.
 ///
-/// What decides is the peer, the local address, the interface that the socket is bound to, and its mark. A peer on this machine
-/// is reached through the loopback interface, whatever the addresses. With a bond, a bridge or a VLAN the answer is that interface, which
-/// raises no interrupts of its own.
+/// What decides is the peer, the local address, both ports and the protocol, the interface that the socket is bound to, and its mark:
+/// routes may have several next hops that traffic is divided among by address or by port (`fib_multipath_hash_policy`). Among those
+/// the kernel chooses for a TCP connection in a way that cannot be repeated when ports count, so then it is not told. A peer on this
+/// machine is reached through the loopback interface, whatever the addresses. With a bond, a bridge or a VLAN the answer is that
+/// interface, which raises no interrupts of its own. Not asked for are the type of service, the socket's user and
+/// `IP_MULTICAST_IF`, where they decide.
+///
+/// It is the route of what the socket *sends*, at the moment; what it receives comes where the peer's network sends it.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
 /// [`SocketError::NotConnected`], [`SocketError::NotIp`]; [`SocketError::OtherNamespace`] for a socket of another network
-/// namespace, whose routes cannot be asked for from here; [`SocketError::NoRoute`]; [`SocketError::UnknownInterface`] if
-/// `topology` does not have it, having been read before it was made, or in another namespace.
+/// namespace, whose routes cannot be asked for from here, and [`SocketError::NamespaceUnknown`] where that cannot be told;
+/// [`SocketError::NoRoute`]; [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if `topology` does not have it, having been read before it was made,
+/// or in another namespace.
 ///
 /// # References
 /// [rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html), `RTM_GETROUTE`
@@ -40,8 +43,15 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
         Some(name) => String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned(),
         None => {
             let mark = reference.mark().map_err(|source| SocketError::call("getsockopt(SO_MARK)", source))?;
-            let index = route::interface_towards(peer.ip(), local.ip(), mark)?;
-            name_of(index)?
+            let protocol =
+                reference.protocol().map_err(|source| SocketError::call("getsockopt(SO_PROTOCOL)", source))?;
+            let flow = Flow { local, peer, protocol: protocol.map(Into::into), mark };
+            let alternatives = flow.alternatives()?;
+            if !alternatives.is_empty() {
+                let interfaces = alternatives.into_iter().map(name_of).collect::<Result<_, _>>()?;
+                return Err(SocketError::SeveralWays { interfaces });
+            }
+            name_of(flow.interface()?)?
         }
     };
     topology.nic(&name).ok_or(SocketError::UnknownInterface { name })
@@ -68,15 +78,23 @@ pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
         .map_err(|source| SocketError::call("getsockopt(SO_INCOMING_CPU)", source))
 }
 
-/// Sets the CPU whose packets a socket is for. Among listening or UDP sockets that share a port (`SO_REUSEPORT`), a packet
-/// goes to the one that is set to the CPU which handles it (Linux 6.1 and later for TCP). The next packet of a connected socket
-/// writes its own CPU over it.
+/// Sets the CPU whose packets a socket is for. Among listening sockets, or unconnected ones of UDP, that share a port
+/// (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which handles it; before Linux 6.2, to any (since 4.6, when
+/// groups of such sockets came).
+///
+/// It moves no packets: which CPU handles them is the interrupt's affair. The next packet of a connected socket writes its own CPU over
+/// it.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
 /// [`SocketError::Call`].
+///
+/// # References
+/// [socket(7)](https://man7.org/linux/man-pages/man7/socket.7.html), `SO_INCOMING_CPU`; net/core/sock_reuseport.c,
+/// `reuseport_select_sock_by_hash` (Linux 6.12)
+#[doc(alias = "SO_INCOMING_CPU")]
 pub fn set_incoming_cpu(socket: &impl AsFd, cpu: CpuId) -> Result<(), SocketError> {
     SockRef::from(socket)
         .set_cpu_affinity(cpu.0 as usize)
@@ -96,12 +114,16 @@ fn ends(socket: &SockRef<'_>) -> Result<(SocketAddr, SocketAddr), SocketError> {
     Ok((plain(local), plain(peer)))
 }
 
-/// Fails for a socket of another network namespace, where the kernel tells (Linux 5.14 and later); before, it cannot be known.
+/// Fails for a socket of another network namespace, and where the kernel does not tell.
 fn same_namespace(socket: &impl AsFd) -> Result<(), SocketError> {
-    let Ok(theirs) = sys::socket::namespace_cookie(socket.as_fd()) else { return Ok(()) };
-    let ours = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)
-        .and_then(|own| sys::socket::namespace_cookie(own.as_fd()))
-        .map_err(|source| SocketError::call("getsockopt(SO_NETNS_COOKIE)", source))?;
+    let unknown = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOPROTOOPT) => SocketError::NamespaceUnknown { source },
+        _ => SocketError::call("getsockopt(SO_NETNS_COOKIE)", source),
+    };
+    let theirs = sys::socket::namespace_cookie(socket.as_fd()).map_err(unknown)?;
+    let own = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)
+        .map_err(|source| SocketError::call("socket", source))?;
+    let ours = sys::socket::namespace_cookie(own.as_fd()).map_err(unknown)?;
     if theirs == ours { Ok(()) } else { Err(SocketError::OtherNamespace) }
 }
 
@@ -109,12 +131,4 @@ fn name_of(index: u32) -> Result<String, SocketError> {
     nix::net::if_::if_indextoname(index)
         .map(|name| name.to_string_lossy().into_owned())
         .map_err(|errno| SocketError::call("if_indextoname", errno.into()))
-}
-
-/// How many bits a host's own address has.
-fn host_prefix(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => 32,
-        IpAddr::V6(_) => 128,
-    }
 }

@@ -1,0 +1,5 @@
+//! What takes a second network namespace.
+//!
+//! Run as root: `cargo test -p rails-bind --test netns -- --ignored netns_`
+
+mod sockets;

@@ -1,0 +1,61 @@
+//! What an interrupt of a NIC is for.
+
+mod counting;
+mod name;
+
+use crate::Interrupt;
+
+/// What an interrupt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterruptRole {
+    /// It serves a pair of queues, or a queue for one direction only.
+    Queue {
+        /// The queue's index.
+        index: u32,
+        /// Which queues of that index.
+        direction: Direction,
+    },
+    /// It serves queues, but which of them is not known: several, or one that its driver's name does not tell.
+    Queues(Direction),
+    /// It serves no queue: configuration, link changes, management.
+    Control,
+    /// The name says nothing that is known here.
+    Unknown,
+}
+
+/// Which queues an interrupt serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Receive queues.
+    Receive,
+    /// Transmit queues.
+    Transmit,
+    /// Both, or the name does not say.
+    Both,
+}
+
+impl InterruptRole {
+    /// The queue's index, if it serves one that is known.
+    pub fn queue(self) -> Option<u32> {
+        match self {
+            Self::Queue { index, .. } => Some(index),
+            Self::Queues(_) | Self::Control | Self::Unknown => None,
+        }
+    }
+
+    /// Whether packets raise it, be it known of which queue or not.
+    pub fn serves_queues(self) -> bool {
+        matches!(self, Self::Queue { .. } | Self::Queues(_))
+    }
+}
+
+impl Interrupt {
+    /// What it is for, from its own name alone.
+    ///
+    /// Known are the names that the drivers mlx5, mlx4, ice, iavf, ixgbe, i40e, igb, igc, e1000e, idpf, bnxt, ena, gve, mana, virtio,
+    /// vmxnet3, qede and cxgb4 give, and others that name vectors alike. Some of these number their vectors and not their queues, which
+    /// no single name shows: [`Nic::role_of`](crate::Nic::role_of) knows them.
+    pub fn role(&self) -> InterruptRole {
+        self.name.as_deref().map_or(InterruptRole::Unknown, name::role)
+    }
+}

@@ -13,6 +13,7 @@ use crate::{
 };
 use rails_topo::{CpuSet, DetectError, Nic, RxQueue, Topology};
 use std::{
+    collections::BTreeMap,
     fs,
     os::fd::AsFd,
     thread::sleep,
@@ -129,10 +130,15 @@ impl Observer {
         let interrupts = match (&self.nic, &self.counts) {
             (Some(nic), Some(before)) => {
                 let during = InterruptCounts::read_under(self.host.root())?.since(before);
+                // With counts of some CPUs only, it is not known where an interrupt was served, and the kernel's word is left.
+                let is_complete = during.unknown_cpus().is_empty();
                 let mut interrupts = Vec::new();
                 for interrupt in &nic.interrupts {
                     match interrupt::read_under(self.host.root(), interrupt.number) {
-                        Ok(status) => interrupts.push(ObservedInterrupt { served: during.of(status.number), status }),
+                        Ok(status) => {
+                            let served = if is_complete { during.of(status.number) } else { BTreeMap::new() };
+                            interrupts.push(ObservedInterrupt { status, served });
+                        }
                         Err(InterruptError::NoSuchInterrupt { .. }) => {}
                         Err(error) => return Err(error.into()),
                     }

@@ -22,6 +22,10 @@ fn what_no_link_can_be_is_refused_with_the_flag() {
         (&["lab", "wire", "--rate", "500", "--queue", "soon"], "--queue"),
         (&["lab", "wire", "--rate", "500", "--links", "0"], "--links"),
         (&["lab", "wire", "--rate", "500", "--serve", "true"], "COMMAND"),
+        (&["lab", "guest"], "<COMMAND>"),
+        (&["lab", "guest", "--cores", "0", "--", "true"], "0 cores per node: 1 to 32 are possible"),
+        (&["lab", "guest", "--memory", "1", "--", "true"], "help: change --cores, --memory"),
+        (&["lab", "guest", "--show", "tmp", "--", "true"], "the path tmp is not absolute"),
     ] {
         let output = run(args.iter().copied());
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
@@ -47,6 +51,14 @@ fn the_help_says_what_a_command_finds_in_its_environment() {
     for name in ["RAILS_LAB_SIDE", "RAILS_LAB_LOCAL", "RAILS_LAB_PEER", "RAILS_LAB_INTERFACES"] {
         assert!(stdout(&output).contains(name), "{name}");
     }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo xtask lab"]
+fn boots_a_guest_runs_the_command_and_its_end_is_the_labs() {
+    let output = run(["lab", "guest", "--", "sh", "-c", "cat /sys/devices/system/node/online; exit 3"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "0-1\n");
 }
 
 #[test]

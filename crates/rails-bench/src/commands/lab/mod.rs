@@ -1,5 +1,6 @@
 //! `lab`: networks to try things on, made for as long as they are wanted.
 
+mod guest;
 mod links;
 mod report;
 mod session;
@@ -10,10 +11,10 @@ use anyhow::Result;
 use clap::Subcommand;
 use rails_lab::LabError;
 
-/// Make links between two network namespaces of this machine, and run programs over them (needs root)
+/// Make links between two network namespaces, or a two-socket machine, and run programs there
 ///
-/// The two sides, A and B, are namespaces with interfaces, addresses and TCP stacks of their own, joined by one link or several. Nothing of
-/// this machine's own network is touched. The lab is there for as long as this runs, and gone however it ends.
+/// The two sides of links, A and B, are namespaces with interfaces, addresses and TCP stacks of their own, joined by one link or several;
+/// to make them takes root. Nothing of this machine's own network is touched. A lab is there for as long as this runs, and gone however it ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,12 +25,14 @@ pub(crate) struct Args {
 enum Kind {
     Links(links::Args),
     Wire(wire::Args),
+    Guest(guest::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<Ending> {
     match args.kind {
         Kind::Links(args) => links::run(args),
         Kind::Wire(args) => wire::run(args),
+        Kind::Guest(args) => guest::run(args),
     }
 }
 

@@ -84,3 +84,8 @@ pub use rails_topo as topo;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The code of docs/placement.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/placement.md")]
+struct Placement;

@@ -3,6 +3,9 @@
 //! the rail that gets the CPU may carry it all.
 
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/follow_the_interrupt.rs"]
+mod follow_the_interrupt;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/hyper_over_rails.rs"]
 mod hyper_over_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -130,7 +133,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 4, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 5, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();
@@ -139,4 +142,18 @@ fn the_list_of_examples_names_each_of_them() {
         assert!(header.contains("Run: `cargo run") && header.contains(name), "{example} does not say how it is run");
         assert!(header.contains("Expected:"), "{example} does not say what to expect");
     }
+}
+
+#[test]
+fn a_thread_follows_its_packets_where_there_is_no_interrupt() {
+    // A thread of its own, for it stays bound until what was seen is dropped.
+    std::thread::spawn(|| {
+        let (_listener, stream) = follow_the_interrupt::to_myself().unwrap();
+        let seen = follow_the_interrupt::run(&stream).unwrap();
+        assert_eq!(seen.interrupts.unwrap_err().to_string(), "no interrupt of lo is known");
+        assert_eq!(seen.thread.outcome().got().len(), 1, "the CPU that the packet came out on");
+        assert!(seen.report.interrupt.to_string().starts_with("unknown: lo raises no interrupts"), "{}", seen.report);
+    })
+    .join()
+    .unwrap();
 }

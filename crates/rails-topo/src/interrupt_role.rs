@@ -52,15 +52,20 @@ impl Interrupt {
 fn role(name: &str) -> InterruptRole {
     // mlx5 and ena add where the device is: `mlx5_comp3@pci:0000:3b:00.0`.
     let name = name.split('@').next().unwrap_or_default().to_ascii_lowercase();
-    if CONTROL.iter().any(|word| name.contains(word)) {
-        return InterruptRole::Control;
+    // Queues first: what stands before the queue may be the interface's own name, and that may well be `mgmt0`.
+    if let Some(queue) = queue(&name) {
+        return queue;
     }
+    if CONTROL.iter().any(|word| name.contains(word)) { InterruptRole::Control } else { InterruptRole::Unknown }
+}
+
+fn queue(name: &str) -> Option<InterruptRole> {
     let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (words, index) = name.split_at(digits);
-    let Ok(index) = index.parse() else { return InterruptRole::Unknown };
+    let index = index.parse().ok()?;
     // The longest first: `txrx-` ends with `rx-` too.
-    let direction = QUEUES.iter().find(|(ending, _)| words.ends_with(ending)).map(|(_, direction)| *direction);
-    direction.map_or(InterruptRole::Unknown, |direction| InterruptRole::Queue { index, direction })
+    let (_, direction) = QUEUES.iter().find(|(ending, _)| words.ends_with(ending))?;
+    Some(InterruptRole::Queue { index, direction: *direction })
 }
 
 /// What vectors are called that serve no queue.
@@ -121,6 +126,9 @@ mod tests {
             // e1000e
             ("eth0-rx-0", queue(0, Receive)),
             ("eth0-tx-0", queue(0, Transmit)),
+            // Interfaces are called what their users like.
+            ("mgmt0-TxRx-3", queue(3, Both)),
+            ("i40e-eventnet-TxRx-1", queue(1, Both)),
             // Of other devices.
             ("nvme0q3", InterruptRole::Unknown),
             ("i8042", InterruptRole::Unknown),

@@ -51,6 +51,7 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
 fn seen(interrupt: &ObservedInterrupt, on: &CpuSet) -> String {
     let number = interrupt.status.number;
     match interrupt.served.values().sum::<u64>() {
+        0 if interrupt.is_pending() => format!("interrupt {number} goes to {} when it next fires", cpus(on)),
         0 => format!("interrupt {number} is served on {}", cpus(on)),
         times => format!("interrupt {number} was served {times} times on {}", cpus(on)),
     }

@@ -207,6 +207,13 @@ fn a_thread_is_sent_to_where_the_interrupts_will_be() {
     assert!(stays.changes.is_empty());
     // Both are beside the NIC, and share nothing.
     assert!(fix(&["2", "6"], "2").advice.starts_with("no CPU that this process may use is beside all of them"));
+    // Where it cannot be moved, the thread follows.
+    let stays = ObservedInterrupt { stays: true, ..interrupt(24, Some("9")) };
+    let refused = report(&machine, Some("near"), &[stays], "2", None);
+    let fixes = [&refused.interrupt, &refused.thread].map(|verdict| verdict.fix().expect("it is broken"));
+    assert_eq!(fixes[0].advice, "moving interrupts 24 was refused: let the threads follow them");
+    assert!(fixes[0].changes.is_empty());
+    assert_eq!(fixes[1].advice, "bind thread 7 to CPU 9: taskset -pc 9 7");
     // Where the NIC is attached is not known, so the thread follows.
     let lost = report(&machine, Some("lost"), &[interrupt(24, Some("9"))], "2", None).thread;
     assert_eq!(lost.fix().expect("it is broken").advice, "bind thread 7 to CPU 9: taskset -pc 9 7");

@@ -27,6 +27,8 @@ pub struct ObservedInterrupt {
     pub status: InterruptStatus,
     /// How often it was served on each CPU while it was observed; empty if it was not served, or nobody counted.
     pub served: BTreeMap<CpuId, u64>,
+    /// Whether it was tried to move it, and refused; then it is no use to propose that, and threads are to follow it.
+    pub stays: bool,
 }
 
 /// A thread, and where it was seen.
@@ -76,7 +78,7 @@ pub enum MemoryOf {
 impl ObservedInterrupt {
     /// One of which only the kernel's word is known.
     pub fn uncounted(status: InterruptStatus) -> Self {
-        Self { status, served: BTreeMap::new() }
+        Self { status, served: BTreeMap::new(), stays: false }
     }
 
     /// The CPUs that serve it: those where it was counted, or else those that the kernel names; if it has not fired since it

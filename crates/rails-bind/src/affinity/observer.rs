@@ -132,7 +132,10 @@ impl Observer {
                 let mut interrupts = Vec::new();
                 for interrupt in &nic.interrupts {
                     match interrupt::read_under(self.host.root(), interrupt.number) {
-                        Ok(status) => interrupts.push(ObservedInterrupt { served: during.of(status.number), status }),
+                        Ok(status) => {
+                            let served = during.of(status.number);
+                            interrupts.push(ObservedInterrupt { served, ..ObservedInterrupt::uncounted(status) });
+                        }
                         Err(InterruptError::NoSuchInterrupt { .. }) => {}
                         Err(error) => return Err(error.into()),
                     }

@@ -81,7 +81,7 @@ fn fix(
 ) -> Fix {
     let will_be = |interrupt: &&ObservedInterrupt| {
         let on = interrupt.served_on()?;
-        Some(beside.filter(|beside| !on.is_subset(beside)).cloned().unwrap_or(on))
+        Some(beside.filter(|beside| !interrupt.stays && !on.is_subset(beside)).cloned().unwrap_or(on))
     };
     let common = |reach: &dyn Fn(&CpuSet) -> CpuSet| {
         let known = interrupts.iter().filter_map(will_be).map(|on| reach(&on));

@@ -4,12 +4,14 @@ use super::{
     examine::{Examined, examine},
     subject::Subject,
 };
-use anyhow::Result;
-use rails_bind::settings::{Changed, Host, Journal, Refusals};
+use crate::ending::Help;
+use anyhow::{Result, anyhow};
+use rails_bind::settings::{ApplyError, Change, Changed, Host, Journal, Refusals, Setting, SettingError, SettingState};
 use rails_topo::Topology;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Mends what can be mended, and looks again. What is changed stays, and the journal knows what was before.
+/// Mends what can be mended, and looks again. What is changed stays, and the journal knows what was before; it is added to
+/// `mended`, also if something goes wrong later.
 pub(super) fn mend(
     host: &Host,
     journal: &Journal,
@@ -17,23 +19,44 @@ pub(super) fn mend(
     subject: &Subject,
     time: Duration,
     mut examined: Vec<Examined>,
-) -> Result<(Vec<Changed>, Vec<Examined>)> {
-    let mut mended = Vec::new();
+    mended: &mut Vec<Changed>,
+) -> Result<Vec<Examined>> {
+    let mut tried = Vec::new();
     // Once for each property: where a thread belongs is known when the interrupt is in place, and memory after the thread.
     for _ in 0..PROPERTIES {
         // What several of them ask for is changed once; of two different wishes the first counts.
         let mut changes = BTreeMap::new();
-        for change in examined.iter().flat_map(Examined::next_changes) {
+        for change in examined.iter().flat_map(|one| one.next_changes(&tried)) {
             changes.entry(change.setting.clone()).or_insert(change);
         }
+        // A thread may have ended since it was seen.
+        changes.retain(|setting, _| !matches!(host.read(setting), Err(SettingError::NotThere { .. })));
         if changes.is_empty() {
             break;
         }
-        let changes: Vec<_> = changes.into_values().collect();
-        mended.extend(host.apply(journal, &changes, Refusals::Report)?.keep()?);
+        let changes: Vec<Change> = changes.into_values().collect();
+        let guard = host.apply(journal, &changes, Refusals::Report).map_err(explained)?;
+        mended.extend(guard.keep()?);
+        tried.extend(changes);
         examined = examine(host, topology, subject, time)?;
+        let refused: Vec<u32> = mended.iter().filter_map(refused_interrupt).collect();
+        examined.iter_mut().for_each(|one| one.leave_interrupts(topology, &refused));
     }
-    Ok((mended, examined))
+    Ok(examined)
+}
+
+fn refused_interrupt(changed: &Changed) -> Option<u32> {
+    match (&changed.setting, &changed.state) {
+        (Setting::InterruptAffinity { interrupt }, SettingState::Refused(_)) => Some(*interrupt),
+        _ => None,
+    }
+}
+
+fn explained(error: ApplyError) -> anyhow::Error {
+    match error {
+        ApplyError::Held { by, .. } => anyhow!(error).help(format!("wait until process {by} has ended, or end it")),
+        error => error.into(),
+    }
 }
 
 const PROPERTIES: usize = 3;

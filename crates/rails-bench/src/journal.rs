@@ -1,8 +1,9 @@
 //! Which journal is meant.
 
+use crate::ending::Help;
 use anyhow::{Context, Result};
 use rails_bind::settings::Journal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where changes of the machine are written down.
 #[derive(Debug, Clone, clap::Args)]
@@ -16,9 +17,18 @@ pub(crate) struct JournalArgs {
 impl JournalArgs {
     /// The journal, made if it is not there.
     pub(crate) fn open(&self) -> Result<Journal> {
-        match &self.journal {
+        let journal = match &self.journal {
             Some(folder) => Journal::at(folder).context("--journal"),
             None => Journal::standard().context("the journal cannot be used"),
-        }
+        };
+        journal.map_err(|error| error.help("`--journal DIR` names a folder that nobody else can write to"))
+    }
+
+    /// What is to be known of a journal that holds nothing: for those who may not read the machine's, it is another.
+    pub(crate) fn where_else(&self, journal: &Journal) -> Option<String> {
+        let machine = Path::new(Journal::MACHINE);
+        let is_another = self.journal.is_none() && journal.folder() != machine && machine.exists();
+        is_another
+            .then(|| format!("what root changed is written down in {}, and seen by root alone", machine.display()))
     }
 }

@@ -136,8 +136,7 @@ fn a_broken_property_comes_with_the_command_that_mends_it() {
          (fix: echo 0-7 > /proc/irq/25/smp_affinity_list (as root or with CAP_DAC_OVERRIDE; a running irqbalance may \
          undo it))\n\
          thread affine: broken: thread 7 (worker) may run on CPU 12, but interrupt 24 is served on CPU 2, interrupt 25 is \
-         served on CPU 9 (fix: no CPU that this process may use is beside all of them: serve interrupts 24, 25 on one \
-         CPU and bind the thread to it)\n\
+         served on CPU 9 (fix: bind thread 7 to CPU 2: taskset -pc 2 7)\n\
          memory affine: broken: the buffers lie on node 0, but its threads may run on CPU 12, to which node 3 is nearest \
          (fix: rebind the buffers to `bind 3`, or set that policy before they are first touched)"
     );
@@ -186,8 +185,69 @@ fn a_thread_beside_the_interrupt_shares_its_last_level_cache() {
     assert!(verdict("0-3").holds());
     assert_eq!(
         verdict("0-4").to_string(),
-        "broken: thread 7 (worker) may run on CPUs 0-4, but interrupt 24 is served on CPU 1 (fix: bind thread 7 to CPU 1)"
+        "broken: thread 7 (worker) may run on CPUs 0-4, but interrupt 24 is served on CPU 1 (fix: bind thread 7 to CPU 1: taskset -pc 1 7)"
     );
+}
+
+#[test]
+fn a_thread_is_sent_to_where_the_interrupts_will_be() {
+    let machine = two_packages();
+    let fix = |on: &[&str], thread| {
+        let interrupts: Vec<_> = (24..).zip(on).map(|(number, on)| interrupt(number, Some(on))).collect();
+        let verdict = report(&machine, Some("near"), &interrupts, thread, None).thread;
+        verdict.fix().expect("it is broken").clone()
+    };
+    // The interrupt goes to the NIC's package, and so does the thread, which is with it now.
+    assert!(report(&machine, Some("near"), &[interrupt(24, Some("9"))], "9", None).thread.holds());
+    assert_eq!(fix(&["9"], "12").advice, "bind thread 7 to CPUs 0-7: taskset -pc 0-7 7");
+    assert_eq!(fix(&["9", "3"], "9").advice, "bind thread 7 to CPU 3: taskset -pc 3 7");
+    // One that is there already is not to be moved.
+    let stays = fix(&["9"], "2");
+    assert_eq!(stays.advice, "leave thread 7 where it is, and move the interrupts");
+    assert!(stays.changes.is_empty());
+    // Both are beside the NIC, and share nothing.
+    assert!(fix(&["2", "6"], "2").advice.starts_with("no CPU that this process may use is beside all of them"));
+    // Where it cannot be moved, the thread follows.
+    let stays = ObservedInterrupt { stays: true, ..interrupt(24, Some("9")) };
+    let refused = report(&machine, Some("near"), &[stays], "2", None);
+    let fixes = [&refused.interrupt, &refused.thread].map(|verdict| verdict.fix().expect("it is broken"));
+    assert_eq!(fixes[0].advice, "moving interrupts 24 was refused: let the threads follow them");
+    assert!(fixes[0].changes.is_empty());
+    assert_eq!(fixes[1].advice, "bind thread 7 to CPU 9: taskset -pc 9 7");
+    // Where the NIC is attached is not known, so the thread follows.
+    let lost = report(&machine, Some("lost"), &[interrupt(24, Some("9"))], "2", None).thread;
+    assert_eq!(lost.fix().expect("it is broken").advice, "bind thread 7 to CPU 9: taskset -pc 9 7");
+}
+
+#[test]
+fn an_interrupt_that_has_not_fired_since_it_was_moved_is_where_it_will_be() {
+    let machine = two_packages();
+    let moved = |requested: &str, effective: &str| {
+        let status = InterruptStatus { number: 24, requested: set(requested), effective: Some(set(effective)) };
+        report(&machine, Some("near"), &[ObservedInterrupt::uncounted(status)], "2", None)
+    };
+    let pending = moved("2-3", "9");
+    assert_eq!(
+        pending.interrupt.to_string(),
+        "holds: interrupt 24 goes to CPUs 2-3 when it next fires, and near is attached to node 0 (CPUs 0-7)"
+    );
+    assert!(pending.thread.holds());
+    assert!(moved("9", "2").interrupt.is_broken());
+    assert!(moved("0-15", "9").interrupt.is_broken());
+}
+
+#[test]
+fn a_vector_of_configuration_says_nothing_of_the_thread() {
+    let mut machine = serde_json::to_value(two_packages()).expect("a model serializes");
+    assert_eq!(machine["nics"][4]["name"], "near");
+    let vector = |number: u32, name: &str| json!({"number": number, "name": name, "affinity": null, "effective": null});
+    machine["nics"][4]["interrupts"] = json!([vector(24, "virtio1-config"), vector(25, "virtio1-input.0")]);
+    let machine = topology(machine);
+    let verdict = |config, input| {
+        report(&machine, Some("near"), &[interrupt(24, Some(config)), interrupt(25, Some(input))], "2", None)
+    };
+    assert!(verdict("6", "2").thread.holds());
+    assert!(verdict("2", "6").thread.is_broken());
 }
 
 #[test]
@@ -196,7 +256,7 @@ fn the_fix_stays_within_the_allowed_cpus() {
     parts["allowed_cpus"] = json!("2-15");
     let machine = topology(parts);
     let verdict = report(&machine, Some("near"), &[interrupt(24, Some("1"))], "8", None).thread;
-    assert!(verdict.to_string().ends_with("(fix: bind thread 7 to CPUs 2-3)"), "{verdict}");
+    assert!(verdict.to_string().ends_with("(fix: bind thread 7 to CPUs 2-3: taskset -pc 2-3 7)"), "{verdict}");
 }
 
 #[test]
@@ -322,7 +382,7 @@ fn every_thread_has_to_be_in_place() {
     assert_eq!(
         report.thread.to_string(),
         "broken: thread 8 (worker) may run on CPUs 0-15 (seen on CPUs 3,12), but interrupt 24 is served on CPU 2 \
-         (fix: bind thread 8 to CPU 2)"
+         (fix: bind thread 8 to CPU 2: taskset -pc 2 8)"
     );
     assert!(report.memory.is_broken(), "no node is nearest to both processors");
 }

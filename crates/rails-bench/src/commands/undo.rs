@@ -2,7 +2,7 @@
 
 use crate::{ending::Ending, journal::JournalArgs, print};
 use anyhow::Result;
-use rails_bind::settings::{Host, Journal, Undo};
+use rails_bind::settings::{Host, Journal, Record, Undo};
 use std::fmt::Write as _;
 
 /// Put back what dead processes, and `doctor --fix`, changed on this machine
@@ -32,7 +32,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Ending> {
     let journal = args.journal.open()?;
     if args.list {
-        print::result(list(&journal)?)?;
+        let records = journal.records()?;
+        print::result(list(&journal, &records))?;
+        if records.is_empty() {
+            args.journal.where_else(&journal).into_iter().for_each(print::note);
+        }
         return Ok(Ending::Done);
     }
     let undone = journal.undo(&Host::this(), Undo::AbandonedAndKept, args.force)?;
@@ -42,21 +46,23 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         let _ = writeln!(text, "{}: {} (process {}, `{}`)", undone.setting, undone.outcome, owner.pid, owner.command);
     }
     if undone.is_empty() {
-        text.push_str("nothing is to be put back\n");
+        let _ = writeln!(text, "nothing in {} is to be put back", journal.folder().display());
     }
     print::result(text)?;
+    if undone.is_empty() {
+        args.journal.where_else(&journal).into_iter().for_each(print::note);
+    }
     let all_final = undone.iter().all(|undone| undone.outcome.is_final());
     Ok(if all_final { Ending::Done } else { Ending::Failed })
 }
 
 /// What the journal holds, one record after the other.
-fn list(journal: &Journal) -> Result<String> {
-    let records = journal.records()?;
+fn list(journal: &Journal, records: &[Record]) -> String {
     if records.is_empty() {
-        return Ok(format!("nothing is written down in {}\n", journal.folder().display()));
+        return format!("nothing is written down in {}\n", journal.folder().display());
     }
     let mut text = String::new();
-    for record in &records {
+    for record in records {
         let state = match (record.is_live, record.is_kept) {
             (true, _) => "lives, and will put it back",
             (false, true) => "was meant to stay",
@@ -67,5 +73,5 @@ fn list(journal: &Journal) -> Result<String> {
             let _ = writeln!(text, "  {}: {}, before {former}", change.setting, change.value);
         }
     }
-    Ok(text)
+    text
 }

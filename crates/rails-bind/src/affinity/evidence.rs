@@ -27,6 +27,8 @@ pub struct ObservedInterrupt {
     pub status: InterruptStatus,
     /// How often it was served on each CPU while it was observed; empty if it was not served, or nobody counted.
     pub served: BTreeMap<CpuId, u64>,
+    /// Whether it was tried to move it, and refused; then it is no use to propose that, and threads are to follow it.
+    pub stays: bool,
 }
 
 /// A thread, and where it was seen.
@@ -76,16 +78,27 @@ pub enum MemoryOf {
 impl ObservedInterrupt {
     /// One of which only the kernel's word is known.
     pub fn uncounted(status: InterruptStatus) -> Self {
-        Self { status, served: BTreeMap::new() }
+        Self { status, served: BTreeMap::new(), stays: false }
     }
 
-    /// The CPUs that serve it: those where it was counted, or else those that the kernel names. `None` is unknown.
+    /// The CPUs that serve it: those where it was counted, or else those that the kernel names; if it has not fired since it
+    /// was moved, those that it will be served on. `None` is unknown.
     pub fn served_on(&self) -> Option<CpuSet> {
         let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
         if !counted.is_empty() {
             return Some(counted);
         }
+        if self.is_pending() {
+            return Some(self.status.requested.clone());
+        }
         self.status.effective.clone().filter(|cpus| !cpus.is_empty())
+    }
+
+    /// Whether it was moved and has not fired since.
+    pub(super) fn is_pending(&self) -> bool {
+        let was_served = self.served.values().any(|count| *count > 0);
+        let is_elsewhere = |on: &CpuSet| !on.is_empty() && !on.intersects(&self.status.requested);
+        !was_served && !self.status.requested.is_empty() && self.status.effective.as_ref().is_some_and(is_elsewhere)
     }
 }
 

@@ -23,6 +23,7 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
     let mut in_place = Vec::new();
     let mut astray = Vec::new();
     let mut changes = Vec::new();
+    let mut stay = Vec::new();
     let mut unknown = Vec::new();
     for interrupt in interrupts {
         let number = interrupt.status.number;
@@ -31,14 +32,24 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
             Some(on) if on.is_subset(&beside.cpus) => in_place.push(seen(interrupt, &on)),
             Some(on) => {
                 astray.push(seen(interrupt, &on));
-                changes.push(Change::interrupt(number, beside.cpus.clone()));
+                if interrupt.stays {
+                    stay.push(number.to_string());
+                } else {
+                    changes.push(Change::interrupt(number, beside.cpus.clone()));
+                }
             }
         }
     }
     if !astray.is_empty() {
         return Verdict::Broken {
             evidence: format!("{}, but {} ({})", astray.join(", "), beside.says, cpus(&beside.cpus)),
-            fix: Fix::changes(changes, "as root or with CAP_DAC_OVERRIDE; a running irqbalance may undo it"),
+            fix: match changes.is_empty() {
+                true => Fix::advice(format!(
+                    "moving interrupts {} was refused: let the threads follow them",
+                    stay.join(", ")
+                )),
+                false => Fix::changes(changes, "as root or with CAP_DAC_OVERRIDE; a running irqbalance may undo it"),
+            },
         };
     }
     if !unknown.is_empty() {
@@ -51,6 +62,7 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
 fn seen(interrupt: &ObservedInterrupt, on: &CpuSet) -> String {
     let number = interrupt.status.number;
     match interrupt.served.values().sum::<u64>() {
+        0 if interrupt.is_pending() => format!("interrupt {number} goes to {} when it next fires", cpus(on)),
         0 => format!("interrupt {number} is served on {}", cpus(on)),
         times => format!("interrupt {number} was served {times} times on {}", cpus(on)),
     }

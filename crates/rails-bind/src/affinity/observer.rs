@@ -137,7 +137,7 @@ impl Observer {
                     match interrupt::read_under(self.host.root(), interrupt.number) {
                         Ok(status) => {
                             let served = if is_complete { during.of(status.number) } else { BTreeMap::new() };
-                            interrupts.push(ObservedInterrupt { status, served });
+                            interrupts.push(ObservedInterrupt { served, ..ObservedInterrupt::uncounted(status) });
                         }
                         Err(InterruptError::NoSuchInterrupt { .. }) => {}
                         Err(error) => return Err(error.into()),

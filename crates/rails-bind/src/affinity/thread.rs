@@ -1,8 +1,8 @@
 //! Thread affine: on the CPU that serves the interrupt, or sharing its last-level cache.
 
-use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, no_interrupts};
+use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, interrupt::Beside, no_interrupts};
 use crate::settings::{Change, Setting, Value};
-use rails_topo::{CpuSet, Topology};
+use rails_topo::{CpuSet, InterruptRole, Nic, Topology};
 
 pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     if evidence.interrupts.is_empty() {
@@ -11,10 +11,30 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     if evidence.threads.is_empty() {
         return Verdict::unknown("it is not known which threads use it");
     }
-    Verdict::all(evidence.threads.iter().map(|thread| placed(topology, evidence.interrupts, thread)))
+    let interrupts = of_traffic(evidence);
+    let beside = evidence.nic.and_then(|nic| Beside::of(topology, nic).ok()).map(|beside| beside.cpus);
+    Verdict::all(evidence.threads.iter().map(|thread| placed(topology, &interrupts, beside.as_ref(), thread)))
 }
 
-fn placed(topology: &Topology, interrupts: &[ObservedInterrupt], thread: &ObservedThread) -> Verdict {
+/// Those that traffic raises: without those of configuration and the like, unless there are no others.
+fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
+    let known = |number: u32| {
+        let interrupts = |nic: &'a Nic| nic.interrupts.iter();
+        evidence.nic.into_iter().flat_map(interrupts).find(|interrupt| interrupt.number == number)
+    };
+    let is_control = |interrupt: &ObservedInterrupt| {
+        known(interrupt.status.number).is_some_and(|known| known.role() == InterruptRole::Control)
+    };
+    let of_traffic: Vec<_> = evidence.interrupts.iter().filter(|interrupt| !is_control(interrupt)).collect();
+    if of_traffic.is_empty() { evidence.interrupts.iter().collect() } else { of_traffic }
+}
+
+fn placed(
+    topology: &Topology,
+    interrupts: &[&ObservedInterrupt],
+    beside: Option<&CpuSet>,
+    thread: &ObservedThread,
+) -> Verdict {
     let may_run_on = &thread.may_run_on;
     if may_run_on.is_empty() {
         return Verdict::unknown(format!("it is not known where thread {} may run", thread.tid));
@@ -43,7 +63,7 @@ fn placed(topology: &Topology, interrupts: &[ObservedInterrupt], thread: &Observ
     }
     if !far.is_empty() {
         let evidence = format!("{whereabouts}, but {}", far.join(", "));
-        return Verdict::Broken { evidence, fix: fix(topology, interrupts, thread) };
+        return Verdict::Broken { evidence, fix: fix(topology, interrupts, beside, thread) };
     }
     if !unknown.is_empty() {
         return Verdict::unknown(unknown.join(", "));
@@ -51,20 +71,34 @@ fn placed(topology: &Topology, interrupts: &[ObservedInterrupt], thread: &Observ
     Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
 }
 
-/// To move the thread needs no privilege, so that is proposed; interrupts that are apart have to be moved together
-/// first.
-fn fix(topology: &Topology, interrupts: &[ObservedInterrupt], thread: &ObservedThread) -> Fix {
+/// The thread goes to where the interrupts will be once those that are not beside the NIC have been moved there. Interrupts that
+/// are apart even so have to be moved together first.
+fn fix(
+    topology: &Topology,
+    interrupts: &[&ObservedInterrupt],
+    beside: Option<&CpuSet>,
+    thread: &ObservedThread,
+) -> Fix {
+    let will_be = |interrupt: &&ObservedInterrupt| {
+        let on = interrupt.served_on()?;
+        Some(beside.filter(|beside| !interrupt.stays && !on.is_subset(beside)).cloned().unwrap_or(on))
+    };
     let common = |reach: &dyn Fn(&CpuSet) -> CpuSet| {
-        let known = interrupts.iter().filter_map(ObservedInterrupt::served_on).map(|on| reach(&on));
+        let known = interrupts.iter().filter_map(will_be).map(|on| reach(&on));
         known.reduce(|a, b| a.intersection(&b)).unwrap_or_default().intersection(topology.allowed_cpus())
     };
     let serving = common(&CpuSet::clone);
     let sharing = common(&|on| Sharing::with(topology, on).cpus);
+    if thread.may_run_on.is_subset(&serving) || thread.may_run_on.is_subset(&sharing) {
+        // It is not far from where they will be.
+        return Fix::advice(format!("leave thread {} where it is, and move the interrupts", thread.tid));
+    }
     match [serving, sharing].into_iter().find(|set| !set.is_empty()) {
-        Some(best) => Fix {
-            advice: format!("bind thread {} to {}", thread.tid, cpus(&best)),
-            changes: vec![thread.bound_to(&best)],
-        },
+        Some(best) => {
+            let change = thread.bound_to(&best);
+            let advice = format!("bind thread {} to {}: {}", thread.tid, cpus(&best), change.command());
+            Fix { advice, changes: vec![change] }
+        }
         None => {
             let numbers: Vec<String> = interrupts.iter().map(|interrupt| interrupt.status.number.to_string()).collect();
             Fix::advice(format!(

@@ -137,6 +137,9 @@ impl Host {
         for (change, former) in changes.iter().zip(formers) {
             guard.make(change, former, refusals)?;
         }
+        if let Some(record) = &mut guard.record {
+            record.settle()?;
+        }
         Ok(guard)
     }
 
@@ -222,18 +225,36 @@ impl SettingsGuard {
         let written = if former == *value { Ok(former.clone()) } else { self.host.write(setting, value) };
         let state = match written {
             Ok(got) => {
-                if got != *value
-                    && let Some(record) = &mut self.record
-                {
-                    record.correct(setting, &got)?;
+                if let Some(record) = &mut self.record {
+                    record.made(setting, &got);
                 }
                 self.host.state(setting, value)?
             }
-            Err(error) if refusals == Refusals::Report => SettingState::Refused(error),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                self.take_back(setting, &former);
+                match refusals {
+                    Refusals::Report => SettingState::Refused(error),
+                    Refusals::Fail => return Err(error.into()),
+                }
+            }
         };
         self.changes.push(Changed { setting: setting.clone(), former, wanted: value.clone(), state });
         Ok(())
+    }
+
+    /// A write that fails may have changed something all the same: the kernel switches steering off rather than refuse CPUs that
+    /// are all offline. What cannot be taken back at once remains written down.
+    fn take_back(&mut self, setting: &Setting, former: &Value) {
+        let Some(record) = &mut self.record else { return };
+        match self.host.read(setting) {
+            Ok(now) if now == *former => record.forget(setting),
+            Ok(now) => match self.host.write(setting, former) {
+                Ok(again) if again == *former => record.forget(setting),
+                Ok(again) => record.made(setting, &again),
+                Err(_) => record.made(setting, &now),
+            },
+            Err(_) => {}
+        }
     }
 
     fn put_back(&mut self) -> Result<Vec<(Setting, PutBack)>, JournalError> {

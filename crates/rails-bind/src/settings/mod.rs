@@ -238,9 +238,15 @@ impl Change {
             (Setting::ThreadAffinity { thread, .. }, _) => format!("taskset -pc {text} {thread}"),
             (Setting::ProcessMemory { process, .. }, _) => format!("migratepages {process} all {text}"),
             (Setting::IrqbalanceBan { interrupt }, _) => format!("irqbalance --banirq={interrupt}"),
-            (_, path) => format!("echo {text} > /{}", path.unwrap_or_default()),
+            (_, path) => format!("echo {text} > {}", quoted(&format!("/{}", path.unwrap_or_default()))),
         }
     }
+}
+
+/// As a shell takes it for one word and nothing else: the name of an interface may hold anything but blanks, slashes and colons.
+fn quoted(path: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@+".contains(&byte);
+    if path.bytes().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 impl Value {

@@ -2,7 +2,7 @@
 
 use super::{Host, Setting, SettingError, Value};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{error::Error, fmt};
 
 /// What was changed: what is to be put back, and what must still be there for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,15 @@ pub enum PutBack {
         /// What it was before we changed it.
         former: Value,
     },
-    /// The interrupt, interface or queue has gone, and the setting with it.
+    /// It was put back as far as the kernel lets it: CPUs that were part of it are offline or may not be used any more, or
+    /// memory was to go back to several nodes.
+    Partial {
+        /// What it is.
+        now: Value,
+        /// What it was before we changed it.
+        former: Value,
+    },
+    /// The interrupt, interface, queue, thread or process has gone, and the setting with it.
     Gone,
     /// Another process holds it now; it is put back when that process has let go.
     Held {
@@ -55,9 +63,18 @@ impl fmt::Display for PutBack {
             Self::ChangedSince { now, former } => {
                 write!(f, "left at {now}, which somebody else set; before us it was {former}")
             }
+            Self::Partial { now, former } => write!(f, "put back in part: {now}; before us it was {former}"),
             Self::Gone => write!(f, "gone"),
             Self::Held { by } => write!(f, "still held by process {by}"),
-            Self::Failed(error) => write!(f, "not put back: {error}"),
+            Self::Failed(error) => {
+                write!(f, "not put back: {error}")?;
+                let mut cause = error.source();
+                while let Some(known) = cause {
+                    write!(f, ": {known}")?;
+                    cause = known.source();
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -78,8 +95,7 @@ pub(super) fn put_back(host: &Host, entry: &Entry, force: bool) -> PutBack {
     }
     match host.write(setting, former) {
         Ok(now) if now == *former => PutBack::Restored { value: now },
-        // CPUs of the former mask have gone offline, and the kernel keeps the others.
-        Ok(now) => PutBack::ChangedSince { now, former: former.clone() },
+        Ok(now) => PutBack::Partial { now, former: former.clone() },
         Err(SettingError::NotThere { .. }) => PutBack::Gone,
         Err(error) => PutBack::Failed(error),
     }

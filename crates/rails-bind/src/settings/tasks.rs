@@ -14,7 +14,7 @@ pub(super) fn read(setting: &Setting) -> Result<Value, SettingError> {
     match setting {
         Setting::ThreadAffinity { thread, started_ns } => {
             still_there(setting, *thread, *started_ns)?;
-            thread::affinity_of(*thread).map(Value::Cpus).map_err(|source| of_thread("read", setting, source))
+            thread::affinity_kept_for(*thread).map(Value::Cpus).map_err(|source| of_thread("read", setting, source))
         }
         Setting::ProcessMemory { process, started_ns } => {
             still_there(setting, *process, *started_ns)?;

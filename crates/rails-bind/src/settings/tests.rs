@@ -47,6 +47,16 @@ fn a_change_reads_as_the_command_that_makes_it() {
     assert_eq!(bind.command(), "taskset -pc 2-3 77");
 }
 
+#[test]
+fn a_name_that_a_shell_would_heed_is_quoted() {
+    for (name, quoted) in [("a;reboot", "'a;reboot'"), ("$(id)", "'$(id)'"), ("it's", r"'it'\''s'")] {
+        let setting = Setting::ThreadedNapi { interface: interface(name) };
+        let command = Change { setting, value: Value::Number(1) }.command();
+        let word = command.strip_prefix("echo 1 > ").expect("it writes");
+        assert_eq!(word.replace("/sys/class/net/", "").replace("/threaded", ""), quoted);
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_what_is_read(

@@ -79,6 +79,14 @@ pub fn affinity_of(tid: Tid) -> Result<CpuSet, BindError> {
     })
 }
 
+/// The CPUs that a thread may run on, those that are offline too: what to give back to it later.
+pub(crate) fn affinity_kept_for(tid: Tid) -> Result<CpuSet, BindError> {
+    let online = affinity_of(tid)?;
+    let some_offline = kernel_files::offline_cpus().is_none_or(|offline| !offline.is_empty());
+    let kept = some_offline.then(|| kernel_files::cpus_kept_for(&tid.to_string())).flatten();
+    Ok(kept.unwrap_or(online))
+}
+
 /// The CPUs that the calling thread may run on.
 ///
 /// # Errors

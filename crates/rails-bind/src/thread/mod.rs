@@ -12,6 +12,7 @@ mod placement;
 mod scheduling;
 mod standing;
 
+pub(crate) use affinity::affinity_kept_for;
 pub use affinity::{ThreadGuard, affinity_of, bind_current, current_affinity};
 pub use guard::{Other, Own, Placed, PlacementGuard};
 pub use name::name_of;

@@ -11,7 +11,7 @@ use rails_bind::{
 use rails_lab::guest::Cable;
 use rails_topo::{CpuSet, Nic, NodeId, Topology};
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Write},
     panic::{self, AssertUnwindSafe},
     process::{Command, Stdio},
@@ -243,6 +243,38 @@ fn guest_bad_wishes_are_refused_by_name() {
     assert!(Command::new("umount").arg("/run/read-only/proc").status().expect("umount").success());
     let error = outcome.expect_err("nothing can be written there");
     assert!(matches!(error, ApplyError::Setting(SettingError::ReadOnly { .. })), "{error}");
+}
+
+/// The kernel drops offline CPUs from a mask of steering, if need be all of them, which switches it off.
+#[test]
+#[ignore = "needs the NUMA guest: cargo xtask lab"]
+fn guest_a_refused_change_of_steering_leaves_it_as_it_was() {
+    struct Offline;
+    impl Drop for Offline {
+        fn drop(&mut self) {
+            fs::write("/sys/devices/system/cpu/cpu3/online", "1").expect("the guest's CPUs can be switched");
+        }
+    }
+    let _turn = machine();
+    let (_cable, _topology, nic) = node_1();
+    let _former = apply(&[steering(&nic)]);
+    fs::write("/sys/devices/system/cpu/cpu3/online", "0").expect("the guest's CPUs can be switched");
+    let _offline = Offline;
+    let to_offline = Change { value: Value::Cpus(cpus("3")), ..steering(&nic) };
+    for refusals in [Refusals::Report, Refusals::Fail] {
+        let outcome = Host::this().apply(&journal(), std::slice::from_ref(&to_offline), refusals);
+        match &outcome {
+            Ok(guard) => {
+                let state = &guard.changes()[0].state;
+                assert!(matches!(state, SettingState::Refused(SettingError::NoneUsable { .. })), "{state:?}");
+            }
+            Err(error) => assert!(matches!(error, ApplyError::Setting(SettingError::NoneUsable { .. })), "{error}"),
+        }
+        let now = Host::this().read(&to_offline.setting).expect("it is there");
+        assert_eq!(now, steering(&nic).value, "with {refusals:?}");
+        assert_eq!(outcome.is_ok(), refusals == Refusals::Report);
+        drop(outcome);
+    }
 }
 
 const HOLD: &str = "RAILS_TEST_HOLD";

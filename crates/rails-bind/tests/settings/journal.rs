@@ -1,10 +1,11 @@
 //! What a dead process left behind.
 
 use crate::machine::{Machine, cpus, moved, steered};
-use rails_bind::settings::{ApplyError, Journal, JournalError, PutBack, Refusals, Undo, Value};
+use rails_bind::settings::{ApplyError, Journal, JournalError, PutBack, Refusals, SettingState, Undo, Value};
 use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -118,6 +119,55 @@ fn what_was_kept_stays_until_it_is_undone_on_purpose() {
     assert_eq!((machine.affinity(24), machine.affinity(25)), ("2".to_owned(), "0-3".to_owned()));
     let undone = journal.undo(&host, Undo::AbandonedAndKept, false).expect("it can be read");
     assert_eq!((undone.len(), machine.affinity(24), machine.records()), (1, "0-3".to_owned(), 0));
+}
+
+/// A process that is killed between a change and reading it back cannot have written down what the kernel made of it.
+#[test]
+fn what_was_under_change_when_its_process_was_killed_is_put_back_whatever_became_of_it() {
+    hold_if_asked();
+    let machine = Machine::new();
+    let test = "journal::what_was_under_change_when_its_process_was_killed_is_put_back_whatever_became_of_it";
+    Holder::start(&machine, test).kill();
+    let path = machine.journal().folder().join("0000000001.json");
+    let text = fs::read_to_string(&path).expect("the record");
+    assert!(text.contains("\"settled\": true"), "{text}");
+    fs::write(&path, text.replace("\"settled\": true", "\"settled\": false")).expect("it can be written");
+    machine.write("proc/irq/24/smp_affinity_list", "1-2\n");
+    machine.journal().undo(&machine.host(), Undo::Abandoned, false).expect("it can be read");
+    assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
+}
+
+#[test]
+fn what_was_refused_is_not_written_down_as_changed() {
+    let machine = Machine::new();
+    machine.cannot_be_moved(25);
+    let (host, journal) = (machine.host(), machine.journal());
+    let guard = host.apply(&journal, &[moved(24, "2"), moved(25, "77")], Refusals::Report).expect("one of them may");
+    assert!(matches!(guard.changes()[1].state, SettingState::Refused(_)), "{:?}", guard.changes());
+    let record = &journal.records().expect("it can be read")[0];
+    assert_eq!(record.changes.len(), 1, "{record:?}");
+    assert_eq!(guard.keep().expect("the journal is there").len(), 2);
+    let undone = journal.undo(&host, Undo::AbandonedAndKept, false).expect("it can be read");
+    assert_eq!(undone.len(), 1, "{undone:?}");
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_is_no_journal() {
+    let machine = Machine::new();
+    let journal = machine.journal();
+    drop(machine.host().apply(&journal, &[moved(24, "2")], Refusals::Fail).expect("allowed"));
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!((mode(journal.folder()), mode(&journal.folder().join("lock"))), (0o700, 0o600));
+    for open in [0o777, 0o770, 0o702] {
+        fs::set_permissions(journal.folder(), fs::Permissions::from_mode(open)).expect("it is ours");
+        let error = journal.undo(&machine.host(), Undo::AbandonedAndKept, true).expect_err("others can write to it");
+        assert!(matches!(error, JournalError::OpenToOthers { mode, .. } if mode == open), "{error}");
+        let error = Journal::at(journal.folder()).expect_err("likewise");
+        assert!(matches!(error, JournalError::OpenToOthers { .. }), "{error}");
+        let error = machine.host().apply(&journal, &[moved(24, "2")], Refusals::Fail).expect_err("likewise");
+        assert!(matches!(error, ApplyError::Journal(JournalError::OpenToOthers { .. })), "{error}");
+        assert_eq!(machine.affinity(24), "0-3");
+    }
 }
 
 #[test]

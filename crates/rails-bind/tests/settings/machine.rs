@@ -4,6 +4,7 @@ use rails_bind::settings::{Change, Host, Journal, Setting, Value};
 use rails_topo::CpuSet;
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -53,6 +54,13 @@ impl Machine {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
         fs::write(path, text).expect("a file");
+    }
+
+    /// Makes the affinity of an interrupt one that can be read and not be written, also by root.
+    pub(crate) fn cannot_be_moved(&self, interrupt: u32) {
+        let path = self.root.join(format!("proc/irq/{interrupt}/smp_affinity_list"));
+        fs::remove_file(&path).expect("it was there");
+        symlink("/sys/devices/system/cpu/online", path).expect("a link");
     }
 
     pub(crate) fn remove(&self, path: &str) {

@@ -4,13 +4,15 @@ use super::subject::Subject;
 use crate::ending::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::{
-    affinity::{AffinityReport, MemoryOf, Observation, ObservedMemory, ObservedThread, Observer, Verdict},
+    affinity::{
+        AffinityReport, Fix, MemoryOf, Observation, ObserveError, ObservedMemory, ObservedThread, Observer, Verdict,
+    },
     interrupt::balancer::{self, BalancerPlan},
     memory,
-    process::Process,
+    process::{Process, ProcessError},
     settings::{Change, Host},
     thread::Tid,
-    usage,
+    usage::{self, UsageError},
 };
 use rails_multirail::Rail;
 use rails_topo::{Nic, NicKind, Topology};
@@ -38,11 +40,20 @@ impl Examined {
         self.report.verdicts().iter().any(|(_, verdict)| verdict.is_broken())
     }
 
-    /// What would mend the first property that is broken and can be mended. The others are judged anew after that: a thread
-    /// belongs where the interrupt will be.
-    pub(super) fn next_changes(&self) -> Vec<Change> {
+    /// What would mend the first property that is broken and can be mended, without what was `tried` already. The others are
+    /// judged anew after that: a thread belongs where the interrupt is by then.
+    pub(super) fn next_changes(&self, tried: &[Change]) -> Vec<Change> {
         let fixes = self.report.verdicts().into_iter().filter_map(|(_, verdict)| Verdict::fix(verdict));
-        fixes.map(|fix| fix.changes.clone()).find(|changes| !changes.is_empty()).unwrap_or_default()
+        let untried = |fix: &Fix| fix.changes.iter().filter(|change| !tried.contains(change)).cloned().collect();
+        fixes.map(untried).find(|changes: &Vec<Change>| !changes.is_empty()).unwrap_or_default()
+    }
+
+    /// Judges it anew, with interrupts that cannot be moved.
+    pub(super) fn leave_interrupts(&mut self, topology: &Topology, refused: &[u32]) {
+        for interrupt in &mut self.seen.interrupts {
+            interrupt.stays = refused.contains(&interrupt.status.number);
+        }
+        self.report = self.seen.report(topology);
     }
 }
 
@@ -56,7 +67,11 @@ pub(super) fn examine(host: &Host, topology: &Topology, subject: &Subject, time:
         }
         Subject::Process(pid) => {
             let watched = of_process(*pid, topology)?;
-            watch(host, topology, watched, time, |notes| memory_of(*pid, notes))
+            let examined = watch(host, topology, watched, time, |notes| memory_of(*pid, notes))?;
+            match examined.iter().all(|one| one.seen.threads.is_empty()) {
+                true => Err(anyhow!("--pid {pid}: it ended while it was watched")),
+                false => Ok(examined),
+            }
         }
         Subject::Rails(rails) => {
             let watched = rails.iter().map(|rail| Watched::rail(rail, topology)).collect();
@@ -102,9 +117,27 @@ impl Watched {
     }
 }
 
+impl Watched {
+    /// Begins to watch it, without those threads of a process that have ended since they were listed.
+    fn begin(&self, host: &Host, began: Instant) -> Result<Observer> {
+        let mut threads = self.threads.clone();
+        loop {
+            match Observer::begin(host, self.nic.as_ref(), &threads, began.elapsed()) {
+                Err(ObserveError::Usage { tid, source: UsageError::NoSuchThread { .. } })
+                    if self.busy_only && threads.contains(&tid) =>
+                {
+                    threads.retain(|thread| *thread != tid);
+                }
+                begun => return Ok(begun?),
+            }
+        }
+    }
+}
+
 /// A process, once for each NIC that its sockets use.
 fn of_process(pid: Tid, topology: &Topology) -> Result<Vec<Watched>> {
-    let threads = usage::threads_of(pid).with_context(|| format!("--pid {pid}"))?;
+    let threads = usage::threads_of(pid).with_context(|| format!("--pid {pid}"));
+    let threads = threads.map_err(|error| error.help("`ps -e` lists the processes that can be seen from here"))?;
     let (nics, mut notes) = nics_of(pid, topology)?;
     let watched = |nic: Option<Nic>, notes: &[String]| Watched {
         what: match &nic {
@@ -127,10 +160,19 @@ fn of_process(pid: Tid, topology: &Topology) -> Result<Vec<Watched>> {
 /// The NICs with a device behind them whose addresses its sockets have.
 fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
     let process = Process::of(pid);
-    let help = "to see the sockets of another user's process takes root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
-    let sockets = process.sockets().map_err(|error| anyhow!(error).help(help))?;
+    let unseen = |error: ProcessError| {
+        let is_refused = matches!(error, ProcessError::NotPermitted { .. });
+        let error = anyhow!(error).context(format!("--pid {pid}"));
+        match is_refused {
+            true => error.help(
+                "its sockets say which NICs it uses: run it as root, as the process's user, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+            ),
+            false => error,
+        }
+    };
+    let sockets = process.sockets().map_err(unseen)?;
     let mut notes = Vec::new();
-    if !process.shares_network_namespace().unwrap_or(true) {
+    if !process.shares_network_namespace().map_err(unseen)? {
         notes.push("it is in another network namespace, whose NICs cannot be told from here".to_owned());
         return Ok((Vec::new(), notes));
     }
@@ -164,7 +206,7 @@ fn watch(
     let began = Instant::now();
     let mut observers = Vec::new();
     for one in &watched {
-        observers.push(Observer::begin(host, one.nic.as_ref(), &one.threads, began.elapsed())?);
+        observers.push(one.begin(host, began)?);
     }
     while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
         sleep(left.min(BETWEEN_LOOKS));

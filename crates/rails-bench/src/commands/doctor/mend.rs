@@ -4,16 +4,17 @@ use super::{
     examine::{Examined, examine},
     subject::Subject,
 };
-use crate::print;
-use anyhow::Result;
+use crate::{ending::Help, print};
+use anyhow::{Result, anyhow};
 use rails_bind::{
     interrupt::balancer::{self, BalancerPlan},
-    settings::{Changed, Host, Journal, Refusals},
+    settings::{ApplyError, Change, Changed, Host, Journal, Refusals, Setting, SettingError, SettingState},
 };
 use rails_topo::Topology;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Mends what can be mended, and looks again. What is changed stays, and the journal knows what was before.
+/// Mends what can be mended, and looks again. What is changed stays, and the journal knows what was before; it is added to
+/// `mended`, also if something goes wrong later.
 pub(super) fn mend(
     host: &Host,
     journal: &Journal,
@@ -21,26 +22,55 @@ pub(super) fn mend(
     subject: &Subject,
     time: Duration,
     mut examined: Vec<Examined>,
-) -> Result<(Vec<Changed>, Vec<Examined>)> {
-    let mut mended = Vec::new();
+    mended: &mut Vec<Changed>,
+) -> Result<Vec<Examined>> {
+    let mut tried = Vec::new();
+    // Interrupts that stay where they are, refused by the kernel or left to irqbalance: threads go to them, then.
+    let mut staying = Vec::new();
     // Once for each property: where a thread belongs is known when the interrupt is in place, and memory after the thread.
     for _ in 0..PROPERTIES {
         // What several of them ask for is changed once; of two different wishes the first counts.
         let mut changes = BTreeMap::new();
-        for change in examined.iter().flat_map(Examined::next_changes) {
+        for change in examined.iter().flat_map(|one| one.next_changes(&tried)) {
             changes.entry(change.setting.clone()).or_insert(change);
         }
+        // A thread may have ended since it was seen.
+        changes.retain(|setting, _| !matches!(host.read(setting), Err(SettingError::NotThere { .. })));
         if changes.is_empty() {
             break;
         }
-        let (plan, changes) = balancer::heed(host.root(), changes.into_values().collect())?;
-        if plan != BalancerPlan::None {
+        let wanted: Vec<Change> = changes.into_values().collect();
+        let (plan, changes) = balancer::heed(host.root(), wanted.clone())?;
+        if plan != BalancerPlan::None && wanted.iter().any(|change| interrupt(&change.setting).is_some()) {
             print::note(plan);
         }
-        mended.extend(host.apply(journal, &changes, Refusals::Report)?.keep()?);
+        let guard = host.apply(journal, &changes, Refusals::Report).map_err(explained)?;
+        let done = guard.keep()?;
+        let refused = done.iter().filter(|changed| matches!(changed.state, SettingState::Refused(_)));
+        staying.extend(refused.filter_map(|changed| interrupt(&changed.setting)));
+        let left = wanted.iter().filter(|change| !changes.contains(change));
+        staying.extend(left.filter_map(|change| interrupt(&change.setting)));
+        mended.extend(done);
+        tried.extend(wanted);
         examined = examine(host, topology, subject, time)?;
+        examined.iter_mut().for_each(|one| one.leave_interrupts(topology, &staying));
     }
-    Ok((mended, examined))
+    Ok(examined)
+}
+
+/// The interrupt whose affinity it is.
+fn interrupt(setting: &Setting) -> Option<u32> {
+    match setting {
+        Setting::InterruptAffinity { interrupt } => Some(*interrupt),
+        _ => None,
+    }
+}
+
+fn explained(error: ApplyError) -> anyhow::Error {
+    match error {
+        ApplyError::Held { by, .. } => anyhow!(error).help(format!("wait until process {by} has ended, or end it")),
+        error => error.into(),
+    }
 }
 
 const PROPERTIES: usize = 3;

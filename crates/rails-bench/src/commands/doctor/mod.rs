@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Carry the changes out; `rails-bench undo` takes them back
     #[arg(long)]
     fix: bool,
-    /// Print what was seen, the verdicts and the changes as JSON
+    /// Print what was seen, the verdicts and what would mend them as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -58,11 +58,15 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     let mut examined = examine(&host, &topology, &subject, args.seconds)?;
     if args.fix {
         let journal = args.journal.open()?;
-        let (mended, now) = mend(&host, &journal, &topology, &subject, args.seconds, examined)?;
-        if !args.json {
+        let mut mended = Vec::new();
+        let now = mend(&host, &journal, &topology, &subject, args.seconds, examined, &mut mended);
+        // What was changed is said also if something went wrong after it, and beside the JSON.
+        if args.json || now.is_err() {
+            print::note(show::mended(&mended).trim_end());
+        } else {
             print::result(show::mended(&mended))?;
         }
-        examined = now;
+        examined = now?;
     }
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&examined)?))?;

@@ -50,9 +50,10 @@ pub(super) fn mended(all: &[Changed]) -> String {
             state => writeln!(text, "{setting}: {state:?}"),
         };
     }
-    match all.is_empty() {
-        true => text.push_str("nothing was there to be changed\n"),
-        false => text.push_str("`rails-bench undo` takes this back\n"),
+    if all.is_empty() {
+        text.push_str("nothing was there to be changed\n");
+    } else if all.iter().any(|changed| !matches!(changed.state, SettingState::Refused(_))) {
+        text.push_str("`rails-bench undo` takes this back\n");
     }
     text
 }

@@ -10,9 +10,12 @@ use super::{Host, PutBack, Setting, Value, put_back::put_back};
 use std::{
     collections::HashMap,
     env,
-    fs::{self, File},
+    fs::{self, DirBuilder, File, TryLockError},
     io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 pub(super) use self::record::OpenRecord as LiveRecord;
@@ -48,8 +51,8 @@ pub struct Undone {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Neither `/run/rails` nor `$XDG_RUNTIME_DIR/rails` can be made.
-    #[error("no folder for the journal: {} cannot be made, and XDG_RUNTIME_DIR names no other", path.display())]
+    /// Neither `/run/rails` nor `$XDG_RUNTIME_DIR/rails` can be used.
+    #[error("no folder for the journal: {} cannot be used, and XDG_RUNTIME_DIR names no other", path.display())]
     NoFolder {
         /// The first that was tried.
         path: PathBuf,
@@ -68,6 +71,24 @@ pub enum JournalError {
         source: io::Error,
     },
 
+    /// Others could put records there, and what these say is carried out with the privileges of whoever undoes them.
+    #[error("{} cannot hold a journal: others can write to it (user {owner}, mode {mode:03o})", path.display())]
+    OpenToOthers {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// What others may do with it.
+        mode: u32,
+    },
+
+    /// Another process is changing settings, and does not come to an end: it may have been stopped.
+    #[error("another process has been holding {} for {} s; it may have been stopped", path.display(), PATIENCE.as_secs())]
+    Busy {
+        /// The lock (`fuser FILE` says whose).
+        path: PathBuf,
+    },
+
     /// A record that nobody can read; nothing is changed while it lies there.
     #[error("{} is no record of the journal; look at it, and remove it", path.display())]
     Malformed {
@@ -79,31 +100,38 @@ pub enum JournalError {
 }
 
 impl Journal {
-    /// The machine's journal, `/run/rails`; for those who may not write there, `$XDG_RUNTIME_DIR/rails`. Both are gone after a
-    /// reboot, as are the settings themselves.
+    /// Where the machine's journal is. file-hierarchy(7): runtime data of system packages, on a file system in memory.
+    pub const MACHINE: &str = "/run/rails";
+
+    /// The machine's journal, [`Journal::MACHINE`]; for those who may not write there, `$XDG_RUNTIME_DIR/rails`. Both are gone
+    /// after a reboot, as are the settings themselves. Where `XDG_RUNTIME_DIR` is not absolute it is not heeded, as its
+    /// specification demands.
     ///
     /// # Errors
-    /// [`JournalError::NoFolder`].
+    /// [`JournalError::NoFolder`], [`JournalError::OpenToOthers`].
     pub fn standard() -> Result<Self, JournalError> {
-        let machine = Path::new(FOLDER);
+        let machine = Path::new(Self::MACHINE);
         let refused = match Self::at(machine) {
             Ok(journal) => return Ok(journal),
             Err(JournalError::File { source, .. }) => source,
             Err(error) => return Err(error),
         };
-        match env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
-            Some(folder) => Self::at(Path::new(&folder).join("rails")),
+        match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute()) {
+            Some(folder) => Self::at(folder.join("rails")),
             None => Err(JournalError::NoFolder { path: machine.to_owned(), source: refused }),
         }
     }
 
-    /// The journal in this folder, which is made if it is not there, and must be one that this process can write to.
+    /// The journal in this folder, which is made if it is not there. This process must be able to write to it, and nobody else
+    /// but user 0; the folders above it are not looked at.
     ///
     /// # Errors
-    /// [`JournalError::File`].
+    /// [`JournalError::File`], [`JournalError::OpenToOthers`].
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let journal = Self { folder: folder.into() };
-        fs::create_dir_all(&journal.folder).map_err(|source| file_error("make", &journal.folder, source))?;
+        // Who can open a file can lock it, be it for reading only, and so keep everybody else out.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&journal.folder);
+        made.map_err(|source| file_error("make", &journal.folder, source))?;
         journal.lock_file()?;
         Ok(journal)
     }
@@ -116,7 +144,7 @@ impl Journal {
     /// What it holds, oldest first.
     ///
     /// # Errors
-    /// [`JournalError::File`], [`JournalError::Malformed`].
+    /// [`JournalError::File`], [`JournalError::Malformed`], [`JournalError::Busy`].
     pub fn records(&self) -> Result<Vec<Record>, JournalError> {
         let session = self.session()?;
         let opened: Result<Vec<_>, _> = session.paths()?.iter().map(|path| read_record(path)).collect();
@@ -135,19 +163,47 @@ impl Journal {
 
     /// Keeps every other process from looking at the journal or changing it meanwhile.
     pub(super) fn session(&self) -> Result<Session<'_>, JournalError> {
+        self.session_within(PATIENCE)
+    }
+
+    fn session_within(&self, patience: Duration) -> Result<Session<'_>, JournalError> {
         let lock = self.lock_file()?;
-        lock.lock().map_err(|source| file_error("lock", &self.folder.join(LOCK), source))?;
-        Ok(Session { journal: self, _lock: lock })
+        let path = self.folder.join(LOCK);
+        let began = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Session { journal: self, lock }),
+                Err(TryLockError::WouldBlock) if began.elapsed() >= patience => {
+                    return Err(JournalError::Busy { path });
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_TRIES),
+                Err(TryLockError::Error(source)) => return Err(file_error("lock", &path, source)),
+            }
+        }
     }
 
     fn lock_file(&self) -> Result<File, JournalError> {
+        self.is_ours_alone()?;
         let path = self.folder.join(LOCK);
         File::options()
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(0o600)
             .open(&path)
             .map_err(|source| file_error("open", &path, source))
+    }
+
+    /// Fails if another user than this one and user 0 could put records there.
+    fn is_ours_alone(&self) -> Result<(), JournalError> {
+        let path = &self.folder;
+        let folder = fs::metadata(path).map_err(|source| file_error("look at", path, source))?;
+        let (owner, mode) = (folder.uid(), folder.mode() & 0o777);
+        let is_ours = owner == 0 || owner == nix::unistd::geteuid().as_raw();
+        if is_ours && mode & 0o022 == 0 {
+            return Ok(());
+        }
+        Err(JournalError::OpenToOthers { path: path.clone(), owner, mode })
     }
 }
 
@@ -155,7 +211,14 @@ impl Journal {
 #[derive(Debug)]
 pub(super) struct Session<'a> {
     journal: &'a Journal,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it otherwise.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Session<'_> {
@@ -177,7 +240,8 @@ impl Session<'_> {
             for entry in found.document.entries.iter().rev() {
                 let outcome = match live.get(&entry.setting) {
                     Some(by) => PutBack::Held { by: *by },
-                    None => put_back(host, entry, force),
+                    // Of a process that was killed while it changed them, it is not known what the kernel had made of them.
+                    None => put_back(host, entry, force || !found.document.settled),
                 };
                 if !outcome.is_final() {
                     left.insert(0, entry.clone());
@@ -235,6 +299,23 @@ fn file_error(call: &'static str, path: &Path, source: io::Error) -> JournalErro
     JournalError::File { call, path: path.to_owned(), source }
 }
 
-/// file-hierarchy(7): runtime data of system packages, on a file system in memory.
-const FOLDER: &str = "/run/rails";
 const LOCK: &str = "lock";
+/// To change settings takes milliseconds, to move the memory of a large process seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_let_go_is_not_waited_for_for_ever() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journal = Journal::at(folder.path()).expect("it is ours");
+        let session = journal.session().expect("nobody has it");
+        let error = journal.session_within(Duration::ZERO).expect_err("somebody has it");
+        assert!(matches!(&error, JournalError::Busy { path } if *path == folder.path().join(LOCK)), "{error}");
+        drop(session);
+        journal.session_within(Duration::ZERO).expect("nobody has it");
+    }
+}

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::{
     env,
     fs::{self, File, TryLockError},
-    io::{Read, Write},
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
 };
@@ -40,6 +41,8 @@ pub(super) struct Document {
     pub(super) boot: String,
     pub(super) owner: Owner,
     pub(super) kept: bool,
+    /// Whether all of it was changed and read back, so that the entries say what the kernel made of it.
+    pub(super) settled: bool,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -70,7 +73,7 @@ impl Found {
 #[derive(Debug)]
 pub(super) struct Held {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Held {
@@ -80,7 +83,12 @@ impl Held {
         let failed = |call| move |source| (call, source);
         let write = || {
             // What a killed process may have left there is nobody's.
-            let mut file = File::create(&beside).map_err(failed("make"))?;
+            match fs::remove_file(&beside) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(("remove", source)),
+                _ => {}
+            }
+            let mut file =
+                File::options().write(true).create_new(true).mode(0o600).open(&beside).map_err(failed("make"))?;
             file.try_lock().map_err(|error| ("lock", error.into()))?;
             let text = serde_json::to_vec_pretty(document).expect("a record has no map whose keys are not strings");
             file.write_all(&text).map_err(failed("write"))?;
@@ -88,12 +96,19 @@ impl Held {
             fs::rename(&beside, &self.path).map_err(failed("rename"))?;
             Ok(file)
         };
-        self._lock = write().map_err(|(call, source)| file_error(call, &beside, source))?;
+        self.lock = write().map_err(|(call, source)| file_error(call, &beside, source))?;
         Ok(())
     }
 
     pub(super) fn remove(&mut self) -> Result<(), JournalError> {
         fs::remove_file(&self.path).map_err(|source| file_error("remove", &self.path, source))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it otherwise.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -110,15 +125,16 @@ impl OpenRecord {
         sequence: u64,
         entries: impl IntoIterator<Item = (Setting, Value, Value)>,
     ) -> Result<Self, JournalError> {
-        let entries = entries.into_iter().map(|(setting, former, ours)| Entry { setting, former, ours }).collect();
+        let entries: Vec<Entry> =
+            entries.into_iter().map(|(setting, former, ours)| Entry { setting, former, ours }).collect();
         let command: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let owner = Owner { pid: process::id(), command: command.join(" ") };
-        let document = Document { boot: boot_id(), owner, kept: false, entries };
+        let document = Document { boot: boot_id(), owner, kept: false, settled: entries.is_empty(), entries };
         let path = folder.join(format!("{sequence:010}.{EXTENSION}"));
         // The lock of the journal is held, so nobody takes the same number; until the record's text is in place there
         // is no file of that name, and `rewrite` puts it there in one step.
         let lock = File::open(folder).map_err(|source| file_error("open", folder, source))?;
-        let mut held = Held { path, _lock: lock };
+        let mut held = Held { path, lock };
         held.rewrite(&document)?;
         Ok(Self { held, document })
     }
@@ -127,11 +143,24 @@ impl OpenRecord {
         &self.document.entries
     }
 
-    /// The kernel made something else of the value than was asked for.
-    pub(crate) fn correct(&mut self, setting: &Setting, got: &Value) -> Result<(), JournalError> {
+    /// What the kernel made of the value. It is written down when everything is ([`settle`](Self::settle)).
+    pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
         for entry in self.document.entries.iter_mut().filter(|entry| entry.setting == *setting) {
             entry.ours = got.clone();
         }
+    }
+
+    /// It was not changed, so it is not ours to put back, and others may change it.
+    pub(crate) fn forget(&mut self, setting: &Setting) {
+        self.document.entries.retain(|entry| entry.setting != *setting);
+    }
+
+    /// Everything was changed that is to be.
+    pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
+        if self.document.settled {
+            return Ok(());
+        }
+        self.document.settled = true;
         self.held.rewrite(&self.document)
     }
 
@@ -153,22 +182,38 @@ impl OpenRecord {
 
 /// Reads a record, and takes hold of it if nobody else does; `None` if it has gone meanwhile.
 pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(file_error("open", path, source)),
-    };
-    let is_held = match file.try_lock() {
-        Ok(()) => false,
-        Err(TryLockError::WouldBlock) => true,
-        Err(TryLockError::Error(source)) => return Err(file_error("lock", path, source)),
+    let (mut file, is_held) = loop {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(file_error("open", path, source)),
+        };
+        let is_held = match file.try_lock() {
+            Ok(()) => false,
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Error(source)) => return Err(file_error("lock", path, source)),
+        };
+        // Its owner may have put another text in its place, or removed it, after it was opened and before it was locked. Such a
+        // file is nobody's, and says nothing any more.
+        if is_the_one_at(&file, path).map_err(|source| file_error("look at", path, source))? {
+            break (file, is_held);
+        }
     };
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(|source| file_error("read", path, source))?;
     let document =
         serde_json::from_slice(&text).map_err(|source| JournalError::Malformed { path: path.to_owned(), source })?;
-    let abandoned = (!is_held).then(|| Held { path: path.to_owned(), _lock: file });
+    let abandoned = (!is_held).then(|| Held { path: path.to_owned(), lock: file });
     Ok(Some(Found { document, abandoned }))
+}
+
+fn is_the_one_at(file: &File, path: &Path) -> io::Result<bool> {
+    let opened = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The number of a record; `None` for other files.
@@ -183,3 +228,24 @@ pub(super) fn boot_id() -> String {
 }
 
 const EXTENSION: &str = "json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_was_replaced_or_removed_meanwhile_is_not_the_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, beside) = (folder.path().join("0000000001.json"), folder.path().join("0000000001.new"));
+        let is_the_one = |file: &File| is_the_one_at(file, &path).expect("the folder can be read");
+        fs::write(&path, "former").expect("it can be written");
+        let former = File::open(&path).expect("it is there");
+        assert!(is_the_one(&former));
+        fs::write(&beside, "latter").expect("it can be written");
+        fs::rename(&beside, &path).expect("it can be renamed");
+        assert!(!is_the_one(&former));
+        assert!(is_the_one(&File::open(&path).expect("it is there")));
+        fs::remove_file(&path).expect("it is there");
+        assert!(!is_the_one(&former));
+    }
+}

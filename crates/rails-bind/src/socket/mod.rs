@@ -18,7 +18,8 @@ use std::{
 ///
 /// What decides is the peer, the local address, the interface that the socket is bound to, and its mark. A peer on this machine
 /// is reached through the loopback interface, whatever the addresses. With a bond, a bridge or a VLAN the answer is that interface, which
-/// raises no interrupts of its own.
+/// raises no interrupts of its own. Rules that look at ports, the protocol or the type of service are not followed, and of a route
+/// with several next hops the kernel names one, which need not be the socket's.
 ///
 /// # Privileges
 /// None.

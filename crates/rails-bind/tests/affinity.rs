@@ -211,7 +211,7 @@ fn a_thread_is_sent_to_where_the_interrupts_will_be() {
     let stays = ObservedInterrupt { stays: true, ..interrupt(24, Some("9")) };
     let refused = report(&machine, Some("near"), &[stays], "2", None);
     let fixes = [&refused.interrupt, &refused.thread].map(|verdict| verdict.fix().expect("it is broken"));
-    assert_eq!(fixes[0].advice, "moving interrupts 24 was refused: let the threads follow them");
+    assert_eq!(fixes[0].advice, "interrupt 24 cannot be moved: let the threads follow");
     assert!(fixes[0].changes.is_empty());
     assert_eq!(fixes[1].advice, "bind thread 7 to CPU 9: taskset -pc 9 7");
     // Where the NIC is attached is not known, so the thread follows.
@@ -229,7 +229,7 @@ fn an_interrupt_that_has_not_fired_since_it_was_moved_is_where_it_will_be() {
     let pending = moved("2-3", "9");
     assert_eq!(
         pending.interrupt.to_string(),
-        "holds: interrupt 24 goes to CPUs 2-3 when it next fires, and near is attached to node 0 (CPUs 0-7)"
+        "holds: interrupt 24 goes to CPUs 2-3 when next fired, and near is attached to node 0 (CPUs 0-7)"
     );
     assert!(pending.thread.holds());
     assert!(moved("9", "2").interrupt.is_broken());
@@ -347,6 +347,29 @@ fn packets_that_are_handed_to_another_processor_break_the_interrupts_affinity() 
          (fix: echo c0 > /sys/class/net/near/queues/rx-1/rps_cpus (with CAP_NET_ADMIN, as root))"
     );
     assert_eq!(verdict.fix().expect("it is broken").changes.len(), 1);
+}
+
+#[test]
+fn interrupts_of_which_the_same_is_said_are_said_together() {
+    let machine = two_packages();
+    let interrupts =
+        [counted(24, "2", &[(2, 5)]), counted(25, "2", &[(2, 6)]), interrupt(26, Some("2")), interrupt(28, Some("2"))];
+    let report = report(&machine, Some("near"), &interrupts, "2", None);
+    assert_eq!(
+        report.interrupt.to_string(),
+        "holds: interrupts 24-25 were served 11 times on CPU 2, interrupts 26,28 are served on CPU 2, and near is \
+         attached to node 0 (CPUs 0-7)"
+    );
+}
+
+#[test]
+fn a_thread_belongs_to_the_queues_that_its_traffic_raises() {
+    let machine = two_packages();
+    let elsewhere = || interrupt(25, Some("6"));
+    let fired = report(&machine, Some("near"), &[counted(24, "2", &[(2, 5)]), elsewhere()], "2", None);
+    assert!(fired.thread.holds(), "{fired}");
+    let silent = report(&machine, Some("near"), &[interrupt(24, Some("2")), elsewhere()], "2", None);
+    assert!(silent.thread.is_broken(), "{silent}");
 }
 
 #[test]

@@ -119,6 +119,15 @@ fn only_interrupts_that_are_astray_are_moved() {
     drop(interrupt);
     assert_eq!(fs::read_to_string(root.path().join("proc/irq/33/smp_affinity_list")).expect("a file"), "0-1");
 
+    // One that is about to leave is brought back, and one that is about to come is left alone.
+    fs::write(root.path().join("proc/irq/33/effective_affinity_list"), "9").expect("a file");
+    fs::write(root.path().join("proc/irq/34/effective_affinity_list"), "0").expect("a file");
+    let interrupt = InterruptAffinity::of_nic(&host, &machine, &journal, nic).expect("it has interrupts");
+    let Placed::Moved(guard) = interrupt.outcome() else { panic!("{:?}", interrupt.outcome()) };
+    let moved: Vec<String> = guard.changes().iter().map(|changed| changed.setting.to_string()).collect();
+    assert_eq!(moved, ["the affinity of interrupt 33"]);
+    drop(interrupt);
+
     let eth1 = machine.nic("eth1").expect("it is described");
     let error = InterruptAffinity::of_nic(&host, &machine, &journal, eth1).expect_err("it has no interrupts");
     assert!(matches!(error, InterruptAffinityError::Placement(PlacementError::NoInterrupts { .. })), "{error}");

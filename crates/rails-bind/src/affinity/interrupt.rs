@@ -2,7 +2,7 @@
 
 use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, no_interrupts};
 use crate::settings::{Change, InterfaceName, Setting, Value};
-use rails_topo::{CpuSet, Nic, RxQueue, Topology};
+use rails_topo::{CpuId, CpuSet, Nic, RxQueue, Topology};
 
 pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     let Some(nic) = evidence.nic.filter(|_| !evidence.interrupts.is_empty()) else {
@@ -29,11 +29,11 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
         let number = interrupt.status.number;
         match interrupt.served_on() {
             None => unknown.push(format!("the kernel does not say where interrupt {number} is served")),
-            Some(on) if on.is_subset(&beside.cpus) => in_place.push(seen(interrupt, &on)),
+            Some(on) if on.is_subset(&beside.cpus) => in_place.push((interrupt, on)),
             Some(on) => {
-                astray.push(seen(interrupt, &on));
+                astray.push((interrupt, on));
                 if interrupt.stays {
-                    stay.push(number.to_string());
+                    stay.push(number);
                 } else {
                     changes.push(Change::interrupt(number, beside.cpus.clone()));
                 }
@@ -42,12 +42,9 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
     }
     if !astray.is_empty() {
         return Verdict::Broken {
-            evidence: format!("{}, but {} ({})", astray.join(", "), beside.says, cpus(&beside.cpus)),
+            evidence: format!("{}, but {} ({})", seen(&astray), beside.says, cpus(&beside.cpus)),
             fix: match changes.is_empty() {
-                true => Fix::advice(format!(
-                    "moving interrupts {} was refused: let the threads follow them",
-                    stay.join(", ")
-                )),
+                true => Fix::advice(format!("{} cannot be moved: let the threads follow", list(&stay))),
                 false => Fix::changes(changes, "as root or with CAP_DAC_OVERRIDE; a running irqbalance may undo it"),
             },
         };
@@ -55,17 +52,56 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
     if !unknown.is_empty() {
         return Verdict::unknown(unknown.join(", "));
     }
-    Verdict::Holds { evidence: format!("{}, and {} ({})", in_place.join(", "), beside.says, cpus(&beside.cpus)) }
+    Verdict::Holds { evidence: format!("{}, and {} ({})", seen(&in_place), beside.says, cpus(&beside.cpus)) }
 }
 
-/// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was.
-fn seen(interrupt: &ObservedInterrupt, on: &CpuSet) -> String {
-    let number = interrupt.status.number;
-    match interrupt.served.values().sum::<u64>() {
-        0 if interrupt.is_pending() => format!("interrupt {number} goes to {} when it next fires", cpus(on)),
-        0 => format!("interrupt {number} is served on {}", cpus(on)),
-        times => format!("interrupt {number} was served {times} times on {}", cpus(on)),
+/// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was; those of which the same is to be said together.
+fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
+    let mut said: Vec<(Seen, &CpuSet, Vec<u32>, u64)> = Vec::new();
+    for (interrupt, on) in interrupts {
+        let times = interrupt.served.values().sum::<u64>();
+        let how = match times {
+            0 if interrupt.is_pending() => Seen::Pending,
+            0 => Seen::Told,
+            _ => Seen::Counted,
+        };
+        match said.iter_mut().find(|(known, known_on, ..)| (*known, *known_on) == (how, on)) {
+            Some((_, _, numbers, all)) => {
+                numbers.push(interrupt.status.number);
+                *all += times;
+            }
+            None => said.push((how, on, vec![interrupt.status.number], times)),
+        }
     }
+    let in_words = |(how, on, numbers, times): &(Seen, &CpuSet, Vec<u32>, u64)| {
+        let (which, one) = (list(numbers), numbers.len() == 1);
+        match how {
+            Seen::Pending => format!("{which} {} to {} when next fired", if one { "goes" } else { "go" }, cpus(on)),
+            Seen::Told => format!("{which} {} served on {}", if one { "is" } else { "are" }, cpus(on)),
+            Seen::Counted => {
+                format!("{which} {} served {times} times on {}", if one { "was" } else { "were" }, cpus(on))
+            }
+        }
+    };
+    said.iter().map(in_words).collect::<Vec<_>>().join(", ")
+}
+
+/// How it is known where an interrupt is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// It was counted.
+    Counted,
+    /// The kernel says so.
+    Told,
+    /// It was moved, and has not fired since.
+    Pending,
+}
+
+/// `interrupt 24` or `interrupts 24-26,30`.
+fn list(numbers: &[u32]) -> String {
+    // A list of CPUs has the same syntax.
+    let list: CpuSet = numbers.iter().copied().map(CpuId).collect();
+    format!("{} {list}", if numbers.len() == 1 { "interrupt" } else { "interrupts" })
 }
 
 /// Receive packet steering moves what follows an interrupt to other CPUs; `None` where it is off.

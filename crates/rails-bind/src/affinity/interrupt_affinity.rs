@@ -1,6 +1,6 @@
 //! A NIC's interrupts placed on the processor that it is attached to (RTK paper, Table III).
 
-use super::interrupt::Beside;
+use super::{ObservedInterrupt, interrupt::Beside};
 use crate::{
     interrupt::{
         self, InterruptError, Placement, PlacementError, Vectors,
@@ -120,7 +120,9 @@ impl InterruptAffinity {
         let mut astray = Vec::new();
         for known in &nic.interrupts {
             let status = interrupt::read_under(host.root(), known.number)?;
-            let served = status.effective.filter(|cpus| !cpus.is_empty()).unwrap_or(status.requested);
+            let requested = status.requested.clone();
+            // One that is about to leave is astray already, and one that is about to come is not.
+            let served = ObservedInterrupt::uncounted(status).served_on().unwrap_or(requested);
             if !served.is_subset(&beside.cpus) {
                 astray.push(known.number);
             }

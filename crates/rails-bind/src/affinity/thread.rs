@@ -16,7 +16,9 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     Verdict::all(evidence.threads.iter().map(|thread| placed(topology, &interrupts, beside.as_ref(), thread)))
 }
 
-/// Those that traffic raises: without those of configuration and the like, unless there are no others.
+/// Those that traffic raises: what was served while it was watched, or if nothing was, all but those of configuration and the
+/// like, unless there are no others. Of the many queues of a NIC a flow raises one, and where the others are served does not matter
+/// to its thread.
 fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     let known = |number: u32| {
         let interrupts = |nic: &'a Nic| nic.interrupts.iter();
@@ -26,7 +28,13 @@ fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
         known(interrupt.status.number).is_some_and(|known| known.role() == InterruptRole::Control)
     };
     let of_traffic: Vec<_> = evidence.interrupts.iter().filter(|interrupt| !is_control(interrupt)).collect();
-    if of_traffic.is_empty() { evidence.interrupts.iter().collect() } else { of_traffic }
+    let has_fired = |interrupt: &&ObservedInterrupt| interrupt.served.values().any(|times| *times > 0);
+    let fired: Vec<_> = of_traffic.iter().copied().filter(has_fired).collect();
+    match (fired.is_empty(), of_traffic.is_empty()) {
+        (false, _) => fired,
+        (true, false) => of_traffic,
+        (true, true) => evidence.interrupts.iter().collect(),
+    }
 }
 
 fn placed(

@@ -243,7 +243,8 @@ impl Session<'_> {
                     // Of a process that was killed while it changed them, it is not known what the kernel had made of them.
                     None => put_back(host, entry, force || !found.document.settled),
                 };
-                if !outcome.is_final() {
+                // What somebody else has changed since stays written down, so that it can still be put back by force.
+                if !outcome.is_final() || matches!(outcome, PutBack::ChangedSince { .. }) {
                     left.insert(0, entry.clone());
                 }
                 let owner = found.document.owner.clone();

@@ -6,6 +6,14 @@
 //! addresses that were written down beforehand; `residency` also makes the addresses and counts the answer.
 //! `numa_alloc_onnode` maps and binds, and looks at nothing; a `NumaBuffer` is bound, made, looked at and read back,
 //! so the rival's pages are touched as well.
+//!
+//! Targets: a buffer from the pool within 50 ns, the residency of 1 GiB of small pages within 50 ms.
+//!
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were compiling (load 2 to 4): the
+//! pool takes 0.3 to 0.6 of malloc's time (9 to 13 ns). Residency takes 0.94 to 1.03 of `numa_move_pages` in six runs, 48 to 59 ms and
+//! within the target in one of them: both are one walk of the kernel from page to page. The system call alone, from a
+//! program in C at a load of 2, took 41 ms, whether it was asked about 512 pages at once or about all of them. Buffers on a node:
+//! 0.9 to 1.0 of `numa_alloc_onnode`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use rails::{

@@ -9,11 +9,10 @@
 //!
 //! Targets: a buffer from the pool within 50 ns, the residency of 1 GiB of small pages within 50 ms.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were compiling (load 2 to 4): the
-//! pool takes 0.3 to 0.6 of malloc's time (9 to 13 ns). Residency takes 0.94 to 1.03 of `numa_move_pages` in six runs, 48 to 59 ms and
-//! within the target in one of them: both are one walk of the kernel from page to page. The system call alone, from a
-//! program in C at a load of 2, took 41 ms, whether it was asked about 512 pages at once or about all of them. Buffers on a node:
-//! 0.9 to 1.0 of `numa_alloc_onnode`.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, with nothing else to do, medians: residency takes 0.55 of
+//! `numa_move_pages`, 26 ms against 48: both are one walk of the kernel from page to page, which two threads share here (on one
+//! CPU the two are alike). The pool takes 10 ns, 0.1 to 0.75 of malloc's time. Buffers on a node: 0.9 to 1.0 of
+//! `numa_alloc_onnode`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use rails::{

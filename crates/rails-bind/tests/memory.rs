@@ -86,6 +86,22 @@ fn asking_makes_no_page() {
 }
 
 #[test]
+fn where_the_pages_of_much_memory_lie_is_told_page_by_page() {
+    // So much that several threads share the asking, where there are CPUs for them.
+    let mut buffer = NumaBuffer::new(300 * MIB + 4096, &options(MemoryPolicy::Local)).expect("there is room for it");
+    let page_bytes = buffer.residency().expect("it can be asked").page_bytes();
+    let pages = buffer.len() / page_bytes;
+    let touched = [0, 1, pages / 4 - 1, pages / 4, pages / 3, pages / 2 - 1, pages / 2, 3 * pages / 4, pages - 1];
+    for page in touched {
+        buffer[page * page_bytes] = 1;
+    }
+    let residency = buffer.residency().expect("it can be asked");
+    assert_eq!((residency.pages(), residency.absent()), (pages as u64, (pages - touched.len()) as u64));
+    let there: Vec<usize> = (0..pages).filter(|page| residency.page(*page) != Some(PageState::Absent)).collect();
+    assert_eq!(there, touched.into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn memory_of_any_origin_can_be_asked_about() {
     let heap = vec![1_u8; 3 * 4096];
     let residency = residency_of(&heap[1..8192]).expect("it can be asked");

@@ -2,13 +2,13 @@
 
 use crate::loopback;
 use rails::{
-    bind::{BindError, thread},
+    bind::{BindError, memory::BufferOptions, thread},
     multirail::{
         RailRequest, Rails, plan,
         plan::PlanError,
         runtime::{RailRuntimeBuilder, RuntimeError},
     },
-    topo::{CpuId, CpuSet, Topology},
+    topo::{CpuId, CpuSet, NodeSet, Topology},
 };
 
 #[tokio::test]
@@ -84,3 +84,16 @@ fn a_runtime_that_is_to_have_only_some_of_its_cpus_says_which_it_got() {
 
 /// Above what any machine has whose tests run here, and below the largest number that a set takes from text.
 const ABSENT: u32 = 100_000;
+
+#[test]
+fn a_rails_buffers_lie_on_its_node_and_are_bounded() {
+    let (_, rails) = loopback(1);
+    let rail = rails.iter().next().unwrap();
+    let pool = rail.buffer_pool(64 << 10, 3, &BufferOptions::new().lock(true)).unwrap();
+    let node = rail.runtime().placement().memory_node.clone().unwrap();
+    assert!(pool.residency().unwrap().is_all_on(&NodeSet::single(node)));
+    let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+    assert_eq!((taken.len(), pool.available()), (3, 0));
+    drop(taken);
+    assert_eq!(pool.available(), 3);
+}

@@ -16,6 +16,11 @@ pub(crate) struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// Whether it is the machine that this runs on.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        self.xml.is_none() && self.sysfs.is_none()
+    }
+
     /// The machine's model.
     pub(crate) fn topology(&self) -> Result<Topology> {
         match (&self.xml, &self.sysfs) {

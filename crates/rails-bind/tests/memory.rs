@@ -7,6 +7,7 @@ use rails_bind::{
         self, BufferOptions, BufferPool, MemoryError, MemoryPolicy, NumaBuffer, PageState, Pages, PooledBuffer,
         process, residency_of,
     },
+    thread::Tid,
 };
 use rails_topo::{NodeId, NodeSet};
 use std::{collections::HashMap, os::unix::process::CommandExt, process::Command, sync::mpsc, thread};
@@ -17,6 +18,10 @@ const MIB: usize = 1 << 20;
 fn node() -> NodeId {
     let written = vec![1_u8; 64];
     memory::node_of_page(&written).expect("the page was written")
+}
+
+fn tid(number: u32) -> Tid {
+    Tid::from_raw(number as i32).expect("it is above zero")
 }
 
 fn bound() -> MemoryPolicy {
@@ -233,8 +238,8 @@ fn a_process_of_another_user_is_refused_by_name() {
     }
     let nodes = NodeSet::single(node());
     for (error, needed) in [
-        (process::nodes_of(1).expect_err("it is root's"), "CAP_SYS_PTRACE"),
-        (process::migrate(1, &nodes, &nodes).expect_err("it is root's"), "CAP_SYS_NICE"),
+        (process::nodes_of(tid(1)).expect_err("it is root's"), "CAP_SYS_PTRACE"),
+        (process::migrate(tid(1), &nodes, &nodes).expect_err("it is root's"), "CAP_SYS_NICE"),
     ] {
         match error {
             MemoryError::NotPermitted { pid: 1, capability, .. } => assert_eq!(capability, needed),
@@ -244,7 +249,7 @@ fn a_process_of_another_user_is_refused_by_name() {
     // All of a buffer's own operations need none.
     let buffer = buffer(&options(bound()));
     assert_eq!(buffer.rebind(&MemoryPolicy::Local).expect("there is room").failed, 0);
-    assert_eq!(process::migrate(std::process::id(), &nodes, &nodes).expect("it is ours"), 0);
+    assert_eq!(process::migrate(tid(std::process::id()), &nodes, &nodes).expect("it is ours"), 0);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use crate::{ending::Ending, machine::MachineArgs, print};
 use anyhow::{Context, Result};
+use rails_bind::interrupt::balancer::{self, BalancerPlan};
 use rails_multirail::{RailRequest, plan::plan};
+use std::path::Path;
 
 /// Say what rails would be made of, and why, without making them
 #[derive(Debug, clap::Args)]
@@ -30,11 +32,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Ending> {
-    let plan = plan(&args.machine.topology()?, &args.rails).context("--rails")?;
+    let mut plan = plan(&args.machine.topology()?, &args.rails).context("--rails")?;
+    if args.machine.is_this_machine() {
+        plan.notes.extend(balancing());
+    }
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&plan)?))?;
     } else {
         print::result(&plan)?;
     }
     Ok(Ending::Done)
+}
+
+/// What is done about irqbalance when interrupts are placed; nothing where it does not run.
+fn balancing() -> Option<String> {
+    match balancer::heed(Path::new("/"), Vec::new()) {
+        Ok((BalancerPlan::None, _)) => None,
+        Ok((plan, _)) => Some(plan.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
 }

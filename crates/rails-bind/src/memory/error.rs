@@ -1,7 +1,7 @@
 //! Why memory could not be had, placed, moved or looked at.
 
 use super::MemoryPolicy;
-use crate::BindError;
+use crate::{BindError, thread::Tid};
 use rails_topo::NodeSet;
 use std::io;
 
@@ -102,7 +102,7 @@ pub enum MemoryError {
     #[error("process {pid} does not exist")]
     NoSuchProcess {
         /// The process.
-        pid: u32,
+        pid: Tid,
     },
 
     /// Pages cannot go to these nodes, or come from them: there are no such nodes, or they have no memory.
@@ -124,7 +124,7 @@ pub enum MemoryError {
         /// What was refused.
         call: &'static str,
         /// The process.
-        pid: u32,
+        pid: Tid,
         /// The capability that would do.
         capability: &'static str,
         /// What the kernel said.

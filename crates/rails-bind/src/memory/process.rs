@@ -1,7 +1,7 @@
 //! The memory of a process that may not be ours: where it lies, and moving it.
 
 use super::MemoryError;
-use crate::{BindError, kernel_files, sys};
+use crate::{BindError, kernel_files, sys, thread::Tid};
 use rails_topo::{NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -30,7 +30,7 @@ pub struct ProcessMemory {
 ///
 /// # References
 /// [numa(7)](https://man7.org/linux/man-pages/man7/numa.7.html), `/proc/PID/numa_maps`
-pub fn nodes_of(pid: u32) -> Result<ProcessMemory, MemoryError> {
+pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
     let file = format!("/proc/{pid}/numa_maps");
     let text = fs::read_to_string(&file).map_err(|source| match source.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) if !Path::new(&format!("/proc/{pid}")).exists() => {
@@ -63,13 +63,11 @@ pub fn nodes_of(pid: u32) -> Result<ProcessMemory, MemoryError> {
 /// # References
 /// [migrate_pages(2)](https://man7.org/linux/man-pages/man2/migrate_pages.2.html)
 #[doc(alias = "migrate_pages")]
-pub fn migrate(pid: u32, from: &NodeSet, to: &NodeSet) -> Result<u64, MemoryError> {
+pub fn migrate(pid: Tid, from: &NodeSet, to: &NodeSet) -> Result<u64, MemoryError> {
     if from.is_empty() || to.is_empty() {
         return Err(BindError::EmptySet { what: "the memory of a process" }.into());
     }
-    // The kernel takes 0 for the caller, which is no process's number.
-    let number = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(MemoryError::NoSuchProcess { pid })?;
-    sys::mempolicy::migrate(number, from, to).map_err(|source| match source.raw_os_error() {
+    sys::mempolicy::migrate(pid.as_raw(), from, to).map_err(|source| match source.raw_os_error() {
         Some(libc::ESRCH) => MemoryError::NoSuchProcess { pid },
         Some(libc::EPERM) => {
             MemoryError::NotPermitted { call: "migrate_pages", pid, capability: "CAP_SYS_NICE", source }
@@ -152,6 +150,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn itself() -> Tid {
+        Tid::from_raw(std::process::id() as i32).expect("it is above zero")
+    }
+
     #[test]
     fn pages_are_counted_by_kind_and_size() {
         let text = "\
@@ -176,21 +178,22 @@ mod tests {
 
     #[test]
     fn this_process_lies_somewhere() {
-        let memory = nodes_of(std::process::id()).expect("a process may look at itself");
+        let memory = nodes_of(itself()).expect("a process may look at itself");
         assert!(memory.anonymous.values().sum::<u64>() > 0 && memory.file.values().sum::<u64>() > 0, "{memory:?}");
     }
 
     #[test]
     fn processes_and_nodes_that_do_not_exist_are_named() {
         let node = |number| NodeSet::single(NodeId(number));
-        for pid in [0, 4_194_305, u32::MAX] {
+        for number in [4_194_305, i32::MAX] {
+            let pid = Tid::from_raw(number).expect("it is above zero");
             assert!(matches!(nodes_of(pid), Err(MemoryError::NoSuchProcess { pid: said }) if said == pid));
             let error = migrate(pid, &node(0), &node(0)).expect_err("Linux ends at 4,194,304");
             assert!(matches!(error, MemoryError::NoSuchProcess { pid: said } if said == pid), "{error}");
         }
-        let error = migrate(std::process::id(), &node(0), &node(1000)).expect_err("no machine has the node");
+        let error = migrate(itself(), &node(0), &node(1000)).expect_err("no machine has the node");
         assert!(matches!(error, MemoryError::NodesUnusable { .. }), "{error}");
-        let error = migrate(std::process::id(), &node(0), &NodeSet::new()).expect_err("nowhere to go");
+        let error = migrate(itself(), &node(0), &NodeSet::new()).expect_err("nowhere to go");
         assert!(matches!(error, MemoryError::Policy(BindError::EmptySet { .. })), "{error}");
     }
 

@@ -18,7 +18,7 @@ pub(super) fn read(setting: &Setting) -> Result<Value, SettingError> {
         }
         Setting::ProcessMemory { process, started_ns } => {
             still_there(setting, *process, *started_ns)?;
-            let memory = process::nodes_of(number(*process));
+            let memory = process::nodes_of(*process);
             memory.map(|memory| Value::Nodes(memory.main_nodes())).map_err(|source| of_memory("read", setting, source))
         }
         _ => unreachable!("every other setting has a file"),
@@ -36,11 +36,10 @@ pub(super) fn write(setting: &Setting, value: &Value) -> Result<(), SettingError
         (Setting::ProcessMemory { process, started_ns }, Value::Nodes(nodes)) => {
             still_there(setting, *process, *started_ns)?;
             let failed = |source| of_memory("write", setting, source);
-            let process = number(*process);
-            let lies_on: NodeSet = process::nodes_of(process).map_err(failed)?.own().into_keys().collect();
+            let lies_on: NodeSet = process::nodes_of(*process).map_err(failed)?.own().into_keys().collect();
             match lies_on.difference(nodes) {
                 astray if astray.is_empty() => Ok(()),
-                astray => process::migrate(process, &astray, nodes).map(drop).map_err(failed),
+                astray => process::migrate(*process, &astray, nodes).map(drop).map_err(failed),
             }
         }
         _ => unreachable!("the kind of the value was checked, and every other setting has a file"),
@@ -75,11 +74,6 @@ fn of_memory(call: &'static str, setting: &Setting, source: MemoryError) -> Sett
         }
         source => SettingError::Memory { call, setting, source: Box::new(source) },
     }
-}
-
-/// A process's number as others write it.
-fn number(process: Tid) -> u32 {
-    process.as_raw().unsigned_abs()
 }
 
 fn gone(setting: &Setting, tid: Tid) -> SettingError {

@@ -9,6 +9,7 @@ use rails_bind::{
         self, BufferOptions, BufferPool, MemoryError, MemoryPolicy, NumaBuffer, Pages, PooledBuffer, Residency,
         process, residency_of,
     },
+    thread::Tid,
     thread::{self, ThreadGuard},
 };
 use rails_topo::{CpuSet, NodeId, NodeSet};
@@ -328,7 +329,8 @@ fn guest_strictly_bound_memory_on_a_full_node_is_an_error() {
             }
             Err(error) => break error,
         }
-        assert!(last.len() < 2 * rest / MIB, "node 1 does not fill up");
+        // What is cached of files gives way first, and how much that is depends on what ran before.
+        assert!(last.len() < meminfo(1, "MemTotal") / MIB, "node 1 does not fill up");
     };
     println!("after {} MiB: {error}", last.len());
     assert!(matches!(error, MemoryError::Misplaced { .. } | MemoryError::Exhausted { .. }), "{error}");
@@ -480,7 +482,7 @@ fn guest_a_pool_lies_on_its_node_and_moves_while_its_buffers_are_out() {
 fn guest_another_process_is_looked_at_and_moved() {
     let _guest = guest();
     let mut child = Command::new("sleep").arg("600").spawn().expect("sleep is there");
-    let pid = child.id();
+    let pid = Tid::from_raw(child.id() as i32).expect("it is above zero");
     // Before `exec`, and until the program has begun, its memory comes and goes.
     while !fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("nanosleep")) {
         std::thread::yield_now();

@@ -184,7 +184,7 @@ fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
 }
 
 fn memory_of(pid: Tid, notes: &mut Vec<String>) -> Result<Vec<ObservedMemory>> {
-    match memory::process::nodes_of(pid.as_raw().unsigned_abs()) {
+    match memory::process::nodes_of(pid) {
         Ok(memory) => {
             let started_ns = ObservedThread::read(pid).with_context(|| format!("--pid {pid}"))?.started_ns;
             Ok(vec![ObservedMemory { of: MemoryOf::Process { pid, started_ns }, on: memory.own() }])

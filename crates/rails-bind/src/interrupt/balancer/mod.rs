@@ -1,7 +1,7 @@
 //! irqbalance, which moves interrupts by itself: whether it runs, and how to keep it away from some.
 //!
 //! It looks at all interrupts every ten seconds and moves those that it is not told to leave alone, so what was set for one does
-//! not last. [`plan`] says what to do about that, and [`heed`] does it to changes that are to be made.
+//! not last. [`plan()`] says what to do about that, and [`heed`] does it to changes that are to be made.
 //!
 //! It can be talked to through the socket that its `irqbalance-ui` uses (where that is built in): one
 //! request a connection, with the sender's credentials, which must be those of user 0. Measured with version 1.9.2, and

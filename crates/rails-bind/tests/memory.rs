@@ -242,7 +242,7 @@ fn a_process_of_another_user_is_refused_by_name() {
         (process::migrate(tid(1), &nodes, &nodes).expect_err("it is root's"), "CAP_SYS_NICE"),
     ] {
         match error {
-            MemoryError::NotPermitted { pid: 1, capability, .. } => assert_eq!(capability, needed),
+            MemoryError::NotPermitted { pid, capability, .. } => assert_eq!((pid, capability), (tid(1), needed)),
             other => panic!("{other}"),
         }
     }

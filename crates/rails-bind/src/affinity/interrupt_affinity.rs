@@ -164,6 +164,14 @@ impl InterruptAffinity {
         &self.outcome
     }
 
+    /// Reads what was changed once more: an interrupt that was pending may have moved since.
+    pub fn refresh(&mut self) -> &Placed {
+        if let Placed::Moved(guard) = &mut self.outcome {
+            guard.refresh();
+        }
+        &self.outcome
+    }
+
     /// The CPUs that serve its queues, read anew; while an interrupt has not fired since it was moved, those that it will be served on.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::machine::machine;
 use rails_bind::{
     affinity::{AffinityReport, InterruptAffinity, Nearness, Placed, ThreadAffinity},
     interrupt::{Placement, Vectors, place},
-    settings::{Host, Journal, Refusals, SettingsGuard},
+    settings::{Host, Journal, Refusals, SettingState, SettingsGuard},
     socket,
     thread::{self, current_tid},
 };
@@ -80,12 +80,15 @@ fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
     assert_eq!((nic.name.as_str(), nic.node), (connection.cable.near(), Some(NodeId(1))));
     let _planted = connection.planted("0");
 
-    let interrupt = InterruptAffinity::of_socket(&connection.stream).expect("it has a NIC with interrupts");
+    let mut interrupt = InterruptAffinity::of_socket(&connection.stream).expect("it has a NIC with interrupts");
     assert!(matches!(interrupt.outcome(), Placed::Moved(_)), "{:?}", interrupt.outcome());
     assert_eq!(interrupt.attached(), &cpus("2-3"));
     connection.echo();
     let served = interrupt.served_on().expect("they are there");
     assert_eq!(served, cpus("2"), "the nearest core");
+    let Placed::Moved(guard) = interrupt.refresh() else { panic!("they were moved") };
+    let applied = guard.changes().iter().filter(|changed| matches!(changed.state, SettingState::Applied));
+    assert!(applied.count() >= 2, "those of the queue have fired: {guard:?}");
 
     for (nearness, expected) in [
         (Nearness::SameCpu, "2"),

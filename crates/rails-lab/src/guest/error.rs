@@ -150,6 +150,15 @@ impl Console {
         Self(lines[lines.len().saturating_sub(LINES)..].join("\n"))
     }
 
+    /// Keeps the lines from the one that holds `beginning` on, and some before it: how long a call trace is, nobody knows.
+    pub(crate) fn around(bytes: &[u8], beginning: &str) -> Self {
+        let text = String::from_utf8_lossy(bytes).replace('\r', "");
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let at = lines.iter().position(|line| line.contains(beginning)).unwrap_or(lines.len());
+        let end = lines.len().min(at + LINES);
+        Self(lines[at.saturating_sub(LINES_BEFORE)..end].join("\n"))
+    }
+
     /// The lines alone.
     pub fn text(&self) -> &str {
         &self.0
@@ -168,10 +177,22 @@ impl fmt::Display for Console {
 
 /// A kernel's report of a panic, with its registers and its call trace, has about so many.
 const LINES: usize = 40;
+/// What led to a panic is said right before it.
+const LINES_BEFORE: usize = 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_panic_says_is_kept_however_long_its_trace_is() {
+        let lines = |from: usize, to: usize| (from..to).map(|line| format!("line {line}\r\n")).collect::<String>();
+        let written = format!("{}Kernel panic: why\r\n{}", lines(0, 30), lines(30, 200));
+        let console = Console::around(written.as_bytes(), "Kernel panic");
+        let kept: Vec<&str> = console.text().lines().collect();
+        assert_eq!((kept[0], kept[10], kept.len()), ("line 20", "Kernel panic: why", 50));
+        assert_eq!(Console::around(b"short\nKernel panic: why\n", "Kernel panic").text(), "short\nKernel panic: why");
+    }
 
     #[test]
     fn the_last_lines_are_kept() {

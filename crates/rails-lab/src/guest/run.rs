@@ -143,8 +143,8 @@ fn verdict(
     console: &[u8],
     stderr: &[u8],
 ) -> Result<GuestStatus, GuestError> {
-    let panicked = console.windows(PANIC.len()).any(|window| window == PANIC);
-    let console = Console::tail(console);
+    let panicked = console.windows(PANIC.len()).any(|window| window == PANIC.as_bytes());
+    let console = if panicked { Console::around(console, PANIC) } else { Console::tail(console) };
     match (progress, limit) {
         (Progress::Exited(code), _) => Ok(GuestStatus(code)),
         _ if panicked => Err(GuestError::Panicked { console }),
@@ -168,7 +168,7 @@ static BOOTS: AtomicU32 = AtomicU32::new(0);
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOME: &str = "/run/rails-guest/home";
 /// What the kernel's panic() prints (kernel/panic.c).
-const PANIC: &[u8] = b"Kernel panic - not syncing";
+const PANIC: &str = "Kernel panic - not syncing";
 const LONGEST_LINE: u64 = 65_536;
 /// The guest waits for its owner when so many lines were not taken.
 const LINES_AHEAD: usize = 256;

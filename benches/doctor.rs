@@ -8,9 +8,9 @@
 //!
 //! Target: `begin, 10 looks, end, report` with `the machine read` within 200 ms.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were compiling (load 2 to 4): the
-//! two together 0.4 to 0.5 of the target, 79 to 104 ms. The machine read 41 to 43 ms, begin 3.5 to 4.2, a look 2.4 to 2.7, end 9 to
-//! 14, report 5 to 11, all but the first together 38 to 61; 64 interrupts moved and put back 3.6 to 5 ms. There is no rival.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, with nothing else to do, medians: the two together 0.66 of
+//! the target, 131 ms. The machine read 43 ms, begin 3.2, a look 1.9, end 8.1, report 46, all but the first together 89; 64
+//! interrupts moved and put back 3.7 ms. There is no rival.
 
 mod machine;
 

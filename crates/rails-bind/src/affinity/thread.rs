@@ -11,9 +11,9 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     if evidence.threads.is_empty() {
         return Verdict::unknown("it is not known which threads use it");
     }
-    let interrupts = of_traffic(evidence);
     let beside = evidence.nic.and_then(|nic| Beside::of(topology, nic).ok()).map(|beside| beside.cpus);
-    Verdict::all(evidence.threads.iter().map(|thread| placed(topology, &interrupts, beside.as_ref(), thread)))
+    let traffic = Traffic::of(topology, &of_traffic(evidence), beside.as_ref());
+    Verdict::all(evidence.threads.iter().map(|thread| traffic.judge(thread)))
 }
 
 /// Those that traffic raises: what was served while it was watched, or if nothing was, all but those of configuration and the
@@ -37,83 +37,105 @@ fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     }
 }
 
-fn placed(
-    topology: &Topology,
-    interrupts: &[&ObservedInterrupt],
-    beside: Option<&CpuSet>,
-    thread: &ObservedThread,
-) -> Verdict {
-    let may_run_on = &thread.may_run_on;
-    if may_run_on.is_empty() {
-        return Verdict::unknown(format!("it is not known where thread {} may run", thread.tid));
-    }
-    let whereabouts = thread.whereabouts();
-    let mut near = Vec::new();
-    let mut far = Vec::new();
-    let mut unknown = Vec::new();
-    // A lane's traffic may raise any of its interrupts, so the thread has to be beside each of them.
-    for interrupt in interrupts {
-        let number = interrupt.status.number;
-        let Some(on) = interrupt.served_on() else {
-            unknown.push(format!("the kernel does not say where interrupt {number} is served"));
-            continue;
-        };
-        let sharing = Sharing::with(topology, &on);
-        if may_run_on.is_subset(&on) {
-            near.push(format!("interrupt {number} is served there"));
-        } else if may_run_on.is_subset(&sharing.cpus) {
-            near.push(format!("shares the last-level cache with {}, where interrupt {number} is served", cpus(&on)));
-        } else if sharing.is_complete {
-            far.push(format!("interrupt {number} is served on {}", cpus(&on)));
-        } else {
-            unknown.push(format!("it is not known which CPUs share a cache with {}", cpus(&on)));
-        }
-    }
-    if !far.is_empty() {
-        let evidence = format!("{whereabouts}, but {}", far.join(", "));
-        return Verdict::Broken { evidence, fix: fix(topology, interrupts, beside, thread) };
-    }
-    if !unknown.is_empty() {
-        return Verdict::unknown(unknown.join(", "));
-    }
-    Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
+/// Where the interrupts are that traffic raises, and where a thread should be for that: the same for all threads.
+struct Traffic {
+    places: Vec<Place>,
+    /// The CPUs that will serve all of them.
+    serving: CpuSet,
+    /// The CPUs beside all of those that will serve them.
+    sharing: CpuSet,
 }
 
-/// The thread goes to where the interrupts will be once those that are not beside the NIC have been moved there. Interrupts that
-/// are apart even so have to be moved together first.
-fn fix(
-    topology: &Topology,
-    interrupts: &[&ObservedInterrupt],
-    beside: Option<&CpuSet>,
-    thread: &ObservedThread,
-) -> Fix {
-    let will_be = |interrupt: &&ObservedInterrupt| {
-        let on = interrupt.served_on()?;
-        Some(beside.filter(|beside| !interrupt.stays && !on.is_subset(beside)).cloned().unwrap_or(on))
-    };
-    let common = |reach: &dyn Fn(&CpuSet) -> CpuSet| {
-        let known = interrupts.iter().filter_map(will_be).map(|on| reach(&on));
-        known.reduce(|a, b| a.intersection(&b)).unwrap_or_default().intersection(topology.allowed_cpus())
-    };
-    let serving = common(&CpuSet::clone);
-    let sharing = common(&|on| Sharing::with(topology, on).cpus);
-    if thread.may_run_on.is_subset(&serving) || thread.may_run_on.is_subset(&sharing) {
-        // It is not far from where they will be.
-        return Fix::advice(format!("leave thread {} where it is, and move the interrupts", thread.tid));
-    }
-    match [serving, sharing].into_iter().find(|set| !set.is_empty()) {
-        Some(best) => {
-            let change = thread.bound_to(&best);
-            let advice = format!("bind thread {} to {}: {}", thread.tid, cpus(&best), change.command());
-            Fix { advice, changes: vec![change] }
+/// Where one of them is.
+struct Place {
+    number: u32,
+    /// The CPUs that serve it, and those beside; `None` is unknown.
+    served: Option<(CpuSet, Sharing)>,
+}
+
+impl Traffic {
+    fn of(topology: &Topology, interrupts: &[&ObservedInterrupt], beside: Option<&CpuSet>) -> Self {
+        let place = |interrupt: &&ObservedInterrupt| Place {
+            number: interrupt.status.number,
+            served: interrupt.served_on().map(|on| {
+                let sharing = Sharing::with(topology, &on);
+                (on, sharing)
+            }),
+        };
+        // Those that are not beside the NIC will be, once they have been moved there.
+        let will_be = |interrupt: &&ObservedInterrupt| {
+            let on = interrupt.served_on()?;
+            Some(beside.filter(|beside| !interrupt.stays && !on.is_subset(beside)).cloned().unwrap_or(on))
+        };
+        let common = |reach: &dyn Fn(&CpuSet) -> CpuSet| {
+            let known = interrupts.iter().filter_map(will_be).map(|on| reach(&on));
+            known.reduce(|a, b| a.intersection(&b)).unwrap_or_default().intersection(topology.allowed_cpus())
+        };
+        Self {
+            places: interrupts.iter().map(place).collect(),
+            serving: common(&CpuSet::clone),
+            sharing: common(&|on| Sharing::with(topology, on).cpus),
         }
-        None => {
-            let numbers: Vec<String> = interrupts.iter().map(|interrupt| interrupt.status.number.to_string()).collect();
-            Fix::advice(format!(
-                "no CPU that this process may use is beside all of them: serve interrupts {} on one CPU and bind the \
-                 thread to it",
-                numbers.join(", ")
-            ))
+    }
+
+    fn judge(&self, thread: &ObservedThread) -> Verdict {
+        let may_run_on = &thread.may_run_on;
+        if may_run_on.is_empty() {
+            return Verdict::unknown(format!("it is not known where thread {} may run", thread.tid));
+        }
+        let whereabouts = thread.whereabouts();
+        let mut near = Vec::new();
+        let mut far = Vec::new();
+        let mut unknown = Vec::new();
+        // A lane's traffic may raise any of its interrupts, so the thread has to be beside each of them.
+        for Place { number, served } in &self.places {
+            let Some((on, sharing)) = served else {
+                unknown.push(format!("the kernel does not say where interrupt {number} is served"));
+                continue;
+            };
+            if may_run_on.is_subset(on) {
+                near.push(format!("interrupt {number} is served there"));
+            } else if may_run_on.is_subset(&sharing.cpus) {
+                near.push(format!("shares the last-level cache with {}, where interrupt {number} is served", cpus(on)));
+            } else if sharing.is_complete {
+                far.push(format!("interrupt {number} is served on {}", cpus(on)));
+            } else {
+                unknown.push(format!("it is not known which CPUs share a cache with {}", cpus(on)));
+            }
+        }
+        if !far.is_empty() {
+            return Verdict::Broken {
+                evidence: format!("{whereabouts}, but {}", far.join(", ")),
+                fix: self.fix(thread),
+            };
+        }
+        if !unknown.is_empty() {
+            return Verdict::unknown(unknown.join(", "));
+        }
+        Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
+    }
+
+    /// The thread goes to where the interrupts will be. Interrupts that are apart even so have to be moved together first.
+    fn fix(&self, thread: &ObservedThread) -> Fix {
+        let Self { serving, sharing, .. } = self;
+        if thread.may_run_on.is_subset(serving) || thread.may_run_on.is_subset(sharing) {
+            // It is not far from where they will be.
+            return Fix::advice(format!("leave thread {} where it is, and move the interrupts", thread.tid));
+        }
+        match [serving, sharing].into_iter().find(|set| !set.is_empty()) {
+            Some(best) => {
+                let change = thread.bound_to(best);
+                let advice = format!("bind thread {} to {}: {}", thread.tid, cpus(best), change.command());
+                Fix { advice, changes: vec![change] }
+            }
+            None => {
+                let numbers: Vec<String> = self.places.iter().map(|place| place.number.to_string()).collect();
+                Fix::advice(format!(
+                    "no CPU that this process may use is beside all of them: serve interrupts {} on one CPU and bind \
+                     the thread to it",
+                    numbers.join(", ")
+                ))
+            }
         }
     }
 }

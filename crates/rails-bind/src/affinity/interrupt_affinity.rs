@@ -6,7 +6,7 @@ use crate::{
         self, InterruptError, Placement, PlacementError, Vectors,
         balancer::{self, BalancerPlan},
     },
-    settings::{ApplyError, Host, Journal, JournalError, Refusals, SettingsGuard},
+    settings::{ApplyError, Change, Host, Journal, JournalError, Refusals, SettingsGuard},
     socket::{self, SocketError},
 };
 use rails_topo::{CpuSet, DetectError, Nic, Topology};
@@ -119,32 +119,16 @@ impl InterruptAffinity {
             Beside::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
         let mut astray = Vec::new();
         for known in &nic.interrupts {
-            let status = interrupt::read_under(host.root(), known.number)?;
-            let requested = status.requested.clone();
             // One that is about to leave is astray already, and one that is about to come is not.
-            let served = ObservedInterrupt::uncounted(status).served_on().unwrap_or(requested);
+            let served = served(host, known.number)?;
             if !served.is_subset(&beside.cpus) {
                 astray.push(known.number);
             }
         }
         changes.retain(|change| astray.iter().any(|number| change.is_of_interrupt(*number)));
-        // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be without it.
-        let (plan, heeded) =
-            balancer::heed(host.root(), changes.clone()).unwrap_or_else(|_| (BalancerPlan::None, changes.clone()));
-        let outcome = if changes.is_empty() {
-            Placed::InPlace
-        } else if heeded.is_empty() {
-            Placed::LeftToBalancer(plan)
-        } else {
-            let journal = journal().map_err(ApplyError::from);
-            match journal.and_then(|journal| host.apply(&journal, &heeded, Refusals::Report)) {
-                // Where nothing was changed, nothing is to be put back, and the first refusal stands for all.
-                Ok(mut guard) => match guard.take_refusal() {
-                    Some(error) => Placed::Refused(error.into()),
-                    None => Placed::Moved(guard),
-                },
-                Err(error) => Placed::Refused(error),
-            }
+        let outcome = match changes.is_empty() {
+            true => Placed::InPlace,
+            false => moved(host, changes, journal),
         };
         Ok(Self { host: host.clone(), topology: topology.clone(), nic, attached: beside.cpus, outcome })
     }
@@ -178,19 +162,41 @@ impl InterruptAffinity {
     /// [`InterruptError`].
     pub fn served_on(&self) -> Result<CpuSet, InterruptError> {
         let has_queues = self.nic.interrupts.iter().any(|interrupt| self.nic.role_of(interrupt).serves_queues());
-        let mut served = CpuSet::new();
+        let mut on = CpuSet::new();
         for known in &self.nic.interrupts {
             if has_queues && !self.nic.role_of(known).serves_queues() {
                 continue;
             }
-            let status = interrupt::read_under(self.host.root(), known.number)?;
-            let now = status.effective.filter(|cpus| !cpus.is_empty() && cpus.is_subset(&status.requested));
-            served = served.union(&now.unwrap_or(status.requested));
+            on = on.union(&served(&self.host, known.number)?);
         }
-        Ok(served)
+        Ok(on)
     }
 
     pub(super) fn topology(&self) -> &Topology {
         &self.topology
     }
+}
+
+fn moved(host: &Host, changes: Vec<Change>, journal: impl FnOnce() -> Result<Journal, JournalError>) -> Placed {
+    // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be without it.
+    let (plan, changes) = balancer::heed(host.root(), changes.clone()).unwrap_or((BalancerPlan::None, changes));
+    if changes.is_empty() {
+        return Placed::LeftToBalancer(plan);
+    }
+    let journal = journal().map_err(ApplyError::from);
+    match journal.and_then(|journal| host.apply(&journal, &changes, Refusals::Report)) {
+        // Where nothing was changed, nothing is to be put back, and the first refusal stands for all.
+        Ok(mut guard) => match guard.take_refusal() {
+            Some(error) => Placed::Refused(error.into()),
+            None => Placed::Moved(guard),
+        },
+        Err(error) => Placed::Refused(error),
+    }
+}
+
+/// The CPUs that serve an interrupt, or will once it fires; those that may, where the kernel does not say.
+fn served(host: &Host, interrupt: u32) -> Result<CpuSet, InterruptError> {
+    let status = interrupt::read_under(host.root(), interrupt)?;
+    let requested = status.requested.clone();
+    Ok(ObservedInterrupt::uncounted(status).served_on().unwrap_or(requested))
 }

@@ -22,8 +22,8 @@ use std::{
 
 /// A NIC's interrupts and some threads, while they are watched.
 ///
-/// It does not wait by itself: [`begin`](Self::begin) it, [`look`](Self::look) now and then, for it is at these moments that threads are
-/// seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is missed.
+/// [`begin`](Self::begin) it, [`look`](Self::look) now and then (or have it [`watch`](Self::watch)), for it is at these moments that
+/// threads are seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is missed.
 #[derive(Debug)]
 pub struct Observer {
     host: Host,
@@ -120,6 +120,15 @@ impl Observer {
         }
     }
 
+    /// Looks by all of these every so often until `time` has passed since `began`, which is the zero of their clock. The calling
+    /// thread sleeps in between.
+    pub fn watch(observers: &mut [Self], began: Instant, time: Duration, between: Duration) {
+        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            sleep(left.min(between));
+            observers.iter_mut().for_each(|observer| observer.look(began.elapsed()));
+        }
+    }
+
     /// Looks a last time, and says what was seen. What is known of memory comes from elsewhere
     /// ([`NumaBuffer::residency`](crate::memory::NumaBuffer::residency), [`memory::process`](crate::memory::process)).
     ///
@@ -177,10 +186,7 @@ impl AffinityReport {
         let nic = socket::nic_of(socket, &topology)?;
         let began = Instant::now();
         let mut observer = Observer::begin(&Host::this(), Some(nic), threads, Duration::ZERO)?;
-        while let Some(left) = interval.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
-            sleep(left.min(BETWEEN_LOOKS));
-            observer.look(began.elapsed());
-        }
+        Observer::watch(std::slice::from_mut(&mut observer), began, interval, BETWEEN_LOOKS);
         let memory: Result<Vec<_>, MemoryError> = buffers.iter().map(|buffer| ObservedMemory::of(buffer)).collect();
         Ok(observer.end(memory?, began.elapsed())?.report(&topology))
     }

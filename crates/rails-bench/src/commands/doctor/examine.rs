@@ -17,10 +17,7 @@ use rails_bind::{
 use rails_multirail::Rail;
 use rails_topo::{Nic, NicKind, Topology};
 use serde::Serialize;
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// One NIC, or what of a process has to do with one, or one rail.
 #[derive(Debug, Serialize)]
@@ -208,10 +205,7 @@ fn watch(
     for one in &watched {
         observers.push(one.begin(host, began)?);
     }
-    while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
-        sleep(left.min(BETWEEN_LOOKS));
-        observers.iter_mut().for_each(|observer| observer.look(began.elapsed()));
-    }
+    Observer::watch(&mut observers, began, time, BETWEEN_LOOKS);
     let mut examined = Vec::new();
     for (mut one, observer) in watched.into_iter().zip(observers) {
         one.memory.extend(memory(&mut one.notes)?);

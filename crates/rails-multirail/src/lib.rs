@@ -54,7 +54,7 @@ pub use options::{OptionError, StreamOptions};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
     handshake::{Secret, StreamId},
-    scheduler::Policy,
+    policy::Policy,
 };
 pub use rails::{Rail, Rails};
 pub use stream::{LaneStats, MultiRailListener, MultiRailStream, StreamStats};

@@ -3,7 +3,7 @@
 use crate::proto::{
     connection::Config,
     handshake::{Secret, Terms},
-    scheduler::Policy,
+    policy::Policy,
 };
 use rails_net::LaneOptions;
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub struct StreamOptions {
     pub(crate) handshake_timeout: Duration,
     pub(crate) join_grace: Duration,
     pub(crate) linger: Duration,
+    pub(crate) outage_limit: Duration,
 }
 
 /// A setting outside its bounds.
@@ -49,6 +50,7 @@ impl StreamOptions {
             handshake_timeout: Duration::from_secs(5),
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
+            outage_limit: Duration::from_secs(10),
         }
     }
 
@@ -116,6 +118,13 @@ impl StreamOptions {
         Self { linger, ..self }
     }
 
+    /// How long a stream waits for a lane that can be used when every one is down or silent, before it fails with what was delivered. Default: 10 s.
+    /// Zero: it fails as soon as the last lane is lost.
+    #[must_use]
+    pub fn outage_limit(self, limit: Duration) -> Self {
+        Self { outage_limit: limit, ..self }
+    }
+
     /// The sockets' options.
     pub fn lane_options(&self) -> &LaneOptions {
         &self.lane
@@ -127,10 +136,10 @@ impl StreamOptions {
 
     pub(crate) fn config(&self) -> Config {
         Config {
-            policy: self.policy,
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
             terms: self.terms(),
+            outage_limit: self.outage_limit,
         }
     }
 }

@@ -145,7 +145,7 @@ impl Opening {
             return Ok((self.lane(shared, index, rail, socket)?, None));
         }
         let theirs = self.shake_hands(&socket, index, Purpose::Open).await?;
-        let connection = Connection::new(self.options.config(), theirs);
+        let connection = Connection::new(self.options.config(), self.options.policy.build(), theirs);
         let shared = Shared::new(self.id, connection, self.rails.clone());
         let stream = MultiRailStream::new(shared.clone());
         let lane = self.lane(shared.clone(), index, rail, socket)?;

@@ -153,6 +153,10 @@ impl Lane {
                         .with(|state| state.connection.handle_ack(now, self.id, &ack))
                         .map_err(LaneError::Violation)?;
                 }
+                Frame::Leave { drained } => {
+                    let now = Instant::now();
+                    self.shared.with(|state| state.connection.handle_leave(now, self.id, drained));
+                }
                 Frame::Reset(reason) => self.shared.with(|state| state.connection.handle_reset(reason)),
             }
         }

@@ -234,7 +234,7 @@ impl Registry {
         if streams.len() >= MOST_STREAMS {
             return Err(Refusal::Full);
         }
-        let connection = Connection::new(self.options.config(), hello.terms);
+        let connection = Connection::new(self.options.config(), self.options.policy.build(), hello.terms);
         let shared = Shared::new(hello.stream, connection, self.rails.clone());
         streams.insert(hello.stream, Arc::downgrade(&shared));
         Ok((shared, Some(place)))

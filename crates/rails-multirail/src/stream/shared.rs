@@ -5,7 +5,7 @@ use crate::{
     StreamError,
     error::LaneError,
     proto::{
-        connection::{Connection, LaneId},
+        connection::{Connection, LaneId, LaneTraits},
         handshake::StreamId,
     },
     rails::Rails,
@@ -13,6 +13,7 @@ use crate::{
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
+    time::Instant,
 };
 use tokio::sync::{Notify, watch};
 
@@ -73,7 +74,7 @@ impl Shared {
             if state.connection.failure().is_some() || state.connection.is_done() {
                 return None;
             }
-            let lane = state.connection.lane_up()?;
+            let lane = state.connection.lane_up(Instant::now(), LaneTraits::default())?;
             let notify = Arc::new(Notify::new());
             if state.notify.len() <= lane.0 {
                 state.notify.resize_with(lane.0 + 1, Arc::default);
@@ -95,7 +96,7 @@ impl Shared {
             }
         }
         record.end(end);
-        self.with(|state| state.connection.lane_down(lane));
+        self.with(|state| state.connection.lane_down(Instant::now(), lane));
         self.lanes_up.send_modify(|up| *up -= 1);
     }
 

@@ -34,7 +34,7 @@ impl JoinArgs {
             (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE),
             (None, None, true) => {
                 print::note("warning: --insecure: anyone who reaches the port can join");
-                Ok(Secret::insecure())
+                Ok(Security::insecure())
             }
             (None, None, false) => Err(Helped::usage(
                 format_args!("no join secret: give --secret-file PATH, or set {VARIABLE}, or say --insecure"),

@@ -22,6 +22,7 @@ mod report;
 mod secret;
 mod size;
 mod stop;
+mod tls;
 pub mod transfer;
 
 pub use cli::Cli;

@@ -7,6 +7,7 @@ use crate::{
     measure::{Count, plain, report::Side, striped},
     print, report,
     stop::Stop,
+    tls::ServerTls,
 };
 use anyhow::Result;
 use serde::Serialize;
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    stream: StreamArgs,
+    stream: StreamArgs<ServerTls>,
 }
 
 /// One measurement as the receiver saw it.
@@ -39,6 +40,8 @@ struct Received {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
+    /// How the stream was kept; none of plain flows.
+    security: Option<String>,
     receiver: Side,
 }
 
@@ -62,7 +65,7 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
     loop {
         let stream = listener.accept().await?;
         match striped::receive(stream, &endpoint.topology, &endpoint.rails).await {
-            Ok((count, side)) => say(args, count, side, details)?,
+            Ok((count, side)) => say(args, endpoint, count, side, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -80,7 +83,7 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     say_listening(&listeners.local_addrs());
     loop {
         match listeners.receive(rails, &endpoint.topology).await {
-            Ok((count, side)) => say(args, count, side, details)?,
+            Ok((count, side)) => say(args, endpoint, count, side, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -90,10 +93,11 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     }
 }
 
-fn say(args: &Args, count: Count, receiver: Side, details: bool) -> Result<()> {
+fn say(args: &Args, endpoint: &Endpoint, count: Count, receiver: Side, details: bool) -> Result<()> {
     let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
     if args.json {
-        let received = Received { bytes, seconds, receiver_goodput_bits_per_second: goodput, receiver };
+        let security = (!args.plain).then(|| endpoint.options.security().mode().to_string());
+        let received = Received { bytes, seconds, receiver_goodput_bits_per_second: goodput, security, receiver };
         return Ok(print::result(format_args!("{}\n", serde_json::to_string(&received)?))?);
     }
     report::counted(&count, &receiver, details)

@@ -7,6 +7,7 @@ use crate::{
     measure::{Amount, plain, striped},
     print, report, size,
     stop::Stop,
+    tls::ClientTls,
 };
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    stream: StreamArgs,
+    stream: StreamArgs<ClientTls>,
 }
 
 /// [`Policy`], as clap sees it.
@@ -87,7 +88,7 @@ async fn measure(
         plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
     } else {
         let stream = endpoint.open(remotes, "serve").await?;
-        striped::send(stream, amount, policy, topology, rails).await?
+        striped::send(stream, amount, (policy, options.security().mode()), topology, rails).await?
     };
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;

@@ -5,7 +5,7 @@ use super::{
     report::{Baseline, LaneReportOn, Measurement, Side, Transport},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailStream, Policy, Rails};
+use rails_multirail::{MultiRailStream, Policy, Rails, proto::handshake::Mode};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -26,7 +26,7 @@ struct Receipt {
 pub async fn send(
     stream: MultiRailStream,
     amount: Amount,
-    policy: Policy,
+    (policy, security): (Policy, Mode),
     topology: &Topology,
     rails: &Rails,
 ) -> Result<Measurement> {
@@ -47,6 +47,7 @@ pub async fn send(
     let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     Ok(Measurement {
         transport: Transport::Rails { policy },
+        security: Some(security.to_string()),
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),

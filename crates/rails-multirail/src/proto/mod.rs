@@ -4,6 +4,7 @@
 //! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret;
 //! - [`policy`]: how bytes are shared out among lanes;
 //! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
+//! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`connection`]: one end of one stream, made of the above; this is what the driver drives.
 //!
@@ -16,4 +17,5 @@ pub mod handshake;
 pub mod policy;
 pub mod reassembler;
 pub mod scheduler;
+pub mod seal;
 pub mod wire;

@@ -1,6 +1,7 @@
 //! One logical stream over several lanes.
 
 mod connect;
+mod guests;
 mod io;
 mod join;
 mod lane;

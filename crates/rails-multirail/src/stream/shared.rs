@@ -6,7 +6,7 @@ use crate::{
     error::LaneError,
     proto::{
         connection::{Connection, LaneId, LaneTraits},
-        handshake::StreamId,
+        handshake::{Credentials, StreamId},
     },
     rails::Rails,
 };
@@ -21,6 +21,8 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
+    /// What further lanes join with.
+    pub(crate) joining: Credentials,
     state: Mutex<State>,
     /// How many lanes are up; and that the application is gone, which the lanes do not outlive by much.
     pub(crate) lanes_up: watch::Sender<usize>,
@@ -42,10 +44,11 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails) -> Arc<Self> {
+    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, joining: Credentials) -> Arc<Self> {
         let state = State { connection, notify: Vec::new(), records: Vec::new(), reader: None, writer: None };
         Arc::new(Self {
             id,
+            joining,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
             abandoned: watch::Sender::new(false),

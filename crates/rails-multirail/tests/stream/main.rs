@@ -3,5 +3,6 @@
 mod faults;
 mod hostile;
 mod join;
+mod security;
 mod transfer;
 mod util;

@@ -1,9 +1,16 @@
 //! How a stream behaves.
 
-use crate::proto::{
-    connection::Config,
-    handshake::{Secret, Terms},
-    policy::Policy,
+mod limits;
+
+pub use limits::Limits;
+
+use crate::{
+    Security,
+    proto::{
+        connection::{Config, Connection},
+        handshake::Terms,
+        policy::Policy,
+    },
 };
 use rails_net::LaneOptions;
 use std::time::Duration;
@@ -11,7 +18,8 @@ use std::time::Duration;
 /// How a stream, or every stream of a listener, behaves. Each end has its own.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
-    pub(crate) secret: Secret,
+    pub(crate) security: Security,
+    pub(crate) limits: Limits,
     pub(crate) policy: Policy,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
@@ -38,10 +46,12 @@ pub struct OptionError {
 }
 
 impl StreamOptions {
-    /// Options with this join secret, and everything else at its default. [`Secret::insecure`] lets anyone join.
-    pub fn new(secret: Secret) -> Self {
+    /// Options with this security, and everything else at its default. A [`Secret`](crate::Secret) stands for
+    /// [`Security::psk`]; [`Security::insecure`] lets anyone join.
+    pub fn new(security: impl Into<Security>) -> Self {
         Self {
-            secret,
+            security: security.into(),
+            limits: Limits::default(),
             policy: Policy::default(),
             longest_chunk: 512 << 10,
             send_buffer: 4 << 20,
@@ -100,7 +110,13 @@ impl StreamOptions {
         Self { lane, ..self }
     }
 
-    /// How long a handshake may take. Default: 5 s.
+    /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener). The end that connects has no use for it.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// How long a handshake may take, TLS and all, from the connection to the last message. Default: 5 s.
     #[must_use]
     pub fn handshake_timeout(self, timeout: Duration) -> Self {
         Self { handshake_timeout: timeout, ..self }
@@ -125,6 +141,11 @@ impl StreamOptions {
         Self { outage_limit: limit, ..self }
     }
 
+    /// How streams are kept.
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
     /// The sockets' options.
     pub fn lane_options(&self) -> &LaneOptions {
         &self.lane
@@ -134,13 +155,15 @@ impl StreamOptions {
         Terms { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    pub(crate) fn config(&self) -> Config {
-        Config {
+    /// This end of a new stream to an end with these terms.
+    pub(crate) fn connection(&self, theirs: Terms) -> Connection {
+        let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
             terms: self.terms(),
             outage_limit: self.outage_limit,
-        }
+        };
+        Connection::new(config, self.policy.build(), theirs)
     }
 }
 
@@ -154,7 +177,7 @@ mod tests {
 
     #[test]
     fn settings_outside_their_bounds_are_refused() {
-        let options = || StreamOptions::new(Secret::insecure());
+        let options = || StreamOptions::new(Security::insecure());
         assert!(options().longest_chunk(1 << 9).is_err());
         assert!(options().window(1 << 10).is_err());
         assert!(options().window(1 << 20).unwrap().longest_chunk(2 << 20).is_err());

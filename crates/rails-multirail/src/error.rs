@@ -60,6 +60,9 @@ pub enum LaneError {
     /// The rail that it ran on has stopped.
     #[error("the rail that it ran on has stopped")]
     RailStopped,
+    /// Another connection has taken its place.
+    #[error("another connection has taken its place")]
+    Replaced,
     /// The other end did not close it in time after the stream was over.
     #[error("the other end did not close it in time")]
     Lingering,
@@ -122,6 +125,21 @@ pub enum OpenError {
     /// The system gave no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
+}
+
+/// Why a lane is not added to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddLaneError {
+    /// Lanes are brought up by the end that opened the stream.
+    #[error("this end accepted the stream; the end that opened it adds lanes")]
+    Accepted,
+    /// There is no such rail.
+    #[error("there is no rail {0} at this end")]
+    NoSuchRail(RailId),
+    /// The stream has had as many as it may have.
+    #[error("a stream has at most 64 lanes")]
+    TooMany,
 }
 
 /// A lane that did not come up.

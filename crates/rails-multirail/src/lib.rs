@@ -51,7 +51,7 @@ pub mod runtime;
 pub mod security;
 mod stream;
 
-pub use error::{BindListenerError, ListenerClosed, OpenError, StreamError};
+pub use error::{AddLaneError, BindListenerError, ListenerClosed, OpenError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
@@ -60,4 +60,4 @@ pub use proto::{
 };
 pub use rails::{Rail, Rails};
 pub use security::Security;
-pub use stream::{LaneStats, MultiRailListener, MultiRailStream, StreamStats};
+pub use stream::{LaneStats, MultiRailListener, MultiRailStream, StreamEvent, StreamStats};

@@ -1,15 +1,20 @@
 //! One TCP connection on one rail.
 
 use crate::{KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, socket};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout},
+};
 use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
 use std::{
     fmt, io,
     net::{Shutdown, SocketAddr},
+    os::fd::AsFd,
     time::Duration,
 };
-use tokio::net::TcpStream;
+use tokio::{io::Interest, net::TcpStream};
 
 /// A TCP connection whose options were set as [`LaneOptions`] say, and read back where the kernel may differ.
 #[derive(Debug)]
@@ -199,6 +204,37 @@ impl TcpLane {
     pub fn set_not_sent_lowat(&self, size: DataSize) -> io::Result<()> {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX).max(1);
         SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes)
+    }
+
+    /// Waits until the kernel takes more to send: there is room in the socket's buffer, and less waits unsent than half of
+    /// [`not_sent_lowat`](LaneOptions::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in include/net/tcp.h). What is to be
+    /// sent can so be chosen when it can be sent, and not before.
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// The kernel's. A connection that was reset has room, so that sending finds out.
+    pub async fn room(&self) -> io::Result<()> {
+        loop {
+            self.stream.writable().await?;
+            // tokio remembers that the socket was writable until a call says that it is not, and the kernel tells only those who have asked.
+            match self.stream.try_io(Interest::WRITABLE, || self.poll_room()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn poll_room(&self) -> io::Result<()> {
+        let mut sockets = [PollFd::new(self.stream.as_fd(), PollFlags::POLLOUT)];
+        loop {
+            return match nix::poll::poll(&mut sockets, PollTimeout::ZERO) {
+                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+                Ok(_) => Ok(()),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(errno.into()),
+            };
+        }
     }
 
     /// Closes the sending side: the other end reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).

@@ -5,7 +5,7 @@ mod limits;
 pub use limits::Limits;
 
 use crate::{
-    Security,
+    RailId, Security,
     proto::{
         connection::{Config, Connection},
         handshake::Terms,
@@ -29,6 +29,7 @@ pub struct StreamOptions {
     pub(crate) join_grace: Duration,
     pub(crate) linger: Duration,
     pub(crate) outage_limit: Duration,
+    pub(crate) weights: Vec<u32>,
 }
 
 /// A setting outside its bounds.
@@ -61,6 +62,7 @@ impl StreamOptions {
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
             outage_limit: Duration::from_secs(10),
+            weights: Vec::new(),
         }
     }
 
@@ -134,6 +136,12 @@ impl StreamOptions {
         Self { linger, ..self }
     }
 
+    /// The shares of the rails at this end under [`Policy::Weighted`], by rail; a rail beyond the list has a share of 1. Default: none.
+    #[must_use]
+    pub fn weights(self, weights: impl Into<Vec<u32>>) -> Self {
+        Self { weights: weights.into(), ..self }
+    }
+
     /// How long a stream waits for a lane that can be used when every one is down or silent, before it fails with what was delivered. Default: 10 s.
     /// Zero: it fails as soon as the last lane is lost.
     #[must_use]
@@ -149,6 +157,10 @@ impl StreamOptions {
     /// The sockets' options.
     pub fn lane_options(&self) -> &LaneOptions {
         &self.lane
+    }
+
+    pub(crate) fn weight(&self, rail: RailId) -> u32 {
+        self.weights.get(rail.0).copied().unwrap_or(1)
     }
 
     pub(crate) fn terms(&self) -> Terms {

@@ -6,12 +6,14 @@
 //! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
 //! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
+//! - [`backoff`]: how long to wait before a lost lane is dialled again;
 //! - [`connection`]: one end of one stream, made of the above; this is what the driver drives.
 //!
 //! Time is an argument ([`std::time::Instant`] values are passed in), bytes are arguments, random nonces are arguments.
 //! So the same code runs on sockets, under a simulated clock, and under property tests.
 #![deny(clippy::disallowed_methods)]
 
+pub mod backoff;
 pub mod connection;
 pub mod handshake;
 pub mod policy;

@@ -3,19 +3,20 @@
 use super::{
     io::{read, send_all},
     pool::Pool,
-    shared::Shared,
+    shared::{Joined, Shared},
     stats::LaneRecord,
 };
 use crate::{
+    RailId, StreamOptions,
     error::LaneError,
     proto::{
-        connection::{CONTROL_LEN, LaneId, Transmit},
+        connection::{CONTROL_LEN, LaneId, LaneTraits, LinkSample, Transmit},
         scheduler::Chunk,
         seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
         wire::{DataHeader, FRAME_LEN, Frame},
     },
 };
-use rails_net::TcpLane;
+use rails_net::{TcpLane, TcpStats};
 use rails_topo::DataSize;
 use std::{
     io::{self, IoSliceMut},
@@ -23,14 +24,21 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{net::TcpStream, sync::Notify, time::timeout};
+use tokio::{
+    net::TcpStream,
+    sync::Notify,
+    time::{sleep, sleep_until, timeout},
+};
 
 /// One lane that has joined.
 pub(crate) struct Lane {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: LaneId,
     pub(crate) record: Arc<LaneRecord>,
+    /// Told that there is something to send.
     pub(crate) notify: Arc<Notify>,
+    /// Told that another connection has taken the lane's place.
+    pub(crate) replaced: Arc<Notify>,
     pub(crate) socket: Arc<TcpLane>,
     /// What seals and opens its frames, where they are sealed.
     pub(crate) seals: Option<Seals>,
@@ -45,16 +53,46 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Drives the lane to its end. Runs on the lane's rail.
-    pub(crate) async fn run(mut self) {
+    /// A lane whose handshake is done, added to its stream; `None` where the stream takes no more.
+    pub(super) fn up(
+        shared: Arc<Shared>,
+        index: u16,
+        rail: RailId,
+        socket: TcpLane,
+        seals: Option<Seals>,
+        options: &StreamOptions,
+    ) -> Option<Self> {
+        let socket = Arc::new(socket);
+        let traits = LaneTraits { weight: options.weight(rail), rtt: socket.stats().ok().and_then(|stats| stats.rtt) };
+        let Joined { id, record, notify, replaced } = shared.lane_up(index, rail, &socket, traits)?;
+        Some(Self {
+            shared,
+            id,
+            record,
+            notify,
+            replaced,
+            socket,
+            seals,
+            longest_chunk: options.longest_chunk,
+            window: options.window,
+            linger: options.linger,
+            end: Err(LaneError::RailStopped),
+        })
+    }
+
+    /// Drives the lane to its end, and says whether it was taken out of the stream. Runs on the lane's rail.
+    pub(crate) async fn run(mut self) -> bool {
         let seals = self.seals.take();
         self.end = self.drive(seals).await;
+        self.shared.with(|state| state.connection.is_leaving(self.id))
     }
 
     async fn drive(&self, seals: Option<Seals>) -> Result<(), LaneError> {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         let mut receive = pin!(self.receive(opener));
-        let mut transmit = pin!(self.transmit(sealer));
+        let sent = Notify::new();
+        let mut transmit = pin!(self.transmit(sealer, &sent));
+        let mut watch = pin!(self.watch(&sent));
         let mut abandoned = self.shared.abandoned.subscribe();
         let mut linger = pin!(async {
             // The channel lives as long as `self.shared`, so waiting for it cannot fail.
@@ -71,7 +109,7 @@ impl Lane {
                     }
                     end?;
                     received = true;
-                    if !transmitted && !self.is_over() {
+                    if !transmitted && !self.may_close() {
                         return Err(LaneError::Closed);
                     }
                 }
@@ -83,22 +121,48 @@ impl Lane {
                         self.shared.abandoned.send_replace(true);
                     }
                 }
+                () = &mut watch => {}
+                () = self.replaced.notified() => return Err(LaneError::Replaced),
                 () = &mut linger => return Err(LaneError::Lingering),
             }
         }
         Ok(())
     }
 
-    /// Whether the stream has come to its end, one way or the other.
-    fn is_over(&self) -> bool {
-        self.shared.with(|state| state.connection.is_done() || state.connection.failure().is_some())
+    /// Whether the other end may close its side: the stream has come to its end, one way or the other, or the lane is taken out of it.
+    fn may_close(&self) -> bool {
+        self.shared.with(|state| state.is_over() || state.connection.is_leaving(self.id))
+    }
+
+    /// Looks whether the lane makes progress, as long as something on it waits for an answer. It does not end.
+    async fn watch(&self, sent: &Notify) {
+        let mut pulse = Pulse::default();
+        loop {
+            match self.shared.with(|state| state.connection.look_at(self.id)) {
+                None => sent.notified().await,
+                Some(at) => {
+                    sleep_until(at.into()).await;
+                    let now = Instant::now();
+                    match self.socket.stats() {
+                        Ok(stats) => {
+                            let sample = pulse.sample(now, &stats);
+                            self.shared.with(|state| state.connection.look(now, self.id, &sample));
+                        }
+                        // A kernel that does not say is no reason to take the lane for silent.
+                        Err(_) => sleep(FAREWELL).await,
+                    }
+                }
+            }
+        }
     }
 
     /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
-    async fn transmit(&self, mut sealer: Option<Sealer>) -> Result<(), LaneError> {
+    async fn transmit(&self, mut sealer: Option<Sealer>, sent: &Notify) -> Result<(), LaneError> {
         let mut control = Vec::with_capacity(2 * CONTROL_LEN);
         let mut backlog = Backlog::of(&self.socket);
         loop {
+            // A chunk is bound to this lane when it is taken, so none is before there is room for it.
+            self.socket.room().await?;
             control.clear();
             let now = Instant::now();
             let (transmit, chunk_length) = self.shared.with(|state| {
@@ -110,6 +174,7 @@ impl Lane {
                     backlog.follow(&self.socket, chunk_length)?;
                     let (length, payload) = match chunk {
                         Some(Chunk { offset, payload, length, fin }) => {
+                            sent.notify_one();
                             // What is sealed has a tag, which is stronger than a checksum.
                             let header = if sealer.is_some() {
                                 DataHeader { offset, length, fin, checksum: 0 }
@@ -181,7 +246,32 @@ impl Lane {
 /// However a lane ends, its stream gets to know.
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.shared.lane_down(self.id, &self.record, std::mem::replace(&mut self.end, Ok(())));
+        self.shared.lane_down(self.id, &self.socket, std::mem::replace(&mut self.end, Ok(())));
+    }
+}
+
+/// What was last seen of the connection's progress.
+#[derive(Default)]
+struct Pulse {
+    acknowledged: u64,
+    since: Option<Instant>,
+}
+
+impl Pulse {
+    /// What the kernel's figures say of the lane. Acknowledgements that ride on the other end's data keep coming when what this end sends is lost, so
+    /// what counts is that they acknowledge more than before.
+    fn sample(&mut self, now: Instant, stats: &TcpStats) -> LinkSample {
+        let acknowledged = stats.bytes_acked.unwrap_or_default();
+        if acknowledged > self.acknowledged || self.since.is_none() {
+            self.acknowledged = acknowledged;
+            self.since = now.checked_sub(stats.since_acknowledgement.unwrap_or_default()).or(Some(now));
+        }
+        let waits = stats.unacked_segments > 0;
+        LinkSample {
+            rtt: stats.rtt.unwrap_or_default(),
+            rtt_variation: stats.rtt_variation.unwrap_or_default(),
+            silent_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     join::{nonce, random, read_message, send_messages},
     lane::Lane,
     shared::Shared,
+    supervisor::supervise,
 };
 use crate::{
     BindListenerError, ListenerClosed, RailId, StreamOptions,
@@ -160,7 +161,7 @@ impl Registry {
             let lane = registry.join(rail, socket).await;
             drop::<(Place, _)>((place, registry));
             match lane {
-                Ok(lane) => lane.run().await,
+                Ok(lane) => drop(lane.run().await),
                 Err(error) => tracing::warn!(%peer, %error, "a lane was refused"),
             }
         };
@@ -274,7 +275,10 @@ impl Registry {
                     Shared::new(hello.stream, connection, self.rails.clone(), joining)
                 });
                 match opened {
-                    Ok(shared) => return Ok((shared, Some(place))),
+                    Ok(shared) => {
+                        tokio::spawn(supervise(shared.clone(), self.options.linger));
+                        return Ok((shared, Some(place)));
+                    }
                     Err(full) => match full.of_peer() {
                         Some(what) => {
                             self.tell(socket, &[Message::Refused(full.refusal())]).await;

@@ -1,6 +1,8 @@
 //! One logical stream over several lanes.
 
 mod connect;
+mod dialer;
+mod events;
 mod guests;
 mod io;
 mod join;
@@ -9,12 +11,20 @@ mod listener;
 mod pool;
 mod shared;
 mod stats;
+mod supervisor;
 
+pub use events::StreamEvent;
 pub use listener::MultiRailListener;
 pub use stats::{LaneStats, StreamStats};
 
-use crate::{OpenError, StreamOptions, error::FailedLane, proto::handshake::StreamId, rails::Rails};
+use crate::{
+    AddLaneError, OpenError, RailId, StreamOptions,
+    error::FailedLane,
+    proto::{connection::Connection, handshake::StreamId},
+    rails::Rails,
+};
 use bytes::{Buf, Bytes};
+use dialer::{Dialer, Path, Report};
 use shared::{Shared, State};
 use std::{
     future::poll_fn,
@@ -26,7 +36,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::mpsc,
+    sync::{broadcast, mpsc},
 };
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
@@ -50,13 +60,23 @@ pub struct MultiRailStream {
     /// What was taken from the stream and not yet copied out.
     reading: Bytes,
     failed: Vec<FailedLane>,
-    /// Lanes that are still on their way give up when this is dropped.
-    late: Option<mpsc::Receiver<connect::Report>>,
+    /// Where this end opened the stream.
+    dialing: Option<Dialing>,
+}
+
+/// What brings up the lanes of a stream.
+#[derive(Debug)]
+struct Dialing {
+    dialer: Arc<Dialer>,
+    /// The number of the next lane.
+    next: u16,
+    /// Lanes that are still on their way give up when these are dropped.
+    late: Vec<mpsc::Receiver<Report>>,
 }
 
 impl MultiRailStream {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, reading: Bytes::new(), failed: Vec::new(), late: None }
+        Self { shared, reading: Bytes::new(), failed: Vec::new(), dialing: None }
     }
 
     /// Opens a stream from `rails` to a [`MultiRailListener`].
@@ -89,6 +109,43 @@ impl MultiRailStream {
     /// What the stream and its lanes have done up to now.
     pub fn stats(&self) -> StreamStats {
         self.shared.stats()
+    }
+
+    /// What happened to the lanes up to now, the newest 256 events of it.
+    pub fn events(&self) -> Vec<StreamEvent> {
+        self.shared.events()
+    }
+
+    /// What happens to the lanes from now on. Who reads too slowly is told how many events it has missed.
+    pub fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
+        self.shared.subscribe()
+    }
+
+    /// Adds a lane from `rail` to `remote` while the stream runs, and gives its number. It is dialled as long as the stream lasts, until it comes up;
+    /// [`subscribe`](Self::subscribe) tells when.
+    ///
+    /// # Errors
+    /// [`AddLaneError`](crate::AddLaneError) at the end that accepted the stream, for a rail that it does not have, and beyond 64 lanes.
+    pub fn add_lane(&mut self, rail: RailId, remote: SocketAddr) -> Result<u16, AddLaneError> {
+        let dialing = self.dialing.as_mut().ok_or(AddLaneError::Accepted)?;
+        if rail.0 >= dialing.dialer.rails.len() {
+            return Err(AddLaneError::NoSuchRail(rail));
+        }
+        if dialing.next as usize >= Connection::MOST_LANES {
+            return Err(AddLaneError::TooMany);
+        }
+        let index = dialing.next;
+        dialing.next += 1;
+        let (report, late) = mpsc::channel(1);
+        dialing.late.push(late);
+        dialing.dialer.start(Path { index, rail, remote }, report);
+        Ok(index)
+    }
+
+    /// Takes a lane out while the stream runs, at either end: it is given nothing more, what it carries is waited for, and it is not dialled again.
+    /// `false` where no such lane is up.
+    pub fn remove_lane(&self, lane: u16) -> bool {
+        self.shared.remove_lane(lane)
     }
 
     /// Writes all of `bytes` without copying them, waiting for room as often as it takes.

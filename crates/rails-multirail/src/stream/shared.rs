@@ -1,8 +1,11 @@
 //! What the application's handle and the lanes of one stream share.
 
-use super::stats::{LaneRecord, StreamStats};
+use super::{
+    events::{EventLog, StreamEvent},
+    stats::{LaneRecord, StreamStats},
+};
 use crate::{
-    StreamError,
+    RailId, StreamError,
     error::LaneError,
     proto::{
         connection::{Connection, LaneId, LaneTraits},
@@ -10,23 +13,28 @@ use crate::{
     },
     rails::Rails,
 };
+use rails_net::TcpLane;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Instant,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 /// One end of a stream, as its handle and its lanes see it. The lock is held for a decision, never for I/O.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
-    /// What further lanes join with.
+    /// What lanes join with once the stream is open.
     pub(crate) joining: Credentials,
     state: Mutex<State>,
     /// How many lanes are up; and that the application is gone, which the lanes do not outlive by much.
     pub(crate) lanes_up: watch::Sender<usize>,
     pub(crate) abandoned: watch::Sender<bool>,
+    /// There is nothing left for which a lane would have to be brought up.
+    pub(crate) over: watch::Sender<bool>,
+    /// Told that there is news for the supervisor.
+    pub(crate) supervise: Notify,
     /// The lanes run on these: they are kept until the last lane has ended.
     _rails: Rails,
 }
@@ -35,23 +43,69 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) connection: Connection,
-    /// By [`LaneId`]: who is to be told that a lane has something to send.
-    notify: Vec<Arc<Notify>>,
+    /// By [`LaneId`].
+    lanes: Vec<Place>,
     /// Every lane there ever was, for the statistics.
     records: Vec<Arc<LaneRecord>>,
+    events: EventLog,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
 }
 
+/// The place of one connection in the stream.
+#[derive(Debug, Clone)]
+struct Place {
+    up: bool,
+    record: Arc<LaneRecord>,
+    notify: Arc<Notify>,
+    replaced: Arc<Notify>,
+}
+
+/// What a lane is given when it joins.
+pub(crate) struct Joined {
+    pub(crate) id: LaneId,
+    pub(crate) record: Arc<LaneRecord>,
+    /// Told that there is something to send.
+    pub(crate) notify: Arc<Notify>,
+    /// Told that another connection has taken the lane's place.
+    pub(crate) replaced: Arc<Notify>,
+}
+
+impl State {
+    /// Whether the stream has come to its end, one way or the other.
+    pub(crate) fn is_over(&self) -> bool {
+        self.connection.is_done() || self.connection.failure().is_some()
+    }
+
+    fn note_events(&mut self) {
+        while let Some(event) = self.connection.poll_event() {
+            let record = event.lane.map(|lane| &self.lanes[lane.0].record);
+            let ended = matches!(event.kind, crate::proto::connection::EventKind::Ended { .. });
+            let error = record.filter(|_| ended).and_then(|record| record.last_error());
+            self.events.add(event, record.map(|record| (record.index, record.rail)), error);
+        }
+    }
+}
+
 impl Shared {
+    /// One end of a stream. Somebody has to [keep its time](super::supervisor::supervise).
     pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, joining: Credentials) -> Arc<Self> {
-        let state = State { connection, notify: Vec::new(), records: Vec::new(), reader: None, writer: None };
+        let state = State {
+            connection,
+            lanes: Vec::new(),
+            records: Vec::new(),
+            events: EventLog::new(id),
+            reader: None,
+            writer: None,
+        };
         Arc::new(Self {
             id,
             joining,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
             abandoned: watch::Sender::new(false),
+            over: watch::Sender::new(false),
+            supervise: Notify::new(),
             _rails: rails,
         })
     }
@@ -61,46 +115,88 @@ impl Shared {
         let mut state = self.lock();
         let result = act(&mut state);
         let wakes = state.connection.take_wakes();
+        if wakes.supervisor {
+            state.note_events();
+        }
         let reader = state.reader.take_if(|_| wakes.reader);
         let writer = state.writer.take_if(|_| wakes.writer);
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock.
-        let lanes: Vec<Arc<Notify>> = wakes.lanes().map(|lane| state.notify[lane.0].clone()).collect();
+        let lanes: Vec<Arc<Notify>> = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone()).collect();
         drop(state);
         lanes.iter().for_each(|lane| lane.notify_one());
         [reader, writer].into_iter().flatten().for_each(Waker::wake);
+        if wakes.supervisor {
+            self.supervise.notify_one();
+        }
         result
     }
 
-    /// A lane has joined; `None` where the stream takes no more.
-    pub(crate) fn lane_up(&self, record: &Arc<LaneRecord>) -> Option<(LaneId, Arc<Notify>)> {
-        let lane = self.with(|state| {
-            if state.connection.failure().is_some() || state.connection.is_done() {
+    /// A lane has joined; `None` where the stream takes no more. A connection that had its number before gives way to it.
+    pub(crate) fn lane_up(
+        &self,
+        index: u16,
+        rail: RailId,
+        socket: &Arc<TcpLane>,
+        traits: LaneTraits,
+    ) -> Option<Joined> {
+        let joined = self.with(|state| {
+            if state.is_over() {
                 return None;
             }
-            let lane = state.connection.lane_up(Instant::now(), LaneTraits::default())?;
-            let notify = Arc::new(Notify::new());
-            if state.notify.len() <= lane.0 {
-                state.notify.resize_with(lane.0 + 1, Arc::default);
+            let id = state.connection.lane_up(Instant::now(), traits)?;
+            let before = state.lanes.iter().filter(|place| place.up && place.record.index == index);
+            before.for_each(|place| place.replaced.notify_one());
+            let record = match state.records.iter().find(|record| record.index == index) {
+                Some(known) => known.clone(),
+                None => {
+                    let record = LaneRecord::new(index, rail, socket);
+                    state.records.push(record.clone());
+                    record
+                }
+            };
+            record.begin(socket);
+            let place = Place { up: true, record, notify: Arc::default(), replaced: Arc::default() };
+            let Place { record, notify, replaced, .. } = place.clone();
+            match state.lanes.get_mut(id.0) {
+                Some(free) => *free = place,
+                None => state.lanes.push(place),
             }
-            state.notify[lane.0] = notify.clone();
-            state.records.push(record.clone());
-            Some((lane, notify))
+            Some(Joined { id, record, notify, replaced })
         })?;
         self.lanes_up.send_modify(|up| *up += 1);
-        Some(lane)
+        Some(joined)
     }
 
     /// A lane has ended.
-    pub(crate) fn lane_down(&self, lane: LaneId, record: &LaneRecord, end: Result<(), LaneError>) {
-        match &end {
-            Ok(()) => tracing::debug!(stream = %self.id, lane = record.index, "lane closed"),
-            Err(error) => {
-                tracing::warn!(stream = %self.id, lane = record.index, remote = %record.remote, %error, "lane lost");
-            }
-        }
-        record.end(end);
-        self.with(|state| state.connection.lane_down(Instant::now(), lane));
+    pub(crate) fn lane_down(&self, lane: LaneId, socket: &Arc<TcpLane>, end: Result<(), LaneError>) {
+        self.with(|state| {
+            let place = &mut state.lanes[lane.0];
+            place.up = false;
+            place.record.end(socket, end);
+            state.connection.lane_down(Instant::now(), lane);
+        });
         self.lanes_up.send_modify(|up| *up -= 1);
+    }
+
+    /// What happened to the lanes, as far as it is kept.
+    pub(crate) fn events(&self) -> Vec<StreamEvent> {
+        self.lock().events.kept()
+    }
+
+    /// What happens to the lanes from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
+        self.lock().events.subscribe()
+    }
+
+    /// Takes lane number `index` out of the stream; `false` where there is none.
+    pub(crate) fn remove_lane(&self, index: u16) -> bool {
+        self.with(|state| {
+            let lane = state.lanes.iter().position(|place| place.up && place.record.index == index);
+            if let Some(lane) = lane {
+                state.connection.leave(Instant::now(), LaneId(lane));
+            }
+            lane.is_some()
+        })
     }
 
     /// Why the stream is over before its time, if it is.

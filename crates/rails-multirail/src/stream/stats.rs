@@ -35,7 +35,7 @@ pub struct LaneStats {
     pub lane: u16,
     /// The rail that it runs on at this end.
     pub rail: RailId,
-    /// Its address at this end.
+    /// Its address at this end, that of its newest connection.
     pub local: SocketAddr,
     /// Its address at the other end.
     pub remote: SocketAddr,
@@ -49,17 +49,22 @@ pub struct LaneStats {
     pub chunks_received: u64,
     /// What the kernel knows of its connection, or knew at its end; `None` where it did not say.
     pub tcp: Option<TcpStats>,
-    /// How it was lost, if it was.
+    /// How often it came up: once, and once more for every time that it was dialled again.
+    pub joined: u64,
+    /// How often it was lost.
+    pub losses: u64,
+    /// How it was lost, where it is down now for that reason.
     pub lost: Option<String>,
 }
 
-/// A lane's counters, written by its driver and read by anyone.
+/// A lane's counters, through all the connections that it had; written by its driver and read by anyone.
 #[derive(Debug)]
 pub(crate) struct LaneRecord {
     pub(crate) index: u16,
     pub(crate) rail: RailId,
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
+    remote: SocketAddr,
+    joined: AtomicU64,
+    losses: AtomicU64,
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     state: Mutex<LaneState>,
@@ -75,27 +80,45 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 enum LaneState {
     Up(Arc<TcpLane>),
-    Ended { tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
+    Ended { local: SocketAddr, tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
 }
 
 impl LaneRecord {
-    pub(crate) fn new(index: u16, rail: RailId, lane: Arc<TcpLane>) -> Arc<Self> {
-        let (local, remote) = (lane.local_addr(), lane.peer_addr());
-        let (sent, received) = Default::default();
-        Arc::new(Self { index, rail, local, remote, sent, received, state: Mutex::new(LaneState::Up(lane)) })
+    pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<TcpLane>) -> Arc<Self> {
+        let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::Up(lane.clone())));
+        let (joined, losses, sent, received) = Default::default();
+        Arc::new(Self { index, rail, remote, joined, losses, sent, received, state })
     }
 
-    /// The lane has ended: its socket is let go, and what the kernel knew of it is kept.
-    pub(crate) fn end(&self, end: Result<(), LaneError>) {
-        let tcp = self.tcp().map(Box::new);
-        *self.lock() = LaneState::Ended { tcp, lost: end.err() };
+    /// The lane has a connection, its first or another.
+    pub(crate) fn begin(&self, lane: &Arc<TcpLane>) {
+        self.joined.fetch_add(1, Relaxed);
+        *self.lock() = LaneState::Up(lane.clone());
+    }
+
+    /// A connection has ended: its socket is let go, and what the kernel knew of it is kept, unless there is another already.
+    pub(crate) fn end(&self, ended: &Arc<TcpLane>, end: Result<(), LaneError>) {
+        self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
+        let mut state = self.lock();
+        if matches!(&*state, LaneState::Up(lane) if Arc::ptr_eq(lane, ended)) {
+            let tcp = ended.stats().ok().map(Box::new);
+            *state = LaneState::Ended { local: ended.local_addr(), tcp, lost: end.err() };
+        }
+    }
+
+    /// How it ended, where it is down and should not be.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        match &*self.lock() {
+            LaneState::Ended { lost, .. } => lost.as_ref().map(LaneError::to_string),
+            LaneState::Up(_) => None,
+        }
     }
 
     /// How it was lost, with its addresses.
     pub(crate) fn lost(&self) -> Option<String> {
         match &*self.lock() {
-            LaneState::Ended { lost: Some(error), .. } => {
-                Some(format!("lane {} from {} to {}: {error}", self.index, self.local, self.remote))
+            LaneState::Ended { local, lost: Some(error), .. } => {
+                Some(format!("lane {} from {local} to {}: {error}", self.index, self.remote))
             }
             _ => None,
         }
@@ -105,14 +128,23 @@ impl LaneRecord {
         LaneStats {
             lane: self.index,
             rail: self.rail,
-            local: self.local,
+            local: self.local(),
             remote: self.remote,
             bytes_sent: self.sent.bytes.load(Relaxed),
             chunks_sent: self.sent.chunks.load(Relaxed),
             bytes_received: self.received.bytes.load(Relaxed),
             chunks_received: self.received.chunks.load(Relaxed),
             tcp: self.tcp(),
+            joined: self.joined.load(Relaxed),
+            losses: self.losses.load(Relaxed),
             lost: self.lost(),
+        }
+    }
+
+    fn local(&self) -> SocketAddr {
+        match &*self.lock() {
+            LaneState::Up(lane) => lane.local_addr(),
+            LaneState::Ended { local, .. } => *local,
         }
     }
 

@@ -3,6 +3,7 @@
 mod faults;
 mod hostile;
 mod join;
+mod redial;
 mod security;
 mod transfer;
 mod util;

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 fn encrypted() -> StreamOptions {
-    StreamOptions::new(Security::psk(secret()).encrypted())
+    StreamOptions::new(Security::psk(secret()).encrypted()).outage_limit(Duration::ZERO)
 }
 
 /// A certificate that it signed itself, and its key, as PEM.
@@ -30,7 +30,9 @@ fn by_tls() -> (StreamOptions, StreamOptions) {
     let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let client = TlsClient::pinned(identity.pin().unwrap()).unwrap();
     let server = TlsServer::new(identity).unwrap();
-    (StreamOptions::new(Security::tls_client(client)), StreamOptions::new(Security::tls_server(server)))
+    [Security::tls_client(client), Security::tls_server(server)]
+        .map(|security| StreamOptions::new(security).outage_limit(Duration::ZERO))
+        .into()
 }
 
 /// A stream's two ends by TLS, with a relay before each lane.

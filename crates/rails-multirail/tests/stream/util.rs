@@ -29,8 +29,9 @@ pub(crate) fn secret() -> Secret {
     Secret::pre_shared(b"0123456789abcdef").expect("it is long enough")
 }
 
+/// Streams that fail as soon as their last lane is lost.
 pub(crate) fn options() -> StreamOptions {
-    StreamOptions::new(secret())
+    StreamOptions::new(secret()).outage_limit(Duration::ZERO)
 }
 
 /// A listener with as many addresses as there are rails, each with a port of its own.
@@ -47,14 +48,27 @@ pub(crate) async fn relayed_pair(
     rails: &Rails,
     options: &StreamOptions,
 ) -> (MultiRailStream, MultiRailStream, Vec<Relay>) {
+    relayed_pair_by(rails, options, false).await
+}
+
+/// The same with relays that hand on a connection that is made anew, too.
+pub(crate) async fn relayed_pair_by(
+    rails: &Rails,
+    options: &StreamOptions,
+    lasting: bool,
+) -> (MultiRailStream, MultiRailStream, Vec<Relay>) {
     let (mut listener, addresses) = listener(rails, options).await;
     let mut relays = Vec::new();
     for address in addresses {
-        relays.push(Relay::start(address).await);
+        relays.push(if lasting { Relay::start_lasting(address).await } else { Relay::start(address).await });
     }
     let remotes: Vec<SocketAddr> = relays.iter().map(|relay| relay.address).collect();
     let near = MultiRailStream::connect(rails, &remotes, options).await.expect("the relays let it through");
     let far = listener.accept().await.expect("a stream was opened");
+    if lasting {
+        // It takes in lanes that are dialled again.
+        tokio::spawn(async move { listener.accept().await.map(drop) });
+    }
     (near, far, relays)
 }
 
@@ -94,37 +108,49 @@ struct Harm {
 }
 
 impl Relay {
+    /// Hands one connection on.
     pub(crate) async fn start(to: SocketAddr) -> Self {
+        Self::serve(to, 1).await
+    }
+
+    /// Hands one connection on after the other.
+    pub(crate) async fn start_lasting(to: SocketAddr) -> Self {
+        Self::serve(to, usize::MAX).await
+    }
+
+    async fn serve(to: SocketAddr, times: usize) -> Self {
         let listener = TcpListener::bind((to.ip(), 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (cut, harm) = (Arc::new(tokio::sync::Notify::new()), Arc::new(Harm::default()));
         let relay = Self { address, cut: cut.clone(), harm: harm.clone() };
         tokio::spawn(async move {
-            let (near, _) = listener.accept().await.expect("one connection comes");
-            let far = TcpStream::connect(to).await.expect("the listener is there");
-            let (near_read, mut near_write) = near.into_split();
-            let (mut far_read, far_write) = far.into_split();
-            *harm.way_there.lock().await = Some(far_write);
-            let forward = harm.forward(near_read);
-            let backward = async {
-                let mut buffer = vec![0; 100_000];
-                loop {
-                    match far_read.read(&mut buffer).await {
-                        Ok(0) | Err(_) => return near_write.shutdown().await,
-                        Ok(count) => {
-                            if harm.flip_answer.swap(false, Ordering::SeqCst) {
-                                buffer[count / 2] ^= 4;
+            for _ in 0..times {
+                let (near, _) = listener.accept().await.expect("one connection comes");
+                let far = TcpStream::connect(to).await.expect("the listener is there");
+                let (near_read, mut near_write) = near.into_split();
+                let (mut far_read, far_write) = far.into_split();
+                *harm.way_there.lock().await = Some(far_write);
+                let forward = harm.forward(near_read);
+                let backward = async {
+                    let mut buffer = vec![0; 100_000];
+                    loop {
+                        match far_read.read(&mut buffer).await {
+                            Ok(0) | Err(_) => return near_write.shutdown().await,
+                            Ok(count) => {
+                                if harm.flip_answer.swap(false, Ordering::SeqCst) {
+                                    buffer[count / 2] ^= 4;
+                                }
+                                near_write.write_all(&buffer[..count]).await?;
                             }
-                            near_write.write_all(&buffer[..count]).await?;
                         }
                     }
+                };
+                tokio::select! {
+                    _ = async { tokio::join!(forward, backward) } => {}
+                    () = cut.notified() => {}
                 }
-            };
-            tokio::select! {
-                _ = async { tokio::join!(forward, backward) } => {}
-                () = cut.notified() => {}
+                harm.way_there.lock().await.take();
             }
-            harm.way_there.lock().await.take();
         });
         relay
     }

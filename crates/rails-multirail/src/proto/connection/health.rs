@@ -91,12 +91,22 @@ impl Connection {
         if self.failure.is_some() || self.is_done() {
             return None;
         }
-        Some(self.outage_since? + self.outage_limit)
+        let since = self.outage_since?;
+        // Without a limit to wait for, a lane that is silent is still worth more than none.
+        let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
+        waits.then_some(since + self.outage_limit)
     }
 
     /// The time that [`Connection::next_timeout`] named may have come.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_timeout().is_some_and(|at| at <= now) {
+            self.fail_for_want_of_lanes();
+        }
+    }
+
+    /// The other end was heard of and does not have the stream any more: there is nothing to wait for where no lane is up.
+    pub fn give_up_waiting(&mut self) {
+        if self.next_timeout().is_some() && !self.lanes.iter().any(|lane| lane.up) {
             self.fail_for_want_of_lanes();
         }
     }
@@ -139,8 +149,8 @@ impl Connection {
             None if !usable => {
                 self.outage_since = Some(now);
                 self.tell(now, None, EventKind::Outage);
-                if self.outage_limit.is_zero() && !self.lanes.iter().any(|lane| lane.up) {
-                    self.fail_for_want_of_lanes();
+                if self.outage_limit.is_zero() {
+                    self.handle_timeout(now);
                 }
             }
             Some(since) if usable => {
@@ -165,7 +175,8 @@ impl Connection {
 
 /// How many round trips a lane may make no progress for: the third has had every acknowledgement that a single loss delays.
 const PATIENCE: u32 = 3;
-/// No lane is silent before that: a busy machine schedules as it likes.
-const LEAST_PATIENCE: Duration = Duration::from_millis(40);
+/// No lane is silent before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
+/// likes.
+const LEAST_PATIENCE: Duration = Duration::from_millis(60);
 /// A lane that is nearly silent is not looked at more often.
 const SHORTEST_LOOK: Duration = Duration::from_millis(5);

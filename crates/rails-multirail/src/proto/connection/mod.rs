@@ -404,6 +404,7 @@ impl Connection {
         }
         self.wakes.reader |= self.reassembler.is_readable() || self.reassembler.is_finished();
         self.wakes.writer |= self.is_done();
+        self.wakes.supervisor |= self.is_done();
         Ok(())
     }
 
@@ -425,6 +426,7 @@ impl Connection {
             self.wakes.lanes |= 1 << lane.0;
         }
         if self.is_done() {
+            self.wakes.supervisor = true;
             self.wake_all_lanes();
         }
         Ok(())
@@ -552,6 +554,7 @@ impl Connection {
 
     fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
+        self.wakes.supervisor = true;
         self.wakes.reader = true;
         self.wakes.writer = true;
         self.wake_all_lanes();

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     BindListenerError, ListenerClosed, RailId, StreamOptions,
-    error::JoinError,
+    error::{JoinError, with_causes},
     proto::{
         connection::Connection,
         handshake::{
@@ -165,7 +165,7 @@ impl Registry {
             drop::<(Place, _)>((place, registry));
             match lane {
                 Ok(lane) => lane.run().await,
-                Err(error) => tracing::warn!(%peer, %error, "a lane was refused"),
+                Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
             }
         };
         if rail == listening {

@@ -202,14 +202,14 @@ impl From<StreamError> for io::Error {
 
 impl std::fmt::Display for FailedLane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "rail {} to {}: {}", self.rail, self.remote, self.error)?;
-        let mut cause = std::error::Error::source(&self.error);
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        write!(f, "rail {} to {}: {}", self.rail, self.remote, with_causes(&self.error))
     }
+}
+
+/// An error and what it came of, in a line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn said_of_lanes(lanes: &[String]) -> String {

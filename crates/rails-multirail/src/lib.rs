@@ -28,7 +28,7 @@
 //! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lane ended. Losing a lane
 //!   loses nothing while another is up.
 //! - Memory per stream is bounded: this end's window for what arrives (twice that for the buffers behind it), the send buffer and the other
-//!   end's window, at most 1 GiB of it, for what is sent.
+//!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
 //! - What was written is with the other end once the write side has been shut down; a stream that is dropped before is an error there.
 //! - What others can do is up to the [`Security`]: with a pre-shared secret nobody joins who does not know it; encrypted, or by
 //!   TLS, nobody on the way reads or changes a byte either.

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// Take plain TCP flows, as `stream --plain` sends them, one on each address
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["encrypt", "tls_cert"])]
     plain: bool,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]

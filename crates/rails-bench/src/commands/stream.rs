@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with = "plain")]
     policy: PolicyArg,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["encrypt", "tls_ca", "tls_pin"])]
     plain: bool,
     /// Print the measurement as one JSON object
     #[arg(long)]

@@ -27,8 +27,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many connections may be in their handshake. Default: 256. Each costs a socket and less than a kilobyte, by TLS up
-    /// to 150 KiB, and no longer than [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout).
+    /// How many connections may be in their handshake. Default: 256. Each costs a socket and less than a kilobyte, by TLS what
+    /// rustls keeps of a flight of at most 64 KiB besides, and no longer than [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout).
     #[must_use]
     pub fn handshakes(self, most: usize) -> Self {
         Self { handshakes: most, ..self }

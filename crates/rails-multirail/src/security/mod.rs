@@ -14,9 +14,9 @@ use crate::proto::handshake::{Credentials, Mode, Secret};
 /// | mode | who may join | what someone in between can do |
 /// |---|---|---|
 /// | [insecure](Self::insecure) | anyone | read and change everything |
-/// | [psk](Self::psk) | who knows the secret | read and change the bytes, not join; guess at the secret if it is weak |
-/// | [psk, encrypted](Self::encrypted) | who knows the secret | cut lanes; read what he recorded once he learns the secret |
-/// | [tls](Self::tls_server) | who trusts the server's certificate, and of whom it trusts one if it asks for one | cut lanes |
+/// | [psk](Self::psk) | who knows the secret, any stream | read and change the bytes, not join; guess at the secret if it is weak |
+/// | [psk, encrypted](Self::encrypted) | who knows the secret, any stream | cut lanes; read what he recorded once he learns the secret |
+/// | [tls](Self::tls_server) | the two ends of the TLS session that opened the stream | cut lanes |
 ///
 /// In the last two every lane seals its frames on its own rail's core: AES-256-GCM with keys that no other lane has
 /// ([`proto::seal`](crate::proto::seal)). The tag takes the place of the payload's checksum. Whoever is in between

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     BindListenerError, ListenerClosed, RailId, StreamOptions,
-    error::JoinError,
+    error::{JoinError, with_causes},
     proto::handshake::{
         Credentials, HandshakeError, Hello, Message, Mode, Proved, Purpose, Refusal, Responder, ResponderStep, Secret,
     },
@@ -162,7 +162,7 @@ impl Registry {
             drop::<(Place, _)>((place, registry));
             match lane {
                 Ok(lane) => drop(lane.run().await),
-                Err(error) => tracing::warn!(%peer, %error, "a lane was refused"),
+                Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
             }
         };
         if rail == listening {

@@ -2,9 +2,12 @@
 
 use crate::util::{Relay, listener, pattern, rails, relayed_pair, secret};
 use rails_multirail::{
-    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Security, StreamOptions,
+    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamId, StreamOptions,
     error::JoinError,
-    proto::handshake::{HandshakeError, Refusal},
+    proto::handshake::{
+        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Refusal,
+        Terms,
+    },
     security::{Identity, TlsClient, TlsServer},
 };
 use std::{net::SocketAddr, time::Duration};
@@ -14,8 +17,13 @@ use tokio::{
     time::timeout,
 };
 
+/// Patient, so that every lane is up when a stream is, however busy the machine; and over when the last one is lost.
+fn options(security: Security) -> StreamOptions {
+    StreamOptions::new(security).join_grace(Duration::from_secs(20)).outage_limit(Duration::ZERO)
+}
+
 fn encrypted() -> StreamOptions {
-    StreamOptions::new(Security::psk(secret()).encrypted()).outage_limit(Duration::ZERO)
+    options(Security::psk(secret()).encrypted())
 }
 
 /// A certificate that it signed itself, and its key, as PEM.
@@ -30,9 +38,7 @@ fn by_tls() -> (StreamOptions, StreamOptions) {
     let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let client = TlsClient::pinned(identity.pin().unwrap()).unwrap();
     let server = TlsServer::new(identity).unwrap();
-    [Security::tls_client(client), Security::tls_server(server)]
-        .map(|security| StreamOptions::new(security).outage_limit(Duration::ZERO))
-        .into()
+    (options(Security::tls_client(client)), options(Security::tls_server(server)))
 }
 
 /// A stream's two ends by TLS, with a relay before each lane.
@@ -51,7 +57,7 @@ async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay
 /// Both directions, megabytes and single bytes.
 async fn converse(near: MultiRailStream, far: MultiRailStream) {
     let (mut near, mut far) = (near, far);
-    let sent = pattern(9 << 20);
+    let sent = pattern(3 << 20);
     let expected = sent.clone();
     let echo = tokio::spawn(async move {
         let mut got = Vec::new();
@@ -78,8 +84,8 @@ async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
         relays.iter().for_each(|relay| relay.listen_in());
         converse(near, far).await;
         let seen: Vec<u8> = relays.iter().flat_map(|relay| relay.heard()).collect();
-        let sent = pattern(9 << 20);
-        assert!(seen.len() > 9 << 20);
+        let sent = pattern(3 << 20);
+        assert!(seen.len() > 3 << 20);
         // Chunks begin at many places; any sixteen bytes of the stream would tell.
         let known: std::collections::HashSet<&[u8]> = sent.chunks_exact(16).step_by(1000).collect();
         assert!(!seen.windows(16).any(|window| known.contains(window)));
@@ -146,6 +152,58 @@ async fn a_lane_of_one_stream_spliced_into_another_gets_nothing_through() {
     assert!(timeout(Duration::from_secs(5), far_one.read_u8()).await.expect("it does not hang").is_err());
 }
 
+/// What a listener answers to a join with a secret that is not the stream's: each message that it sends.
+async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<Message> {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let hello = Hello {
+        mode: Mode::Tls,
+        purpose: Purpose::Join,
+        stream,
+        lane: 1,
+        lanes: 2,
+        terms: Terms { longest_chunk: 1 << 16, window: 1 << 20 },
+        nonce: [1; 32],
+    };
+    let credentials = Credentials::Secret { mode: Mode::Tls, secret: secret.clone() };
+    let (mut initiator, first) = Initiator::start(credentials, hello);
+    socket.write_all(&first.encode()).await.unwrap();
+    let mut answers = Vec::new();
+    loop {
+        let mut prefix = [0; PREFIX_LEN];
+        if socket.read_exact(&mut prefix).await.is_err() {
+            return answers;
+        }
+        let mut body = vec![0; Message::body_len(&prefix).unwrap()];
+        socket.read_exact(&mut body).await.unwrap();
+        let message = Message::decode(&prefix, &body).unwrap();
+        answers.push(message.clone());
+        if let Ok(InitiatorStep::Send(messages)) = initiator.handle(message) {
+            for message in messages {
+                socket.write_all(&message.encode()).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_joins_another_s_stream_is_told_what_he_is_told_of_one_that_is_not_there() {
+    let rails = rails(1);
+    let (client, server) = by_tls();
+    let (mut listener, addresses) = listener(&rails, &server).await;
+    let mut near = MultiRailStream::connect(&rails, &addresses, &client).await.unwrap();
+    let mut far = listener.accept().await.unwrap();
+    for stream in [near.id(), StreamId([9; 16])] {
+        let answers = answers(addresses[0], stream, &secret()).await;
+        let refused = Message::Refused(Refusal::UnknownStream);
+        assert!(matches!(&answers[..], [Message::Challenge(_), last] if *last == refused), "{answers:?}");
+    }
+    assert_eq!(far.lanes_up(), 1);
+    near.write_all(b"undisturbed").await.unwrap();
+    let mut got = [0; 11];
+    far.read_exact(&mut got).await.unwrap();
+    assert_eq!(&got, b"undisturbed");
+}
+
 /// A clean end of the connection is not the stream's end, whoever makes it.
 #[tokio::test]
 async fn a_stream_cut_off_between_two_frames_is_an_error_and_not_an_end() {
@@ -203,8 +261,8 @@ async fn a_peer_has_no_more_streams_and_memory_than_its_share_and_gets_them_back
     let rails = rails(1);
     for limits in [Limits::default().streams_per_peer(2), Limits::default().memory_per_peer(40 << 20)] {
         let (mut listener, addresses) = listener(&rails, &encrypted().limits(limits).linger(Duration::ZERO)).await;
-        let options = encrypted();
-        let connect = || MultiRailStream::connect(&rails, &addresses, &options);
+        let ours = encrypted();
+        let connect = || MultiRailStream::connect(&rails, &addresses, &ours);
         let (first, _second) = (connect().await.unwrap(), connect().await.unwrap());
         let (far, _other) = (listener.accept().await.unwrap(), listener.accept().await.unwrap());
         assert_eq!(refused(connect().await), Refusal::Full);
@@ -239,7 +297,7 @@ async fn a_peer_has_no_more_handshakes_than_its_share() {
     timeout(Duration::from_secs(10), connected).await.expect("the places are free again");
 }
 
-/// A byte now and then keeps no handshake alive, whatever state it is in.
+/// A byte now and then keeps no handshake alive. The hello is through in time, the first flight of TLS is not.
 #[tokio::test]
 async fn a_handshake_that_drips_is_cut_off_in_time_tls_and_all() {
     let rails = rails(1);

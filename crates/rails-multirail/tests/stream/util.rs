@@ -211,7 +211,7 @@ impl Harm {
                     if self.drip.load(Ordering::SeqCst) {
                         for byte in &buffer[..count] {
                             to.write_all(&[*byte]).await?;
-                            tokio::time::sleep(Duration::from_millis(20)).await;
+                            tokio::time::sleep(Duration::from_millis(2)).await;
                         }
                         continue;
                     }

@@ -57,4 +57,4 @@ pub use proto::{
     scheduler::Policy,
 };
 pub use rails::{Rail, Rails};
-pub use stream::{LaneStats, MultiRailListener, MultiRailStream, StreamStats};
+pub use stream::{Driver, LaneStats, MultiRailListener, MultiRailStream, StreamStats};

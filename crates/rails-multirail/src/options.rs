@@ -1,9 +1,12 @@
 //! How a stream behaves.
 
-use crate::proto::{
-    connection::Config,
-    handshake::{Secret, Terms},
-    scheduler::Policy,
+use crate::{
+    Driver,
+    proto::{
+        connection::Config,
+        handshake::{Secret, Terms},
+        scheduler::Policy,
+    },
 };
 use rails_net::LaneOptions;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use std::time::Duration;
 pub struct StreamOptions {
     pub(crate) secret: Secret,
     pub(crate) policy: Policy,
+    pub(crate) driver: Driver,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
     pub(crate) window: u64,
@@ -42,6 +46,7 @@ impl StreamOptions {
         Self {
             secret,
             policy: Policy::default(),
+            driver: Driver::default(),
             longest_chunk: 512 << 10,
             send_buffer: 4 << 20,
             window: 16 << 20,
@@ -56,6 +61,12 @@ impl StreamOptions {
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
+    }
+
+    /// Which threads drive the lanes of this end. Default: [`Driver::PerRail`].
+    #[must_use]
+    pub fn driver(self, driver: Driver) -> Self {
+        Self { driver, ..self }
     }
 
     /// The longest chunk that is sent and taken, in bytes, from 1 KiB to 16 MiB. Default: 512 KiB.

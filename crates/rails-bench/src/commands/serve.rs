@@ -4,7 +4,7 @@ use super::block_on;
 use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
-    measure::{Count, plain, report::Side, striped},
+    measure::{Count, mptcp, plain, report::Side, striped},
     print, report,
     stop::Stop,
 };
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Take plain TCP flows, as `stream --plain` sends them, one on each address
     #[arg(long)]
     plain: bool,
+    /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
+    #[arg(long, conflicts_with = "plain")]
+    mptcp: bool,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -58,6 +61,9 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
     if args.plain {
         return serve_plain(args, endpoint, addresses, details).await;
     }
+    if args.mptcp {
+        return serve_mptcp(args, endpoint, addresses, details).await;
+    }
     let mut listener = endpoint.listen(addresses).await?;
     loop {
         let stream = listener.accept().await?;
@@ -80,6 +86,22 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     say_listening(&listeners.local_addrs());
     loop {
         match listeners.receive(rails, &endpoint.topology).await {
+            Ok((count, side)) => say(args, count, side, details)?,
+            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) => return Err(error),
+        }
+        if args.once {
+            return Ok(Ending::Done);
+        }
+    }
+}
+
+async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+    let listener = mptcp::Listener::bind(addresses[0], args.stream.congestion());
+    let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
+    say_listening(&[listener.local_addr()?]);
+    loop {
+        match listener.receive(&endpoint.rails, &endpoint.topology).await {
             Ok((count, side)) => say(args, count, side, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),

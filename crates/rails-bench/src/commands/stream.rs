@@ -4,7 +4,7 @@ use super::{block_on, seconds};
 use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
-    measure::{Amount, plain, striped},
+    measure::{Amount, mptcp, plain, striped},
     print, report, size,
     stop::Stop,
 };
@@ -34,11 +34,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = size::parse)]
     bytes: Option<DataSize>,
     /// How the bytes are shared out among the lanes
-    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with = "plain")]
+    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with_all = ["plain", "mptcp"])]
     policy: PolicyArg,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
     #[arg(long)]
     plain: bool,
+    /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
+    #[arg(long, conflicts_with = "plain")]
+    mptcp: bool,
     /// Print the measurement as one JSON object
     #[arg(long)]
     json: bool,
@@ -85,9 +88,12 @@ async fn measure(
     let Endpoint { topology, rails, options, .. } = endpoint;
     let measurement = if args.plain {
         plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
+    } else if args.mptcp {
+        let congestion = args.stream.congestion().map(str::to_owned);
+        mptcp::send(rails, remotes[0], congestion, amount, topology).await.context("--to")?
     } else {
         let stream = endpoint.open(remotes, "serve").await?;
-        striped::send(stream, amount, policy, topology, rails).await?
+        striped::send(stream, amount, (policy, args.stream.driver()), topology, rails).await?
     };
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;

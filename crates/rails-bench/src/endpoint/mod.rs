@@ -11,8 +11,9 @@ use crate::{
     secret::JoinArgs,
 };
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
+    Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, LaneWish, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
@@ -37,11 +38,36 @@ pub(crate) struct StreamArgs {
     /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Which threads drive the lanes of this end
+    #[arg(long, value_enum, default_value_t = DriverArg::PerRail)]
+    driver: DriverArg,
     #[command(flatten)]
     join: JoinArgs,
 }
 
+/// [`Driver`], as clap sees it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DriverArg {
+    /// Each lane by its own rail's thread
+    PerRail,
+    /// Every lane by the first rail's thread
+    Single,
+}
+
 impl StreamArgs {
+    /// The congestion control that was asked for.
+    pub(crate) fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
+    }
+
+    /// Which threads drive the lanes.
+    pub(crate) fn driver(&self) -> Driver {
+        match self.driver {
+            DriverArg::PerRail => Driver::PerRail,
+            DriverArg::Single => Driver::Single,
+        }
+    }
+
     /// The options. Must be called inside a runtime, as it tries the congestion control on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let lane = LaneOptions::new().congestion(self.congestion.as_deref());
@@ -54,7 +80,7 @@ impl StreamArgs {
                     Err(_) => error,
                 })?;
         }
-        Ok(StreamOptions::new(self.join.secret()?).lane(lane))
+        Ok(StreamOptions::new(self.join.secret()?).lane(lane).driver(self.driver()))
     }
 }
 

@@ -11,14 +11,17 @@ use rails_multirail::{RailId, Rails};
 use rails_net::{LaneListener, LaneOptions, TcpLane};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, sync::Arc, time::Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::{io, net::SocketAddr, sync::Arc, time::Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 /// What the sink of one flow tells its source; the last flow's says how the whole side did.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Receipt {
-    count: Count,
-    side: Option<Side>,
+pub(super) struct Receipt {
+    pub(super) count: Count,
+    pub(super) side: Option<Side>,
 }
 
 /// Opens one flow from each rail to the address of the same number, sends on all of them, and gives the measurement.
@@ -129,25 +132,37 @@ impl Listeners {
 /// Sends one flow, and gives what its sink said.
 async fn source(remote: SocketAddr, options: LaneOptions, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
     let mut lane = options.connect(remote).await?;
+    let (sent, receipt) = give(lane.get_mut(), amount).await?;
+    Ok((lane_report(&lane, sent, 0), receipt))
+}
+
+/// Sends the amount on a socket; gives how much that was, and what the sink said.
+pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(u64, Vec<u8>)> {
     let mut supply = Supply::start(amount);
     let mut sent = 0;
     while let Some(block) = supply.next() {
-        lane.get_mut().write_all(&block).await?;
+        stream.write_all(&block).await?;
         sent += block.len() as u64;
     }
-    lane.get_mut().shutdown().await?;
+    stream.shutdown().await?;
     let mut receipt = Vec::new();
-    lane.get_mut().take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
-    Ok((lane_report(&lane, sent, 0), receipt))
+    stream.take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
+    Ok((sent, receipt))
 }
 
 /// Reads one flow to its end.
 async fn sink(mut lane: TcpLane, zero: Instant) -> Result<(TcpLane, Count)> {
+    let count = take(lane.get_mut(), zero).await?;
+    Ok((lane, count))
+}
+
+/// Reads a socket to its end, and counts.
+pub(super) async fn take(stream: &mut TcpStream, zero: Instant) -> io::Result<Count> {
     let mut counter = Counter::new(zero);
     let mut buffer = vec![0; BLOCK];
     loop {
-        match lane.get_mut().read(&mut buffer).await? {
-            0 => return Ok((lane, counter.count())),
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(counter.count()),
             count => counter.add(count),
         }
     }

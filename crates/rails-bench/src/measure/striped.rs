@@ -5,7 +5,7 @@ use super::{
     report::{Baseline, LaneReportOn, Measurement, Side, Transport},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailStream, Policy, Rails};
+use rails_multirail::{Driver, MultiRailStream, Policy, Rails};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -26,7 +26,7 @@ struct Receipt {
 pub async fn send(
     stream: MultiRailStream,
     amount: Amount,
-    policy: Policy,
+    (policy, driver): (Policy, Driver),
     topology: &Topology,
     rails: &Rails,
 ) -> Result<Measurement> {
@@ -46,7 +46,7 @@ pub async fn send(
     let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
     let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     Ok(Measurement {
-        transport: Transport::Rails { policy },
+        transport: Transport::Rails { policy, driver },
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),

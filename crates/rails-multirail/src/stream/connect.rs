@@ -71,7 +71,8 @@ pub(super) async fn connect(
         let remote = remotes[index % remotes.len()];
         let (opening, report) = (opening.clone(), report.clone());
         // The task reports for itself, so its handle is not needed.
-        drop(rails[rail].runtime().spawn(move || opening.bring_up(index as u16, rail, remote, report)));
+        let home = rails[options.driver.home(rail)].runtime();
+        drop(home.spawn(move || opening.bring_up(index as u16, rail, remote, report)));
     }
     drop(report);
     drop(opening);
@@ -110,7 +111,7 @@ pub(super) async fn connect(
 }
 
 impl Opening {
-    /// Brings one lane up and drives it to its end. Runs on the lane's rail.
+    /// Brings one lane up and drives it to its end. Runs where the lane is driven ([`Driver`](super::Driver)).
     async fn bring_up(self: Arc<Self>, index: u16, rail: RailId, remote: SocketAddr, report: mpsc::Sender<Report>) {
         let joined = tokio::select! {
             joined = self.join(index, rail, remote) => joined,

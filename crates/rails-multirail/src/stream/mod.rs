@@ -1,6 +1,7 @@
 //! One logical stream over several lanes.
 
 mod connect;
+mod driver;
 mod io;
 mod join;
 mod lane;
@@ -9,6 +10,7 @@ mod pool;
 mod shared;
 mod stats;
 
+pub use driver::Driver;
 pub use listener::MultiRailListener;
 pub use stats::{LaneStats, StreamStats};
 

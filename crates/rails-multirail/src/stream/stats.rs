@@ -1,6 +1,7 @@
 //! What a stream and its lanes have done.
 
 use crate::{RailId, error::LaneError};
+use rails_bind::thread::{self, Tid};
 use rails_net::{TcpLane, TcpStats};
 use serde::Serialize;
 use std::{
@@ -35,6 +36,8 @@ pub struct LaneStats {
     pub lane: u16,
     /// The rail that it runs on at this end.
     pub rail: RailId,
+    /// The thread that drives it at this end: its rail's, or the first rail's ([`Driver`](super::Driver)).
+    pub thread: Tid,
     /// Its address at this end.
     pub local: SocketAddr,
     /// Its address at the other end.
@@ -58,6 +61,7 @@ pub struct LaneStats {
 pub(crate) struct LaneRecord {
     pub(crate) index: u16,
     pub(crate) rail: RailId,
+    thread: Tid,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) sent: Traffic,
@@ -79,10 +83,12 @@ enum LaneState {
 }
 
 impl LaneRecord {
+    /// Of a lane that comes up on the calling thread, and stays on it: its socket is registered with the runtime there.
     pub(crate) fn new(index: u16, rail: RailId, lane: Arc<TcpLane>) -> Arc<Self> {
+        let thread = thread::current_tid();
         let (local, remote) = (lane.local_addr(), lane.peer_addr());
         let (sent, received) = Default::default();
-        Arc::new(Self { index, rail, local, remote, sent, received, state: Mutex::new(LaneState::Up(lane)) })
+        Arc::new(Self { index, rail, thread, local, remote, sent, received, state: Mutex::new(LaneState::Up(lane)) })
     }
 
     /// The lane has ended: its socket is let go, and what the kernel knew of it is kept.
@@ -105,6 +111,7 @@ impl LaneRecord {
         LaneStats {
             lane: self.index,
             rail: self.rail,
+            thread: self.thread,
             local: self.local,
             remote: self.remote,
             bytes_sent: self.sent.bytes.load(Relaxed),

@@ -20,13 +20,29 @@ pub struct TransportCounters {
 }
 
 impl LinkLab {
-    /// Makes this the congestion control of every socket, at both ends, that does not choose one for itself.
+    /// Makes this the congestion control of every connection over the links, at both ends, whatever the sockets ask for: an
+    /// attribute of the links' routes. (The sysctl of a namespace takes only what the whole machine allows to everyone, and
+    /// programs of others cannot always be told.) A link that goes down loses it with its route.
     ///
     /// # Errors
     ///
-    /// [`LabError::File`] where the kernel does not have it.
+    /// [`LabError::Command`] when `ip` refuses, as where the kernel does not have it.
+    ///
+    /// # References
+    ///
+    /// `congctl` of ip-route(8); `tcp_ca_dst_init` of net/ipv4/tcp_output.c.
     pub fn set_congestion_control(&self, name: &str) -> Result<(), LabError> {
-        Side::BOTH.into_iter().try_for_each(|side| self.write_setting(side, CONGESTION_CONTROL, name))
+        for (side, link) in Side::BOTH.into_iter().flat_map(|side| (0..self.link_count()).map(move |link| (side, link)))
+        {
+            let address = self.address(side, link).to_string();
+            // The kernel takes the network from an address with host bits as a mistake.
+            let (network, _) = address.rsplit_once('.').expect("links have IPv4 addresses");
+            let network = format!("{network}.0/24");
+            let route = ["-n", self.side(side).name(), "route", "replace", &network, "dev", self.interface(side, link)];
+            let rest = ["proto", "kernel", "scope", "link", "src", &address, "congctl", name];
+            self.tools.ip(route.into_iter().chain(rest))?;
+        }
+        Ok(())
     }
 
     /// Lets MPTCP use every link: a connection from side A to side B's address on link 0 is told the addresses of the other
@@ -111,7 +127,6 @@ fn file_error(call: &'static str, path: &str, source: io::Error) -> LabError {
     LabError::File { call, path: Path::new(path).to_owned(), source }
 }
 
-const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const MPTCP_ENABLED: &str = "/proc/sys/net/mptcp/enabled";
 /// Of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
 const SNMP: &str = "/proc/thread-self/net/snmp";

@@ -34,8 +34,9 @@ pub async fn send(
     let local = rail.plan().address.map(|address| SocketAddr::new(address, 0));
     let flow = rail.runtime().spawn(move || async move {
         let mut stream = connect(local, remote, congestion.as_deref()).await?;
-        let (sent, receipt) = give(&mut stream, amount).await?;
-        io::Result::Ok((report(&stream, (sent, 0))?, receipt))
+        let report = report(&stream)?;
+        let (bytes_sent, receipt) = give(&mut stream, amount).await?;
+        io::Result::Ok((LaneReport { bytes_sent, ..report }, receipt))
     });
     let (report, receipt) = flow.await?.context("the MPTCP connection failed")?;
     let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
@@ -89,8 +90,9 @@ impl Listener {
         let (mut stream, _) = accepted.await??;
         let baseline = Baseline::take(rails);
         let counting = rail.runtime().spawn(move || async move {
+            let report = report(&stream)?;
             let count = take(&mut stream, zero).await?;
-            io::Result::Ok((count, report(&stream, (0, count.bytes))?, stream))
+            io::Result::Ok((count, LaneReport { bytes_received: count.bytes, ..report }, stream))
         });
         let (count, report, mut stream) = counting.await?.context("the MPTCP connection failed")?;
         let side = Side::since(&baseline, topology, rails, &[LaneReportOn { rail: RailId(0), report }]);
@@ -124,10 +126,11 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn report(stream: &TcpStream, carried: (u64, u64)) -> io::Result<LaneReport> {
+/// What there is to say before bytes flow; a socket that is closed knows its peer no more.
+fn report(stream: &TcpStream) -> io::Result<LaneReport> {
     let congestion = SockRef::from(stream).tcp_congestion()?;
     let name = String::from_utf8_lossy(&congestion).trim_end_matches('\0').to_owned();
-    let report = LaneReport::new((stream.local_addr()?, stream.peer_addr()?), carried, None);
+    let report = LaneReport::new((stream.local_addr()?, stream.peer_addr()?), (0, 0), None);
     Ok(LaneReport { congestion_control: Some(name), ..report })
 }
 

@@ -33,17 +33,20 @@ fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_both_ends_take_the_congestion_control_and_a_port_that_is_listened_on_is_seen() {
+fn netns_links_prescribe_the_congestion_control_and_a_port_that_is_listened_on_is_seen() {
     let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
     lab.set_congestion_control("reno").unwrap();
+    lab.set_congestion_control("cubic").unwrap();
     assert!(lab.set_congestion_control("no-such").is_err());
     for side in Side::BOTH {
         let inside = lab.enter(side).unwrap();
         let listener = std::net::TcpListener::bind((lab.address(side, 0), 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let path = "/proc/sys/net/ipv4/tcp_congestion_control";
-        assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "reno");
         drop(inside);
+        let routes = lab.side(side).command("ip").args(["route", "show"]).output().unwrap();
+        let routes = String::from_utf8(routes.stdout).unwrap();
+        assert_eq!(routes.lines().count(), 1, "{routes}");
+        assert!(routes.contains("congctl cubic"), "{routes}");
         assert!(lab.is_listening(side, port).unwrap());
         assert!(!lab.is_listening(side.other(), port).unwrap());
         assert_eq!(lab.transport_counters(side).unwrap().retransmitted_segments, 0);

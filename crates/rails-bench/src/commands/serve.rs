@@ -1,6 +1,6 @@
 //! `serve`: the receiving end of measurements.
 
-use super::block_on;
+use super::{block_on, ping};
 use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
     #[arg(long, conflicts_with = "plain")]
     mptcp: bool,
+    /// Send messages back, as `stream --ping` wants it; of plain flows on the first address only
+    #[arg(long, conflicts_with = "mptcp")]
+    ping: bool,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -58,6 +61,9 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
 }
 
 async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+    if args.ping {
+        return ping::answer(endpoint, addresses, args.plain, args.once).await;
+    }
     if args.plain {
         return serve_plain(args, endpoint, addresses, details).await;
     }

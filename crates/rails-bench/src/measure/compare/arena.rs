@@ -37,7 +37,7 @@ pub(super) struct Counted {
 
 impl Arena {
     /// Makes the links, with one congestion control for all.
-    pub(super) fn build(
+    pub(crate) fn build(
         links: &[Link],
         (sender_cpus, receiver_cpus): (CpuSet, CpuSet),
         time: Duration,

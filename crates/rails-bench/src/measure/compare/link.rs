@@ -76,7 +76,7 @@ pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
 }
 
 /// The link with the highest rate, and of equals the shortest; the first of those.
-pub(super) fn fastest(links: &[Link]) -> usize {
+pub(crate) fn fastest(links: &[Link]) -> usize {
     let key = |link: &Link| (link.mbit().unwrap_or(u64::MAX), std::cmp::Reverse(link.rtt()));
     (0..links.len()).rev().max_by_key(|index| key(&links[*index])).unwrap_or(0)
 }

@@ -25,6 +25,7 @@ pub use rivals::MeasuredAt;
 pub use statistics::Spread;
 
 pub(crate) use arena::Arena;
+pub(crate) use link::fastest;
 
 use rails_topo::CpuSet;
 use serde::Serialize;

@@ -2,15 +2,16 @@
 
 use super::{block_on, ping};
 use crate::{
+    duration,
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
-    measure::{Count, mptcp, plain, report::Side, striped},
+    measure::{Received, mptcp, plain, report::Side, series::Series, striped},
     print, report,
     stop::Stop,
 };
 use anyhow::Result;
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 /// Receive what `stream` sends, and say what arrived
 ///
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Send messages back, as `stream --ping` wants it; of plain flows on the first address only
     #[arg(long, conflicts_with = "mptcp")]
     ping: bool,
+    /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and every longer pause
+    #[arg(long, value_name = "TIME", requires = "json", conflicts_with = "ping", value_parser = interval)]
+    samples: Option<Duration>,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -41,11 +45,13 @@ pub(crate) struct Args {
 
 /// One measurement as the receiver saw it.
 #[derive(Serialize)]
-struct Received {
+struct Report {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
     receiver: Side,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Series>,
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
@@ -73,8 +79,8 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
     let mut listener = endpoint.listen(addresses).await?;
     loop {
         let stream = listener.accept().await?;
-        match striped::receive(stream, &endpoint.topology, &endpoint.rails).await {
-            Ok((count, side)) => say(args, count, side, details)?,
+        match striped::receive(stream, &endpoint.topology, &endpoint.rails, args.samples).await {
+            Ok(received) => say(args, received, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -91,8 +97,8 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
     say_listening(&listeners.local_addrs());
     loop {
-        match listeners.receive(rails, &endpoint.topology).await {
-            Ok((count, side)) => say(args, count, side, details)?,
+        match listeners.receive(rails, &endpoint.topology, args.samples).await {
+            Ok(received) => say(args, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -107,8 +113,8 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
     say_listening(&[listener.local_addr()?]);
     loop {
-        match listener.receive(&endpoint.rails, &endpoint.topology).await {
-            Ok((count, side)) => say(args, count, side, details)?,
+        match listener.receive(&endpoint.rails, &endpoint.topology, args.samples).await {
+            Ok(received) => say(args, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -118,11 +124,19 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     }
 }
 
-fn say(args: &Args, count: Count, receiver: Side, details: bool) -> Result<()> {
+fn say(args: &Args, received: Received, details: bool) -> Result<()> {
+    let Received { count, side: receiver, series } = received;
     let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
     if args.json {
-        let received = Received { bytes, seconds, receiver_goodput_bits_per_second: goodput, receiver };
-        return Ok(print::result(format_args!("{}\n", serde_json::to_string(&received)?))?);
+        let report = Report { bytes, seconds, receiver_goodput_bits_per_second: goodput, receiver, series };
+        return Ok(print::result(format_args!("{}\n", serde_json::to_string(&report)?))?);
     }
     report::counted(&count, &receiver, details)
+}
+
+/// Reads the length of an interval.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text)?;
+    let fits = (Duration::from_millis(1)..=Duration::from_secs(60)).contains(&interval);
+    fits.then_some(interval).ok_or_else(|| "an interval is 1ms to 60s".to_owned())
 }

@@ -4,15 +4,20 @@
 //! References: RFC 8684; `Documentation/networking/mptcp.rst`.
 
 use super::{
-    Amount, Count,
+    Amount, Counter, Received,
     plain::{Receipt, give, take},
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
+    series::Recorder,
 };
 use anyhow::{Context, Result, ensure};
 use rails_multirail::{Rail, RailId, Rails};
 use rails_topo::Topology;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::{io, net::SocketAddr, time::Instant};
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -79,11 +84,12 @@ impl Listener {
         self.listener.local_addr()
     }
 
-    /// Takes one connection on the first rail, counts, and reports to the sender.
+    /// Takes one connection on the first rail, counts, and reports to the sender. With `interval` it writes down what arrived in
+    /// each of these.
     ///
     /// # Errors
     /// How the connection failed.
-    pub async fn receive(&self, rails: &Rails, topology: &Topology) -> Result<(Count, Side)> {
+    pub async fn receive(&self, rails: &Rails, topology: &Topology, interval: Option<Duration>) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
         let listener = self.listener.try_clone()?;
         let accepted = rail.runtime().spawn(move || async move { TcpListener::from_std(listener)?.accept().await });
@@ -91,10 +97,13 @@ impl Listener {
         let baseline = Baseline::take(rails);
         let counting = rail.runtime().spawn(move || async move {
             let report = report(&stream)?;
-            let count = take(&mut stream, zero).await?;
-            io::Result::Ok((count, LaneReport { bytes_received: count.bytes, ..report }, stream))
+            let counter = Counter::new(zero).recorded(interval.map(Recorder::start));
+            let counter = take(&mut stream, counter).await?;
+            let bytes_received = counter.count().bytes;
+            io::Result::Ok((counter, LaneReport { bytes_received, ..report }, stream))
         });
-        let (count, report, mut stream) = counting.await?.context("the MPTCP connection failed")?;
+        let (counter, report, mut stream) = counting.await?.context("the MPTCP connection failed")?;
+        let count = counter.count();
         let side = Side::since(&baseline, topology, rails, &[LaneReportOn { rail: RailId(0), report }]);
         let receipt = serde_json::to_vec(&Receipt { count, side: Some(side.clone()) })?;
         let told = rail.runtime().spawn(move || async move {
@@ -102,7 +111,7 @@ impl Listener {
             stream.shutdown().await
         });
         told.await?.context("the sender went away before it had the report")?;
-        Ok((count, side))
+        Ok(Received { count, side, series: counter.series() })
     }
 }
 

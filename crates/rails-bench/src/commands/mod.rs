@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod demo;
+pub(crate) mod disturb;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod latency;

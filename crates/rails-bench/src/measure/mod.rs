@@ -4,6 +4,7 @@
 //! clock. It sends them back over the stream that was measured, behind the last byte.
 
 pub mod compare;
+pub mod disturb;
 pub mod latency;
 pub mod mptcp;
 pub mod plain;

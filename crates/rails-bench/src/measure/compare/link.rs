@@ -27,6 +27,11 @@ impl Link {
         }
     }
 
+    /// A wire of this rate and delay. The queue holds a round trip, as a router's would; 20 ms at the least.
+    pub(crate) fn wire(mbit: u64, rtt: Duration) -> Wire {
+        Wire::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)))
+    }
+
     fn rtt(self) -> Duration {
         match self {
             Self::Veth(_) => Duration::ZERO,
@@ -46,7 +51,7 @@ impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Veth(shape) => shape.fmt(f),
-            Self::Wire { mbit, rtt } => wire(*mbit, *rtt).fmt(f),
+            Self::Wire { mbit, rtt } => Self::wire(*mbit, *rtt).fmt(f),
         }
     }
 }
@@ -70,7 +75,7 @@ pub(super) fn short(links: &[Link]) -> String {
 pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
     let add = |lab: rails_lab::LinkLabBuilder, link: &Link| match *link {
         Link::Veth(shape) => lab.link(shape),
-        Link::Wire { mbit, rtt } => lab.wire(wire(mbit, rtt)),
+        Link::Wire { mbit, rtt } => lab.wire(Link::wire(mbit, rtt)),
     };
     links.iter().fold(LinkLab::builder(), add).build()
 }
@@ -79,11 +84,6 @@ pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
 pub(crate) fn fastest(links: &[Link]) -> usize {
     let key = |link: &Link| (link.mbit().unwrap_or(u64::MAX), std::cmp::Reverse(link.rtt()));
     (0..links.len()).rev().max_by_key(|index| key(&links[*index])).unwrap_or(0)
-}
-
-/// The queue holds a round trip, as a router's would; 20 ms at the least.
-fn wire(mbit: u64, rtt: Duration) -> Wire {
-    Wire::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub use statistics::Spread;
 
 pub(crate) use arena::Arena;
 pub(crate) use link::fastest;
+pub(crate) use rivals::{Running, own};
 
 use rails_topo::CpuSet;
 use serde::Serialize;

@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStderr, Command, Stdio},
     sync::mpsc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A process at one end; it does not outlive this.
@@ -69,6 +69,25 @@ impl Peer {
             std::thread::sleep(PAUSE);
         }
         Err(self.failed("it did not get ready".to_owned()))
+    }
+
+    /// Waits for its end no longer than this, and gives its standard output, whatever its exit status; an error where it did not end
+    /// or wrote nothing.
+    pub(crate) fn finish_within(mut self, patience: Duration) -> Result<Vec<u8>, ContestError> {
+        let deadline = Instant::now() + patience;
+        while !self.has_ended()? {
+            if Instant::now() > deadline {
+                return Err(self.failed("it did not end".to_owned()));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let output = self.output.take().expect("it finishes once").join().expect("reading does not panic");
+        let output = output.map_err(|source| ContestError::Run { command: self.command.clone(), source })?;
+        if output.is_empty() {
+            self.heard.extend(self.said.iter());
+            return Err(self.failed("it gave no figures".to_owned()));
+        }
+        Ok(output)
     }
 
     /// Waits for its end, and gives its standard output; an error where that is not a success.

@@ -6,6 +6,8 @@ mod own;
 mod program;
 mod ucx;
 
+pub(crate) use own::{Own, Running};
+
 use super::{Arena, Contender, ContestError};
 use serde::Serialize;
 use std::path::Path;
@@ -45,15 +47,26 @@ pub enum MeasuredAt {
 
 /// Makes a contender ready, or says why it cannot take part.
 pub(super) fn enter(contender: Contender, arena: &Arena, ucx: Option<&Path>) -> Result<Box<dyn Rival>, String> {
-    let all = (0..arena.links.len()).collect::<Vec<_>>();
-    Ok(match contender {
-        Contender::PlainFlows => Box::new(own::Own::on(all).both(&["--plain"])),
-        Contender::PlainBestLink => Box::new(own::Own::on(vec![super::link::fastest(&arena.links)]).both(&["--plain"])),
-        Contender::RailsStatic => Box::new(own::Own::on(all).sender(&["--policy", "static"])),
-        Contender::RailsAdaptive => Box::new(own::Own::on(all)),
-        Contender::RailsSingle => Box::new(own::Own::on(all).both(&["--driver", "single"])),
-        Contender::Iperf3 => Box::new(iperf3::Iperf3::find()?),
-        Contender::Mptcp => Box::new(mptcp::Mptcp::enable(arena)?),
-        Contender::Ucx => Box::new(ucx::Ucx::find(ucx)?),
+    Ok(match (contender, own(contender, arena)) {
+        (Contender::Mptcp, Some(program)) => Box::new(mptcp::Mptcp::enable(arena, program)?),
+        (_, Some(own)) => Box::new(own),
+        (Contender::Iperf3, None) => Box::new(iperf3::Iperf3::find()?),
+        (_, None) => Box::new(ucx::Ucx::find(ucx)?),
+    })
+}
+
+/// How this program carries the bytes for a contender; `None` for those that are programs of others.
+pub(crate) fn own(contender: Contender, arena: &Arena) -> Option<Own> {
+    let all = || Own::on((0..arena.links.len()).collect());
+    Some(match contender {
+        Contender::PlainFlows => all().both(&["--plain"]),
+        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&arena.links)]).both(&["--plain"]),
+        Contender::RailsStatic => all().sender(&["--policy", "static"]),
+        Contender::RailsAdaptive => all(),
+        Contender::RailsSingle => all().both(&["--driver", "single"]),
+        // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,
+        // so the listener has to be on all of them.
+        Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
+        Contender::Iperf3 | Contender::Ucx => return None,
     })
 }

@@ -5,24 +5,19 @@ use rails_lab::{LabError, Side};
 
 /// MPTCP with a subflow on every link.
 pub(super) struct Mptcp {
-    /// The connection is made over the first link; the kernel adds the others.
     program: Own,
     kernel: String,
 }
 
 impl Mptcp {
     /// Sets the path manager of both ends up.
-    pub(super) fn enable(arena: &Arena) -> Result<Self, String> {
+    pub(super) fn enable(arena: &Arena, program: Own) -> Result<Self, String> {
         arena.lab.enable_mptcp().map_err(|error| match error {
             LabError::File { path, source, .. } => format!("this kernel has no MPTCP ({}: {source})", path.display()),
             other => format!("`ip mptcp` cannot set its endpoints up: {other}"),
         })?;
         let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
-        Ok(Self {
-            // Subflows come in at the other addresses, so the listener has to be on all of them.
-            program: Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
-            kernel: release.unwrap_or_else(|_| "of an unknown release".to_owned()),
-        })
+        Ok(Self { program, kernel: release.unwrap_or_else(|_| "of an unknown release".to_owned()) })
     }
 }
 

@@ -3,9 +3,10 @@
 use super::{Arena, ContestError, Figures, MeasuredAt, Rival};
 use crate::measure::{compare::peer::Peer, report::Measurement};
 use rails_lab::Side;
+use std::time::Duration;
 
 /// A transport of this program, on some of the links.
-pub(super) struct Own {
+pub(crate) struct Own {
     links: Vec<usize>,
     /// Where the receiver listens, if not at the links' addresses.
     listen: Option<&'static str>,
@@ -35,26 +36,37 @@ impl Own {
     }
 }
 
-impl Rival for Own {
-    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
+/// Both ends at work.
+pub(crate) struct Running {
+    pub(crate) receiver: Peer,
+    pub(crate) sender: Peer,
+}
+
+impl Own {
+    /// Starts both ends, with more arguments for the receiver.
+    pub(crate) fn start(&self, arena: &Arena, time: Duration, receiver: &[&str]) -> Result<Running, ContestError> {
         let ends = |side| {
             let addresses = self.links.iter().map(|link| arena.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
         let common = ["--insecure", "--json", "--congestion", &arena.congestion];
-        let mut serve = arena.command(Side::B, &arena.program);
         let listen = self.listen.map_or_else(|| ends(Side::B), str::to_owned);
-        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(self.both);
+        let mut serve = arena.command(Side::B, &arena.program);
+        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(self.both).args(receiver);
         let mut receiver = Peer::start(serve, arena.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let mut stream = arena.command(Side::A, &arena.program);
         stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A)]);
-        stream
-            .args(["--seconds", &arena.time.as_secs_f64().to_string()])
-            .args(common)
-            .args(self.both)
-            .args(self.sender);
-        let report = Peer::start(stream, arena.cpus(Side::A))?.finish()?;
+        stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(self.both).args(self.sender);
+        let sender = Peer::start(stream, arena.cpus(Side::A))?;
+        Ok(Running { receiver, sender })
+    }
+}
+
+impl Rival for Own {
+    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
+        let Running { receiver, sender } = self.start(arena, arena.time, &[])?;
+        let report = sender.finish()?;
         receiver.finish()?;
         let measurement: Measurement = serde_json::from_slice(&report)?;
         let lanes = || measurement.sender.lanes();

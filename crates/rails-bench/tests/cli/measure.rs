@@ -159,3 +159,74 @@ fn netns_a_comparison_runs_over_wires_with_those_who_were_chosen() {
     assert!(printed.contains("NOT MEASURED: UCX, ucx_perftest over TCP: /no/such/file is no program"), "{printed}");
     assert!(!printed.contains("rails, static"), "{printed}");
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_round_trips_are_compared_for_every_length_and_carrier() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("latency.json");
+    let case =
+        ["latency", "--rounds", "2", "--round-trips", "50", "--sizes", "64,64KiB", "--json", json.to_str().unwrap()];
+    let output = run(case);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("rails, single driver"), "{}", stdout(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 3, "two rounds of three carriers");
+    let results = all[0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2 * 3, "two lengths of three carriers");
+    for result in results {
+        let ratio = result["p50_over_plain"].as_f64().unwrap();
+        assert!(ratio > 0.0 && (result["carrier"] != "plain" || ratio == 1.0), "{result}");
+        assert!(
+            result["p99_us"]["median"].as_f64().unwrap() >= result["p50_us"]["median"].as_f64().unwrap(),
+            "{result}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("disturb.json");
+    let case = ["disturb", "--rates", "50,50", "--rounds", "1", "--seconds", "2.4", "--seed", "7"];
+    let output = run(case.into_iter().chain(["--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    let all = all.as_array().unwrap();
+    assert_eq!(
+        all.iter().map(|one| one["scenario"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["step", "down", "black_hole"]
+    );
+    for disturbance in all {
+        let samples = disturbance["samples"].as_array().unwrap();
+        assert_eq!(samples.len(), 4, "one round of four contenders");
+        for sample in samples.iter().filter(|sample| sample["failed"].is_null()) {
+            assert_eq!(sample["happenings"].as_array().unwrap().len(), 2, "{}", sample["contender"]);
+            let of_series = sample["series"]["bytes"].as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap());
+            assert_eq!(of_series.sum::<u64>(), sample["bytes"].as_u64().unwrap(), "every byte is in an interval");
+            assert!(sample["links"].as_array().unwrap().len() > 20, "the links were looked at all the time");
+        }
+        let rails = samples.iter().find(|sample| sample["contender"] == "rails_adaptive").unwrap();
+        assert!(rails["failed"].is_null(), "{}", rails["failed"]);
+    }
+    let ceilings: Vec<f64> =
+        all[0]["ceilings_bits_per_second"].as_array().unwrap().iter().map(|bits| bits.as_f64().unwrap()).collect();
+    assert!(ceilings.len() == 3 && ceilings[1] < ceilings[0] && ceilings[1] < ceilings[2], "{ceilings:?}");
+}
+
+#[test]
+fn what_cannot_be_disturbed_is_refused_with_the_flag() {
+    for (args, said) in [
+        (vec!["disturb", "--rates", "400,unshaped"], "--rates"),
+        (vec!["disturb", "--contenders", "ucx"], "--contenders"),
+        (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--json", "--samples", "1us"], "--samples"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--ping", "0"], "--ping"),
+        (vec!["compare", "--contenders", "nobody"], "--contenders"),
+        (vec!["compare", "--wires", "400"], "--wires 400"),
+    ] {
+        let output = run(args.iter().copied());
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}

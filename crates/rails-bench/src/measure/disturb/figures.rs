@@ -56,10 +56,10 @@ impl Disturbance {
 
 /// From one happening to the next.
 fn phases(sample: &DisturbSample) -> Vec<(f64, f64)> {
-    let (begun, ended) = sample.observed_unix_seconds;
-    let mut borders = vec![begun];
-    borders.extend(sample.happenings.iter().map(|happened| happened.unix_seconds));
-    borders.push(ended);
+    let course = &sample.course;
+    let mut borders = vec![course.begun_unix_seconds];
+    borders.extend(course.happenings.iter().map(|happened| happened.unix_seconds));
+    borders.push(course.ended_unix_seconds);
     borders.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
@@ -78,14 +78,14 @@ fn settled(series: &Series, from: f64, to: f64, ceiling: f64) -> Option<f64> {
 }
 
 fn longest_pause(sample: &DisturbSample) -> Option<f64> {
-    let first = sample.happenings.first()?.unix_seconds;
-    Some(sample.series.as_ref()?.longest_pause_seconds(first, sample.observed_unix_seconds.1))
+    let first = sample.course.happenings.first()?.unix_seconds;
+    Some(sample.series.as_ref()?.longest_pause_seconds(first, sample.course.ended_unix_seconds))
 }
 
 /// How long after the last happening a link carried a quarter of its rate, over 100 ms.
 fn used_again(sample: &DisturbSample, link: usize, bits_per_second: f64) -> Option<f64> {
-    let returned = sample.happenings.last()?.unix_seconds;
-    carried_after(&sample.links, returned, link, bits_per_second / 4.0).map(|at| at - returned)
+    let returned = sample.course.happenings.last()?.unix_seconds;
+    carried_after(&sample.course.links, returned, link, bits_per_second / 4.0).map(|at| at - returned)
 }
 
 fn carried_after(looks: &[LinkLook], after: f64, link: usize, bits_per_second: f64) -> Option<f64> {

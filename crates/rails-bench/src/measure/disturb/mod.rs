@@ -43,20 +43,30 @@ pub struct DisturbSample {
     pub round: usize,
     /// Who.
     pub contender: Contender,
-    /// What happened, with the times by the wall clock.
-    pub happenings: Vec<Happened>,
-    /// When the observation began and ended, by the wall clock.
-    pub observed_unix_seconds: (f64, f64),
+    /// What happened to the links meanwhile.
+    #[serde(flatten)]
+    pub course: Course,
     /// Bytes that the receiving application read; `None` where it came to no end.
     pub bytes: Option<u64>,
     /// How they arrived.
     pub series: Option<Series>,
-    /// What the sender's interfaces had sent at each look.
-    pub links: Vec<LinkLook>,
     /// Why there are no figures, where there are none.
     pub failed: Option<String>,
     /// Why the figures are not what they seem to be.
     pub warnings: Vec<String>,
+}
+
+/// What happened to the links in the course of one run; times are the wall clock's.
+#[derive(Debug, Clone, Serialize)]
+pub struct Course {
+    /// When the looking began.
+    pub begun_unix_seconds: f64,
+    /// When it ended.
+    pub ended_unix_seconds: f64,
+    /// What was done.
+    pub happenings: Vec<Happened>,
+    /// What the sender's interfaces had sent at each look.
+    pub links: Vec<LinkLook>,
 }
 
 /// Something that was done, and when.

@@ -1,6 +1,6 @@
 //! Running scenarios: both ends as processes, the link disturbed under them, everything written down.
 
-use super::{DisturbSample, Disturbance, Happened, LinkLook, Scenario, scenario::times};
+use super::{Course, DisturbSample, Disturbance, Happened, LinkLook, Scenario, scenario::times};
 use crate::measure::{
     compare::{Arena, Contender, ContestError, Link, Running, arena::halves, own},
     series::Series,
@@ -87,7 +87,7 @@ impl DisturbContest {
         let mut running = own.start(&arena, self.time + SLACK, &["--samples", "20ms"])?;
         let at_start = sent(&arena)?;
         running.sender.wait_until(|| Ok(sent(&arena)?.iter().sum::<u64>() > at_start.iter().sum::<u64>() + FLOWING))?;
-        let (happenings, links, observed_unix_seconds) = self.disturb(&arena)?;
+        let course = self.disturb(&arena)?;
         if contender == Contender::Mptcp {
             let joins = arena.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0);
             if joins + 1 < self.links.len() as u64 {
@@ -100,22 +100,12 @@ impl DisturbContest {
             Err(error) => return Err(error),
         };
         let (bytes, series) = report.map(|report| (report.bytes, report.series)).unzip();
-        let sample = DisturbSample {
-            round,
-            contender,
-            happenings,
-            observed_unix_seconds,
-            bytes,
-            series,
-            links,
-            failed,
-            warnings,
-        };
+        let sample = DisturbSample { round, contender, course, bytes, series, failed, warnings };
         Ok(Some(sample))
     }
 
     /// Lets everything happen, and looks at the links all the while.
-    fn disturb(&self, arena: &Arena) -> Result<(Vec<Happened>, Vec<LinkLook>, (f64, f64)), ContestError> {
+    fn disturb(&self, arena: &Arena) -> Result<Course, ContestError> {
         let last = self.links.len() - 1;
         let mbit = self.links[last].mbit().unwrap_or(UNSHAPED_MBIT);
         let mut due = times(self.time).into_iter().zip(self.scenario.happenings(mbit)).peekable();
@@ -129,7 +119,7 @@ impl DisturbContest {
             looks.push(LinkLook { unix_seconds: unix_now(), tx_bytes: sent(arena)? });
             sleep(INTERVAL);
         }
-        Ok((happened, looks, (begun, unix_now())))
+        Ok(Course { begun_unix_seconds: begun, ended_unix_seconds: unix_now(), happenings: happened, links: looks })
     }
 }
 

@@ -78,7 +78,7 @@ impl Rival for Ucx {
         let client = self.start(arena, Side::A, &[&[address.as_str()], test.as_slice()].concat())?;
         let output = String::from_utf8_lossy(&client.finish()?).into_owned();
         server.finish()?;
-        let rate = bits_per_second(&output).ok_or_else(|| ContestError::Figure { program: NAME, output })?;
+        let rate = bits_per_second(&output).ok_or(ContestError::Figure { program: NAME, output })?;
         self.bits_per_second = Some(rate);
         Ok(Figures {
             goodput_bits_per_second: rate,

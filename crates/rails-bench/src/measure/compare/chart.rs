@@ -183,7 +183,7 @@ mod tests {
         draw(&[comparison.clone(), comparison], &path).unwrap();
         let svg = std::fs::read_to_string(&path).unwrap();
         for said in
-            ["rails, adaptive", "MPTCP", "(ceiling)", "2 x 400", "seed 7", "cubic", "(0.900) (!)", "it is not here"]
+            ["rails, adaptive", "MPTCP", "(ceiling)", "400 + 400", "seed 7", "cubic", "(0.900) (!)", "it is not here"]
         {
             assert!(svg.contains(said), "{said} is missing");
         }

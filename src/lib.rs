@@ -61,7 +61,7 @@
 //!
 //! # What it does not do
 //!
-//! It encrypts nothing: the secret says who may join, not who may listen in. It moves no interrupt: where one is served
+//! It encrypts only where it is told to: a secret alone says who may join, not who may listen in. It moves no interrupt: where one is served
 //! is taken into account when a CPU is chosen.
 //!
 //! # Platforms and privileges

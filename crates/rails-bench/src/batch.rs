@@ -12,7 +12,7 @@ use crate::{
     transfer::{self, Observer, ReceiveSummary, SendSummary},
 };
 use anyhow::{Context, Result};
-use rails_multirail::MultiRailStream;
+use rails_multirail::{MultiRailStream, proto::handshake::Mode};
 use std::{
     path::PathBuf,
     sync::Arc,
@@ -26,6 +26,8 @@ pub(crate) struct Batch<T> {
     pub(crate) summary: Option<T>,
     /// From the first word to the last.
     pub(crate) time: Duration,
+    /// How the stream was kept.
+    pub(crate) security: Mode,
     /// What this end's rails did for it.
     pub(crate) side: Side,
 }
@@ -53,7 +55,7 @@ pub(crate) async fn send(
     let (sent, time, stream) = driver.await.context("the transfer's task ended early")?;
     let summary = sent.transpose().context("the batch was not sent")?;
     let side = end.close(stream, &baseline, summary.is_some()).await;
-    Ok(Batch { summary, time, side })
+    Ok(Batch { summary, time, security: end.options.security().mode(), side })
 }
 
 /// Receives one batch into a folder.
@@ -79,7 +81,7 @@ pub(crate) async fn receive(
     let (received, time, stream) = driver.await.context("the transfer's task ended early")?;
     let summary = received.transpose().context("the batch was not received")?;
     let side = end.close(stream, &baseline, summary.is_some()).await;
-    Ok(Batch { summary, time, side })
+    Ok(Batch { summary, time, security: end.options.security().mode(), side })
 }
 
 impl Endpoint {

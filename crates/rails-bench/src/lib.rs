@@ -23,6 +23,7 @@ mod report;
 mod secret;
 mod size;
 mod stop;
+mod tls;
 pub mod transfer;
 
 pub use cli::Cli;

@@ -1,8 +1,8 @@
-//! The join secret: from a file, from the environment, or none on purpose.
+//! How streams are kept: by a secret from a file or from the environment, by TLS, or not at all on purpose.
 
 use crate::{ending::Helped, print};
 use anyhow::{Context, Result};
-use rails_multirail::Secret;
+use rails_multirail::{Secret, Security};
 use std::{
     env,
     fs::File,
@@ -24,20 +24,38 @@ pub(crate) struct JoinArgs {
     /// Let anyone join who reaches the port
     #[arg(long)]
     insecure: bool,
+    /// Encrypt with keys made of the secret (AES-256-GCM); both ends say so, or neither
+    #[arg(long, conflicts_with = "insecure")]
+    encrypt: bool,
 }
 
 impl JoinArgs {
-    /// The secret. Says on stderr what is unsafe about it.
-    pub(crate) fn secret(&self) -> Result<Secret> {
+    /// How streams are kept, where `tls` is what the flags of TLS say, and the one that said it. Says on stderr what is unsafe
+    /// about it.
+    pub(crate) fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
+        match (tls, env::var_os(VARIABLE)) {
+            (Some((_, tls)), None) => Ok(tls),
+            (Some((flag, _)), Some(_)) => Err(Helped::usage(
+                format_args!("two answers to who may join: {VARIABLE} is set, and {flag} is given"),
+                format!("leave one out; `env -u {VARIABLE} rails-bench ...` runs without the variable"),
+            )),
+            (None, _) if self.encrypt => Ok(self.of_secret()?.encrypted()),
+            (None, _) => self.of_secret(),
+        }
+    }
+
+    fn of_secret(&self) -> Result<Security> {
         match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
             (Some(path), None, false) => pre_shared(read(path)?, &format!("--secret-file {}", path.display())),
             (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE),
             (None, None, true) => {
                 print::note("warning: --insecure: anyone who reaches the port can join");
-                Ok(Secret::insecure())
+                Ok(Security::insecure())
             }
             (None, None, false) => Err(Helped::usage(
-                format_args!("no join secret: give --secret-file PATH, or set {VARIABLE}, or say --insecure"),
+                format_args!(
+                    "no join secret: give --secret-file PATH, or set {VARIABLE}, or use TLS, or say --insecure"
+                ),
                 "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other machine, \
                  and give `--secret-file secret` at both ends",
             )),
@@ -70,12 +88,12 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(secret)
 }
 
-fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
+fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Security> {
     if secret.last() == Some(&b'\n') {
         secret.pop();
         secret.pop_if(|byte| *byte == b'\r');
     }
-    Secret::pre_shared(&secret).map_err(|error| {
+    Secret::pre_shared(&secret).map(Security::psk).map_err(|error| {
         let help = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`";
         Helped::usage(format_args!("{from}: {error}"), help)
     })

@@ -4,8 +4,9 @@ use crate::{
     RailId,
     proto::{
         connection::Failure,
-        handshake::{HandshakeError, StreamId},
+        handshake::{HandshakeError, Refusal, StreamId},
         reassembler::Violation,
+        seal::SealError,
         wire::FrameError,
     },
 };
@@ -50,6 +51,9 @@ pub enum LaneError {
         /// Where the chunk belongs in the stream.
         offset: u64,
     },
+    /// What arrived on it does not open: it was changed on the way, or does not belong there.
+    #[error("what arrived on it does not open: it was changed on the way, or does not belong there")]
+    Seal(SealError),
     /// The other end broke the protocol on it.
     #[error("the other end broke the protocol on it: {0}")]
     Violation(Violation),
@@ -83,6 +87,17 @@ pub enum JoinError {
     /// The system gave no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
+    /// This end refused it, and told the other why.
+    #[error("this end refused the lane: {0}")]
+    Refusing(Refusal),
+    /// This peer has as much of this end as it may have.
+    #[error("its peer {peer} has {what} as it may have")]
+    PeerLimit {
+        /// The peer's address.
+        peer: std::net::IpAddr,
+        /// What it has.
+        what: &'static str,
+    },
     /// The stream was over before this lane could join it.
     #[error("the stream was over before this lane could join it")]
     StreamOver,
@@ -95,6 +110,9 @@ pub enum OpenError {
     /// There is nothing to connect to or from.
     #[error("{0}")]
     NoLanes(&'static str),
+    /// The security is that of the end that listens.
+    #[error("a stream is not opened with the server's side of TLS: the connecting end takes Security::tls_client")]
+    Security,
     /// Not one lane came up.
     #[error("no lane came up:{}", listed(.lanes))]
     AllFailed {
@@ -127,6 +145,9 @@ pub enum BindListenerError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The security is that of the end that connects.
+    #[error("streams are not accepted with the client's side of TLS: the listening end takes Security::tls_server")]
+    Security,
     /// A rail's runtime has stopped.
     #[error("the runtime of rail {0} has stopped")]
     RailStopped(RailId),

@@ -30,14 +30,15 @@
 //! - Memory per stream is bounded: this end's window for what arrives (twice that for the buffers behind it), the send buffer and the other
 //!   end's window, at most 1 GiB of it, for what is sent.
 //! - What was written is with the other end once the write side has been shut down; a stream that is dropped before is an error there.
-//! - With a pre-shared secret nobody joins who does not know it. The bytes are neither encrypted nor authenticated.
+//! - What others can do is up to the [`Security`]: with a pre-shared secret nobody joins who does not know it; encrypted, or by
+//!   TLS, nobody on the way reads or changes a byte either.
 //!
 //! # Map
 //! [`mod@plan`] (what would be placed where, and why), [`runtime`] (one pinned runtime), [`Rails`] (a plan carried out),
-//! [`MultiRailStream`] and [`MultiRailListener`], [`proto`] (the state machines, without I/O), [`error`].
+//! [`MultiRailStream`] and [`MultiRailListener`], [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
 //!
 //! # What it does not do
-//! It does not dial a lost lane again, move interrupts, or encrypt. A lane whose peer falls silent is given up when TCP does
+//! It does not dial a lost lane again or move interrupts. A lane whose peer falls silent is given up when TCP does
 //! (`TCP_USER_TIMEOUT`, 20 s by default); until then other lanes take over what it holds.
 #![forbid(unsafe_code)]
 
@@ -47,14 +48,16 @@ pub mod plan;
 pub mod proto;
 mod rails;
 pub mod runtime;
+pub mod security;
 mod stream;
 
 pub use error::{BindListenerError, ListenerClosed, OpenError, StreamError};
-pub use options::{OptionError, StreamOptions};
+pub use options::{Limits, OptionError, StreamOptions};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
     handshake::{Secret, StreamId},
-    scheduler::Policy,
+    policy::Policy,
 };
 pub use rails::{Rail, Rails};
+pub use security::Security;
 pub use stream::{Driver, LaneStats, MultiRailListener, MultiRailStream, StreamStats};

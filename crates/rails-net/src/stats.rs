@@ -35,6 +35,9 @@ pub struct TcpStats {
     /// Least round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
     #[serde(rename = "min_rtt_us", serialize_with = "optional_microseconds")]
     pub min_rtt: Option<Duration>,
+    /// Time since the peer last acknowledged anything, be it news or not. The kernel counts in its own ticks, of 1 to 10 ms.
+    #[serde(rename = "since_acknowledgement_us", serialize_with = "optional_microseconds")]
+    pub since_acknowledgement: Option<Duration>,
 
     // Bytes since the connection was made.
     /// Bytes sent, those sent again among them.
@@ -133,6 +136,7 @@ impl TcpStats {
             rtt: rtt(Field::RTT),
             rtt_variation: rtt(Field::RTT).and(rtt(Field::RTTVAR)),
             min_rtt: rtt(Field::MIN_RTT),
+            since_acknowledgement: info.u32(Field::LAST_ACK_RECV).map(|ms| Duration::from_millis(ms.into())),
             bytes_sent: info.u64(Field::BYTES_SENT),
             bytes_retransmitted: info.u64(Field::BYTES_RETRANS),
             bytes_acked: info.u64(Field::BYTES_ACKED),

@@ -9,6 +9,7 @@ use crate::{
     progress::Progress,
     report,
     stop::Stop,
+    tls::ServerTls,
 };
 use anyhow::{Context, Result};
 use rails_multirail::MultiRailStream;
@@ -26,7 +27,7 @@ Examples:
   rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
 
 Batches are taken one at a time. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from \
-there. The bytes are not encrypted.")]
+there. The bytes are encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    stream: StreamArgs,
+    stream: StreamArgs<ServerTls>,
 }
 
 pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {

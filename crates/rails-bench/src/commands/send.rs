@@ -9,6 +9,7 @@ use crate::{
     progress::Progress,
     report,
     stop::Stop,
+    tls::ClientTls,
 };
 use anyhow::{Context, Result};
 use rails_multirail::plan::LaneWish;
@@ -26,8 +27,8 @@ Examples:
   rails-bench send data/ --to 10.0.1.9,10.0.2.9 --secret-file secret
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
 
-What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are not \
-encrypted.")]
+What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
+encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
     /// Files and folders; a folder arrives under its own name, and DIR/. stands for what is in it
     #[arg(required = true, value_name = "FILE")]
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    stream: StreamArgs,
+    stream: StreamArgs<ClientTls>,
 }
 
 pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {

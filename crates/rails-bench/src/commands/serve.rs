@@ -8,6 +8,7 @@ use crate::{
     measure::{Received, mptcp, plain, report::Side, series::Series, striped},
     print, report,
     stop::Stop,
+    tls::ServerTls,
 };
 use anyhow::Result;
 use serde::Serialize;
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    stream: StreamArgs,
+    stream: StreamArgs<ServerTls>,
 }
 
 /// One measurement as the receiver saw it.
@@ -49,6 +50,8 @@ struct Report {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
+    /// How the stream was kept; none of plain flows.
+    security: Option<String>,
     receiver: Side,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Series>,
@@ -80,7 +83,7 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
     loop {
         let stream = listener.accept().await?;
         match striped::receive(stream, &endpoint.topology, &endpoint.rails, args.samples).await {
-            Ok(received) => say(args, received, details)?,
+            Ok(received) => say(args, endpoint, received, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -98,7 +101,7 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     say_listening(&listeners.local_addrs());
     loop {
         match listeners.receive(rails, &endpoint.topology, args.samples).await {
-            Ok(received) => say(args, received, details)?,
+            Ok(received) => say(args, endpoint, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -114,7 +117,7 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     say_listening(&[listener.local_addr()?]);
     loop {
         match listener.receive(&endpoint.rails, &endpoint.topology, args.samples).await {
-            Ok(received) => say(args, received, details)?,
+            Ok(received) => say(args, endpoint, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -124,11 +127,12 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     }
 }
 
-fn say(args: &Args, received: Received, details: bool) -> Result<()> {
+fn say(args: &Args, endpoint: &Endpoint, received: Received, details: bool) -> Result<()> {
     let Received { count, side: receiver, series } = received;
     let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
     if args.json {
-        let report = Report { bytes, seconds, receiver_goodput_bits_per_second: goodput, receiver, series };
+        let security = (!args.plain && !args.mptcp).then(|| endpoint.options.security().mode().to_string());
+        let report = Report { bytes, seconds, receiver_goodput_bits_per_second: goodput, security, receiver, series };
         return Ok(print::result(format_args!("{}\n", serde_json::to_string(&report)?))?);
     }
     report::counted(&count, &receiver, details)

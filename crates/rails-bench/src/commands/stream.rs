@@ -7,6 +7,7 @@ use crate::{
     measure::{Amount, mptcp, plain, striped},
     print, report, size,
     stop::Stop,
+    tls::ClientTls,
 };
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    stream: StreamArgs,
+    stream: StreamArgs<ClientTls>,
 }
 
 /// [`Policy`], as clap sees it.
@@ -104,7 +105,8 @@ async fn measure(
         mptcp::send(rails, remotes[0], congestion, amount, topology).await.context("--to")?
     } else {
         let stream = endpoint.open(remotes, "serve").await?;
-        striped::send(stream, amount, (policy, args.stream.driver()), topology, rails).await?
+        let kept = options.security().mode();
+        striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails).await?
     };
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;

@@ -9,6 +9,7 @@ use crate::{
     machine::this_machine,
     print,
     secret::JoinArgs,
+    tls::TlsArgs,
 };
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -32,9 +33,9 @@ pub(crate) struct Endpoint {
     pub(crate) notes: Vec<String>,
 }
 
-/// What both ends are told alike.
+/// What both ends are told alike, and what each is of TLS.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct StreamArgs {
+pub(crate) struct StreamArgs<T: TlsArgs> {
     /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -43,6 +44,8 @@ pub(crate) struct StreamArgs {
     driver: DriverArg,
     #[command(flatten)]
     join: JoinArgs,
+    #[command(flatten)]
+    tls: T,
 }
 
 /// [`Driver`], as clap sees it.
@@ -54,7 +57,7 @@ enum DriverArg {
     Single,
 }
 
-impl StreamArgs {
+impl<T: TlsArgs> StreamArgs<T> {
     /// The congestion control that was asked for.
     pub(crate) fn congestion(&self) -> Option<&str> {
         self.congestion.as_deref()
@@ -80,7 +83,8 @@ impl StreamArgs {
                     Err(_) => error,
                 })?;
         }
-        Ok(StreamOptions::new(self.join.secret()?).lane(lane).driver(self.driver()))
+        let security = self.join.security(self.tls.security()?)?;
+        Ok(StreamOptions::new(security).lane(lane).driver(self.driver()))
     }
 }
 
@@ -197,7 +201,12 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
             "give both ends the same secret; compare `sha256sum` of the two files".to_owned()
         }
         JoinError::Handshake(HandshakeError::Mode { .. } | HandshakeError::Refused(Refusal::Mode)) => {
-            "give both ends a secret, or both --insecure".to_owned()
+            "give both ends a secret, with --encrypt or without, or both TLS, or both --insecure".to_owned()
+        }
+        JoinError::Handshake(HandshakeError::Tls(_) | HandshakeError::Refused(Refusal::Tls)) => {
+            "the other end prints its key's pin when it starts: compare it with --tls-pin; with --tls-ca see that the \
+             certificate is signed by that authority and is for --tls-name"
+                .to_owned()
         }
         JoinError::Handshake(HandshakeError::NotRails { .. }) => {
             format!("something else than `rails-bench {peer}` listens there; look at the address and the port")

@@ -48,6 +48,7 @@ pub async fn send(
     let lanes = [LaneReportOn { rail: RailId(0), report }];
     Ok(Measurement {
         transport: Transport::Mptcp,
+        security: None,
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),

@@ -64,6 +64,7 @@ pub async fn send(
     let together = Count::together(&counts);
     Ok(Measurement {
         transport: Transport::PlainTcp,
+        security: None,
         bytes: together.bytes,
         seconds: together.seconds(),
         receiver_goodput_bits_per_second: together.bits_per_second(),

@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 pub struct Measurement {
     /// What carried the bytes.
     pub transport: Transport,
+    /// How the stream was kept: `insecure`, `psk`, `psk encrypted` or `tls`; `None` of plain flows.
+    pub security: Option<String>,
     /// Bytes that the receiving application read.
     pub bytes: u64,
     /// From its first byte to its last, by the receiver's clock.

@@ -6,7 +6,7 @@ use super::{
     series::Recorder,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{Driver, MultiRailStream, Policy, Rails};
+use rails_multirail::{Driver, MultiRailStream, Policy, Rails, proto::handshake::Mode};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ struct Receipt {
 pub async fn send(
     stream: MultiRailStream,
     amount: Amount,
-    (policy, driver): (Policy, Driver),
+    (policy, driver, security): (Policy, Driver, Mode),
     topology: &Topology,
     rails: &Rails,
 ) -> Result<Measurement> {
@@ -48,6 +48,7 @@ pub async fn send(
     let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     Ok(Measurement {
         transport: Transport::Rails { policy, driver },
+        security: Some(security.to_string()),
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),

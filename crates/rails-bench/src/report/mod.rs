@@ -39,7 +39,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: b
         summary.failures.len()
     );
     let part = Part { name: "send", sends: true, side: &batch.side };
-    print_batch("sent", summary.bytes_sent, batch.time, &counts, part, details)?;
+    print_batch("sent", summary.bytes_sent, batch, &counts, part, details)?;
     Ok(summary.is_complete())
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
     let counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
     let part = Part { name: "receive", sends: false, side: &batch.side };
-    print_batch("received", summary.bytes_received, batch.time, &counts, part, details)?;
+    print_batch("received", summary.bytes_received, batch, &counts, part, details)?;
     Ok(summary.is_complete())
 }
 
@@ -57,6 +57,7 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
     let transport = match measurement.transport {
         Transport::Rails { policy: Policy::Adaptive, .. } => "one stream, adaptive",
         Transport::Rails { policy: Policy::Static, .. } => "one stream, static",
+        Transport::Rails { policy: Policy::Weighted, .. } => "one stream, weighted",
         Transport::PlainTcp => "plain TCP flows",
         Transport::Mptcp => "one MPTCP socket",
     };
@@ -65,7 +66,8 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
         Part { name: "send", sends: true, side: &measurement.sender },
         Part { name: "receive", sends: false, side: &measurement.receiver },
     ];
-    print_parts(&format!("{transport}: {amount}\n"), &parts, details)
+    let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
+    print_parts(&format!("{transport}{security}: {amount}\n"), &parts, details)
 }
 
 /// Prints what the receiving end of a measurement got, and what its rails did for it.
@@ -74,8 +76,9 @@ pub(crate) fn counted(count: &Count, receiver: &Side, details: bool) -> Result<(
     print_parts(&format!("received {amount}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
 }
 
-fn print_batch(did: &str, bytes: u64, time: Duration, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
-    print_parts(&format!("{did} {}\n{counts}\n", Amount { bytes, time }), &[part], details)
+fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
+    let amount = Amount { bytes, time: batch.time };
+    print_parts(&format!("{did} {amount}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
 }
 
 fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {

@@ -7,5 +7,6 @@ mod lab;
 mod machine;
 mod measure;
 mod refusals;
+mod tls;
 mod transfers;
 mod util;

@@ -2,7 +2,9 @@
 //!
 //! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
 //! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret;
-//! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost;
+//! - [`policy`]: how bytes are shared out among lanes;
+//! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
+//! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`connection`]: one end of one stream, made of the above; this is what the driver drives.
 //!
@@ -12,6 +14,8 @@
 
 pub mod connection;
 pub mod handshake;
+pub mod policy;
 pub mod reassembler;
 pub mod scheduler;
+pub mod seal;
 pub mod wire;

@@ -19,6 +19,11 @@ pub enum Frame {
     Ack(Ack),
     /// The stream is given up.
     Reset(ResetReason),
+    /// The sender takes the lane out of the stream, which goes on over the others: nothing more should be sent on it.
+    Leave {
+        /// Everything that the sender has sent on it is acknowledged.
+        drained: bool,
+    },
 }
 
 /// What is said of a chunk before its bytes.
@@ -109,6 +114,10 @@ impl Frame {
                 };
                 frame[2..4].copy_from_slice(&code.to_be_bytes());
             }
+            Self::Leave { drained } => {
+                frame[0] = LEAVE;
+                frame[1] = u8::from(drained);
+            }
         }
         let check = crc32c(&frame[..20]);
         frame[20..].copy_from_slice(&check.to_be_bytes());
@@ -136,6 +145,9 @@ impl Frame {
         if kind != RESET && code != 0 {
             return Err(field("reserved bytes", code));
         }
+        if let Some(odd) = frame[4..20].iter().find(|byte| **byte != 0).filter(|_| kind == RESET || kind == LEAVE) {
+            return Err(field("reserved byte", (*odd).into()));
+        }
         match kind {
             DATA => Ok(Self::Data(DataHeader {
                 length: u32_at(frame, 4),
@@ -149,6 +161,7 @@ impl Frame {
                 VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
                 code => Err(field("reason", code)),
             },
+            LEAVE => Ok(Self::Leave { drained: flag }),
             kind => Err(FrameError::Type(kind)),
         }
     }
@@ -184,6 +197,7 @@ fn u64_at(frame: &[u8; FRAME_LEN], at: usize) -> u64 {
 const DATA: u8 = 0x10;
 const ACK: u8 = 0x11;
 const RESET: u8 = 0x12;
+const LEAVE: u8 = 0x13;
 const DROPPED: u16 = 1;
 const VIOLATION: u16 = 2;
 
@@ -202,6 +216,7 @@ mod tests {
                 complete
             })),
             prop_oneof![Just(ResetReason::Dropped), Just(ResetReason::Violation)].prop_map(Frame::Reset),
+            any::<bool>().prop_map(|drained| Frame::Leave { drained }),
         ]
     }
 

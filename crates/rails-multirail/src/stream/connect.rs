@@ -12,7 +12,8 @@ use crate::{
     error::{FailedLane, JoinError, LaneError},
     proto::{
         connection::Connection,
-        handshake::{Hello, Purpose, StreamId},
+        handshake::{Credentials, Hello, Joined, Purpose, StreamId},
+        seal::Seals,
     },
     rails::Rails,
 };
@@ -39,6 +40,8 @@ struct Opening {
     lanes: u16,
     rails: Rails,
     options: StreamOptions,
+    /// What the lane that opens the stream brings.
+    credentials: Credentials,
     /// The stream, once a lane has opened it. Held while a lane tries to.
     opened: Mutex<Option<Arc<Shared>>>,
 }
@@ -57,12 +60,14 @@ pub(super) async fn connect(
     if count > Connection::MOST_LANES {
         return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
     }
+    let credentials = options.security.initiator().ok_or(OpenError::Security)?;
     let id = StreamId(random().map_err(OpenError::Random)?);
     let opening = Arc::new(Opening {
         id,
         lanes: count as u16,
         rails: rails.clone(),
         options: options.clone(),
+        credentials,
         opened: Mutex::new(None),
     });
     let (report, mut reports) = mpsc::channel(count);
@@ -142,14 +147,14 @@ impl Opening {
         let mut opened = self.opened.lock().await;
         if let Some(shared) = opened.clone() {
             drop(opened);
-            self.shake_hands(&socket, index, Purpose::Join).await?;
-            return Ok((self.lane(shared, index, rail, socket)?, None));
+            let joined = self.shake_hands(&socket, index, Purpose::Join, shared.joining.clone()).await?;
+            return Ok((self.lane(shared, index, rail, socket, joined.seals)?, None));
         }
-        let theirs = self.shake_hands(&socket, index, Purpose::Open).await?;
-        let connection = Connection::new(self.options.config(), theirs);
-        let shared = Shared::new(self.id, connection, self.rails.clone());
+        let joined = self.shake_hands(&socket, index, Purpose::Open, self.credentials.clone()).await?;
+        let connection = self.options.connection(joined.terms);
+        let shared = Shared::new(self.id, connection, self.rails.clone(), joined.joining);
         let stream = MultiRailStream::new(shared.clone());
-        let lane = self.lane(shared.clone(), index, rail, socket)?;
+        let lane = self.lane(shared.clone(), index, rail, socket, joined.seals)?;
         *opened = Some(shared);
         Ok((lane, Some(stream)))
     }
@@ -159,9 +164,10 @@ impl Opening {
         socket: &TcpLane,
         lane: u16,
         purpose: Purpose,
-    ) -> Result<crate::proto::handshake::Terms, JoinError> {
+        credentials: Credentials,
+    ) -> Result<Joined, JoinError> {
         let hello = Hello {
-            mode: self.options.secret.mode(),
+            mode: credentials.mode(),
             purpose,
             stream: self.id,
             lane,
@@ -169,12 +175,19 @@ impl Opening {
             terms: self.options.terms(),
             nonce: nonce()?,
         };
-        let handshake = initiate(socket.get_ref(), self.options.secret.clone(), hello);
+        let handshake = initiate(socket.get_ref(), credentials, hello);
         timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
     }
 
-    fn lane(&self, shared: Arc<Shared>, index: u16, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
-        Lane::up(shared, index, rail, socket, &self.options).ok_or(JoinError::StreamOver)
+    fn lane(
+        &self,
+        shared: Arc<Shared>,
+        index: u16,
+        rail: RailId,
+        socket: TcpLane,
+        seals: Option<Seals>,
+    ) -> Result<Lane, JoinError> {
+        Lane::up(shared, index, rail, socket, seals, &self.options).ok_or(JoinError::StreamOver)
     }
 }
 
@@ -185,6 +198,7 @@ impl Lane {
         index: u16,
         rail: RailId,
         socket: TcpLane,
+        seals: Option<Seals>,
         options: &StreamOptions,
     ) -> Option<Self> {
         let socket = Arc::new(socket);
@@ -196,6 +210,7 @@ impl Lane {
             record,
             notify,
             socket,
+            seals,
             longest_chunk: options.longest_chunk,
             window: options.window,
             linger: options.linger,

@@ -3,7 +3,7 @@
 use super::io::{read_exact, send_all};
 use crate::{
     error::JoinError,
-    proto::handshake::{Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Message, Nonce, PREFIX_LEN, Secret, Terms},
+    proto::handshake::{Credentials, Hello, Initiator, InitiatorStep, Joined, Message, Nonce, PREFIX_LEN},
 };
 use tokio::net::TcpStream;
 
@@ -14,33 +14,33 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {
     Ok(bytes)
 }
 
-/// Reads one message, never more memory than the longest takes.
+/// Reads one message. Its length is looked at before memory is taken for it.
 pub(crate) async fn read_message(socket: &TcpStream) -> Result<Message, JoinError> {
     let mut prefix = [0; PREFIX_LEN];
     read_exact(socket, &mut prefix).await?;
-    let mut body = [0; LONGEST_MESSAGE - PREFIX_LEN];
-    let body = &mut body[..Message::body_len(&prefix)?];
-    read_exact(socket, body).await?;
-    Ok(Message::decode(&prefix, body)?)
+    let mut body = vec![0; Message::body_len(&prefix)?];
+    read_exact(socket, &mut body).await?;
+    Ok(Message::decode(&prefix, &body)?)
 }
 
-pub(crate) async fn send_message(socket: &TcpStream, message: &Message) -> Result<(), JoinError> {
-    Ok(send_all(socket, &message.encode(), Vec::new()).await?)
+/// Sends them in one go.
+pub(crate) async fn send_messages(socket: &TcpStream, messages: &[Message]) -> Result<(), JoinError> {
+    let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+    Ok(send_all(socket, &bytes, Vec::new()).await?)
 }
 
-/// The initiator's side, to the other end's terms.
-pub(crate) async fn initiate(socket: &TcpStream, secret: Secret, hello: Hello) -> Result<Terms, JoinError> {
-    let (mut initiator, mut message) = Initiator::start(secret, hello);
+/// The initiator's side.
+pub(crate) async fn initiate(socket: &TcpStream, credentials: Credentials, hello: Hello) -> Result<Joined, JoinError> {
+    let (mut initiator, hello) = Initiator::start(credentials, hello);
+    let mut messages = vec![hello];
     loop {
-        send_message(socket, &message).await?;
+        send_messages(socket, &messages).await?;
         match initiator.handle(read_message(socket).await?) {
-            Ok(InitiatorStep::Send(next)) => message = next,
-            Ok(InitiatorStep::Joined(terms)) => return Ok(terms),
+            Ok(InitiatorStep::Send(next)) => messages = next,
+            Ok(InitiatorStep::Joined(joined)) => return Ok(*joined),
             Err(error) => {
-                if let Some(refusal) = error.refusal() {
-                    // The other end is told as a courtesy; what matters is the error here.
-                    let _ = send_message(socket, &Message::Refused(refusal)).await;
-                }
+                // The other end is told as a courtesy; what matters is the error here.
+                let _ = send_messages(socket, &initiator.farewell(&error)).await;
                 return Err(error.into());
             }
         }

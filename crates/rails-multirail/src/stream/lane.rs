@@ -11,6 +11,7 @@ use crate::{
     proto::{
         connection::{CONTROL_LEN, LaneId, Transmit},
         scheduler::Chunk,
+        seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
         wire::{DataHeader, FRAME_LEN, Frame},
     },
 };
@@ -31,6 +32,8 @@ pub(crate) struct Lane {
     pub(crate) record: Arc<LaneRecord>,
     pub(crate) notify: Arc<Notify>,
     pub(crate) socket: Arc<TcpLane>,
+    /// What seals and opens its frames, where they are sealed.
+    pub(crate) seals: Option<Seals>,
     /// The longest chunk that this end takes.
     pub(crate) longest_chunk: usize,
     /// This end's receive window.
@@ -44,12 +47,14 @@ pub(crate) struct Lane {
 impl Lane {
     /// Drives the lane to its end. Runs on the lane's rail.
     pub(crate) async fn run(mut self) {
-        self.end = self.drive().await;
+        let seals = self.seals.take();
+        self.end = self.drive(seals).await;
     }
 
-    async fn drive(&self) -> Result<(), LaneError> {
-        let mut receive = pin!(self.receive());
-        let mut transmit = pin!(self.transmit());
+    async fn drive(&self, seals: Option<Seals>) -> Result<(), LaneError> {
+        let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
+        let mut receive = pin!(self.receive(opener));
+        let mut transmit = pin!(self.transmit(sealer));
         let mut abandoned = self.shared.abandoned.subscribe();
         let mut linger = pin!(async {
             // The channel lives as long as `self.shared`, so waiting for it cannot fail.
@@ -90,7 +95,7 @@ impl Lane {
     }
 
     /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
-    async fn transmit(&self) -> Result<(), LaneError> {
+    async fn transmit(&self, mut sealer: Option<Sealer>) -> Result<(), LaneError> {
         let mut control = Vec::with_capacity(2 * CONTROL_LEN);
         let mut backlog = Backlog::of(&self.socket);
         loop {
@@ -105,12 +110,24 @@ impl Lane {
                     backlog.follow(&self.socket, chunk_length)?;
                     let (length, payload) = match chunk {
                         Some(Chunk { offset, payload, length, fin }) => {
-                            control.extend_from_slice(&Frame::Data(DataHeader::of(offset, &payload, fin)).encode());
+                            // What is sealed has a tag, which is stronger than a checksum.
+                            let header = if sealer.is_some() {
+                                DataHeader { offset, length, fin, checksum: 0 }
+                            } else {
+                                DataHeader::of(offset, &payload, fin)
+                            };
+                            control.extend_from_slice(&Frame::Data(header).encode());
                             (Some(length), payload)
                         }
                         None => (None, Vec::new()),
                     };
-                    send_all(self.socket.get_ref(), &control, payload).await?;
+                    match &mut sealer {
+                        Some(sealer) => {
+                            let sealed = sealer.seal(&control, &payload);
+                            send_all(self.socket.get_ref(), sealed, Vec::new()).await?;
+                        }
+                        None => send_all(self.socket.get_ref(), &control, payload).await?,
+                    }
                     if let Some(length) = length {
                         self.record.sent.count(length);
                     }
@@ -128,18 +145,15 @@ impl Lane {
     }
 
     /// Takes whatever arrives, up to the other end's close.
-    async fn receive(&self) -> Result<(), LaneError> {
+    async fn receive(&self, opener: Option<Opener>) -> Result<(), LaneError> {
         let pool = Pool::new(self.longest_chunk, self.window);
-        let mut intake = Intake::new(self.socket.get_ref());
+        let mut intake = Intake::new(self.socket.get_ref(), opener);
         while let Some(frame) = intake.frame().await? {
             match frame {
                 Frame::Data(header) => {
                     self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
                     let mut buffer = pool.take(header.length as usize);
-                    intake.fill(&mut buffer).await?;
-                    if !header.matches(&buffer) {
-                        return Err(LaneError::Checksum { offset: header.offset });
-                    }
+                    intake.payload(&header, &mut buffer).await?;
                     let now = Instant::now();
                     let payload = buffer.freeze();
                     self.shared
@@ -152,6 +166,10 @@ impl Lane {
                     self.shared
                         .with(|state| state.connection.handle_ack(now, self.id, &ack))
                         .map_err(LaneError::Violation)?;
+                }
+                Frame::Leave { drained } => {
+                    let now = Instant::now();
+                    self.shared.with(|state| state.connection.handle_leave(now, self.id, drained));
                 }
                 Frame::Reset(reason) => self.shared.with(|state| state.connection.handle_reset(reason)),
             }
@@ -193,9 +211,10 @@ impl Backlog {
     }
 }
 
-/// Reads a lane: frames into a small buffer, chunks straight into their own.
+/// Reads a lane: frames into a small buffer, chunks straight into their own, where they are opened if they are sealed.
 struct Intake<'a> {
     socket: &'a TcpStream,
+    opener: Option<Opener>,
     /// Bytes read ahead lie in `ahead[start..end]`.
     ahead: Box<[u8; READ_AHEAD]>,
     start: usize,
@@ -203,25 +222,49 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn new(socket: &'a TcpStream) -> Self {
-        Self { socket, ahead: Box::new([0; READ_AHEAD]), start: 0, end: 0 }
+    fn new(socket: &'a TcpStream, opener: Option<Opener>) -> Self {
+        Self { socket, opener, ahead: Box::new([0; READ_AHEAD]), start: 0, end: 0 }
     }
 
     /// The next frame's header; `None` where the other end has closed its side between two frames.
     async fn frame(&mut self) -> Result<Option<Frame>, LaneError> {
-        while self.end - self.start < FRAME_LEN {
+        let length = if self.opener.is_some() { SEALED_FRAME_LEN } else { FRAME_LEN };
+        while self.end - self.start < length {
             self.ahead.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             let (socket, room) = (self.socket, &mut self.ahead[self.end..]);
             match read(socket, &mut [IoSliceMut::new(room)]).await? {
                 0 if self.end == 0 => return Ok(None),
-                0 => return Err(LaneError::Cut { missing: FRAME_LEN - self.end }),
+                0 => return Err(LaneError::Cut { missing: length - self.end }),
                 count => self.end += count,
             }
         }
-        let header = std::array::from_fn(|index| self.ahead[self.start + index]);
-        self.start += FRAME_LEN;
+        let header = match &mut self.opener {
+            Some(opener) => {
+                let sealed = std::array::from_fn(|index| self.ahead[self.start + index]);
+                opener.header(&sealed).map_err(LaneError::Seal)?
+            }
+            None => std::array::from_fn(|index| self.ahead[self.start + index]),
+        };
+        self.start += length;
         Frame::decode(&header).map(Some).map_err(LaneError::Frame)
+    }
+
+    /// Fills `buffer` with the chunk that the header is of, and makes sure that it is the one that was sent.
+    async fn payload(&mut self, header: &DataHeader, buffer: &mut [u8]) -> Result<(), LaneError> {
+        self.fill(buffer).await?;
+        if self.opener.is_none() {
+            return if header.matches(buffer) { Ok(()) } else { Err(LaneError::Checksum { offset: header.offset }) };
+        }
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let mut tag = [0; TAG_LEN];
+        self.fill(&mut tag).await?;
+        match &mut self.opener {
+            Some(opener) => opener.payload(buffer, &tag).map_err(LaneError::Seal),
+            None => Ok(()),
+        }
     }
 
     /// Fills `buffer` with the bytes that come next. What the socket has beyond them is read ahead in the same call.

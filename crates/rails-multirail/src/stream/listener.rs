@@ -2,39 +2,42 @@
 
 use super::{
     MultiRailStream,
-    join::{nonce, read_message, send_message},
+    guests::{Handshakes, Place, Streams},
+    join::{nonce, random, read_message, send_messages},
     lane::Lane,
     shared::Shared,
 };
 use crate::{
     BindListenerError, ListenerClosed, RailId, StreamOptions,
     error::JoinError,
-    proto::{
-        connection::Connection,
-        handshake::{HandshakeError, Hello, Message, Purpose, Refusal, Responder, StreamId},
+    proto::handshake::{
+        Credentials, HandshakeError, Hello, Message, Mode, Proved, Purpose, Refusal, Responder, ResponderStep, Secret,
     },
     rails::Rails,
 };
 use rails_net::{LaneListener, TcpLane};
 use std::{
-    collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 
 /// Listens on several addresses, and accepts streams whose lanes come in on any of them.
 ///
-/// A lane that cannot join (a wrong or missing secret, another protocol, another version) is refused and logged with
-/// `tracing`; the streams that are open, and the listener, go on. At most 256 handshakes are under way at a time, and at
-/// most 1,024 streams are open.
+/// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, a certificate that is not trusted) is
+/// refused and logged with `tracing`; the streams that are open, and the listener, go on.
+///
+/// Against floods there are [`Limits`](crate::Limits), set by [`StreamOptions::limits`]: unless they are set otherwise, 256 handshakes
+/// are under way at a time, 64 of one peer's address; 1,024 streams are open, 256 of one peer, with windows of 4 GiB
+/// together; and a handshake, TLS and all, is over in [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to
+/// be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: mpsc::Receiver<Result<MultiRailStream, ListenerClosed>>,
@@ -45,9 +48,11 @@ pub struct MultiRailListener {
 struct Registry {
     rails: Rails,
     options: StreamOptions,
-    streams: Mutex<HashMap<StreamId, Weak<Shared>>>,
+    /// What a lane that opens a stream is met with.
+    credentials: Credentials,
+    streams: Streams,
     incoming: mpsc::Sender<Result<MultiRailStream, ListenerClosed>>,
-    handshakes: Arc<Semaphore>,
+    handshakes: Arc<Handshakes>,
     /// Whose turn it is to take a lane that belongs to no rail by its address.
     turn: AtomicUsize,
 }
@@ -66,13 +71,15 @@ impl MultiRailListener {
             let missing = if rails.is_empty() { "no rails to listen on" } else { "no addresses to listen on" };
             return Err(BindListenerError::NoLanes(missing));
         }
+        let credentials = options.security.responder().ok_or(BindListenerError::Security)?;
         let (sender, incoming) = mpsc::channel(BACKLOG);
         let registry = Arc::new(Registry {
             rails: rails.clone(),
             options: options.clone(),
-            streams: Mutex::default(),
+            credentials,
+            streams: Streams::new(options.limits, options.window),
             incoming: sender,
-            handshakes: Arc::new(Semaphore::new(MOST_HANDSHAKES)),
+            handshakes: Handshakes::new(options.limits),
             turn: AtomicUsize::new(0),
         });
         let mut bound = Vec::new();
@@ -139,9 +146,12 @@ impl Registry {
     /// Hands a connection to the runtime that drives the lanes of the rail that it belongs to.
     fn take_in(self: Arc<Self>, listening: RailId, socket: TcpLane) {
         let peer = socket.peer_addr();
-        let Ok(permit) = self.handshakes.clone().try_acquire_owned() else {
-            tracing::warn!(%peer, "too many handshakes are under way; the connection is dropped");
-            return;
+        let place = match self.handshakes.enter(peer.ip()) {
+            Ok(place) => place,
+            Err(whose) => {
+                tracing::warn!(%peer, "too many handshakes {whose} are under way; the connection is dropped");
+                return;
+            }
         };
         let rail = self.rail_of(socket.local_addr()).unwrap_or_else(|| {
             // An address that is no rail's own: the lanes that come in on it are spread over all of them.
@@ -149,7 +159,7 @@ impl Registry {
         });
         let serve = move |registry: Arc<Self>, socket| async move {
             let lane = registry.join(rail, socket).await;
-            drop((permit, registry));
+            drop::<(Place, _)>((place, registry));
             match lane {
                 Ok(lane) => lane.run().await,
                 Err(error) => tracing::warn!(%peer, %error, "a lane was refused"),
@@ -175,90 +185,120 @@ impl Registry {
         }
     }
 
-    /// The responder's side of the handshake, and what becomes of the lane.
+    /// The responder's side of the handshake, all of it within the time there is, and what becomes of the lane.
     async fn join(&self, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
-        let deadline = self.options.handshake_timeout;
-        let hello = timeout(deadline, self.authenticate(&socket)).await.map_err(|_| JoinError::Timeout)?;
-        let (hello, accept) = match hello {
-            Ok(authenticated) => authenticated,
-            Err(error) => {
-                if let JoinError::Handshake(handshake) = &error
-                    && let Some(refusal) = handshake.refusal()
-                {
-                    self.refuse(&socket, refusal).await;
-                }
-                return Err(error);
-            }
-        };
+        let joining = timeout(self.options.handshake_timeout, self.shake_hands(rail, socket));
+        joining.await.map_err(|_| JoinError::Timeout)?
+    }
+
+    async fn shake_hands(&self, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
+        let proved = self.authenticate(&socket).await?;
+        let Proved { hello, accept, seals, joining } = proved;
         let admitted = match hello.purpose {
-            Purpose::Open => self.open(&hello),
-            Purpose::Join => self.find(hello.stream).map(|shared| (shared, None)),
+            Purpose::Open => self.open(&hello, joining, &socket).await?,
+            Purpose::Join => match self.streams.find(hello.stream) {
+                Some(shared) => (shared, None),
+                None => {
+                    self.tell(&socket, &[Message::Refused(Refusal::UnknownStream)]).await;
+                    return Err(HandshakeError::NoSuchStream.into());
+                }
+            },
         };
-        let (shared, announcement) = match admitted {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                self.refuse(&socket, refusal).await;
-                return Err(HandshakeError::Refused(refusal).into());
-            }
-        };
+        let (shared, announcement) = admitted;
         // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
         let stream = announcement.is_some().then(|| MultiRailStream::new(shared.clone()));
-        let lane = Lane::up(shared, hello.lane, rail, socket, &self.options).ok_or(JoinError::StreamOver)?;
-        let accepted = timeout(deadline, send_message(lane.socket.get_ref(), &accept));
-        accepted.await.map_err(|_| JoinError::Timeout)??;
+        let lane = Lane::up(shared, hello.lane, rail, socket, seals, &self.options).ok_or(JoinError::StreamOver)?;
+        send_messages(lane.socket.get_ref(), &[accept]).await?;
         if let (Some(place), Some(stream)) = (announcement, stream) {
             place.send(Ok(stream));
         }
         Ok(lane)
     }
 
-    async fn authenticate(&self, socket: &TcpLane) -> Result<(Hello, Message), JoinError> {
-        let first = read_message(socket.get_ref()).await?;
-        let secret = self.options.secret.clone();
-        let (responder, challenge) = Responder::start(secret, first, self.options.terms(), nonce()?)?;
-        send_message(socket.get_ref(), &challenge).await?;
-        let hello = *responder.handle(read_message(socket.get_ref()).await?)?;
-        Ok((hello, responder.accept()))
+    async fn authenticate(&self, socket: &TcpLane) -> Result<Proved, JoinError> {
+        let (mut responder, challenge) = match self.greet(socket).await {
+            Ok(greeted) => greeted,
+            Err(error) => {
+                if let JoinError::Handshake(error) = &error
+                    && let Some(refusal) = error.refusal()
+                {
+                    self.tell(socket, &[Message::Refused(refusal)]).await;
+                }
+                return Err(error);
+            }
+        };
+        let mut messages = vec![challenge];
+        loop {
+            send_messages(socket.get_ref(), &messages).await?;
+            let message = read_message(socket.get_ref()).await?;
+            match responder.handle(message) {
+                Ok(ResponderStep::Send(next)) => messages = next,
+                Ok(ResponderStep::Proved(proved)) => return Ok(*proved),
+                Err(error) => {
+                    self.tell(socket, &responder.farewell(&error)).await;
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    async fn greet(&self, socket: &TcpLane) -> Result<(Responder, Message), JoinError> {
+        let Message::Hello(hello) = read_message(socket.get_ref()).await? else {
+            return Err(HandshakeError::Disorder.into());
+        };
+        let credentials = match (&self.credentials, hello.purpose) {
+            (Credentials::TlsServer(_), Purpose::Join) => match self.streams.joining(hello.stream) {
+                Some(joining) => joining,
+                // What nobody knows: so a stranger is told the same whether the stream is there or not.
+                None => Credentials::Secret {
+                    mode: Mode::Tls,
+                    secret: Secret::of_session(&random().map_err(JoinError::Random)?),
+                },
+            },
+            (credentials, _) => credentials.clone(),
+        };
+        Ok(Responder::start(credentials, hello, self.options.terms(), nonce()?)?)
     }
 
     /// Opens a new stream, with a place in the queue of those that wait to be accepted.
     #[allow(clippy::type_complexity)]
-    fn open(
+    async fn open(
         &self,
         hello: &Hello,
-    ) -> Result<(Arc<Shared>, Option<mpsc::OwnedPermit<Result<MultiRailStream, ListenerClosed>>>), Refusal> {
-        let place = self.incoming.clone().try_reserve_owned().map_err(|_| Refusal::Full)?;
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|_, stream| stream.strong_count() > 0);
-        if streams.contains_key(&hello.stream) {
-            return Err(Refusal::StreamExists);
-        }
-        if streams.len() >= MOST_STREAMS {
-            return Err(Refusal::Full);
-        }
-        let connection = Connection::new(self.options.config(), hello.terms);
-        let shared = Shared::new(hello.stream, connection, self.rails.clone());
-        streams.insert(hello.stream, Arc::downgrade(&shared));
-        Ok((shared, Some(place)))
+        joining: Credentials,
+        socket: &TcpLane,
+    ) -> Result<(Arc<Shared>, Option<mpsc::OwnedPermit<Result<MultiRailStream, ListenerClosed>>>), JoinError> {
+        let peer = socket.peer_addr().ip();
+        let refusal = match self.incoming.clone().try_reserve_owned() {
+            Ok(place) => {
+                let opened = self.streams.open(hello.stream, peer, || {
+                    let connection = self.options.connection(hello.terms);
+                    Shared::new(hello.stream, connection, self.rails.clone(), joining)
+                });
+                match opened {
+                    Ok(shared) => return Ok((shared, Some(place))),
+                    Err(full) => match full.of_peer() {
+                        Some(what) => {
+                            self.tell(socket, &[Message::Refused(full.refusal())]).await;
+                            return Err(JoinError::PeerLimit { peer, what });
+                        }
+                        None => full.refusal(),
+                    },
+                }
+            }
+            Err(_) => Refusal::Full,
+        };
+        self.tell(socket, &[Message::Refused(refusal)]).await;
+        Err(JoinError::Refusing(refusal))
     }
 
-    fn find(&self, stream: StreamId) -> Result<Arc<Shared>, Refusal> {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.get(&stream).and_then(Weak::upgrade).ok_or(Refusal::UnknownStream)
-    }
-
-    /// Tells the other end, as a courtesy, that the lane may not join; the socket is closed either way.
-    async fn refuse(&self, socket: &TcpLane, refusal: Refusal) {
-        let message = Message::Refused(refusal);
-        let _ = timeout(self.options.handshake_timeout, send_message(socket.get_ref(), &message)).await;
+    /// Tells the other end, as a courtesy, why the lane may not join; the socket is closed either way.
+    async fn tell(&self, socket: &TcpLane, messages: &[Message]) {
+        let _ = send_messages(socket.get_ref(), messages).await;
     }
 }
 
 /// How many streams may wait to be accepted.
 const BACKLOG: usize = 64;
-/// How many connections may be in their handshake: each costs a socket and less than a kilobyte.
-const MOST_HANDSHAKES: usize = 256;
-/// How many streams may be open: each may hold a window of memory.
-const MOST_STREAMS: usize = 1024;
 /// How long a listening socket rests after it could not accept.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -2,6 +2,7 @@
 
 mod connect;
 mod driver;
+mod guests;
 mod io;
 mod join;
 mod lane;

@@ -5,14 +5,15 @@ use crate::{
     StreamError,
     error::LaneError,
     proto::{
-        connection::{Connection, LaneId},
-        handshake::StreamId,
+        connection::{Connection, LaneId, LaneTraits},
+        handshake::{Credentials, StreamId},
     },
     rails::Rails,
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
+    time::Instant,
 };
 use tokio::sync::{Notify, watch};
 
@@ -20,6 +21,8 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
+    /// What further lanes join with.
+    pub(crate) joining: Credentials,
     state: Mutex<State>,
     /// How many lanes are up; and that the application is gone, which the lanes do not outlive by much.
     pub(crate) lanes_up: watch::Sender<usize>,
@@ -41,10 +44,11 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails) -> Arc<Self> {
+    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, joining: Credentials) -> Arc<Self> {
         let state = State { connection, notify: Vec::new(), records: Vec::new(), reader: None, writer: None };
         Arc::new(Self {
             id,
+            joining,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
             abandoned: watch::Sender::new(false),
@@ -73,7 +77,7 @@ impl Shared {
             if state.connection.failure().is_some() || state.connection.is_done() {
                 return None;
             }
-            let lane = state.connection.lane_up()?;
+            let lane = state.connection.lane_up(Instant::now(), LaneTraits::default())?;
             let notify = Arc::new(Notify::new());
             if state.notify.len() <= lane.0 {
                 state.notify.resize_with(lane.0 + 1, Arc::default);
@@ -95,7 +99,7 @@ impl Shared {
             }
         }
         record.end(end);
-        self.with(|state| state.connection.lane_down(lane));
+        self.with(|state| state.connection.lane_down(Instant::now(), lane));
         self.lanes_up.send_modify(|up| *up -= 1);
     }
 

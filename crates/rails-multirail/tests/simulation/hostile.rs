@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rails_multirail::{
     Policy,
     proto::{
-        connection::{Config, Connection, Failure, LaneId, Transmit},
+        connection::{Config, Connection, Failure, LaneId, LaneTraits, Transmit},
         handshake::Terms,
         reassembler::{Admission, Violation},
         wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
@@ -22,14 +22,15 @@ fn connection_to(theirs: Terms) -> Connection {
 
 fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: Terms) -> Connection {
     let terms = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
-    let config = Config { policy: Policy::Adaptive, longest_chunk, send_buffer, terms };
-    Connection::new(config, theirs)
+    let config = Config { longest_chunk, send_buffer, terms, outage_limit: Duration::ZERO };
+    Connection::new(config, Policy::Adaptive.build(), theirs)
 }
 
 /// An end with `lanes` lanes.
 fn connection(lanes: usize) -> Connection {
     let mut connection = connection_to(Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW });
-    (0..lanes).for_each(|lane| assert_eq!(connection.lane_up(), Some(LaneId(lane))));
+    (0..lanes)
+        .for_each(|lane| assert_eq!(connection.lane_up(Instant::now(), LaneTraits::default()), Some(LaneId(lane))));
     connection
 }
 
@@ -199,7 +200,7 @@ fn a_boundless_window_does_not_make_memory_boundless() {
     let now = Instant::now();
     let mebibyte = Bytes::from(vec![1; 1 << 20]);
     let mut connection = connection_with(1 << 20, 1 << 20, Terms { longest_chunk: u32::MAX, window: u64::MAX });
-    let lane = connection.lane_up().unwrap();
+    let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
     let mut sent = 0;
     while connection.room() > 0 {
         connection.write(mebibyte.slice(..connection.room()));
@@ -213,7 +214,7 @@ fn a_boundless_window_does_not_make_memory_boundless() {
 fn a_peer_that_wants_tiny_chunks_does_not_make_memory_boundless() {
     let now = Instant::now();
     let mut connection = connection_to(Terms { longest_chunk: 1, window: 1 << 24 });
-    let lane = connection.lane_up().unwrap();
+    let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
     let mut sent = 0;
     while connection.room() > 0 {
         connection.write(Bytes::from(vec![1; connection.room()]));
@@ -284,8 +285,8 @@ proptest! {
                 }
                 Attack::Ack(ack) => drop(connection.handle_ack(now, lane, &ack)),
                 Attack::Reset => connection.handle_reset(ResetReason::Dropped),
-                Attack::LaneUp => drop(connection.lane_up()),
-                Attack::LaneDown => connection.lane_down(lane),
+                Attack::LaneUp => drop(connection.lane_up(Instant::now(), LaneTraits::default())),
+                Attack::LaneDown => connection.lane_down(Instant::now(), lane),
                 Attack::Write(length) => {
                     if !connection.is_finished() {
                         connection.write(vec![1; length.min(connection.room())].into());

@@ -36,6 +36,10 @@ pub(crate) struct Pipe {
     transit: VecDeque<(Instant, Parcel)>,
     held: usize,
     broken: bool,
+    /// When what was sent was last acknowledged, or there was first something to acknowledge.
+    progress: Option<Instant>,
+    /// How long a piece takes from being sent to being acknowledged, as it was when one last was.
+    round_trip: Duration,
 }
 
 /// What travels.
@@ -75,6 +79,8 @@ impl Pipe {
             transit: VecDeque::new(),
             held: 0,
             broken: false,
+            progress: None,
+            round_trip: 2 * spec.delay,
         }
     }
 
@@ -85,6 +91,9 @@ impl Pipe {
 
     /// Takes from the front of `bytes` what there is room for.
     pub(crate) fn offer(&mut self, now: Instant, bytes: &mut VecDeque<Bytes>) {
+        if self.held == 0 {
+            self.progress = Some(now);
+        }
         while self.held < self.buffer
             && let Some(front) = bytes.front_mut()
         {
@@ -117,6 +126,15 @@ impl Pipe {
         self.sending = None;
     }
 
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// For how long nothing that was sent has been acknowledged.
+    pub(crate) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.progress.filter(|_| self.held > 0).map(|at| now.saturating_duration_since(at))
+    }
+
     /// When something happens next.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let sent = self.sending.as_ref().map(|(at, _)| *at);
@@ -132,6 +150,11 @@ impl Pipe {
         }
         let count = self.transit.iter().take_while(|(at, _)| *at <= now).count();
         let arrived: Vec<Parcel> = self.transit.drain(..count).map(|(_, parcel)| parcel).collect();
+        if !arrived.is_empty() {
+            self.progress = Some(now + self.delay);
+            self.round_trip =
+                2 * self.delay + Duration::from_nanos(PIECE as u64 * 8_000_000_000 / self.rate.max(1_000_000));
+        }
         self.held -= arrived.iter().map(Parcel::len).sum::<usize>();
         arrived
     }

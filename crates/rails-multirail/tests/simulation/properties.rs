@@ -36,7 +36,7 @@ fn habits() -> impl Strategy<Value = Habits> {
 }
 
 fn scenarios() -> impl Strategy<Value = Scenario> {
-    let policy = prop_oneof![3 => Just(Policy::Adaptive), 1 => Just(Policy::Static)];
+    let policy = prop_oneof![4 => Just(Policy::Adaptive), 1 => Just(Policy::Static), 1 => Just(Policy::Weighted)];
     let window = prop_oneof![1u64..100, 1_000u64..20_000, 20_000u64..500_000];
     let chunk = prop_oneof![1usize..2_000, 2_000usize..64_000];
     let sizes = (window, chunk, prop_oneof![1usize..100, 1_000usize..200_000]);
@@ -51,6 +51,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                 longest_chunk: chunk.min(window as usize),
                 send_buffer,
                 window,
+                outage_limit: Duration::from_secs(10),
                 lanes,
                 habits: [shorten(first), shorten(second)],
             }

@@ -7,7 +7,7 @@ use rails_multirail::{
     proto::{
         connection::Failure,
         handshake::{
-            Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Message, Mode, PREFIX_LEN, Purpose, StreamId, Terms,
+            Credentials, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, StreamId, Terms,
         },
         reassembler::Violation,
         wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
@@ -42,17 +42,20 @@ impl Victim {
             terms: Terms { longest_chunk: 1 << 16, window: 1 << 20 },
             nonce: [1; 32],
         };
-        let (mut initiator, mut message) = Initiator::start(secret(), hello);
+        let credentials = Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() };
+        let (mut initiator, first) = Initiator::start(credentials, hello);
+        let mut messages = vec![first];
         let terms = loop {
-            peer.write_all(&message.encode()).await.expect("it reads");
-            let mut bytes = [0; LONGEST_MESSAGE];
-            let (prefix, body) = bytes.split_first_chunk_mut::<PREFIX_LEN>().expect("it is longer");
-            peer.read_exact(prefix).await.expect("it answers");
-            let body = &mut body[..Message::body_len(prefix).expect("it is a message")];
-            peer.read_exact(body).await.expect("it is whole");
-            match initiator.handle(Message::decode(prefix, body).expect("it is known")).expect("it is in turn") {
-                InitiatorStep::Send(next) => message = next,
-                InitiatorStep::Joined(terms) => break terms,
+            for message in &messages {
+                peer.write_all(&message.encode()).await.expect("it reads");
+            }
+            let mut prefix = [0; PREFIX_LEN];
+            peer.read_exact(&mut prefix).await.expect("it answers");
+            let mut body = vec![0; Message::body_len(&prefix).expect("it is a message")];
+            peer.read_exact(&mut body).await.expect("it is whole");
+            match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
+                InitiatorStep::Send(next) => messages = next,
+                InitiatorStep::Joined(joined) => break joined.terms,
             }
         };
         let stream = listener.accept().await.expect("a stream was opened");

@@ -2,7 +2,7 @@
 
 use crate::util::{listener, options, pattern, rails};
 use rails_multirail::{
-    MultiRailStream, OpenError, Secret, StreamOptions,
+    MultiRailStream, OpenError, Secret, Security, StreamOptions,
     error::JoinError,
     proto::handshake::{HandshakeError, Mode},
 };
@@ -30,7 +30,7 @@ async fn strangers_are_refused_and_the_stream_goes_on() {
         let refused = "the other end refused the lane: the join secret is wrong";
         assert_eq!(lane.error.to_string(), refused);
     }
-    let none = StreamOptions::new(Secret::insecure());
+    let none = StreamOptions::new(Security::insecure());
     let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &none).await else {
         panic!("no secret opened a stream");
     };
@@ -61,7 +61,7 @@ async fn an_old_version_is_told_so() {
     old.write_all(b"RAIL\x00\x01\x01\x00").await.unwrap();
     let mut answer = Vec::new();
     timeout(Duration::from_secs(5), old.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
-    assert_eq!(answer, b"RAIL\x01\x05\x00\x01", "a refusal that names this end's version");
+    assert_eq!(answer, b"RAIL\x02\x05\x00\x01", "a refusal that names this end's version");
 }
 
 #[tokio::test]

@@ -4,5 +4,6 @@ mod driver;
 mod faults;
 mod hostile;
 mod join;
+mod security;
 mod transfer;
 mod util;

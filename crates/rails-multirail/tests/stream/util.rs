@@ -5,13 +5,17 @@ use rails_topo::Topology;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
 };
 
 /// Rails on 127.0.0.1, 127.0.0.2 and so on.
@@ -69,43 +73,58 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Hands a connection on to another address, and can do harm to what flows towards it.
+/// Hands a connection on to another address, and can do harm to what flows through it.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     cut: Arc<tokio::sync::Notify>,
-    flip: Arc<AtomicBool>,
+    harm: Arc<Harm>,
+}
+
+/// What is done to the bytes on their way.
+#[derive(Default)]
+struct Harm {
+    flip: AtomicBool,
+    flip_answer: AtomicBool,
+    drip: AtomicBool,
+    listening_in: AtomicBool,
+    heard: Mutex<Vec<u8>>,
+    /// Where the way there leads instead, and the end of the connection for whoever diverts to this one.
+    diverted: Mutex<Option<Arc<Harm>>>,
+    way_there: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
 }
 
 impl Relay {
     pub(crate) async fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind((to.ip(), 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let (cut, flip) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
-        let relay = Self { address, cut: cut.clone(), flip: flip.clone() };
+        let (cut, harm) = (Arc::new(tokio::sync::Notify::new()), Arc::new(Harm::default()));
+        let relay = Self { address, cut: cut.clone(), harm: harm.clone() };
         tokio::spawn(async move {
             let (near, _) = listener.accept().await.expect("one connection comes");
             let far = TcpStream::connect(to).await.expect("the listener is there");
-            let (mut near_read, mut near_write) = near.into_split();
-            let (mut far_read, mut far_write) = far.into_split();
-            let forward = async {
+            let (near_read, mut near_write) = near.into_split();
+            let (mut far_read, far_write) = far.into_split();
+            *harm.way_there.lock().await = Some(far_write);
+            let forward = harm.forward(near_read);
+            let backward = async {
                 let mut buffer = vec![0; 100_000];
                 loop {
-                    match near_read.read(&mut buffer).await {
-                        Ok(0) | Err(_) => return far_write.shutdown().await,
+                    match far_read.read(&mut buffer).await {
+                        Ok(0) | Err(_) => return near_write.shutdown().await,
                         Ok(count) => {
-                            if count > 1000 && flip.swap(false, Ordering::SeqCst) {
+                            if harm.flip_answer.swap(false, Ordering::SeqCst) {
                                 buffer[count / 2] ^= 4;
                             }
-                            far_write.write_all(&buffer[..count]).await?;
+                            near_write.write_all(&buffer[..count]).await?;
                         }
                     }
                 }
             };
-            let backward = tokio::io::copy(&mut far_read, &mut near_write);
             tokio::select! {
                 _ = async { tokio::join!(forward, backward) } => {}
                 () = cut.notified() => {}
             }
+            harm.way_there.lock().await.take();
         });
         relay
     }
@@ -117,6 +136,62 @@ impl Relay {
 
     /// Damages one bit of what flows next.
     pub(crate) fn flip_a_bit(&self) {
-        self.flip.store(true, Ordering::SeqCst);
+        self.harm.flip.store(true, Ordering::SeqCst);
+    }
+
+    /// Damages one bit of what flows back next.
+    pub(crate) fn flip_an_answer(&self) {
+        self.harm.flip_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets a byte through now and then.
+    pub(crate) fn drip(&self) {
+        self.harm.drip.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes down what flows from now on.
+    pub(crate) fn listen_in(&self) {
+        self.harm.listening_in.store(true, Ordering::SeqCst);
+    }
+
+    /// What was written down.
+    pub(crate) fn heard(&self) -> Vec<u8> {
+        std::mem::take(&mut self.harm.heard.lock().unwrap())
+    }
+
+    /// Sends what flows next to where the other relay leads.
+    pub(crate) fn divert_to(&self, other: &Self) {
+        *self.harm.diverted.lock().unwrap() = Some(other.harm.clone());
+    }
+}
+
+impl Harm {
+    async fn forward(self: &Arc<Self>, mut from: OwnedReadHalf) -> std::io::Result<()> {
+        let mut buffer = vec![0; 100_000];
+        loop {
+            let read = from.read(&mut buffer).await;
+            let way = self.diverted.lock().unwrap().clone().unwrap_or_else(|| self.clone());
+            let mut way = way.way_there.lock().await;
+            let Some(to) = way.as_mut() else { return Ok(()) };
+            match read {
+                Ok(0) | Err(_) => return to.shutdown().await,
+                Ok(count) => {
+                    if count > 1000 && self.flip.swap(false, Ordering::SeqCst) {
+                        buffer[count / 2] ^= 4;
+                    }
+                    if self.listening_in.load(Ordering::SeqCst) {
+                        self.heard.lock().unwrap().extend_from_slice(&buffer[..count]);
+                    }
+                    if self.drip.load(Ordering::SeqCst) {
+                        for byte in &buffer[..count] {
+                            to.write_all(&[*byte]).await?;
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        continue;
+                    }
+                    to.write_all(&buffer[..count]).await?;
+                }
+            }
+        }
     }
 }

@@ -34,6 +34,7 @@ impl Field {
     pub(crate) const SND_MSS: Self = Self(16);
     pub(crate) const UNACKED: Self = Self(24);
     pub(crate) const LOST: Self = Self(32);
+    pub(crate) const LAST_ACK_RECV: Self = Self(56);
     pub(crate) const RTT: Self = Self(68);
     pub(crate) const RTTVAR: Self = Self(72);
     pub(crate) const SND_CWND: Self = Self(80);

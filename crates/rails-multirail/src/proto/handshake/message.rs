@@ -4,13 +4,16 @@ use super::HandshakeError;
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes that every message of the handshake starts with.
 pub const PREFIX_LEN: usize = 8;
 
+/// The longest piece of a TLS flight that one message carries, in bytes.
+pub const LONGEST_TLS: usize = 16 << 10;
+
 /// The longest message of the handshake.
-pub const LONGEST_MESSAGE: usize = 72;
+pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
 
 /// How a stream is kept to those who may join it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +22,10 @@ pub enum Mode {
     Insecure,
     /// Joins are authenticated by a pre-shared secret. The bytes of the stream are neither encrypted nor authenticated.
     PreSharedKey,
+    /// Joins are authenticated by a pre-shared secret, and all frames are sealed with keys made of it.
+    Encrypted,
+    /// The opening lane shakes hands by TLS 1.3; the others join with the secret that it leaves, and all frames are sealed.
+    Tls,
 }
 
 /// The name of a stream: 128 random bits, chosen by the initiator.
@@ -38,7 +45,7 @@ pub struct Terms {
 }
 
 /// A message of the handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// The initiator asks for a lane.
     Hello(Hello),
@@ -50,6 +57,8 @@ pub enum Message {
     Accepted(Tag),
     /// The lane may not join.
     Refused(Refusal),
+    /// A piece of a TLS flight, from 1 to [`LONGEST_TLS`] bytes.
+    Tls(Vec<u8>),
 }
 
 /// Which lane of which stream the initiator asks for.
@@ -99,13 +108,13 @@ pub enum Refusal {
     /// The responder speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
-    /// One side has a secret and the other has none.
-    #[error("one side uses a join secret and the other does not")]
+    /// The two ends keep the stream in different ways.
+    #[error("it keeps its streams in another mode")]
     Mode,
     /// The proof is wrong: the secrets differ.
     #[error("the join secret is wrong")]
     Secret,
-    /// There is no such stream to join.
+    /// There is no such stream to join; in mode TLS also: the proof does not belong to it.
     #[error("there is no such stream to join")]
     UnknownStream,
     /// A stream of that name is open already.
@@ -117,21 +126,26 @@ pub enum Refusal {
     /// A message came out of turn.
     #[error("a message of the handshake came out of turn")]
     Disorder,
+    /// The TLS handshake failed.
+    #[error("the TLS handshake failed")]
+    Tls,
 }
 
 impl Message {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let (kind, mode, detail) = match self {
-            Self::Hello(hello) => {
-                (HELLO, u8::from(hello.mode == Mode::PreSharedKey), u8::from(hello.purpose == Purpose::Join))
+        let (kind, [mode, detail]) = match self {
+            Self::Hello(hello) => (HELLO, [hello.mode.code(), u8::from(hello.purpose == Purpose::Join)]),
+            Self::Challenge(_) => (CHALLENGE, [0, 0]),
+            Self::Proof(_) => (PROOF, [0, 0]),
+            Self::Accepted(_) => (ACCEPTED, [0, 0]),
+            Self::Refused(refusal) => (REFUSED, [0, refusal.code()]),
+            Self::Tls(flight) => {
+                debug_assert!((1..=LONGEST_TLS).contains(&flight.len()));
+                (TLS, (flight.len() as u16).to_be_bytes())
             }
-            Self::Challenge(_) => (CHALLENGE, 0, 0),
-            Self::Proof(_) => (PROOF, 0, 0),
-            Self::Accepted(_) => (ACCEPTED, 0, 0),
-            Self::Refused(refusal) => (REFUSED, 0, refusal.code()),
         };
-        let mut bytes = Vec::with_capacity(LONGEST_MESSAGE);
+        let mut bytes = Vec::with_capacity(PREFIX_LEN + HELLO_LEN);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[VERSION, kind, mode, detail]);
         match self {
@@ -148,6 +162,7 @@ impl Message {
             }
             Self::Proof(tag) | Self::Accepted(tag) => bytes.extend_from_slice(tag),
             Self::Refused(_) => {}
+            Self::Tls(flight) => bytes.extend_from_slice(flight),
         }
         bytes
     }
@@ -158,7 +173,7 @@ impl Message {
     /// [`HandshakeError::NotRails`], [`HandshakeError::Version`], or [`HandshakeError::Field`] for a type that this
     /// version does not know.
     pub fn body_len(prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
-        let [a, b, c, d, version, kind, ..] = *prefix;
+        let [a, b, c, d, version, kind, mode, detail] = *prefix;
         if [a, b, c, d] != MAGIC {
             return Err(HandshakeError::NotRails { first: [a, b, c, d] });
         }
@@ -167,11 +182,15 @@ impl Message {
             return Err(HandshakeError::Version { theirs: version });
         }
         match kind {
-            HELLO => Ok(64),
+            HELLO => Ok(HELLO_LEN),
             CHALLENGE => Ok(44),
             PROOF | ACCEPTED => Ok(32),
             REFUSED if version != VERSION => Err(HandshakeError::Version { theirs: version }),
             REFUSED => Ok(0),
+            TLS => match usize::from(u16::from_be_bytes([mode, detail])) {
+                length @ 1..=LONGEST_TLS => Ok(length),
+                length => Err(HandshakeError::Field { field: "length of a TLS flight", value: length as u64 }),
+            },
             kind => Err(HandshakeError::Field { field: "message type", value: kind.into() }),
         }
     }
@@ -186,12 +205,13 @@ impl Message {
     pub fn decode(prefix: &[u8; PREFIX_LEN], body: &[u8]) -> Result<Self, HandshakeError> {
         assert_eq!(body.len(), Self::body_len(prefix)?, "the body is as long as the prefix says");
         let [.., kind, mode, detail] = *prefix;
+        if kind == TLS {
+            return Ok(Self::Tls(body.to_vec()));
+        }
         let unknown = |field, value: u8| HandshakeError::Field { field, value: value.into() };
-        let mode = match mode {
-            0 => Mode::Insecure,
-            1 if kind == HELLO => Mode::PreSharedKey,
-            mode => return Err(unknown("mode", mode)),
-        };
+        let mode = Mode::from_code(mode)
+            .filter(|mode| kind == HELLO || *mode == Mode::Insecure)
+            .ok_or(unknown("mode", mode))?;
         if detail > 1 && kind != REFUSED || detail == 1 && !matches!(kind, HELLO | REFUSED) {
             return Err(unknown("detail", detail));
         }
@@ -209,6 +229,35 @@ impl Message {
             PROOF => Self::Proof(array_at(body, 0)),
             ACCEPTED => Self::Accepted(array_at(body, 0)),
             _ => Self::Refused(Refusal::from_code(detail).ok_or(unknown("reason", detail))?),
+        })
+    }
+}
+
+impl Mode {
+    const ALL: [Self; 4] = [Self::Insecure, Self::PreSharedKey, Self::Encrypted, Self::Tls];
+
+    /// Whether the frames of the lanes are encrypted and authenticated.
+    pub fn is_sealed(self) -> bool {
+        matches!(self, Self::Encrypted | Self::Tls)
+    }
+
+    /// Its number on the wire, from 0.
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Insecure => "insecure",
+            Self::PreSharedKey => "psk",
+            Self::Encrypted => "psk encrypted",
+            Self::Tls => "tls",
         })
     }
 }
@@ -235,8 +284,16 @@ impl Terms {
 }
 
 impl Refusal {
-    const ALL: [Self; 7] =
-        [Self::Version, Self::Mode, Self::Secret, Self::UnknownStream, Self::StreamExists, Self::Full, Self::Disorder];
+    const ALL: [Self; 8] = [
+        Self::Version,
+        Self::Mode,
+        Self::Secret,
+        Self::UnknownStream,
+        Self::StreamExists,
+        Self::Full,
+        Self::Disorder,
+        Self::Tls,
+    ];
 
     /// Its number on the wire, from 1.
     fn code(self) -> u8 {
@@ -271,6 +328,9 @@ const CHALLENGE: u8 = 2;
 const PROOF: u8 = 3;
 const ACCEPTED: u8 = 4;
 const REFUSED: u8 = 5;
+const TLS: u8 = 6;
+/// Bytes of a hello behind the prefix: the longest message of a fixed length.
+const HELLO_LEN: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -285,9 +345,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_flight_survives_the_wire_and_one_that_is_empty_or_too_long_is_refused() {
+        for length in [1, 300, LONGEST_TLS] {
+            let bytes = Message::Tls(vec![7; length]).encode();
+            let (prefix, body) = bytes.split_first_chunk().unwrap();
+            assert_eq!(Message::body_len(prefix), Ok(length));
+            assert_eq!(Message::decode(prefix, body), Ok(Message::Tls(vec![7; length])));
+        }
+        for length in [0, LONGEST_TLS as u16 + 1, u16::MAX] {
+            let [high, low] = length.to_be_bytes();
+            let refused = Message::body_len(&[b'R', b'A', b'I', b'L', VERSION, TLS, high, low]);
+            assert_eq!(refused, Err(HandshakeError::Field { field: "length of a TLS flight", value: length.into() }));
+        }
+    }
+
     proptest! {
         #[test]
-        fn no_bytes_make_the_handshake_panic(prefix in any::<[u8; PREFIX_LEN]>(), magic in any::<bool>(), kind in 0u8..7, body in prop::collection::vec(any::<u8>(), 64)) {
+        fn no_bytes_make_the_handshake_panic(prefix in any::<[u8; PREFIX_LEN]>(), magic in any::<bool>(), kind in 0u8..8, body in prop::collection::vec(any::<u8>(), LONGEST_TLS)) {
             let mut prefix = prefix;
             if magic {
                 prefix[..4].copy_from_slice(&MAGIC);

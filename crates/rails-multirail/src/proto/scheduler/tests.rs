@@ -1,12 +1,16 @@
 //! The scheduler alone.
 
-use super::{lane::UNKNOWN_SERVICE, *};
+use super::{
+    super::policy::{FIRST_CHUNK, Policy},
+    lane::UNKNOWN_SERVICE,
+    *,
+};
 use proptest::prelude::*;
 
 fn scheduler(policy: Policy) -> Scheduler {
-    let mut scheduler = Scheduler::new(policy, 10, 1000, 100);
-    scheduler.lane_up(0);
-    scheduler.lane_up(1);
+    let mut scheduler = Scheduler::new(policy.build(), 10, 1000, 100);
+    scheduler.lane_up(0, LaneTraits::default());
+    scheduler.lane_up(1, LaneTraits::default());
     scheduler
 }
 
@@ -42,10 +46,8 @@ fn a_free_lane_takes_the_next_chunk() {
 fn static_shares_are_equal_whoever_asks() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 40]));
-    let taken = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
-    assert_eq!(offsets(&taken), [Some(0), Some(20), None]);
-    let taken = [scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
-    assert_eq!(offsets(&taken), [Some(10), Some(30), None]);
+    let taken = [0, 0, 1, 1, 0, 1].map(|lane| scheduler.take(now(), lane));
+    assert_eq!(offsets(&taken), [Some(0), None, Some(10), None, Some(20), Some(30)]);
 }
 
 #[test]
@@ -55,11 +57,78 @@ fn static_shares_are_equal_however_it_was_written() {
     for _ in 0..16 {
         scheduler.write(Bytes::from_static(b"12345"));
         // The first lane always asks first.
-        for (lane, bytes) in bytes.iter_mut().enumerate() {
-            *bytes += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
+        for lane in [0, 1, 0] {
+            bytes[lane] += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
         }
     }
     assert_eq!(bytes, [40, 40]);
+}
+
+#[test]
+fn weighted_shares_follow_the_weights() {
+    let mut scheduler = Scheduler::new(Policy::Weighted.build(), 12, 1 << 20, 1 << 20);
+    [4, 1, 0]
+        .into_iter()
+        .enumerate()
+        .for_each(|(lane, weight)| scheduler.lane_up(lane, LaneTraits { weight, rtt: None }));
+    scheduler.write(Bytes::from(vec![1; 1800]));
+    let mut bytes = [0; 3];
+    for _ in 0..100 {
+        for (lane, bytes) in bytes.iter_mut().enumerate() {
+            *bytes += scheduler.take(now(), lane).map_or(0, |chunk| chunk.length);
+        }
+    }
+    assert_eq!(bytes, [1200, 300, 300]);
+    scheduler.lane_lost(0);
+    let left: u32 = std::iter::from_fn(|| scheduler.take(now(), 1)).map(|chunk| chunk.length).sum();
+    assert_eq!(left, 1200, "what a lost lane had goes out whatever the weights are");
+}
+
+#[test]
+fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![0; 128 << 10]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
+    scheduler.handle_ack(after(12), 0, &ack(1, 64 << 20)).unwrap();
+    scheduler.handle_ack(after(500), 1, &ack(1, 64 << 20)).unwrap();
+    scheduler.set_resting(0);
+    scheduler.write(Bytes::from(vec![0; 64 << 10]));
+    assert!(!scheduler.wants(1) && scheduler.take(after(500), 1).is_none());
+    assert!(scheduler.wants(0));
+    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    assert!(scheduler.wants(1), "there is enough for both");
+}
+
+#[test]
+fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 40]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 1)];
+    scheduler.silence(0);
+    assert!(scheduler.take(now(), 0).is_none());
+    assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
+    scheduler.handle_ack(now(), 0, &ack(2, 100)).unwrap();
+    assert!(!scheduler.is_silent(0));
+    assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 1)]), [Some(30), None], "10 has arrived");
+    scheduler.finish();
+    assert!(scheduler.take(now(), 0).unwrap().fin);
+    scheduler.handle_ack(now(), 1, &ack(3, 100)).unwrap();
+    scheduler.handle_ack(now(), 0, &ack(3, 100)).unwrap();
+    assert!(scheduler.is_complete());
+}
+
+#[test]
+fn a_returned_chunk_is_cut_to_what_its_new_lane_carries() {
+    let bytes = Bytes::from((0..100).collect::<Vec<u8>>());
+    let payload = vec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];
+    let mut chunk = Chunk { offset: 7, payload, length: 100, fin: true };
+    let rest = chunk.split_off(60).unwrap();
+    assert_eq!((chunk.offset, chunk.length, chunk.fin, chunk.payload.len()), (7, 60, false, 2));
+    assert_eq!((rest.offset, rest.length, rest.fin), (67, 40, true));
+    assert_eq!([chunk.payload.concat(), rest.payload.concat()].concat(), bytes);
+    assert_eq!(chunk.split_off(60), None);
 }
 
 #[test]
@@ -110,11 +179,11 @@ fn an_idle_lane_takes_over_what_a_much_slower_one_is_busy_with() {
     scheduler.write(Bytes::from(vec![1; 40]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
     scheduler.handle_ack(after(10), 0, &ack(1, 100)).unwrap();
+    let slow = scheduler.take(after(90), 1).unwrap();
     scheduler.handle_ack(after(100), 1, &ack(1, 100)).unwrap();
-    let slow = scheduler.take(after(100), 1).unwrap();
     scheduler.take(after(100), 0).unwrap();
     let again = scheduler.take(after(101), 0);
-    assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 99 that are left");
+    assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 89 that are left");
     assert_eq!(scheduler.take(after(101), 0), None, "it is on two lanes already");
     assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
     scheduler.finish();
@@ -125,24 +194,24 @@ fn an_idle_lane_takes_over_what_a_much_slower_one_is_busy_with() {
 
 #[test]
 fn a_slow_lane_is_given_short_chunks() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive, 256 << 10, 64 << 20, 64 << 20);
-    (0..2).for_each(|lane| scheduler.lane_up(lane));
-    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    scheduler.write(Bytes::from(vec![0; 60 << 20]));
     assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
     for round in 1..100 {
         let at = now() + Duration::from_millis(10) * round;
         // 100 MB/s on lane 0; a tenth of it on lane 1.
-        while scheduler.in_flight(0) < 1_000_000 {
+        while scheduler.in_flight(0) + scheduler.chunk_length(0) as u64 <= 1_000_000 {
             scheduler.take(at - Duration::from_millis(10), 0).unwrap();
         }
-        while scheduler.in_flight(1) < 100_000 {
+        while scheduler.in_flight(1) + scheduler.chunk_length(1) as u64 <= 100_000 {
             scheduler.take(at - Duration::from_millis(10), 1).unwrap();
         }
         for lane in 0..2 {
             let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
-        if scheduler.pending_bytes < 2 << 20 {
+        if scheduler.pending.bytes() < 2 << 20 {
             break;
         }
     }
@@ -178,12 +247,11 @@ proptest! {
     /// Whatever lanes ask, die and come back, each byte is handed out, and what is kept stays within the bounds.
     #[test]
     fn every_byte_is_handed_out(
-        adaptive in any::<bool>(),
-        steps in prop::collection::vec((0u8..6, 0usize..3, 1usize..40), 1..300),
+        policy in prop_oneof![Just(Policy::Adaptive), Just(Policy::Static), Just(Policy::Weighted)],
+        steps in prop::collection::vec((0u8..7, 0usize..3, 1usize..40), 1..300),
     ) {
-        let policy = if adaptive { Policy::Adaptive } else { Policy::Static };
-        let mut scheduler = Scheduler::new(policy, 16, 64, 128);
-        (0..3).for_each(|lane| scheduler.lane_up(lane));
+        let mut scheduler = Scheduler::new(policy.build(), 16, 64, 128);
+        (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         let mut written = 0u8;
         let mut expected = Vec::new();
         let mut received = vec![None; 300 * 40];
@@ -210,26 +278,27 @@ proptest! {
                     let limit = scheduler.limit;
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
+                5 => scheduler.silence(lane),
                 _ => {
                     scheduler.lane_lost(lane);
-                    scheduler.lane_up(lane);
+                    scheduler.lane_up(lane, LaneTraits::default());
                     counts[lane] = 0;
                 }
             }
-            let in_flight: u64 = (0..3).map(|lane| scheduler.in_flight(lane)).sum();
-            prop_assert!(in_flight <= 128 && scheduler.pending_bytes <= 64);
+            prop_assert!(scheduler.bytes_unacknowledged() <= 128 && scheduler.pending.bytes() <= 64);
         }
         scheduler.finish();
         // From here on lane 1 alone is left, and the other end reads everything.
         scheduler.lane_lost(0);
         scheduler.lane_lost(2);
+        scheduler.restore(1);
         let mut rounds = 0;
         while !scheduler.is_complete() {
             while let Some(chunk) = scheduler.take(now(), 1) {
                 deliver(&chunk);
                 counts[1] += 1;
             }
-            let limit = scheduler.next + 128;
+            let limit = scheduler.pending.next() + 128;
             scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
             rounds += 1;
             prop_assert!(rounds < 10_000);

@@ -1,11 +1,15 @@
 //! How a stream behaves.
 
+mod limits;
+
+pub use limits::Limits;
+
 use crate::{
-    Driver,
+    Driver, Security,
     proto::{
-        connection::Config,
-        handshake::{Secret, Terms},
-        scheduler::Policy,
+        connection::{Config, Connection},
+        handshake::Terms,
+        policy::Policy,
     },
 };
 use rails_net::LaneOptions;
@@ -14,7 +18,8 @@ use std::time::Duration;
 /// How a stream, or every stream of a listener, behaves. Each end has its own.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
-    pub(crate) secret: Secret,
+    pub(crate) security: Security,
+    pub(crate) limits: Limits,
     pub(crate) policy: Policy,
     pub(crate) driver: Driver,
     pub(crate) longest_chunk: usize,
@@ -24,6 +29,7 @@ pub struct StreamOptions {
     pub(crate) handshake_timeout: Duration,
     pub(crate) join_grace: Duration,
     pub(crate) linger: Duration,
+    pub(crate) outage_limit: Duration,
 }
 
 /// A setting outside its bounds.
@@ -41,10 +47,12 @@ pub struct OptionError {
 }
 
 impl StreamOptions {
-    /// Options with this join secret, and everything else at its default. [`Secret::insecure`] lets anyone join.
-    pub fn new(secret: Secret) -> Self {
+    /// Options with this security, and everything else at its default. A [`Secret`](crate::Secret) stands for
+    /// [`Security::psk`]; [`Security::insecure`] lets anyone join.
+    pub fn new(security: impl Into<Security>) -> Self {
         Self {
-            secret,
+            security: security.into(),
+            limits: Limits::default(),
             policy: Policy::default(),
             driver: Driver::default(),
             longest_chunk: 512 << 10,
@@ -54,6 +62,7 @@ impl StreamOptions {
             handshake_timeout: Duration::from_secs(5),
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
+            outage_limit: Duration::from_secs(10),
         }
     }
 
@@ -109,7 +118,13 @@ impl StreamOptions {
         Self { lane, ..self }
     }
 
-    /// How long a handshake may take. Default: 5 s.
+    /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener). The end that connects has no use for it.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// How long a handshake may take, TLS and all, from the connection to the last message. Default: 5 s.
     #[must_use]
     pub fn handshake_timeout(self, timeout: Duration) -> Self {
         Self { handshake_timeout: timeout, ..self }
@@ -127,6 +142,18 @@ impl StreamOptions {
         Self { linger, ..self }
     }
 
+    /// How long a stream waits for a lane that can be used when every one is down or silent, before it fails with what was delivered. Default: 10 s.
+    /// Zero: it fails as soon as the last lane is lost.
+    #[must_use]
+    pub fn outage_limit(self, limit: Duration) -> Self {
+        Self { outage_limit: limit, ..self }
+    }
+
+    /// How streams are kept.
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
     /// The sockets' options.
     pub fn lane_options(&self) -> &LaneOptions {
         &self.lane
@@ -136,13 +163,15 @@ impl StreamOptions {
         Terms { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    pub(crate) fn config(&self) -> Config {
-        Config {
-            policy: self.policy,
+    /// This end of a new stream to an end with these terms.
+    pub(crate) fn connection(&self, theirs: Terms) -> Connection {
+        let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
             terms: self.terms(),
-        }
+            outage_limit: self.outage_limit,
+        };
+        Connection::new(config, self.policy.build(), theirs)
     }
 }
 
@@ -156,7 +185,7 @@ mod tests {
 
     #[test]
     fn settings_outside_their_bounds_are_refused() {
-        let options = || StreamOptions::new(Secret::insecure());
+        let options = || StreamOptions::new(Security::insecure());
         assert!(options().longest_chunk(1 << 9).is_err());
         assert!(options().window(1 << 10).is_err());
         assert!(options().window(1 << 20).unwrap().longest_chunk(2 << 20).is_err());

@@ -7,33 +7,49 @@
 //! 3. when a frame has arrived, [`Connection::handle_data`], [`Connection::handle_ack`] or [`Connection::handle_reset`];
 //! 4. when the lane has ended, [`Connection::lane_down`].
 //!
+//! Beside that it looks whether the lane makes progress ([`Connection::look`]) whenever [`Connection::look_at`] says so. One task for all lanes calls
+//! [`Connection::handle_timeout`] at the time that [`Connection::next_timeout`] names, and takes the [events](Connection::poll_event).
+//!
 //! The application writes, finishes, reads. **After each call, whoever [`Connection::take_wakes`] names must be woken**:
 //! that is how bytes written find an idle lane, and how a window that opened finds the writer.
 
+mod event;
+mod health;
+
+pub use event::{Event, EventKind, Silence};
+pub use health::LinkSample;
+
 use super::{
     handshake::Terms,
+    policy::StripePolicy,
     reassembler::{Admission, Reassembler, Violation},
-    scheduler::{Chunk, Policy, Scheduler},
+    scheduler::{ACK_DELAY, Chunk, Scheduler},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use bytes::Bytes;
-use std::time::{Duration, Instant};
+use health::Health;
+use serde::Serialize;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 /// A lane's number within its stream, below [`Connection::MOST_LANES`]; used again once a lane has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
 pub struct LaneId(pub usize);
 
 /// How this end of a stream behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// How bytes are shared out.
-    pub policy: Policy,
     /// The longest chunk that is sent, in bytes; the other end may ask for less.
     pub longest_chunk: usize,
     /// How many bytes may wait to be taken by a lane.
     pub send_buffer: usize,
     /// What this end tells the other.
     pub terms: Terms,
+    /// How long the stream waits for a lane that can be used when there is none, before it fails.
+    pub outage_limit: Duration,
 }
 
 /// One end of one stream. See the [module](self) for how it is driven.
@@ -47,7 +63,20 @@ pub struct Connection {
     discarding: bool,
     /// Why the stream is over before its time.
     failure: Option<Failure>,
+    outage_limit: Duration,
+    /// Since when there has been no lane that could be used.
+    outage_since: Option<Instant>,
+    events: VecDeque<Event>,
     wakes: Wakes,
+}
+
+/// What is known of a lane when it joins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LaneTraits {
+    /// Its share under a [weighted](super::policy::Policy::Weighted) policy: its nominal speed, or what the application wishes.
+    pub weight: u32,
+    /// Its round trip, if it was measured.
+    pub rtt: Option<Duration>,
 }
 
 /// Who is to be woken.
@@ -58,6 +87,8 @@ pub struct Wakes {
     pub reader: bool,
     /// Whoever waits to write, to finish or for the end.
     pub writer: bool,
+    /// Whoever takes the events and keeps the time.
+    pub supervisor: bool,
 }
 
 /// Why a stream is over before its time.
@@ -112,6 +143,12 @@ struct Lane {
     /// When the first of them arrived.
     since: Option<Instant>,
     reset_sent: bool,
+    health: Health,
+    /// The lane is taken out of the stream.
+    leaving: bool,
+    /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
+    leave_sent: Option<bool>,
+    other_drained: bool,
 }
 
 #[derive(Debug, Default)]
@@ -125,16 +162,19 @@ impl Connection {
     /// The most lanes that a stream has at a time.
     pub const MOST_LANES: usize = 64;
 
-    /// One end of a stream without lanes; `theirs` is what the other end takes.
-    pub fn new(config: Config, theirs: Terms) -> Self {
+    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` is what the other end takes.
+    pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: Terms) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
-            scheduler: Scheduler::new(config.policy, longest_chunk, config.send_buffer, theirs.window),
+            scheduler: Scheduler::new(policy, longest_chunk, config.send_buffer, theirs.window),
             reassembler: Reassembler::new(config.terms.window),
             terms: config.terms,
             lanes: Vec::new(),
             discarding: false,
             failure: None,
+            outage_limit: config.outage_limit,
+            outage_since: None,
+            events: VecDeque::new(),
             wakes: Wakes::default(),
         }
     }
@@ -205,7 +245,7 @@ impl Connection {
     // The lanes' side.
 
     /// A lane has joined; `None` where the stream has [`Connection::MOST_LANES`] already.
-    pub fn lane_up(&mut self) -> Option<LaneId> {
+    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Option<LaneId> {
         let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
         if free >= Self::MOST_LANES {
             return None;
@@ -215,22 +255,48 @@ impl Connection {
         }
         let told = Told { limit: self.terms.window, ..Told::default() };
         self.lanes[free] = Lane { up: true, told, ..Lane::default() };
-        self.scheduler.lane_up(free);
+        self.scheduler.lane_up(free, traits);
+        self.tell(now, Some(LaneId(free)), EventKind::Joined);
+        self.watch_for_outage(now);
         Some(LaneId(free))
     }
 
     /// A lane has ended, in whatever way.
-    pub fn lane_down(&mut self, lane: LaneId) {
-        let unacknowledged = self.scheduler.in_flight(lane.0);
+    pub fn lane_down(&mut self, now: Instant, lane: LaneId) {
+        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.in_flight(lane.0) };
         self.scheduler.lane_lost(lane.0);
         self.lanes[lane.0] = Lane::default();
-        if self.lanes.iter().any(|lane| lane.up) {
-            // All of them, for it may have been the one that watched over another.
-            self.wake_all_lanes();
-        } else if !self.is_done() && self.failure.is_none() {
-            self.fail(Failure::LanesLost { unacknowledged, delivered: self.reassembler.bytes_in_order() });
-        }
+        self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
+        self.watch_for_outage(now);
+        // All of them, for it may have been the one that watched over another.
+        self.wake_all_lanes();
         self.wakes.writer = true;
+    }
+
+    /// Takes a lane out of the stream: it is given nothing more, and closed once both ends know what has arrived on it.
+    pub fn leave(&mut self, now: Instant, lane: LaneId) {
+        let state = &mut self.lanes[lane.0];
+        if state.up && !std::mem::replace(&mut state.leaving, true) {
+            self.scheduler.retire(lane.0);
+            self.tell(now, Some(lane), EventKind::Leaving);
+            self.watch_for_outage(now);
+            self.wake_all_lanes();
+        }
+    }
+
+    /// Whether a lane is being taken out of the stream.
+    pub fn is_leaving(&self, lane: LaneId) -> bool {
+        self.lanes[lane.0].leaving
+    }
+
+    /// The other end takes the lane out of the stream.
+    pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
+        self.leave(now, lane);
+        let state = &mut self.lanes[lane.0];
+        state.other_drained |= drained;
+        if std::mem::take(&mut state.idle) {
+            self.wakes.lanes |= 1 << lane.0;
+        }
     }
 
     /// Which lanes are up.
@@ -259,7 +325,8 @@ impl Connection {
         let chunk = self.scheduler.take(now, lane.0);
         // An acknowledgement rides along with a chunk even where it could wait.
         let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
-        if chunk.is_some() || acknowledged {
+        let left = self.lanes[lane.0].leaving && self.say_leave(lane, control);
+        if chunk.is_some() || acknowledged || left {
             // There may be more for another lane that stands idle.
             self.wake_idle_lanes();
             if chunk.is_some() {
@@ -267,18 +334,21 @@ impl Connection {
             }
             return Transmit::Send(chunk);
         }
-        if self.is_done() {
+        let state = &mut self.lanes[lane.0];
+        let has_left = state.leave_sent == Some(true) && state.other_drained && state.since.is_none();
+        if self.is_done() || has_left {
             return Transmit::Close;
         }
         let state = &mut self.lanes[lane.0];
         state.idle = true;
+        self.scheduler.set_resting(lane.0);
         let acknowledge_at = state.since.map(|since| since + ACK_DELAY);
         state.until = [acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min();
         Transmit::Idle(state.until)
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
-    pub fn chunk_length(&self, lane: LaneId) -> usize {
+    pub fn chunk_length(&mut self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
     }
 
@@ -342,10 +412,18 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        let was_silent = self.is_silent(lane);
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(handled)?;
+        if was_silent && !self.scheduler.is_silent(lane.0) {
+            self.restore(now, lane);
+        }
         self.wake_idle_lanes();
         self.wakes.writer |= self.scheduler.is_complete();
+        let state = &mut self.lanes[lane.0];
+        if state.leaving && std::mem::take(&mut state.idle) {
+            self.wakes.lanes |= 1 << lane.0;
+        }
         if self.is_done() {
             self.wake_all_lanes();
         }
@@ -401,6 +479,18 @@ impl Connection {
         true
     }
 
+    /// Says that the lane is taken out of the stream, and again once everything sent on it has been acknowledged.
+    fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
+        let drained = self.scheduler.in_flight_chunks(lane.0) == 0;
+        let state = &mut self.lanes[lane.0];
+        if state.leave_sent == Some(drained) || state.leave_sent == Some(true) {
+            return false;
+        }
+        state.leave_sent = Some(drained);
+        control.extend_from_slice(&Frame::Leave { drained }.encode());
+        true
+    }
+
     /// The application has read: the lanes tell the other end once it is worth a frame.
     fn tell_the_limit(&mut self) {
         if self.reassembler.is_complete() {
@@ -420,7 +510,7 @@ impl Connection {
     fn wake_idle_lanes(&mut self) {
         let mut work = self.scheduler.waiting();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if work > 0 && lane.up && lane.idle {
+            if work > 0 && lane.up && lane.idle && self.scheduler.wants(index) {
                 lane.idle = false;
                 self.wakes.lanes |= 1 << index;
                 work -= 1;
@@ -483,9 +573,6 @@ fn part(window: u64, parts: u64) -> u64 {
 /// The length of a control frame, so that a driver can size its buffer.
 pub const CONTROL_LEN: usize = FRAME_LEN;
 
-/// How long an acknowledgement may wait for more to acknowledge. What it holds up is memory at the sender, not speed, so it
-/// is a round trip of a fair distance; each one saved is two system calls.
-const ACK_DELAY: Duration = Duration::from_millis(10);
 /// A lane acknowledges at the latest after this part of the window.
 const ACKS_PER_WINDOW: u64 = 8;
 /// The limit is told anew when it has moved by this part of the window.

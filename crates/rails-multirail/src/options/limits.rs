@@ -1,0 +1,61 @@
+//! What peers may have of a listener.
+
+/// What peers may have of a [`MultiRailListener`](crate::MultiRailListener), all of them together and each by itself.
+///
+/// A peer is an IP address: that of the lane that opened a stream, for streams and memory, and each lane's own for handshakes. A peer
+/// with many addresses counts as many, which is what the limits for all are for. Whatever is beyond a limit is refused (or, for
+/// a handshake, hung up on) and logged; what is there goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub(crate) handshakes: usize,
+    pub(crate) handshakes_per_peer: usize,
+    pub(crate) streams: usize,
+    pub(crate) streams_per_peer: usize,
+    pub(crate) memory_per_peer: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshakes: 256,
+            handshakes_per_peer: 64,
+            streams: 1024,
+            streams_per_peer: 256,
+            memory_per_peer: 4 << 30,
+        }
+    }
+}
+
+impl Limits {
+    /// How many connections may be in their handshake. Default: 256. Each costs a socket and less than a kilobyte, by TLS up
+    /// to 150 KiB, and no longer than [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout).
+    #[must_use]
+    pub fn handshakes(self, most: usize) -> Self {
+        Self { handshakes: most, ..self }
+    }
+
+    /// How many of one peer may be. Default: 64, which is as many lanes as a stream may have.
+    #[must_use]
+    pub fn handshakes_per_peer(self, most: usize) -> Self {
+        Self { handshakes_per_peer: most, ..self }
+    }
+
+    /// How many streams may be open. Default: 1,024.
+    #[must_use]
+    pub fn streams(self, most: usize) -> Self {
+        Self { streams: most, ..self }
+    }
+
+    /// How many streams of one peer may be open. Default: 256.
+    #[must_use]
+    pub fn streams_per_peer(self, most: usize) -> Self {
+        Self { streams_per_peer: most, ..self }
+    }
+
+    /// How many bytes may be promised to the streams of one peer: the sum of their windows, which is what a peer can have
+    /// this end keep that nobody reads. Default: 4 GiB, which is 256 streams with the default window.
+    #[must_use]
+    pub fn memory_per_peer(self, bytes: u64) -> Self {
+        Self { memory_per_peer: bytes, ..self }
+    }
+}

@@ -1,0 +1,70 @@
+//! What happens to the lanes of a stream, for whoever wants to know.
+
+use super::LaneId;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Something that happened to a lane or to all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Instant,
+    /// The lane; `None` where it is about all of them.
+    pub lane: Option<LaneId>,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The lane has joined.
+    Joined,
+    /// The lane has fallen silent: what it has in flight goes out on the others as well, and it is given nothing more until it answers.
+    Silenced {
+        /// How that was found out.
+        cause: Silence,
+        /// How long nothing was heard.
+        #[serde(rename = "silent_ms", serialize_with = "milliseconds")]
+        silent_for: Duration,
+        /// Bytes in flight on it, which nobody knows the fate of.
+        bytes_at_risk: u64,
+    },
+    /// The lane answers again and is used as before.
+    Restored {
+        /// How long it was silent.
+        #[serde(rename = "after_ms", serialize_with = "milliseconds")]
+        after: Duration,
+    },
+    /// The lane is taken out of the stream, by this end or the other.
+    Leaving,
+    /// The lane has ended.
+    Ended {
+        /// Bytes in flight on it that are not known to have arrived.
+        bytes_at_risk: u64,
+    },
+    /// No lane is left that can be used: the stream stands still, and waits.
+    Outage,
+    /// A lane can be used again.
+    Resumed {
+        /// How long there was none.
+        #[serde(rename = "after_ms", serialize_with = "milliseconds")]
+        after: Duration,
+    },
+}
+
+/// How it was found out that a lane is silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Silence {
+    /// Nothing that was sent on it was acknowledged for much longer than its round trip.
+    NoProgress,
+    /// The link under it went down.
+    LinkDown,
+}
+
+fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64() * 1e3)
+}

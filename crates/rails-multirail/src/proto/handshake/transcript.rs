@@ -1,0 +1,55 @@
+//! What the two ends have said, and what is made of it: proofs and keys.
+
+use super::{Challenge, HandshakeError, Hello, Message, Secret, Tag};
+use crate::proto::seal::{Role, Seals};
+use aws_lc_rs::{digest, hmac};
+
+/// The hello and the challenge of one handshake.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transcript {
+    pub(super) hello: Hello,
+    pub(super) challenge: Challenge,
+}
+
+impl Transcript {
+    /// The proof that `role` knows `secret`. With an empty one it proves nothing but that both ends saw the same messages.
+    pub(super) fn prove(&self, role: Role, secret: &[u8]) -> Tag {
+        let mut tag = [0; 32];
+        tag.copy_from_slice(hmac::sign(&key(secret), &self.claim(role)).as_ref());
+        tag
+    }
+
+    /// Whether `tag` is that proof; compares in constant time.
+    pub(super) fn verify(&self, role: Role, secret: &[u8], tag: &Tag) -> Result<(), HandshakeError> {
+        hmac::verify(&key(secret), &self.claim(role), tag).map_err(|_| HandshakeError::Secret)
+    }
+
+    /// The keys of this lane, where its frames are sealed.
+    pub(super) fn seals(&self, ours: Role, secret: &Secret) -> Option<Seals> {
+        self.hello.mode.is_sealed().then(|| Seals::derive(secret, &self.hash(), ours))
+    }
+
+    /// SHA-256 of both messages.
+    pub(super) fn hash(&self) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, &self.bytes()).as_ref());
+        hash
+    }
+
+    fn claim(&self, role: Role) -> Vec<u8> {
+        let mut claim = match role {
+            Role::Initiator => b"rails 2 initiator".to_vec(),
+            Role::Responder => b"rails 2 responder".to_vec(),
+        };
+        claim.extend(self.bytes());
+        claim
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        [Message::Hello(self.hello).encode(), Message::Challenge(self.challenge).encode()].concat()
+    }
+}
+
+fn key(secret: &[u8]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, secret)
+}

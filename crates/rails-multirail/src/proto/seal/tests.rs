@@ -1,0 +1,146 @@
+use super::*;
+use proptest::prelude::*;
+
+fn secret() -> Secret {
+    Secret::pre_shared(b"0123456789abcdef").unwrap()
+}
+
+fn both(transcript: u8) -> (Seals, Seals) {
+    with_limit(transcript, BLOCKS_PER_KEY)
+}
+
+fn with_limit(transcript: u8, most: u64) -> (Seals, Seals) {
+    let seals = |role| Seals::with_limit(&secret(), &[transcript; 32], role, most);
+    (seals(Role::Initiator), seals(Role::Responder))
+}
+
+/// Opens one frame with its payload.
+fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
+    let (header, rest) = sealed.split_first_chunk().expect("a header");
+    let header = opener.header(header)?.to_vec();
+    if rest.is_empty() {
+        return Ok((header, Vec::new()));
+    }
+    let (text, tag) = rest.split_at(rest.len() - TAG_LEN);
+    let mut text = text.to_vec();
+    opener.payload(&mut text, tag)?;
+    Ok((header, text))
+}
+
+fn pieces(pieces: &[&'static [u8]]) -> Vec<Bytes> {
+    pieces.iter().copied().map(Bytes::from_static).collect()
+}
+
+const HEADER: [u8; FRAME_LEN] = [7; FRAME_LEN];
+
+#[test]
+fn what_one_end_seals_the_other_opens_in_both_directions() {
+    let (mut near, mut far) = both(1);
+    for payload in [pieces(&[]), pieces(&[b"one piece"]), pieces(&[b"two ", b"pieces"]), pieces(&[b"", b""])] {
+        let joined = payload.concat();
+        let sealed = near.sealer.seal(&HEADER, &payload).to_vec();
+        assert_eq!(open(&mut far.opener, &sealed), Ok((HEADER.to_vec(), joined.clone())));
+        let sealed = far.sealer.seal(&HEADER, &payload).to_vec();
+        assert_eq!(open(&mut near.opener, &sealed), Ok((HEADER.to_vec(), joined)));
+    }
+}
+
+#[test]
+fn nothing_of_what_is_sent_can_be_read_in_it() {
+    let (mut near, _) = both(1);
+    let text = [9u8; 1000];
+    let sealed = near.sealer.seal(&HEADER, &[Bytes::copy_from_slice(&text)]);
+    assert_eq!(sealed.len(), SEALED_FRAME_LEN + text.len() + TAG_LEN);
+    assert!(!sealed.windows(8).any(|window| window == &text[..8] || window == &HEADER[..8]));
+}
+
+#[test]
+fn several_headers_go_before_one_payload() {
+    let (mut near, mut far) = both(1);
+    let sealed = near.sealer.seal(&[HEADER, [8; FRAME_LEN]].concat(), &pieces(&[b"bytes"])).to_vec();
+    let (first, second) = sealed.split_at(SEALED_FRAME_LEN);
+    assert_eq!(open(&mut far.opener, first), Ok((HEADER.to_vec(), Vec::new())));
+    assert_eq!(open(&mut far.opener, second), Ok((vec![8; FRAME_LEN], b"bytes".to_vec())));
+}
+
+#[test]
+fn a_record_that_is_replayed_missing_or_out_of_order_does_not_open() {
+    let (mut near, _) = both(1);
+    let frames: Vec<Vec<u8>> = (0..3u8).map(|number| near.sealer.seal(&[number; FRAME_LEN], &[]).to_vec()).collect();
+    for order in [[0, 0], [0, 2]] {
+        let (_, mut far) = both(1);
+        open(&mut far.opener, &frames[order[0]]).unwrap();
+        assert_eq!(open(&mut far.opener, &frames[order[1]]), Err(SealError));
+    }
+    let (_, mut far) = both(1);
+    assert_eq!(open(&mut far.opener, &frames[1]), Err(SealError), "the first is missing");
+}
+
+#[test]
+fn a_record_does_not_open_in_the_other_direction_or_on_another_lane_or_with_another_secret() {
+    let (mut near, _) = both(1);
+    let sealed = near.sealer.seal(&HEADER, &[]).to_vec();
+    assert_eq!(open(&mut near.opener, &sealed), Err(SealError), "reflected");
+    let (_, mut other) = both(2);
+    assert_eq!(open(&mut other.opener, &sealed), Err(SealError), "spliced into another lane");
+    let stranger = Secret::pre_shared(b"another 16 bytes").unwrap();
+    let mut stranger = Seals::derive(&stranger, &[1; 32], Role::Responder);
+    assert_eq!(open(&mut stranger.opener, &sealed), Err(SealError));
+}
+
+#[test]
+fn a_payload_does_not_open_as_a_header_nor_a_header_as_a_payload() {
+    let (mut near, mut far) = both(1);
+    let sealed = near.sealer.seal(&HEADER, &[Bytes::from_static(&[3; FRAME_LEN])]).to_vec();
+    let (header, payload) = sealed.split_at(SEALED_FRAME_LEN);
+    let swapped = [payload, header].concat();
+    assert_eq!(open(&mut far.opener, &swapped), Err(SealError));
+}
+
+#[test]
+fn keys_are_replaced_in_step_and_a_longer_life_would_not_open() {
+    let payload = [Bytes::from(vec![5; 160])];
+    // A frame is 2 + 1 and 10 + 1 blocks: the third would pass 40 with its payload, so that is under a new key.
+    let (mut near, mut far) = with_limit(1, 40);
+    let (_, mut stubborn) = with_limit(1, 1_000);
+    let mut opened = 0;
+    for frame in 0..1_000 {
+        let sealed = near.sealer.seal(&HEADER, &payload).to_vec();
+        assert_eq!(open(&mut far.opener, &sealed), Ok((HEADER.to_vec(), vec![5; 160])), "frame {frame}");
+        opened += u32::from(open(&mut stubborn.opener, &sealed).is_ok());
+        assert!(near.sealer.keys.blocks <= 40);
+    }
+    assert_eq!(opened, 2);
+}
+
+#[test]
+fn a_record_longer_than_a_key_s_life_has_a_key_of_its_own() {
+    let (mut near, mut far) = with_limit(1, 2);
+    for _ in 0..5 {
+        let sealed = near.sealer.seal(&HEADER, &pieces(&[&[1; 500]])).to_vec();
+        assert_eq!(open(&mut far.opener, &sealed), Ok((HEADER.to_vec(), vec![1; 500])));
+    }
+}
+
+#[test]
+fn no_key_is_printed() {
+    let printed = format!("{:?}", both(1).0);
+    assert!(printed.contains("record") && !printed.contains("traffic") && !printed.contains("key:"), "{printed}");
+}
+
+proptest! {
+    #[test]
+    fn a_flipped_bit_is_found(length in 0usize..300, at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let (mut near, mut far) = both(1);
+        let mut sealed = near.sealer.seal(&HEADER, &[Bytes::from(vec![1; length])]).to_vec();
+        let at = at.index(sealed.len());
+        sealed[at] ^= 1 << bit;
+        prop_assert_eq!(open(&mut far.opener, &sealed), Err(SealError));
+    }
+
+    #[test]
+    fn no_bytes_open_that_were_not_sealed(bytes in prop::collection::vec(any::<u8>(), SEALED_FRAME_LEN)) {
+        let (mut near, _) = both(1);
+        prop_assert_eq!(near.opener.header(bytes.first_chunk().unwrap()), Err(SealError));
+    }
+}

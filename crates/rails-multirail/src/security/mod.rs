@@ -1,0 +1,120 @@
+//! How streams are kept: openly, by a secret, or by TLS.
+
+mod pin;
+mod tls;
+
+pub use pin::{KeyPin, PinError};
+pub use tls::{Identity, TlsClient, TlsError, TlsServer};
+
+use crate::proto::handshake::{Credentials, Mode, Secret};
+
+/// How a stream, or every stream of a listener, is kept to those who may join it. Both ends choose the same mode: an end takes
+/// no other than its own, so nobody in between can have them settle for less.
+///
+/// | mode | who may join | what someone in between can do |
+/// |---|---|---|
+/// | [insecure](Self::insecure) | anyone | read and change everything |
+/// | [psk](Self::psk) | who knows the secret | read and change the bytes, not join; guess at the secret if it is weak |
+/// | [psk, encrypted](Self::encrypted) | who knows the secret | cut lanes; read what he recorded once he learns the secret |
+/// | [tls](Self::tls_server) | who trusts the server's certificate, and of whom it trusts one if it asks for one | cut lanes |
+///
+/// In the last two every lane seals its frames on its own rail's core: AES-256-GCM with keys that no other lane has
+/// ([`proto::seal`](crate::proto::seal)). The tag takes the place of the payload's checksum. Whoever is in between
+/// sees how much is sent and when, and the handshake's `Hello`; a record that he changes costs its lane, and the stream goes on over
+/// the others.
+#[derive(Debug, Clone)]
+pub struct Security(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Shared(Credentials),
+    Client(TlsClient),
+    Server(TlsServer),
+}
+
+impl Security {
+    /// Anyone who reaches the port may join, and read and change everything on the way. Tools that use it say so.
+    pub fn insecure() -> Self {
+        Self(Kind::Shared(Credentials::Insecure))
+    }
+
+    /// Whoever knows the secret may join. The bytes are neither encrypted nor authenticated, unless it is made
+    /// [`encrypted`](Self::encrypted).
+    pub fn psk(secret: Secret) -> Self {
+        Self(Kind::Shared(Credentials::Secret { mode: Mode::PreSharedKey, secret }))
+    }
+
+    /// Encrypted and authenticated, frame by frame. TLS always is, and what is insecure stays so: without a secret there is nothing to
+    /// make keys of.
+    #[must_use]
+    pub fn encrypted(self) -> Self {
+        match self.0 {
+            Kind::Shared(Credentials::Secret { secret, .. }) => {
+                Self(Kind::Shared(Credentials::Secret { mode: Mode::Encrypted, secret }))
+            }
+            other => Self(other),
+        }
+    }
+
+    /// TLS 1.3, for [`MultiRailStream::connect`](crate::MultiRailStream::connect).
+    pub fn tls_client(client: TlsClient) -> Self {
+        Self(Kind::Client(client))
+    }
+
+    /// TLS 1.3, for a [`MultiRailListener`](crate::MultiRailListener).
+    pub fn tls_server(server: TlsServer) -> Self {
+        Self(Kind::Server(server))
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        match &self.0 {
+            Kind::Shared(credentials) => credentials.mode(),
+            Kind::Client(_) | Kind::Server(_) => Mode::Tls,
+        }
+    }
+
+    /// What a lane that opens a stream brings; `None` at the end that listens.
+    pub(crate) fn initiator(&self) -> Option<Credentials> {
+        match &self.0 {
+            Kind::Shared(credentials) => Some(credentials.clone()),
+            Kind::Client(client) => Some(client.credentials()),
+            Kind::Server(_) => None,
+        }
+    }
+
+    /// What a lane that opens a stream is met with; `None` at the end that connects.
+    pub(crate) fn responder(&self) -> Option<Credentials> {
+        match &self.0 {
+            Kind::Shared(credentials) => Some(credentials.clone()),
+            Kind::Server(server) => Some(server.credentials()),
+            Kind::Client(_) => None,
+        }
+    }
+}
+
+/// [`Security::psk`].
+impl From<Secret> for Security {
+    fn from(secret: Secret) -> Self {
+        Self::psk(secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_makes_psk_and_encrypted_makes_more_of_it() {
+        let secret = Secret::pre_shared(b"0123456789abcdef").unwrap();
+        assert_eq!(Security::from(secret.clone()).mode(), Mode::PreSharedKey);
+        assert_eq!(Security::psk(secret).encrypted().mode(), Mode::Encrypted);
+        assert_eq!(Security::insecure().encrypted().mode(), Mode::Insecure);
+    }
+
+    #[test]
+    fn what_it_is_made_of_is_not_printed() {
+        let secret = Secret::pre_shared(b"correct horse battery").unwrap();
+        assert_eq!(format!("{:?}", Security::psk(secret)), "Security(Shared(Credentials(psk)))");
+    }
+}

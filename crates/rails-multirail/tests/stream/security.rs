@@ -1,0 +1,255 @@
+//! Streams that are sealed, on real sockets, with someone in between who does harm.
+
+use crate::util::{Relay, listener, pattern, rails, relayed_pair, secret};
+use rails_multirail::{
+    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Security, StreamOptions,
+    error::JoinError,
+    proto::handshake::{HandshakeError, Refusal},
+    security::{Identity, TlsClient, TlsServer},
+};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+fn encrypted() -> StreamOptions {
+    StreamOptions::new(Security::psk(secret()).encrypted())
+}
+
+/// A certificate that it signed itself, and its key, as PEM.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// Options for a client and for the server that it trusts.
+fn by_tls() -> (StreamOptions, StreamOptions) {
+    let (certificate, key) = certificate();
+    let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+    let client = TlsClient::pinned(identity.pin().unwrap()).unwrap();
+    let server = TlsServer::new(identity).unwrap();
+    (StreamOptions::new(Security::tls_client(client)), StreamOptions::new(Security::tls_server(server)))
+}
+
+/// A stream's two ends by TLS, with a relay before each lane.
+async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay>) {
+    let (client, server) = by_tls();
+    let (mut listener, addresses) = listener(rails, &server).await;
+    let mut relays = Vec::new();
+    for address in addresses {
+        relays.push(Relay::start(address).await);
+    }
+    let remotes: Vec<SocketAddr> = relays.iter().map(|relay| relay.address).collect();
+    let near = MultiRailStream::connect(rails, &remotes, &client).await.expect("the server is trusted");
+    (near, listener.accept().await.expect("a stream was opened"), relays)
+}
+
+/// Both directions, megabytes and single bytes.
+async fn converse(near: MultiRailStream, far: MultiRailStream) {
+    let (mut near, mut far) = (near, far);
+    let sent = pattern(9 << 20);
+    let expected = sent.clone();
+    let echo = tokio::spawn(async move {
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.unwrap();
+        far.write_all(&got[..1000]).await.unwrap();
+        far.close().await.unwrap();
+        got
+    });
+    near.write_all(&sent[..1]).await.unwrap();
+    near.write_all(&sent[1..]).await.unwrap();
+    near.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    near.read_to_end(&mut back).await.unwrap();
+    near.close().await.unwrap();
+    assert!(echo.await.unwrap() == expected && back == expected[..1000]);
+}
+
+#[tokio::test]
+async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
+    let rails = rails(2);
+    for tls in [false, true] {
+        let (near, far, relays) = if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
+        assert_eq!(far.lanes_up().max(near.lanes_up()), 2, "the other lane joined without a handshake of TLS");
+        relays.iter().for_each(|relay| relay.listen_in());
+        converse(near, far).await;
+        let seen: Vec<u8> = relays.iter().flat_map(|relay| relay.heard()).collect();
+        let sent = pattern(9 << 20);
+        assert!(seen.len() > 9 << 20);
+        // Chunks begin at many places; any sixteen bytes of the stream would tell.
+        let known: std::collections::HashSet<&[u8]> = sent.chunks_exact(16).step_by(1000).collect();
+        assert!(!seen.windows(16).any(|window| known.contains(window)));
+    }
+}
+
+#[tokio::test]
+async fn what_is_changed_on_the_way_costs_its_lane_and_no_byte() {
+    let rails = rails(2);
+    for tls in [false, true] {
+        let (mut near, mut far, relays) =
+            if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
+        let sent = pattern(20 << 20);
+        let expected = sent.clone();
+        relays[1].flip_a_bit();
+        let writer = tokio::spawn(async move {
+            near.write_all(&sent).await.unwrap();
+            near.close().await.unwrap()
+        });
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.unwrap();
+        assert!(got == expected);
+        let received = far.close().await.unwrap();
+        let lost: Vec<&String> = received.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
+        assert!(lost.len() == 1 && lost[0].contains("does not open"), "{lost:?}");
+        writer.await.unwrap();
+    }
+}
+
+/// Acknowledgements and headers as well: the other direction of a transfer has nothing else.
+#[tokio::test]
+async fn an_acknowledgement_that_is_changed_costs_its_lane_and_no_byte() {
+    let rails = rails(2);
+    let (mut near, mut far, relays) = relayed_pair(&rails, &encrypted()).await;
+    let sent = pattern(20 << 20);
+    let expected = sent.clone();
+    relays[0].flip_an_answer();
+    let writer = tokio::spawn(async move {
+        near.write_all(&sent).await.unwrap();
+        near.close().await.unwrap()
+    });
+    let mut got = Vec::new();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == expected);
+    far.close().await.unwrap();
+    let stats = writer.await.unwrap();
+    let lost: Vec<&String> = stats.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
+    assert!(lost.len() == 1 && lost[0].contains("does not open"), "{lost:?}");
+}
+
+/// The lanes of two streams are exchanged in between once they have joined.
+#[tokio::test]
+async fn a_lane_of_one_stream_spliced_into_another_gets_nothing_through() {
+    let rails = rails(1);
+    let (mut one, mut far_one, relays_of_one) = relayed_pair(&rails, &encrypted()).await;
+    let (two, mut far_two, relays_of_two) = relayed_pair(&rails, &encrypted()).await;
+    relays_of_one[0].divert_to(&relays_of_two[0]);
+    one.write_all(b"for the far end of one").await.unwrap();
+    let read = timeout(Duration::from_secs(5), far_two.read_u8()).await.expect("it does not hang");
+    let error = read.unwrap_err();
+    assert!(error.to_string().contains("does not open"), "{error}");
+    relays_of_one[0].cut();
+    drop((one, two));
+    assert!(timeout(Duration::from_secs(5), far_one.read_u8()).await.expect("it does not hang").is_err());
+}
+
+/// A clean end of the connection is not the stream's end, whoever makes it.
+#[tokio::test]
+async fn a_stream_cut_off_between_two_frames_is_an_error_and_not_an_end() {
+    let rails = rails(1);
+    for tls in [false, true] {
+        let (mut near, mut far, relays) =
+            if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
+        near.write_all(b"half of it").await.unwrap();
+        let mut got = [0; 10];
+        far.read_exact(&mut got).await.unwrap();
+        relays[0].cut();
+        let error = timeout(Duration::from_secs(5), far.read_u8()).await.expect("it does not hang").unwrap_err();
+        assert!(error.to_string().contains("closed it before the stream was done"), "{error}");
+        drop(near);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_trusted_gets_no_stream_and_each_end_says_why() {
+    let rails = rails(1);
+    let ((stranger, _), (_, server)) = (by_tls(), by_tls());
+    let (_listener, addresses) = listener(&rails, &server).await;
+    let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &stranger).await else {
+        panic!("a server that is not trusted has a stream");
+    };
+    assert!(matches!(lanes[0].error, JoinError::Handshake(HandshakeError::Tls(_))), "{lanes:?}");
+    assert!(lanes[0].to_string().contains("the TLS handshake failed: invalid peer certificate"), "{}", lanes[0]);
+}
+
+#[tokio::test]
+async fn each_side_of_tls_is_for_its_own_end() {
+    let rails = rails(1);
+    let (client, server) = by_tls();
+    let address = ["127.0.0.1:0".parse().unwrap()];
+    assert!(matches!(
+        MultiRailListener::bind(&rails, &address, &client).await,
+        Err(rails_multirail::BindListenerError::Security)
+    ));
+    let (_listener, addresses) = listener(&rails, &server).await;
+    assert!(matches!(MultiRailStream::connect(&rails, &addresses, &server).await, Err(OpenError::Security)));
+}
+
+fn refused(opened: Result<MultiRailStream, OpenError>) -> Refusal {
+    match opened {
+        Err(OpenError::AllFailed { lanes }) => match &lanes[0].error {
+            JoinError::Handshake(HandshakeError::Refused(refusal)) => *refusal,
+            other => panic!("{other}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_peer_has_no_more_streams_and_memory_than_its_share_and_gets_them_back() {
+    let rails = rails(1);
+    for limits in [Limits::default().streams_per_peer(2), Limits::default().memory_per_peer(40 << 20)] {
+        let (mut listener, addresses) = listener(&rails, &encrypted().limits(limits).linger(Duration::ZERO)).await;
+        let options = encrypted();
+        let connect = || MultiRailStream::connect(&rails, &addresses, &options);
+        let (first, _second) = (connect().await.unwrap(), connect().await.unwrap());
+        let (far, _other) = (listener.accept().await.unwrap(), listener.accept().await.unwrap());
+        assert_eq!(refused(connect().await), Refusal::Full);
+        drop((first, far));
+        let again = async {
+            while connect().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), again).await.expect("its place is free again");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_has_no_more_handshakes_than_its_share() {
+    let rails = rails(1);
+    let limits = Limits::default().handshakes_per_peer(3);
+    let (_listener, addresses) = listener(&rails, &encrypted().limits(limits)).await;
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(TcpStream::connect(addresses[0]).await.unwrap());
+    }
+    let mut one_more = TcpStream::connect(addresses[0]).await.unwrap();
+    let end = timeout(Duration::from_secs(5), one_more.read(&mut [0; 1])).await.expect("it is hung up on at once");
+    assert!(matches!(end, Ok(0) | Err(_)));
+    drop(silent);
+    let connected = async {
+        while MultiRailStream::connect(&rails, &addresses, &encrypted()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), connected).await.expect("the places are free again");
+}
+
+/// A byte now and then keeps no handshake alive, whatever state it is in.
+#[tokio::test]
+async fn a_handshake_that_drips_is_cut_off_in_time_tls_and_all() {
+    let rails = rails(1);
+    let (client, server) = by_tls();
+    let patience = Duration::from_millis(500);
+    let (_listener, addresses) = listener(&rails, &server.handshake_timeout(patience)).await;
+    let relay = Relay::start(addresses[0]).await;
+    relay.drip();
+    let begin = std::time::Instant::now();
+    let remotes = [relay.address];
+    let connect = MultiRailStream::connect(&rails, &remotes, &client);
+    let opened = timeout(Duration::from_secs(5), connect).await.expect("it is hung up on");
+    assert!(opened.is_err());
+    assert!(begin.elapsed() >= patience);
+}

@@ -10,6 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use rails::multirail::{
     Policy,
     proto::{
+        connection::LaneTraits,
         reassembler::Reassembler,
         scheduler::Scheduler,
         wire::{Ack, DataHeader, Frame},
@@ -24,8 +25,8 @@ fn scheduler(criterion: &mut Criterion) {
     // Time is an argument: at one moment nothing is overdue, every lane is fast, and reading a clock is not measured.
     let now = Instant::now();
     for policy in [Policy::Adaptive, Policy::Static] {
-        let mut scheduler = Scheduler::new(policy, CHUNK, 4 << 20, WINDOW);
-        (0..LANES).for_each(|lane| scheduler.lane_up(lane));
+        let mut scheduler = Scheduler::new(policy.build(), CHUNK, 4 << 20, WINDOW);
+        (0..LANES).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         let (payload, mut taken) = (Bytes::from(vec![0; CHUNK]), 0u64);
         group.bench_function(format!("take and acknowledge/{policy:?}"), |bencher| {
             bencher.iter(|| {

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{compare, demo, doctor, lab, plan, recv, send, serve, stream, topo, undo},
+    commands::{compare, demo, disturb, doctor, lab, latency, plan, recv, send, serve, stream, topo, undo},
     ending::Ending,
     print,
 };
@@ -31,6 +31,8 @@ enum Command {
     Serve(serve::Args),
     Stream(stream::Args),
     Compare(compare::Args),
+    Latency(latency::Args),
+    Disturb(disturb::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     Doctor(doctor::Args),
@@ -57,6 +59,8 @@ impl Cli {
             Command::Serve(args) => serve::run(&args, details),
             Command::Stream(args) => stream::run(&args, details),
             Command::Compare(args) => compare::run(&args),
+            Command::Latency(args) => latency::run(&args),
+            Command::Disturb(args) => disturb::run(&args),
             Command::Demo(args) => demo::run(args),
             Command::Lab(args) => lab::run(args),
             Command::Doctor(args) => doctor::run(&args),

@@ -13,6 +13,7 @@ mod duration;
 mod ending;
 mod endpoint;
 mod journal;
+mod links;
 mod machine;
 pub mod measure;
 mod print;

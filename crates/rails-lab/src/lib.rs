@@ -51,7 +51,8 @@
 //!
 //! `builder` says what a lab is to be like, `lab` makes and changes links, `wire` carries frames in user space,
 //! `namespace` runs programs and threads inside, `shape` says what a link is like, `counters` reads an interface's byte
-//! counts, `keeper` and `sweep` clean up, `tool` runs `ip` and `tc`. [`guest`] stands alone.
+//! counts, `transport` sets and reads what TCP and MPTCP do, `fault` drops packets, `keeper` and `sweep` clean up, `tool` runs
+//! `ip` and `tc`. [`guest`] stands alone.
 //!
 //! # How far a wire goes
 //!
@@ -81,6 +82,7 @@
 mod builder;
 mod counters;
 mod error;
+mod fault;
 pub mod guest;
 mod keeper;
 mod lab;
@@ -89,6 +91,7 @@ mod namespace;
 mod shape;
 mod sweep;
 mod tool;
+mod transport;
 mod wire;
 
 pub use builder::LinkLabBuilder;
@@ -98,4 +101,5 @@ pub use lab::{LinkLab, MAX_LINKS};
 pub use name::Side;
 pub use namespace::{Entered, Namespace};
 pub use shape::Shape;
+pub use transport::TransportCounters;
 pub use wire::{LineCounters, Wire, WireCounters};

@@ -60,4 +60,4 @@ pub use proto::{
 };
 pub use rails::{Rail, Rails};
 pub use security::Security;
-pub use stream::{LaneStats, MultiRailListener, MultiRailStream, StreamEvent, StreamStats};
+pub use stream::{Driver, LaneStats, MultiRailListener, MultiRailStream, StreamEvent, StreamStats};

@@ -2,8 +2,11 @@
 
 pub(crate) mod compare;
 pub(crate) mod demo;
+pub(crate) mod disturb;
 pub(crate) mod doctor;
 pub(crate) mod lab;
+pub(crate) mod latency;
+mod ping;
 pub(crate) mod plan;
 pub(crate) mod recv;
 pub(crate) mod send;

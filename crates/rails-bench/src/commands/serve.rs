@@ -1,17 +1,18 @@
 //! `serve`: the receiving end of measurements.
 
-use super::block_on;
+use super::{block_on, ping};
 use crate::{
+    duration,
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
-    measure::{Count, plain, report::Side, striped},
+    measure::{Received, mptcp, plain, report::Side, series::Series, striped},
     print, report,
     stop::Stop,
     tls::ServerTls,
 };
 use anyhow::Result;
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 /// Receive what `stream` sends, and say what arrived
 ///
@@ -27,6 +28,15 @@ pub(crate) struct Args {
     /// Take plain TCP flows, as `stream --plain` sends them, one on each address
     #[arg(long, conflicts_with_all = ["encrypt", "tls_cert"])]
     plain: bool,
+    /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
+    #[arg(long, conflicts_with = "plain")]
+    mptcp: bool,
+    /// Send messages back, as `stream --ping` wants it; of plain flows on the first address only
+    #[arg(long, conflicts_with = "mptcp")]
+    ping: bool,
+    /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and every longer pause
+    #[arg(long, value_name = "TIME", requires = "json", conflicts_with = "ping", value_parser = interval)]
+    samples: Option<Duration>,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -36,13 +46,15 @@ pub(crate) struct Args {
 
 /// One measurement as the receiver saw it.
 #[derive(Serialize)]
-struct Received {
+struct Report {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
     /// How the stream was kept; none of plain flows.
     security: Option<String>,
     receiver: Side,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Series>,
 }
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
@@ -58,14 +70,20 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
 }
 
 async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+    if args.ping {
+        return ping::answer(endpoint, addresses, args.plain, args.once).await;
+    }
     if args.plain {
         return serve_plain(args, endpoint, addresses, details).await;
+    }
+    if args.mptcp {
+        return serve_mptcp(args, endpoint, addresses, details).await;
     }
     let mut listener = endpoint.listen(addresses).await?;
     loop {
         let stream = listener.accept().await?;
-        match striped::receive(stream, &endpoint.topology, &endpoint.rails).await {
-            Ok((count, side)) => say(args, endpoint, count, side, details)?,
+        match striped::receive(stream, &endpoint.topology, &endpoint.rails, args.samples).await {
+            Ok(received) => say(args, endpoint, received, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -82,8 +100,8 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
     say_listening(&listeners.local_addrs());
     loop {
-        match listeners.receive(rails, &endpoint.topology).await {
-            Ok((count, side)) => say(args, endpoint, count, side, details)?,
+        match listeners.receive(rails, &endpoint.topology, args.samples).await {
+            Ok(received) => say(args, endpoint, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
         }
@@ -93,12 +111,36 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     }
 }
 
-fn say(args: &Args, endpoint: &Endpoint, count: Count, receiver: Side, details: bool) -> Result<()> {
+async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+    let listener = mptcp::Listener::bind(addresses[0], args.stream.congestion());
+    let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
+    say_listening(&[listener.local_addr()?]);
+    loop {
+        match listener.receive(&endpoint.rails, &endpoint.topology, args.samples).await {
+            Ok(received) => say(args, endpoint, received, details)?,
+            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) => return Err(error),
+        }
+        if args.once {
+            return Ok(Ending::Done);
+        }
+    }
+}
+
+fn say(args: &Args, endpoint: &Endpoint, received: Received, details: bool) -> Result<()> {
+    let Received { count, side: receiver, series } = received;
     let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
     if args.json {
-        let security = (!args.plain).then(|| endpoint.options.security().mode().to_string());
-        let received = Received { bytes, seconds, receiver_goodput_bits_per_second: goodput, security, receiver };
-        return Ok(print::result(format_args!("{}\n", serde_json::to_string(&received)?))?);
+        let security = (!args.plain && !args.mptcp).then(|| endpoint.options.security().mode().to_string());
+        let report = Report { bytes, seconds, receiver_goodput_bits_per_second: goodput, security, receiver, series };
+        return Ok(print::result(format_args!("{}\n", serde_json::to_string(&report)?))?);
     }
     report::counted(&count, &receiver, details)
+}
+
+/// Reads the length of an interval.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text)?;
+    let fits = (Duration::from_millis(1)..=Duration::from_secs(60)).contains(&interval);
+    fits.then_some(interval).ok_or_else(|| "an interval is 1ms to 60s".to_owned())
 }

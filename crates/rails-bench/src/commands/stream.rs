@@ -1,10 +1,10 @@
 //! `stream`: the sending end of a measurement.
 
-use super::{block_on, seconds};
+use super::{block_on, ping, seconds};
 use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
-    measure::{Amount, plain, striped},
+    measure::{Amount, mptcp, plain, striped},
     print, report, size,
     stop::Stop,
     tls::ClientTls,
@@ -35,11 +35,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = size::parse)]
     bytes: Option<DataSize>,
     /// How the bytes are shared out among the lanes
-    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with = "plain")]
+    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with_all = ["plain", "mptcp"])]
     policy: PolicyArg,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
     #[arg(long, conflicts_with_all = ["encrypt", "tls_ca", "tls_pin"])]
     plain: bool,
+    /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
+    #[arg(long, conflicts_with = "plain")]
+    mptcp: bool,
+    /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; on a plain flow it
+    /// goes to the first address
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::latency::message, conflicts_with_all = ["seconds", "bytes", "mptcp"])]
+    ping: Vec<u32>,
+    /// How many messages of each length
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "ping", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    round_trips: u32,
     /// Print the measurement as one JSON object
     #[arg(long)]
     json: bool,
@@ -83,12 +93,20 @@ async fn measure(
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
     };
+    if !args.ping.is_empty() {
+        let plain = args.plain.then_some(remotes[0]);
+        return ping::ask(endpoint, remotes, plain, (&args.ping, args.round_trips), args.json).await;
+    }
     let Endpoint { topology, rails, options, .. } = endpoint;
     let measurement = if args.plain {
         plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
+    } else if args.mptcp {
+        let congestion = args.stream.congestion().map(str::to_owned);
+        mptcp::send(rails, remotes[0], congestion, amount, topology).await.context("--to")?
     } else {
         let stream = endpoint.open(remotes, "serve").await?;
-        striped::send(stream, amount, (policy, options.security().mode()), topology, rails).await?
+        let kept = options.security().mode();
+        striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails).await?
     };
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;

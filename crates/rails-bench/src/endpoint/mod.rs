@@ -12,8 +12,9 @@ use crate::{
     tls::TlsArgs,
 };
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
+    Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, LaneWish, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
@@ -38,13 +39,38 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Which threads drive the lanes of this end
+    #[arg(long, value_enum, default_value_t = DriverArg::PerRail)]
+    driver: DriverArg,
     #[command(flatten)]
     join: JoinArgs,
     #[command(flatten)]
     tls: T,
 }
 
+/// [`Driver`], as clap sees it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DriverArg {
+    /// Each lane by its own rail's thread
+    PerRail,
+    /// Every lane by the first rail's thread
+    Single,
+}
+
 impl<T: TlsArgs> StreamArgs<T> {
+    /// The congestion control that was asked for.
+    pub(crate) fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
+    }
+
+    /// Which threads drive the lanes.
+    pub(crate) fn driver(&self) -> Driver {
+        match self.driver {
+            DriverArg::PerRail => Driver::PerRail,
+            DriverArg::Single => Driver::Single,
+        }
+    }
+
     /// The options. Must be called inside a runtime, as it tries the congestion control on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let lane = LaneOptions::new().congestion(self.congestion.as_deref());
@@ -57,7 +83,8 @@ impl<T: TlsArgs> StreamArgs<T> {
                     Err(_) => error,
                 })?;
         }
-        Ok(StreamOptions::new(self.join.security(self.tls.security()?)?).lane(lane))
+        let security = self.join.security(self.tls.security()?)?;
+        Ok(StreamOptions::new(security).lane(lane).driver(self.driver()))
     }
 }
 

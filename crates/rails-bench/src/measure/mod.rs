@@ -4,12 +4,17 @@
 //! clock. It sends them back over the stream that was measured, behind the last byte.
 
 pub mod compare;
+pub mod disturb;
+pub mod latency;
+pub mod mptcp;
 pub mod plain;
 pub mod report;
+pub mod series;
 pub mod striped;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use series::{Recorder, Series};
 use std::time::{Duration, Instant};
 
 /// How much is sent.
@@ -60,17 +65,39 @@ impl Supply {
     }
 }
 
+/// What a receiver has to say of a measurement.
+#[derive(Debug)]
+pub struct Received {
+    /// What arrived.
+    pub count: Count,
+    /// What this side did for it.
+    pub side: report::Side,
+    /// How it arrived in the course of time, if that was to be written down.
+    pub series: Option<Series>,
+}
+
 /// Counts what arrives.
 #[derive(Debug)]
 pub(crate) struct Counter {
     zero: Instant,
     count: Option<Count>,
+    recorder: Option<Recorder>,
 }
 
 impl Counter {
     /// Nothing yet; times are counted from `zero`.
     pub(crate) fn new(zero: Instant) -> Self {
-        Self { zero, count: None }
+        Self { zero, count: None, recorder: None }
+    }
+
+    /// Writes down as well how it arrives.
+    pub(crate) fn recorded(self, recorder: Option<Recorder>) -> Self {
+        Self { recorder, ..self }
+    }
+
+    /// What was written down.
+    pub(crate) fn series(self) -> Option<Series> {
+        self.recorder.map(Recorder::finish)
     }
 
     pub(crate) fn add(&mut self, bytes: usize) {
@@ -78,6 +105,9 @@ impl Counter {
         let count = self.count.get_or_insert(Count { bytes: 0, first_seconds: now, last_seconds: now });
         count.bytes += bytes as u64;
         count.last_seconds = now;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(bytes);
+        }
     }
 
     pub(crate) fn count(&self) -> Count {

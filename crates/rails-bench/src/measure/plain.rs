@@ -3,22 +3,31 @@
 //! options, as the lanes of a stream would.
 
 use super::{
-    Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Supply,
+    Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Received, Supply,
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
+    series::{Recorder, Series},
 };
 use anyhow::{Context, Result};
 use rails_multirail::{RailId, Rails};
 use rails_net::{LaneListener, LaneOptions, TcpLane};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, sync::Arc, time::Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 /// What the sink of one flow tells its source; the last flow's says how the whole side did.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Receipt {
-    count: Count,
-    side: Option<Side>,
+pub(super) struct Receipt {
+    pub(super) count: Count,
+    pub(super) side: Option<Side>,
 }
 
 /// Opens one flow from each rail to the address of the same number, sends on all of them, and gives the measurement.
@@ -92,21 +101,25 @@ impl Listeners {
         self.listeners.iter().map(|(_, listener)| listener.local_addr()).collect()
     }
 
-    /// Takes one flow on each address, counts, and reports on each when all have ended.
+    /// Takes one flow on each address, counts, and reports on each when all have ended. With `interval` it writes down what arrived
+    /// in each of these.
     ///
     /// # Errors
     /// How a flow failed.
-    pub async fn receive(&self, rails: &Rails, topology: &Topology) -> Result<(Count, Side)> {
+    pub async fn receive(&self, rails: &Rails, topology: &Topology, interval: Option<Duration>) -> Result<Received> {
+        let recorder = interval.map(Recorder::start);
         let sinks = self.listeners.iter().map(|(rail, listener)| {
-            let (listener, zero) = (listener.clone(), self.zero);
-            let sink = move || async move { sink(listener.accept().await?, zero).await };
+            let (listener, counter) = (listener.clone(), Counter::new(self.zero).recorded(recorder.clone()));
+            let sink = move || async move { sink(listener.accept().await?, counter).await };
             (*rail, rails[*rail].runtime().spawn(sink))
         });
         let sinks: Vec<_> = sinks.collect();
         let baseline = Baseline::take(rails);
-        let (mut counts, mut lanes, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut counts, mut lanes, mut open, mut series) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (rail, sink) in sinks {
-            let (lane, count) = sink.await?.context("a flow failed")?;
+            let (lane, counter) = sink.await?.context("a flow failed")?;
+            let count = counter.count();
+            series.extend(counter.series());
             lanes.push(LaneReportOn { rail, report: lane_report(&lane, 0, count.bytes) });
             counts.push(count);
             open.push((rail, lane, count));
@@ -123,32 +136,43 @@ impl Listeners {
             });
             told.await?.context("a sender went away before it had the report")?;
         }
-        Ok((Count::together(&counts), side))
+        Ok(Received { count: Count::together(&counts), side, series: Series::together(series) })
     }
 }
 
 /// Sends one flow, and gives what its sink said.
 async fn source(remote: SocketAddr, options: LaneOptions, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
     let mut lane = options.connect(remote).await?;
-    let mut supply = Supply::start(amount);
-    let mut sent = 0;
-    while let Some(block) = supply.next() {
-        lane.get_mut().write_all(&block).await?;
-        sent += block.len() as u64;
-    }
-    lane.get_mut().shutdown().await?;
-    let mut receipt = Vec::new();
-    lane.get_mut().take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
+    let (sent, receipt) = give(lane.get_mut(), amount).await?;
     Ok((lane_report(&lane, sent, 0), receipt))
 }
 
+/// Sends the amount on a socket; gives how much that was, and what the sink said.
+pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(u64, Vec<u8>)> {
+    let mut supply = Supply::start(amount);
+    let mut sent = 0;
+    while let Some(block) = supply.next() {
+        stream.write_all(&block).await?;
+        sent += block.len() as u64;
+    }
+    stream.shutdown().await?;
+    let mut receipt = Vec::new();
+    stream.take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
+    Ok((sent, receipt))
+}
+
 /// Reads one flow to its end.
-async fn sink(mut lane: TcpLane, zero: Instant) -> Result<(TcpLane, Count)> {
-    let mut counter = Counter::new(zero);
+async fn sink(mut lane: TcpLane, counter: Counter) -> Result<(TcpLane, Counter)> {
+    let counter = take(lane.get_mut(), counter).await?;
+    Ok((lane, counter))
+}
+
+/// Reads a socket to its end, and counts.
+pub(super) async fn take(stream: &mut TcpStream, mut counter: Counter) -> io::Result<Counter> {
     let mut buffer = vec![0; BLOCK];
     loop {
-        match lane.get_mut().read(&mut buffer).await? {
-            0 => return Ok((lane, counter.count())),
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(counter),
             count => counter.add(count),
         }
     }

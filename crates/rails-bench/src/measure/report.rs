@@ -1,7 +1,7 @@
 //! What a measurement says: one object, units in the key names, placement as it was read back.
 
 use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
-use rails_multirail::{LaneStats, Policy, RailId, Rails, runtime::Placement};
+use rails_multirail::{Driver, LaneStats, Policy, RailId, Rails, runtime::Placement};
 use rails_net::TcpStats;
 use rails_topo::{CpuSet, NodeId, Topology};
 use serde::{Deserialize, Serialize};
@@ -34,9 +34,13 @@ pub enum Transport {
     Rails {
         /// How its bytes were shared out.
         policy: Policy,
+        /// Which threads of the sender drove its lanes.
+        driver: Driver,
     },
     /// Independent tokio TCP flows, one per lane, with nothing of this project between the application and the socket.
     PlainTcp,
+    /// One socket of the kernel's MPTCP.
+    Mptcp,
 }
 
 /// One of the two processes.

@@ -1,14 +1,15 @@
 //! One striped stream from memory to memory.
 
 use super::{
-    Amount, Count, Counter, LONGEST_RECEIPT, Supply,
+    Amount, Count, Counter, LONGEST_RECEIPT, Received, Supply,
     report::{Baseline, LaneReportOn, Measurement, Side, Transport},
+    series::Recorder,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailStream, Policy, Rails, proto::handshake::Mode};
+use rails_multirail::{Driver, MultiRailStream, Policy, Rails, proto::handshake::Mode};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What a sink tells the source when it has read everything.
@@ -26,7 +27,7 @@ struct Receipt {
 pub async fn send(
     stream: MultiRailStream,
     amount: Amount,
-    (policy, security): (Policy, Mode),
+    (policy, driver, security): (Policy, Driver, Mode),
     topology: &Topology,
     rails: &Rails,
 ) -> Result<Measurement> {
@@ -46,7 +47,7 @@ pub async fn send(
     let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
     let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     Ok(Measurement {
-        transport: Transport::Rails { policy },
+        transport: Transport::Rails { policy, driver },
         security: Some(security.to_string()),
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
@@ -56,22 +57,27 @@ pub async fn send(
     })
 }
 
-/// Reads `stream` to its end, and reports to the source. Gives what it counted and how this side did.
+/// Reads `stream` to its end, and reports to the source. With `interval` it writes down what arrived in each of these.
 ///
 /// # Errors
 /// How the stream failed.
-pub async fn receive(stream: MultiRailStream, topology: &Topology, rails: &Rails) -> Result<(Count, Side)> {
+pub async fn receive(
+    stream: MultiRailStream,
+    topology: &Topology,
+    rails: &Rails,
+    interval: Option<Duration>,
+) -> Result<Received> {
     let baseline = Baseline::take(rails);
     let first = || rails.iter().next().context("no rails");
     let on_rail = first()?.runtime().spawn(move || async move {
         let mut stream = stream;
-        let mut counter = Counter::new(Instant::now());
+        let mut counter = Counter::new(Instant::now()).recorded(interval.map(Recorder::start));
         while let Some(bytes) = stream.read_bytes().await? {
             counter.add(bytes.len());
         }
-        Ok::<_, std::io::Error>((stream, counter.count()))
+        Ok::<_, std::io::Error>((stream, counter.count(), counter.series()))
     });
-    let (mut stream, count) = on_rail.await?.context("the stream failed")?;
+    let (mut stream, count, series) = on_rail.await?.context("the stream failed")?;
     let lanes: Vec<LaneReportOn> = stream.stats().lanes.iter().map(Into::into).collect();
     let side = Side::since(&baseline, topology, rails, &lanes);
     let receipt = serde_json::to_vec(&Receipt { count, side: side.clone() }).context("the report cannot be written")?;
@@ -80,5 +86,5 @@ pub async fn receive(stream: MultiRailStream, topology: &Topology, rails: &Rails
         stream.close().await
     });
     on_rail.await?.context("the sender went away before it had the report")?;
-    Ok((count, side))
+    Ok(Received { count, side, series })
 }

@@ -55,9 +55,11 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
 /// Prints a measurement: what the receiver got, and what each rail of both ends did for it.
 pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
     let transport = match measurement.transport {
-        Transport::Rails { policy: Policy::Adaptive } => "one stream, adaptive",
-        Transport::Rails { policy: Policy::Static } => "one stream, static",
+        Transport::Rails { policy: Policy::Adaptive, .. } => "one stream, adaptive",
+        Transport::Rails { policy: Policy::Static, .. } => "one stream, static",
+        Transport::Rails { policy: Policy::Weighted, .. } => "one stream, weighted",
         Transport::PlainTcp => "plain TCP flows",
+        Transport::Mptcp => "one MPTCP socket",
     };
     let amount = Amount { bytes: measurement.bytes, time: Duration::from_secs_f64(measurement.seconds) };
     let parts = [

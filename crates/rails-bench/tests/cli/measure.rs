@@ -92,23 +92,141 @@ fn what_cannot_be_measured_is_refused_with_the_flag() {
 }
 
 #[test]
+fn a_single_driver_is_measured_and_stated() {
+    let (sent, _) = measured(&["--json", "--driver", "single"], &["--bytes", "20MiB"]);
+    let sent: Value = serde_json::from_str(&sent).expect("one object");
+    assert_eq!(sent["transport"]["driver"], "single");
+    assert_complete(&sent, 2);
+}
+
+#[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_comparison_states_everything_and_keeps_every_sample() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let json = folder.path().join("comparison.json");
-    let path = json.to_str().expect("it is text");
-    let output =
-        run(["compare", "--rates", "100,50", "--rounds", "1", "--seconds", "1", "--seed", "7", "--json", path]);
+    let [json, svg] = ["comparison.json", "chart.svg"].map(|name| folder.path().join(name));
+    let files = ["--json", json.to_str().expect("it is text"), "--svg", svg.to_str().expect("it is text")];
+    let case = ["compare", "--rates", "100,50", "--rounds", "1", "--seconds", "0.3", "--seed", "7"];
+    let output = run(case.into_iter().chain(files));
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("rails, adaptive"), "{}", stdout(&output));
+    let printed = stdout(&output);
+    assert!(printed.contains("rails, adaptive"), "{printed}");
     let comparisons: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
     let comparison = &comparisons[0];
     assert_eq!(comparison["setting"]["seed"], 7);
     assert_eq!(comparison["setting"]["congestion_control"], "cubic");
-    let samples = comparison["samples"].as_array().unwrap();
-    assert_eq!(samples.len(), 4, "one round of four contenders");
-    let of = |contender: &str| samples.iter().find(|sample| sample["contender"] == contender).expect("it took part");
-    let links = of("rails_adaptive")["link_tx_bytes"].as_array().unwrap();
-    assert!(links.iter().all(|bytes| bytes.as_u64().unwrap() > 1 << 20), "both links were used: {links:?}");
-    assert!(of("plain_best_link")["link_tx_bytes"][1].as_u64().unwrap() < 1 << 20, "one link was used");
+
+    let list = |key: &str| comparison[key].as_array().expect("a list").clone();
+    let (absent, present): (Vec<_>, Vec<_>) =
+        list("entries").into_iter().partition(|entry| entry["absent"].is_string());
+    assert_eq!(absent.len() + present.len(), 8, "who is missing is listed as well");
+    for entry in &absent {
+        let reason = entry["absent"].as_str().expect("a reason");
+        assert!(stderr(&output).contains(reason) && printed.contains(reason), "{reason} is said loudly");
+        // What is in every Linux that these tests run on may not be missing.
+        assert!(["iperf3", "ucx", "mptcp"].contains(&entry["contender"].as_str().unwrap()), "{entry}");
+    }
+    let samples = list("samples");
+    assert_eq!(samples.len(), present.len(), "one round of everyone who is here");
+    let chart = std::fs::read_to_string(svg).expect("it was drawn");
+    assert!(chart.contains("100 + 50") && chart.contains("seed 7"));
+    for sample in &samples {
+        let links: Vec<u64> =
+            sample["link_tx_bytes"].as_array().unwrap().iter().map(|tx| tx.as_u64().unwrap()).collect();
+        let both = sample["contender"] != "plain_best_link";
+        assert!(links[0] > 1 << 20, "{sample}");
+        assert_eq!(links[1] > 1 << 20, both, "{sample}");
+        assert_eq!(sample["warnings"].as_array().unwrap().len(), 0, "{sample}");
+        assert!(sample["goodput_bits_per_second"].as_f64().unwrap() > 1e7, "{sample}");
+        assert!(sample["cpu_seconds"].as_f64().unwrap() > 0.0, "{sample}");
+        for control in sample["congestion_control"].as_array().unwrap() {
+            assert_eq!(control, "cubic", "{sample}");
+        }
+    }
+    let ceiling =
+        list("results").into_iter().find(|outcome| outcome["contender"] == "plain_flows").expect("it is measured");
+    assert_eq!(ceiling["share_of_ceiling"], 1.0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_comparison_runs_over_wires_with_those_who_were_chosen() {
+    let case = ["compare", "--wires", "50@2ms,50@8ms", "--rounds", "1", "--seconds", "0.5"];
+    let output =
+        run(case.into_iter().chain(["--contenders", "rails-adaptive,plain-flows,ucx", "--ucx", "/no/such/file"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed = stdout(&output);
+    assert!(printed.contains("RTT 2ms") && printed.contains("RTT 8ms"), "{printed}");
+    assert!(printed.contains("NOT MEASURED: UCX, ucx_perftest over TCP: /no/such/file is no program"), "{printed}");
+    assert!(!printed.contains("rails, static"), "{printed}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_round_trips_are_compared_for_every_length_and_carrier() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("latency.json");
+    let case =
+        ["latency", "--rounds", "2", "--round-trips", "50", "--sizes", "64,64KiB", "--json", json.to_str().unwrap()];
+    let output = run(case);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("rails, single driver"), "{}", stdout(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 3, "two rounds of three carriers");
+    let results = all[0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2 * 3, "two lengths of three carriers");
+    for result in results {
+        let ratio = result["p50_over_plain"].as_f64().unwrap();
+        assert!(ratio > 0.0 && (result["carrier"] != "plain" || ratio == 1.0), "{result}");
+        assert!(
+            result["p99_us"]["median"].as_f64().unwrap() >= result["p50_us"]["median"].as_f64().unwrap(),
+            "{result}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("disturb.json");
+    let case = ["disturb", "--rates", "50,50", "--rounds", "1", "--seconds", "2.4", "--seed", "7"];
+    let output = run(case.into_iter().chain(["--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    let all = all.as_array().unwrap();
+    assert_eq!(
+        all.iter().map(|one| one["scenario"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["step", "down", "black_hole"]
+    );
+    for disturbance in all {
+        let samples = disturbance["samples"].as_array().unwrap();
+        assert_eq!(samples.len(), 4, "one round of four contenders");
+        for sample in samples.iter().filter(|sample| sample["failed"].is_null()) {
+            assert_eq!(sample["happenings"].as_array().unwrap().len(), 2, "{}", sample["contender"]);
+            let of_series = sample["series"]["bytes"].as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap());
+            assert_eq!(of_series.sum::<u64>(), sample["bytes"].as_u64().unwrap(), "every byte is in an interval");
+            assert!(sample["links"].as_array().unwrap().len() > 20, "the links were looked at all the time");
+        }
+        let rails = samples.iter().find(|sample| sample["contender"] == "rails_adaptive").unwrap();
+        assert!(rails["failed"].is_null(), "{}", rails["failed"]);
+    }
+    let ceilings: Vec<f64> =
+        all[0]["ceilings_bits_per_second"].as_array().unwrap().iter().map(|bits| bits.as_f64().unwrap()).collect();
+    assert!(ceilings.len() == 3 && ceilings[1] < ceilings[0] && ceilings[1] < ceilings[2], "{ceilings:?}");
+}
+
+#[test]
+fn what_cannot_be_disturbed_is_refused_with_the_flag() {
+    for (args, said) in [
+        (vec!["disturb", "--rates", "400,unshaped"], "--rates"),
+        (vec!["disturb", "--contenders", "ucx"], "--contenders"),
+        (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--json", "--samples", "1us"], "--samples"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--ping", "0"], "--ping"),
+        (vec!["compare", "--contenders", "nobody"], "--contenders"),
+        (vec!["compare", "--wires", "400"], "--wires 400"),
+    ] {
+        let output = run(args.iter().copied());
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
 }

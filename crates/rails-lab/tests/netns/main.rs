@@ -1,6 +1,7 @@
 //! What a lab promises, held against the kernel. Run as root: `cargo test -p rails-lab -- --ignored netns_`
 
 mod cleanup;
+mod faults;
 mod links;
 mod wires;
 

@@ -5,7 +5,7 @@ mod limits;
 pub use limits::Limits;
 
 use crate::{
-    RailId, Security,
+    Driver, RailId, Security,
     proto::{
         connection::{Config, Connection},
         handshake::Terms,
@@ -21,6 +21,7 @@ pub struct StreamOptions {
     pub(crate) security: Security,
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
+    pub(crate) driver: Driver,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
     pub(crate) window: u64,
@@ -54,6 +55,7 @@ impl StreamOptions {
             security: security.into(),
             limits: Limits::default(),
             policy: Policy::default(),
+            driver: Driver::default(),
             longest_chunk: 512 << 10,
             send_buffer: 4 << 20,
             window: 16 << 20,
@@ -70,6 +72,12 @@ impl StreamOptions {
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
+    }
+
+    /// Which threads drive the lanes of this end. Default: [`Driver::PerRail`].
+    #[must_use]
+    pub fn driver(self, driver: Driver) -> Self {
+        Self { driver, ..self }
     }
 
     /// The longest chunk that is sent and taken, in bytes, from 1 KiB to 16 MiB. Default: 512 KiB.

@@ -56,14 +56,16 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Starts a lane on its rail, which keeps it up as long as the stream lasts.
+    /// Starts a lane on the runtime that drives it, which keeps it up as long as the stream lasts.
     pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let dialer = self.clone();
         // The task reports for itself, so its handle is not needed.
-        drop(self.rails[path.rail].runtime().spawn(move || dialer.keep(path, report)));
+        let home = self.rails[self.options.driver.home(path.rail)].runtime();
+        drop(home.spawn(move || dialer.keep(path, report)));
     }
 
-    /// Brings one lane up, drives it, and brings it up again, until the stream is over or the lane is taken out. Runs on the lane's rail.
+    /// Brings one lane up, drives it, and brings it up again, until the stream is over or the lane is taken out. Runs where the
+    /// lane is driven ([`Driver`](super::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let joined = tokio::select! {
             joined = self.join(path) => joined,

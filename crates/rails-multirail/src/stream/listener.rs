@@ -87,7 +87,8 @@ impl MultiRailListener {
         for (index, address) in addresses.iter().copied().enumerate() {
             let rail = registry.rail_of(address).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
-            let listening = rails[rail].runtime().spawn(move || async move {
+            let home = rails[options.driver.home(rail)].runtime();
+            let listening = home.spawn(move || async move {
                 let listener = registry.options.lane.listen(address)?;
                 let bound = listener.local_addr();
                 tokio::task::spawn_local(registry.listen(rail, listener));
@@ -143,7 +144,7 @@ impl Registry {
         }
     }
 
-    /// Hands a connection to the rail that it belongs to.
+    /// Hands a connection to the runtime that drives the lanes of the rail that it belongs to.
     fn take_in(self: Arc<Self>, listening: RailId, socket: TcpLane) {
         let peer = socket.peer_addr();
         let place = match self.handshakes.enter(peer.ip()) {
@@ -165,7 +166,8 @@ impl Registry {
                 Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
             }
         };
-        if rail == listening {
+        let (home, here) = (self.options.driver.home(rail), self.options.driver.home(listening));
+        if home == here {
             tokio::task::spawn_local(serve(self, socket));
             return;
         }
@@ -173,7 +175,7 @@ impl Registry {
         match socket.detach() {
             Ok(socket) => {
                 let registry = self.clone();
-                drop(self.rails[rail].runtime().spawn(move || async move {
+                drop(self.rails[home].runtime().spawn(move || async move {
                     match socket.attach() {
                         Ok(socket) => serve(registry, socket).await,
                         Err(error) => tracing::warn!(%peer, %error, "a connection was lost between two rails"),

@@ -2,6 +2,7 @@
 
 mod connect;
 mod dialer;
+mod driver;
 mod events;
 mod guests;
 mod io;
@@ -13,6 +14,7 @@ mod shared;
 mod stats;
 mod supervisor;
 
+pub use driver::Driver;
 pub use events::StreamEvent;
 pub use listener::MultiRailListener;
 pub use stats::{LaneStats, StreamStats};

@@ -1,6 +1,7 @@
 //! What a stream and its lanes have done.
 
 use crate::{RailId, error::LaneError};
+use rails_bind::thread::{self, Tid};
 use rails_net::{TcpLane, TcpStats};
 use serde::Serialize;
 use std::{
@@ -35,6 +36,8 @@ pub struct LaneStats {
     pub lane: u16,
     /// The rail that it runs on at this end.
     pub rail: RailId,
+    /// The thread that drives it at this end: its rail's, or the first rail's ([`Driver`](super::Driver)).
+    pub thread: Tid,
     /// Its address at this end, that of its newest connection.
     pub local: SocketAddr,
     /// Its address at the other end.
@@ -79,30 +82,32 @@ pub(crate) struct Traffic {
 
 #[derive(Debug)]
 enum LaneState {
-    Up(Arc<TcpLane>),
-    Ended { local: SocketAddr, tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
+    Up { lane: Arc<TcpLane>, thread: Tid },
+    Ended { thread: Tid, local: SocketAddr, tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
 }
 
 impl LaneRecord {
     pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<TcpLane>) -> Arc<Self> {
-        let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::Up(lane.clone())));
+        let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
         let (joined, losses, sent, received) = Default::default();
         Arc::new(Self { index, rail, remote, joined, losses, sent, received, state })
     }
 
-    /// The lane has a connection, its first or another.
+    /// The lane has a connection, its first or another, and is driven by the calling thread.
     pub(crate) fn begin(&self, lane: &Arc<TcpLane>) {
         self.joined.fetch_add(1, Relaxed);
-        *self.lock() = LaneState::Up(lane.clone());
+        *self.lock() = LaneState::up(lane);
     }
 
     /// A connection has ended: its socket is let go, and what the kernel knew of it is kept, unless there is another already.
     pub(crate) fn end(&self, ended: &Arc<TcpLane>, end: Result<(), LaneError>) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
         let mut state = self.lock();
-        if matches!(&*state, LaneState::Up(lane) if Arc::ptr_eq(lane, ended)) {
+        if let LaneState::Up { lane, thread } = &*state
+            && Arc::ptr_eq(lane, ended)
+        {
             let tcp = ended.stats().ok().map(Box::new);
-            *state = LaneState::Ended { local: ended.local_addr(), tcp, lost: end.err() };
+            *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), tcp, lost: end.err() };
         }
     }
 
@@ -110,7 +115,7 @@ impl LaneRecord {
     pub(crate) fn last_error(&self) -> Option<String> {
         match &*self.lock() {
             LaneState::Ended { lost, .. } => lost.as_ref().map(LaneError::to_string),
-            LaneState::Up(_) => None,
+            LaneState::Up { .. } => None,
         }
     }
 
@@ -128,6 +133,7 @@ impl LaneRecord {
         LaneStats {
             lane: self.index,
             rail: self.rail,
+            thread: self.thread(),
             local: self.local(),
             remote: self.remote,
             bytes_sent: self.sent.bytes.load(Relaxed),
@@ -141,22 +147,35 @@ impl LaneRecord {
         }
     }
 
+    fn thread(&self) -> Tid {
+        match &*self.lock() {
+            LaneState::Up { thread, .. } | LaneState::Ended { thread, .. } => *thread,
+        }
+    }
+
     fn local(&self) -> SocketAddr {
         match &*self.lock() {
-            LaneState::Up(lane) => lane.local_addr(),
+            LaneState::Up { lane, .. } => lane.local_addr(),
             LaneState::Ended { local, .. } => *local,
         }
     }
 
     fn tcp(&self) -> Option<TcpStats> {
         match &*self.lock() {
-            LaneState::Up(lane) => lane.stats().ok(),
+            LaneState::Up { lane, .. } => lane.stats().ok(),
             LaneState::Ended { tcp, .. } => tcp.as_deref().cloned(),
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, LaneState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LaneState {
+    /// Up on the calling thread, and to stay on it: the socket is registered with the runtime there.
+    fn up(lane: &Arc<TcpLane>) -> Self {
+        Self::Up { lane: lane.clone(), thread: thread::current_tid() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Streams over real sockets on the loopback interface.
 
+mod driver;
 mod faults;
 mod hostile;
 mod join;

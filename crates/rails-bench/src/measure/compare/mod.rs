@@ -1,42 +1,48 @@
 //! Striped streams beside what else could carry the same bytes, over the same links in the same run.
 //!
 //! The two ends are processes in two network namespaces; each measurement starts both anew. Every round runs every contender
-//! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them.
+//! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them. One who cannot take
+//! part is listed with the reason; one whose figure is not what it seems to be has a warning beside it.
+//!
+//! `contender` names who takes part, `rivals` makes them work, `arena` is where, `contest` runs the rounds, `statistics` and the
+//! [`Comparison`] here are what comes out; `table` and `chart` show it.
 
+pub(crate) mod arena;
+mod chart;
+mod contender;
 mod contest;
+mod link;
+pub(crate) mod peer;
+mod rivals;
+pub mod statistics;
 mod table;
 
+pub use chart::{ChartError, draw};
+pub use contender::Contender;
 pub use contest::{Contest, ContestError};
+pub use link::Link;
+pub use rivals::MeasuredAt;
+pub use statistics::Spread;
 
-use rails_lab::Shape;
+pub(crate) use arena::Arena;
+pub(crate) use link::fastest;
+pub(crate) use rivals::{Running, own};
+
 use rails_topo::CpuSet;
 use serde::Serialize;
-use std::fmt;
-
-/// Who carries the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Contender {
-    /// One plain tokio TCP flow per link, at once: the ceiling.
-    PlainFlows,
-    /// One plain tokio TCP flow on the fastest link.
-    PlainBestLink,
-    /// A stream under the adaptive policy.
-    RailsAdaptive,
-    /// A stream under the static policy.
-    RailsStatic,
-}
 
 /// The outcome of one contest.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// The links, by number.
-    pub links: Vec<Shape>,
+    pub links: Vec<Link>,
     /// Where and how it was run.
     pub setting: Setting,
+    /// Who took part, and who could not.
+    pub entries: Vec<Entry>,
     /// Every measurement that counts, in the order they were made.
     pub samples: Vec<Sample>,
-    /// Each contender's figures.
+    /// The figures of each who took part.
     pub results: Vec<Outcome>,
 }
 
@@ -53,7 +59,7 @@ pub struct Setting {
     pub sender_cpus: CpuSet,
     /// CPUs of the receiving process.
     pub receiver_cpus: CpuSet,
-    /// Congestion control asked for.
+    /// Congestion control of every socket.
     pub congestion_control: String,
     /// How long each measurement sends.
     pub seconds: f64,
@@ -63,6 +69,17 @@ pub struct Setting {
     pub seed: u64,
 }
 
+/// One who was to take part.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    /// Who.
+    pub contender: Contender,
+    /// What exactly it is; `None` where that is this program.
+    pub version: Option<String>,
+    /// Why it did not take part.
+    pub absent: Option<String>,
+}
+
 /// One measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
@@ -70,16 +87,24 @@ pub struct Sample {
     pub round: usize,
     /// Who.
     pub contender: Contender,
-    /// What the receiver got.
-    pub receiver_goodput_bits_per_second: f64,
-    /// CPU time of both processes over the bytes.
+    /// Bytes of the application that arrived.
+    pub bytes: u64,
+    /// How fast they did.
+    pub goodput_bits_per_second: f64,
+    /// Whose figure that is.
+    pub measured_at: MeasuredAt,
+    /// CPU time of all processes of both ends: while they measured where they say it, of their whole lives otherwise.
+    pub cpu_seconds: f64,
+    /// The same over the bytes.
     pub cpu_seconds_per_gigabyte: f64,
     /// Bytes that the sender's end of each link sent, by the kernel's counters.
     pub link_tx_bytes: Vec<u64>,
-    /// Segments that TCP sent again, of all lanes.
+    /// Segments that TCP sent again at both ends, by the kernel's counters.
     pub retransmitted_segments: u64,
-    /// Congestion control as the sockets said it.
+    /// Congestion control as the sockets said it; empty where it is not told.
     pub congestion_control: Vec<String>,
+    /// Why the figure is not what it seems to be.
+    pub warnings: Vec<String>,
 }
 
 /// A contender's figures over all rounds.
@@ -87,53 +112,39 @@ pub struct Sample {
 pub struct Outcome {
     /// Who.
     pub contender: Contender,
-    /// Median, least and most of what the receiver got.
-    pub receiver_goodput_bits_per_second: Spread,
+    /// Median, least and most of the goodput.
+    pub goodput_bits_per_second: Spread,
     /// Median, least and most of the CPU time.
     pub cpu_seconds_per_gigabyte: Spread,
-    /// The median of the goodput as a share of the ceiling in the same round.
-    pub share_of_plain_flows: f64,
-}
-
-/// Median, least and most.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
-    /// The middle one; of an even number the mean of the middle two.
-    pub median: f64,
-    /// The least.
-    pub least: f64,
-    /// The most.
-    pub most: f64,
-}
-
-impl Contender {
-    /// Those that make sense on so many links.
-    fn on(links: usize) -> Vec<Self> {
-        match links {
-            1 => vec![Self::PlainFlows, Self::RailsAdaptive],
-            _ => vec![Self::PlainFlows, Self::PlainBestLink, Self::RailsAdaptive, Self::RailsStatic],
-        }
-    }
+    /// Its median goodput as a share of the ceiling's (one plain flow per link); `None` where that was not measured.
+    pub share_of_ceiling: Option<f64>,
+    /// Every different warning of its samples.
+    pub warnings: Vec<String>,
 }
 
 impl Comparison {
-    fn new(links: Vec<Shape>, setting: Setting, samples: Vec<Sample>) -> Self {
-        let of = |contender| samples.iter().filter(move |sample: &&Sample| sample.contender == contender);
-        let results = Contender::on(links.len()).into_iter().map(|contender| {
-            let goodput = |sample: &Sample| sample.receiver_goodput_bits_per_second;
-            let share = |sample: &Sample| {
-                let ceiling = of(Contender::PlainFlows).find(|ceiling| ceiling.round == sample.round);
-                ceiling.map(|ceiling| goodput(sample) / goodput(ceiling))
-            };
-            Outcome {
-                contender,
-                receiver_goodput_bits_per_second: Spread::of(of(contender).map(goodput)),
-                cpu_seconds_per_gigabyte: Spread::of(of(contender).map(|sample| sample.cpu_seconds_per_gigabyte)),
-                share_of_plain_flows: Spread::of(of(contender).filter_map(share)).median,
-            }
-        });
-        let results = results.collect();
-        Self { links, setting, samples, results }
+    fn new(links: Vec<Link>, setting: Setting, entries: Vec<Entry>, samples: Vec<Sample>) -> Self {
+        let goodput = |contender| {
+            let of = samples.iter().filter(move |sample| sample.contender == contender);
+            Spread::of(of.map(|sample| sample.goodput_bits_per_second))
+        };
+        let ceiling = goodput(Contender::PlainFlows);
+        let outcome = |entry: &Entry| {
+            let of = || samples.iter().filter(|sample| sample.contender == entry.contender);
+            let goodput = goodput(entry.contender)?;
+            let mut warnings: Vec<String> = of().flat_map(|sample| sample.warnings.clone()).collect();
+            warnings.sort();
+            warnings.dedup();
+            Some(Outcome {
+                contender: entry.contender,
+                goodput_bits_per_second: goodput,
+                cpu_seconds_per_gigabyte: Spread::of(of().map(|sample| sample.cpu_seconds_per_gigabyte))?,
+                share_of_ceiling: ceiling.map(|ceiling| goodput.median / ceiling.median),
+                warnings,
+            })
+        };
+        let results = entries.iter().filter_map(outcome).collect();
+        Self { links, setting, entries, samples, results }
     }
 
     /// The figures of one contender, if it took part.
@@ -142,70 +153,65 @@ impl Comparison {
     }
 }
 
-impl Spread {
-    /// Of these values; all not a number where there are none.
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (Some(least), Some(most)) = (values.first(), values.last()) else {
-            return Self { median: f64::NAN, least: f64::NAN, most: f64::NAN };
-        };
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-        Self { median, least: *least, most: *most }
-    }
-}
-
-impl fmt::Display for Contender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PlainFlows => "plain tokio TCP, one flow per link (the ceiling)",
-            Self::PlainBestLink => "plain tokio TCP, the fastest link alone",
-            Self::RailsAdaptive => "rails, adaptive",
-            Self::RailsStatic => "rails, static",
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use rails_lab::Shape;
 
     fn sample(round: usize, contender: Contender, goodput: f64) -> Sample {
         Sample {
             round,
             contender,
-            receiver_goodput_bits_per_second: goodput,
+            bytes: 1,
+            goodput_bits_per_second: goodput,
+            measured_at: MeasuredAt::Receiver,
+            cpu_seconds: 1.0,
             cpu_seconds_per_gigabyte: 1.0,
             link_tx_bytes: vec![],
             retransmitted_segments: 0,
             congestion_control: vec![],
+            warnings: vec!["it limps".to_owned()],
         }
     }
 
-    #[test]
-    fn a_share_is_of_the_ceiling_in_the_same_round() {
-        let samples = vec![
-            sample(1, Contender::PlainFlows, 100.0),
-            sample(1, Contender::RailsAdaptive, 90.0),
-            sample(2, Contender::PlainFlows, 50.0),
-            sample(2, Contender::RailsAdaptive, 50.0),
-        ];
+    pub(super) fn comparison(contenders: &[Contender]) -> Comparison {
+        let goodput = |index: usize, round: usize| 1e8 * (10 - index) as f64 + 1e6 * round as f64;
+        let rounds = (1..=2).flat_map(|round| {
+            contenders
+                .iter()
+                .enumerate()
+                .map(move |(index, contender)| sample(round, *contender, goodput(index, round)))
+        });
         let setting = Setting {
             cpu_model: None,
             kernel: None,
             version: String::new(),
             sender_cpus: CpuSet::new(),
             receiver_cpus: CpuSet::new(),
-            congestion_control: String::new(),
+            congestion_control: "cubic".to_owned(),
             seconds: 1.0,
             rounds: 2,
-            seed: 0,
+            seed: 7,
         };
-        let comparison = Comparison::new(vec![Shape::Unshaped], setting, samples);
+        let entry = |contender: &Contender| Entry { contender: *contender, version: None, absent: None };
+        let absent = Entry { contender: Contender::Ucx, version: None, absent: Some("it is not here".to_owned()) };
+        let entries = contenders.iter().map(entry).chain([absent]).collect();
+        Comparison::new(vec![Link::Veth(Shape::mbit(400)); 2], setting, entries, rounds.collect())
+    }
+
+    #[test]
+    fn a_share_is_of_the_ceilings_median_and_a_warning_is_said_once() {
+        let comparison = comparison(&[Contender::PlainFlows, Contender::RailsAdaptive]);
         let adaptive = comparison.of(Contender::RailsAdaptive).unwrap();
-        assert!((adaptive.share_of_plain_flows - 0.95).abs() < 1e-9);
-        assert_eq!(adaptive.receiver_goodput_bits_per_second, Spread { median: 70.0, least: 50.0, most: 90.0 });
-        assert!(comparison.of(Contender::RailsStatic).is_none());
+        assert_eq!(adaptive.goodput_bits_per_second, Spread { median: 901.5e6, least: 901e6, most: 902e6 });
+        assert!((adaptive.share_of_ceiling.unwrap() - 901.5 / 1001.5).abs() < 1e-9);
+        assert_eq!(adaptive.warnings, ["it limps"]);
+        assert!(comparison.of(Contender::Ucx).is_none(), "who was absent has no figures");
+    }
+
+    #[test]
+    fn without_the_ceiling_there_is_no_share() {
+        let comparison = comparison(&[Contender::RailsAdaptive]);
+        assert_eq!(comparison.of(Contender::RailsAdaptive).unwrap().share_of_ceiling, None);
     }
 }

@@ -1,13 +1,12 @@
 //! A comparison as a person reads it.
 
-use super::Comparison;
+use super::{Comparison, Link};
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
-use rails_lab::Shape;
 use std::fmt;
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let links: Vec<String> = self.links.iter().map(Shape::to_string).collect();
+        let links: Vec<String> = self.links.iter().map(Link::to_string).collect();
         let setting = &self.setting;
         writeln!(f, "{} link(s): {}", links.len(), links.join(", "))?;
         writeln!(
@@ -28,34 +27,63 @@ impl fmt::Display for Comparison {
             setting.kernel.clone().unwrap_or_else(unknown),
             setting.version
         )?;
+        self.entries(f)?;
+        self.figures(f)?;
+        self.raw(f)
+    }
+}
+
+impl Comparison {
+    /// Who they are, and who is missing.
+    fn entries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for entry in &self.entries {
+            match (&entry.absent, &entry.version) {
+                (Some(reason), _) => writeln!(f, "NOT MEASURED: {}: {reason}", entry.contender)?,
+                (None, Some(version)) => writeln!(f, "{}: {version}", entry.contender)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
         table.set_header(["", "Mbit/s, median", "least", "most", "of the ceiling", "CPU s/GB"]);
         for outcome in &self.results {
             let mbit = |bits: f64| format!("{:.0}", bits / 1e6);
-            let goodput = &outcome.receiver_goodput_bits_per_second;
+            let goodput = &outcome.goodput_bits_per_second;
+            let mark = if outcome.warnings.is_empty() { "" } else { " (!)" };
             table.add_row([
-                outcome.contender.to_string(),
+                format!("{}{mark}", outcome.contender),
                 mbit(goodput.median),
                 mbit(goodput.least),
                 mbit(goodput.most),
-                format!("{:.3}", outcome.share_of_plain_flows),
+                outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}")),
                 format!("{:.2}", outcome.cpu_seconds_per_gigabyte.median),
             ]);
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
-        writeln!(f, "raw samples (Mbit/s at the receiver; MB on each link):")?;
+        for outcome in &self.results {
+            outcome.warnings.iter().try_for_each(|warning| writeln!(f, "(!) {}: {warning}", outcome.contender))?;
+        }
+        Ok(())
+    }
+
+    fn raw(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "raw samples (Mbit/s of goodput; MB that each link carried, by the kernel's counters):")?;
         for sample in &self.samples {
             let links: Vec<String> = sample.link_tx_bytes.iter().map(|bytes| (bytes / 1_000_000).to_string()).collect();
             writeln!(
                 f,
-                "  round {} {:<50} {:>8.1}   {} ({} retransmitted)",
+                "  round {} {:<38} {:>8.1}   {} ({} retransmitted){}",
                 sample.round,
-                sample.contender.to_string(),
-                sample.receiver_goodput_bits_per_second / 1e6,
+                sample.contender,
+                sample.goodput_bits_per_second / 1e6,
                 links.join(" + "),
-                sample.retransmitted_segments
+                sample.retransmitted_segments,
+                if sample.warnings.is_empty() { "" } else { " (!)" }
             )?;
         }
         Ok(())

@@ -1,0 +1,116 @@
+//! Where a contest takes place: the links, the CPUs, and what the kernel counts.
+
+use super::{ContestError, Link, link};
+use nix::sys::resource::{UsageWho, getrusage};
+use rails_lab::{LabError, LinkLab, Side};
+use rails_topo::CpuSet;
+use std::{path::PathBuf, process::Command, time::Duration};
+
+/// What every contender is given alike.
+pub(crate) struct Arena {
+    pub(crate) lab: LinkLab,
+    pub(crate) links: Vec<Link>,
+    pub(crate) sender_cpus: CpuSet,
+    pub(crate) receiver_cpus: CpuSet,
+    pub(crate) time: Duration,
+    pub(crate) congestion: String,
+    /// This program, whose `serve` and `stream` are run.
+    pub(crate) program: PathBuf,
+}
+
+/// What the kernel has counted up to a moment.
+pub(super) struct Counters {
+    tx_bytes: Vec<u64>,
+    retransmitted: u64,
+    children: Duration,
+}
+
+/// The same for the time between two moments.
+pub(super) struct Counted {
+    /// Bytes that the sender's end of each link sent.
+    pub(super) tx_bytes: Vec<u64>,
+    /// Segments that TCP sent again, at both ends.
+    pub(super) retransmitted: u64,
+    /// CPU time of the processes that were started and have ended.
+    pub(super) children: Duration,
+}
+
+impl Arena {
+    /// Makes the links, with one congestion control for all.
+    pub(crate) fn build(
+        links: &[Link],
+        (sender_cpus, receiver_cpus): (CpuSet, CpuSet),
+        time: Duration,
+        congestion: &str,
+        program: PathBuf,
+    ) -> Result<Self, LabError> {
+        let lab = link::build(links)?;
+        lab.set_congestion_control(congestion)?;
+        let congestion = congestion.to_owned();
+        Ok(Self { lab, links: links.to_vec(), sender_cpus, receiver_cpus, time, congestion, program })
+    }
+
+    /// A program at one end.
+    pub(crate) fn command(&self, side: Side, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.lab.side(side).command(program)
+    }
+
+    /// The CPUs of one end's process.
+    pub(crate) fn cpus(&self, side: Side) -> &CpuSet {
+        match side {
+            Side::A => &self.sender_cpus,
+            Side::B => &self.receiver_cpus,
+        }
+    }
+
+    /// What has been counted up to now.
+    pub(super) fn counters(&self) -> Result<Counters, ContestError> {
+        let tx = |link| self.lab.counters(Side::A, link).map(|counters| counters.tx_bytes);
+        let retransmitted = |side| self.lab.transport_counters(side).map(|counters| counters.retransmitted_segments);
+        Ok(Counters {
+            tx_bytes: (0..self.lab.link_count()).map(tx).collect::<Result<_, _>>()?,
+            retransmitted: retransmitted(Side::A)? + retransmitted(Side::B)?,
+            children: children()?,
+        })
+    }
+
+    /// What has been counted since.
+    pub(super) fn since(&self, before: &Counters) -> Result<Counted, ContestError> {
+        let now = self.counters()?;
+        Ok(Counted {
+            tx_bytes: now.tx_bytes.iter().zip(&before.tx_bytes).map(|(now, before)| now - before).collect(),
+            retransmitted: now.retransmitted - before.retransmitted,
+            children: now.children.saturating_sub(before.children),
+        })
+    }
+}
+
+/// CPU time of every child that has ended and been waited for.
+fn children() -> Result<Duration, ContestError> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|errno| ContestError::Usage { source: errno.into() })?;
+    let time = |time: nix::sys::time::TimeVal| {
+        Duration::from_secs(time.tv_sec() as u64) + Duration::from_micros(time.tv_usec() as u64)
+    };
+    Ok(time(usage.user_time()) + time(usage.system_time()))
+}
+
+/// The CPUs of the sender and of the receiver: a half each, so that the two do not compete; all of them where there is one.
+pub(crate) fn halves(allowed: &CpuSet) -> (CpuSet, CpuSet) {
+    if allowed.len() < 2 {
+        return (allowed.clone(), allowed.clone());
+    }
+    let half = allowed.len() / 2;
+    (allowed.iter().take(half).collect(), allowed.iter().skip(half).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_has_half_of_the_cpus() {
+        let set = |text: &str| text.parse::<CpuSet>().unwrap();
+        assert_eq!(halves(&set("0-4")), (set("0-1"), set("2-4")));
+        assert_eq!(halves(&set("3")), (set("3"), set("3")));
+    }
+}

@@ -1,0 +1,72 @@
+//! The contenders at work, one file for each kind.
+
+mod iperf3;
+mod mptcp;
+mod own;
+mod program;
+mod ucx;
+
+pub(crate) use own::{Own, Running};
+
+use super::{Arena, Contender, ContestError};
+use serde::Serialize;
+use std::path::Path;
+
+/// Something that carries bytes from side A to side B of the arena.
+pub(super) trait Rival {
+    /// What exactly it is; `None` where that is this program.
+    fn version(&self) -> Option<String> {
+        None
+    }
+
+    /// Carries bytes for the arena's time, and says how many arrived.
+    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError>;
+}
+
+/// What a rival says of one measurement.
+pub(super) struct Figures {
+    pub(super) goodput_bits_per_second: f64,
+    pub(super) bytes: u64,
+    pub(super) measured_at: MeasuredAt,
+    /// CPU time of both processes while they measured; `None` where it does not say, and that of their whole lives is taken.
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) congestion_control: Vec<String>,
+    /// Why the figure is not what it seems to be.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Whose figure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasuredAt {
+    /// What the receiving program had read.
+    Receiver,
+    /// What the sending program knew to be delivered; it tells of nothing else.
+    Sender,
+}
+
+/// Makes a contender ready, or says why it cannot take part.
+pub(super) fn enter(contender: Contender, arena: &Arena, ucx: Option<&Path>) -> Result<Box<dyn Rival>, String> {
+    Ok(match (contender, own(contender, arena)) {
+        (Contender::Mptcp, Some(program)) => Box::new(mptcp::Mptcp::enable(arena, program)?),
+        (_, Some(own)) => Box::new(own),
+        (Contender::Iperf3, None) => Box::new(iperf3::Iperf3::find()?),
+        (_, None) => Box::new(ucx::Ucx::find(ucx)?),
+    })
+}
+
+/// How this program carries the bytes for a contender; `None` for those that are programs of others.
+pub(crate) fn own(contender: Contender, arena: &Arena) -> Option<Own> {
+    let all = || Own::on((0..arena.links.len()).collect());
+    Some(match contender {
+        Contender::PlainFlows => all().both(&["--plain"]),
+        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&arena.links)]).both(&["--plain"]),
+        Contender::RailsStatic => all().sender(&["--policy", "static"]),
+        Contender::RailsAdaptive => all(),
+        Contender::RailsSingle => all().both(&["--driver", "single"]),
+        // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,
+        // so the listener has to be on all of them.
+        Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
+        Contender::Iperf3 | Contender::Ucx => return None,
+    })
+}

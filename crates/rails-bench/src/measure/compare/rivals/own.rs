@@ -1,0 +1,83 @@
+//! This program's own `serve` and `stream`.
+
+use super::{Arena, ContestError, Figures, MeasuredAt, Rival};
+use crate::measure::{compare::peer::Peer, report::Measurement};
+use rails_lab::Side;
+use std::time::Duration;
+
+/// A transport of this program, on some of the links.
+pub(crate) struct Own {
+    links: Vec<usize>,
+    /// Where the receiver listens, if not at the links' addresses.
+    listen: Option<&'static str>,
+    both: &'static [&'static str],
+    sender: &'static [&'static str],
+}
+
+impl Own {
+    /// An adaptive stream on these links.
+    pub(super) fn on(links: Vec<usize>) -> Self {
+        Self { links, listen: None, both: &[], sender: &[] }
+    }
+
+    /// The receiver listens here instead of at the links' addresses.
+    pub(super) fn listening(self, listen: &'static str) -> Self {
+        Self { listen: Some(listen), ..self }
+    }
+
+    /// Arguments for both ends.
+    pub(super) fn both(self, both: &'static [&'static str]) -> Self {
+        Self { both, ..self }
+    }
+
+    /// Arguments for the sender.
+    pub(super) fn sender(self, sender: &'static [&'static str]) -> Self {
+        Self { sender, ..self }
+    }
+}
+
+/// Both ends at work.
+pub(crate) struct Running {
+    pub(crate) receiver: Peer,
+    pub(crate) sender: Peer,
+}
+
+impl Own {
+    /// Starts both ends, with more arguments for the receiver.
+    pub(crate) fn start(&self, arena: &Arena, time: Duration, receiver: &[&str]) -> Result<Running, ContestError> {
+        let ends = |side| {
+            let addresses = self.links.iter().map(|link| arena.lab.address(side, *link).to_string());
+            addresses.collect::<Vec<_>>().join(",")
+        };
+        let common = ["--insecure", "--json", "--congestion", &arena.congestion];
+        let listen = self.listen.map_or_else(|| ends(Side::B), str::to_owned);
+        let mut serve = arena.command(Side::B, &arena.program);
+        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(self.both).args(receiver);
+        let mut receiver = Peer::start(serve, arena.cpus(Side::B))?;
+        receiver.wait_for("listening on")?;
+        let mut stream = arena.command(Side::A, &arena.program);
+        stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A)]);
+        stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(self.both).args(self.sender);
+        let sender = Peer::start(stream, arena.cpus(Side::A))?;
+        Ok(Running { receiver, sender })
+    }
+}
+
+impl Rival for Own {
+    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
+        let Running { receiver, sender } = self.start(arena, arena.time, &[])?;
+        let report = sender.finish()?;
+        receiver.finish()?;
+        let measurement: Measurement = serde_json::from_slice(&report)?;
+        let lanes = || measurement.sender.lanes();
+        let lost = lanes().chain(measurement.receiver.lanes()).filter_map(|lane| lane.lost.clone());
+        Ok(Figures {
+            goodput_bits_per_second: measurement.receiver_goodput_bits_per_second,
+            bytes: measurement.bytes,
+            measured_at: MeasuredAt::Receiver,
+            cpu_seconds: Some(measurement.sender.cpu_seconds + measurement.receiver.cpu_seconds),
+            congestion_control: lanes().filter_map(|lane| lane.congestion_control.clone()).collect(),
+            warnings: lost.map(|lost| format!("lost: {lost}")).collect(),
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! What happens to a link, and when.
+
+use crate::measure::compare::{Arena, ContestError, Link};
+use clap::ValueEnum;
+use rails_lab::{Shape, Side};
+use serde::Serialize;
+use std::{fmt, time::Duration};
+
+/// What is done to the last link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    /// Its rate falls to a tenth, and comes back
+    Step,
+    /// The receiver's interface goes down, and comes up again
+    Down,
+    /// Whatever arrives at the receiver is dropped in silence, and then no more
+    BlackHole,
+}
+
+/// One thing that is done to the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Happening {
+    /// Its rate becomes this, in Mbit/s.
+    Rate(u64),
+    /// The receiver's interface goes down.
+    Down,
+    /// The receiver's interface comes up.
+    Up,
+    /// The receiver drops what arrives.
+    BlackHole,
+    /// It does so no more.
+    BlackHoleOver,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
+
+    /// What happens to a link of this rate, at a third and at two thirds of the time.
+    pub(super) fn happenings(self, mbit: u64) -> [Happening; 2] {
+        match self {
+            Self::Step => [Happening::Rate((mbit / 10).max(1)), Happening::Rate(mbit)],
+            Self::Down => [Happening::Down, Happening::Up],
+            Self::BlackHole => [Happening::BlackHole, Happening::BlackHoleOver],
+        }
+    }
+}
+
+impl Happening {
+    /// Does it to a link.
+    pub(super) fn happen(self, arena: &Arena, link: usize) -> Result<(), ContestError> {
+        let lab = &arena.lab;
+        match self {
+            Self::Rate(mbit) => match arena.links[link] {
+                Link::Veth(_) => lab.set_rate(link, Shape::mbit(mbit))?,
+                Link::Wire { rtt, .. } => lab.set_wire(link, Link::wire(mbit, rtt))?,
+            },
+            Self::Down => lab.set_link_up(Side::B, link, false)?,
+            Self::Up => {
+                lab.set_link_up(Side::B, link, true)?;
+                // What is opened from now on is to be measured alike; the routes have lost it.
+                lab.set_congestion_control(&arena.congestion)?;
+            }
+            Self::BlackHole => lab.set_black_hole(Side::B, link, true)?,
+            Self::BlackHoleOver => lab.set_black_hole(Side::B, link, false)?,
+        }
+        Ok(())
+    }
+}
+
+/// When the happenings are, in a time of this length.
+pub(super) fn times(length: Duration) -> [Duration; 2] {
+    [length / 3, length * 2 / 3]
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Step => "the rate falls to a tenth and comes back",
+            Self::Down => "the receiver's interface goes down and comes up",
+            Self::BlackHole => "the receiver drops what arrives, and then no more",
+        })
+    }
+}

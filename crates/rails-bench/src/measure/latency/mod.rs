@@ -1,0 +1,145 @@
+//! Round trips of messages: one end sends a message and waits for it to come back, over any ordered stream.
+//!
+//! `contest` sets streams beside plain TCP.
+
+mod contest;
+
+pub use contest::{Carrier, LatencyComparison, LatencyContest, LatencyOutcome, LatencySample};
+
+use super::compare::statistics::percentile;
+use serde::{Deserialize, Serialize};
+use std::{io, time::Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// How long round trips of messages of one size took, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrips {
+    /// Length of each message.
+    pub bytes: u32,
+    /// How many were measured.
+    pub count: u32,
+    /// The shortest.
+    pub least_us: f64,
+    /// Half of them were no longer.
+    pub p50_us: f64,
+    /// 99 of 100 were no longer.
+    pub p99_us: f64,
+    /// The longest.
+    pub most_us: f64,
+}
+
+/// Sends messages of each size, one at a time, and waits for each to come back; a tenth as many before are not counted.
+///
+/// # Errors
+/// How the stream failed; [`io::ErrorKind::InvalidData`] where something else came back.
+pub async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    sizes: &[u32],
+    count: u32,
+) -> io::Result<Vec<RoundTrips>> {
+    let mut figures = Vec::new();
+    for bytes in sizes.iter().copied() {
+        let before = count / 10;
+        stream.write_all(&header(bytes, before + count)).await?;
+        let message: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
+        let mut back = vec![0; bytes as usize];
+        let mut micros = Vec::with_capacity(count as usize);
+        for index in 0..before + count {
+            let start = Instant::now();
+            stream.write_all(&message).await?;
+            stream.read_exact(&mut back).await?;
+            if index >= before {
+                micros.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+            if back != message {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "another message came back"));
+            }
+        }
+        figures.push(RoundTrips::of(bytes, micros));
+    }
+    stream.shutdown().await?;
+    Ok(figures)
+}
+
+/// Sends every message back when it is whole, until the other end has no more; gives how many there were.
+///
+/// # Errors
+/// How the stream failed; [`io::ErrorKind::InvalidData`] where messages longer than 16 MiB are announced.
+pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
+    let mut answered = 0;
+    loop {
+        let mut header = [0; 8];
+        match stream.read_exact(&mut header).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                stream.shutdown().await?;
+                return Ok(answered);
+            }
+            Err(error) => return Err(error),
+        }
+        let number = |at| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (bytes, count) = (number(0), number(4));
+        if bytes > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {bytes} bytes is too long")));
+        }
+        let mut message = vec![0; bytes as usize];
+        for _ in 0..count {
+            stream.read_exact(&mut message).await?;
+            stream.write_all(&message).await?;
+            answered += 1;
+        }
+    }
+}
+
+impl RoundTrips {
+    fn of(bytes: u32, mut micros: Vec<f64>) -> Self {
+        micros.sort_by(f64::total_cmp);
+        let at = |share| percentile(&micros, share).unwrap_or(f64::NAN);
+        Self {
+            bytes,
+            count: micros.len() as u32,
+            least_us: at(0.0),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            most_us: at(1.0),
+        }
+    }
+}
+
+fn header(bytes: u32, count: u32) -> [u8; 8] {
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&bytes.to_be_bytes());
+    header[4..].copy_from_slice(&count.to_be_bytes());
+    header
+}
+
+/// The longest message that is answered.
+pub const LONGEST: u32 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_message_is_answered_and_counted() {
+        let (mut near, mut far) = tokio::io::duplex(1000);
+        let (asked, answered) = tokio::join!(ask(&mut near, &[1, 5000], 20), answer(&mut far));
+        assert_eq!(answered.unwrap(), 2 * 22);
+        let asked = asked.unwrap();
+        assert_eq!(
+            asked.iter().map(|figures| (figures.bytes, figures.count)).collect::<Vec<_>>(),
+            [(1, 20), (5000, 20)]
+        );
+        for figures in asked {
+            assert!(figures.least_us <= figures.p50_us && figures.p50_us <= figures.p99_us);
+            assert!(figures.p99_us <= figures.most_us);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_refused() {
+        let (mut near, mut far) = tokio::io::duplex(1000);
+        near.write_all(&header(LONGEST + 1, 1)).await.unwrap();
+        assert_eq!(answer(&mut far).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,150 @@
+//! One socket of the kernel's Multipath TCP from memory to memory: an ordinary tokio program whose sockets were made with another
+//! protocol number. Which subflows the kernel adds is the path manager's decision (`ip mptcp`); nothing here knows of them.
+//!
+//! References: RFC 8684; `Documentation/networking/mptcp.rst`.
+
+use super::{
+    Amount, Counter, Received,
+    plain::{Receipt, give, take},
+    report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
+    series::Recorder,
+};
+use anyhow::{Context, Result, ensure};
+use rails_multirail::{Rail, RailId, Rails};
+use rails_topo::Topology;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+};
+
+/// Sends from the first rail's address to `remote`, and gives the measurement.
+///
+/// # Errors
+/// How the connection failed; where the kernel has no MPTCP, that its protocol is not supported.
+pub async fn send(
+    rails: &Rails,
+    remote: SocketAddr,
+    congestion: Option<String>,
+    amount: Amount,
+    topology: &Topology,
+) -> Result<Measurement> {
+    let baseline = Baseline::take(rails);
+    let rail = first(rails)?;
+    let local = rail.plan().address.map(|address| SocketAddr::new(address, 0));
+    let flow = rail.runtime().spawn(move || async move {
+        let mut stream = connect(local, remote, congestion.as_deref()).await?;
+        let report = report(&stream)?;
+        let (bytes_sent, receipt) = give(&mut stream, amount).await?;
+        io::Result::Ok((LaneReport { bytes_sent, ..report }, receipt))
+    });
+    let (report, receipt) = flow.await?.context("the MPTCP connection failed")?;
+    let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
+    let lanes = [LaneReportOn { rail: RailId(0), report }];
+    Ok(Measurement {
+        transport: Transport::Mptcp,
+        security: None,
+        bytes: receipt.count.bytes,
+        seconds: receipt.count.seconds(),
+        receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
+        sender: Side::since(&baseline, topology, rails, &lanes),
+        receiver: receipt.side.context("the receiver did not report its side")?,
+    })
+}
+
+/// A socket that waits for MPTCP connections.
+#[derive(Debug)]
+pub struct Listener {
+    listener: std::net::TcpListener,
+    zero: Instant,
+}
+
+impl Listener {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// What the kernel has against it; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no MPTCP.
+    pub fn bind(address: SocketAddr, congestion: Option<&str>) -> io::Result<Self> {
+        let socket = socket(address, congestion)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(16)?;
+        Ok(Self { listener: socket.into(), zero: Instant::now() })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the kernel has against telling.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Takes one connection on the first rail, counts, and reports to the sender. With `interval` it writes down what arrived in
+    /// each of these.
+    ///
+    /// # Errors
+    /// How the connection failed.
+    pub async fn receive(&self, rails: &Rails, topology: &Topology, interval: Option<Duration>) -> Result<Received> {
+        let (rail, zero) = (first(rails)?, self.zero);
+        let listener = self.listener.try_clone()?;
+        let accepted = rail.runtime().spawn(move || async move { TcpListener::from_std(listener)?.accept().await });
+        let (mut stream, _) = accepted.await??;
+        let baseline = Baseline::take(rails);
+        let counting = rail.runtime().spawn(move || async move {
+            let report = report(&stream)?;
+            let counter = Counter::new(zero).recorded(interval.map(Recorder::start));
+            let counter = take(&mut stream, counter).await?;
+            let bytes_received = counter.count().bytes;
+            io::Result::Ok((counter, LaneReport { bytes_received, ..report }, stream))
+        });
+        let (counter, report, mut stream) = counting.await?.context("the MPTCP connection failed")?;
+        let count = counter.count();
+        let side = Side::since(&baseline, topology, rails, &[LaneReportOn { rail: RailId(0), report }]);
+        let receipt = serde_json::to_vec(&Receipt { count, side: Some(side.clone()) })?;
+        let told = rail.runtime().spawn(move || async move {
+            stream.write_all(&receipt).await?;
+            stream.shutdown().await
+        });
+        told.await?.context("the sender went away before it had the report")?;
+        Ok(Received { count, side, series: counter.series() })
+    }
+}
+
+async fn connect(local: Option<SocketAddr>, remote: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
+    let socket = socket(remote, congestion)?;
+    if let Some(local) = local {
+        socket.bind(&local.into())?;
+    }
+    let socket = tokio::net::TcpSocket::from_std_stream(socket.into());
+    socket.connect(remote).await
+}
+
+fn socket(address: SocketAddr, congestion: Option<&str>) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::MPTCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(name) = congestion {
+        // The kernel hands it to every subflow (net/mptcp/sockopt.c, mptcp_setsockopt_sol_tcp_congestion).
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    Ok(socket)
+}
+
+/// What there is to say before bytes flow; a socket that is closed knows its peer no more.
+fn report(stream: &TcpStream) -> io::Result<LaneReport> {
+    let congestion = SockRef::from(stream).tcp_congestion()?;
+    let name = String::from_utf8_lossy(&congestion).trim_end_matches('\0').to_owned();
+    let report = LaneReport::new((stream.local_addr()?, stream.peer_addr()?), (0, 0), None);
+    Ok(LaneReport { congestion_control: Some(name), ..report })
+}
+
+fn first(rails: &Rails) -> Result<&Rail> {
+    ensure!(!rails.is_empty(), "no rails");
+    Ok(&rails[RailId(0)])
+}

@@ -1,0 +1,150 @@
+//! What arrived in the course of time.
+
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes that the receiving application read in each interval, and the pauses between its reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// When the first interval began, by the receiver's wall clock.
+    pub start_unix_seconds: f64,
+    /// How long each interval is.
+    pub interval_seconds: f64,
+    /// Bytes of each.
+    pub bytes: Vec<u64>,
+    /// Every time longer than an interval in which nothing was read, between two reads.
+    pub pauses: Vec<Pause>,
+}
+
+/// A time in which nothing was read.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Pause {
+    /// When it began, after the first interval began.
+    pub start_seconds: f64,
+    /// How long it was.
+    pub seconds: f64,
+}
+
+/// Writes a series down.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorder {
+    zero: Instant,
+    interval: Duration,
+    last: Option<Duration>,
+    series: Series,
+}
+
+impl Recorder {
+    /// Starts now.
+    pub(crate) fn start(interval: Duration) -> Self {
+        // A clock before 1970 tells no time, and then only the distances count.
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let series = Series {
+            start_unix_seconds: start.as_secs_f64(),
+            interval_seconds: interval.as_secs_f64(),
+            bytes: Vec::new(),
+            pauses: Vec::new(),
+        };
+        Self { zero: Instant::now(), interval, last: None, series }
+    }
+
+    /// Counts what is read now.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.add_at(self.zero.elapsed(), bytes as u64);
+    }
+
+    /// What was written down.
+    pub(crate) fn finish(self) -> Series {
+        self.series
+    }
+
+    fn add_at(&mut self, now: Duration, bytes: u64) {
+        let index = (now.as_nanos() / self.interval.as_nanos().max(1)) as usize;
+        if self.series.bytes.len() <= index {
+            self.series.bytes.resize(index + 1, 0);
+        }
+        self.series.bytes[index] += bytes;
+        if let Some(last) = self.last.replace(now)
+            && now - last > self.interval
+        {
+            let pause = Pause { start_seconds: last.as_secs_f64(), seconds: (now - last).as_secs_f64() };
+            self.series.pauses.push(pause);
+        }
+    }
+}
+
+impl Series {
+    /// Independent flows taken together, all counted from the same time; pauses of one are not pauses of all, so those that are
+    /// left are whole intervals in which none read anything.
+    pub(crate) fn together(all: Vec<Self>) -> Option<Self> {
+        let mut all = all.into_iter();
+        let mut sum = all.next()?;
+        for series in all {
+            sum.bytes.resize(sum.bytes.len().max(series.bytes.len()), 0);
+            sum.bytes.iter_mut().zip(&series.bytes).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        sum.pauses.clear();
+        let mut run = 0;
+        let mut begun = false;
+        for (index, bytes) in sum.bytes.iter().enumerate() {
+            if *bytes == 0 {
+                run += 1;
+                continue;
+            }
+            if begun && run > 0 {
+                let start_seconds = (index - run) as f64 * sum.interval_seconds;
+                sum.pauses.push(Pause { start_seconds, seconds: run as f64 * sum.interval_seconds });
+            }
+            (run, begun) = (0, true);
+        }
+        Some(sum)
+    }
+
+    /// The mean rate between two times of the wall clock, from the intervals that lie wholly between; `None` where there are none.
+    pub fn bits_per_second(&self, from_unix: f64, to_unix: f64) -> Option<f64> {
+        let first = ((from_unix - self.start_unix_seconds) / self.interval_seconds).ceil().max(0.0) as usize;
+        let last = ((to_unix - self.start_unix_seconds) / self.interval_seconds).floor().max(0.0) as usize;
+        let bytes: u64 = self.bytes.get(first..last.max(first))?.iter().sum();
+        (last > first).then(|| bytes as f64 * 8.0 / ((last - first) as f64 * self.interval_seconds))
+    }
+
+    /// The longest pause that ended after one time and began before another; 0 where no pause was longer than an interval.
+    pub fn longest_pause_seconds(&self, from_unix: f64, to_unix: f64) -> f64 {
+        let within = |pause: &&Pause| {
+            let start = self.start_unix_seconds + pause.start_seconds;
+            start + pause.seconds > from_unix && start < to_unix
+        };
+        self.pauses.iter().filter(within).map(|pause| pause.seconds).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(reads: &[(u64, u64)]) -> Series {
+        let mut recorder = Recorder::start(Duration::from_millis(20));
+        reads.iter().for_each(|(at, bytes)| recorder.add_at(Duration::from_millis(*at), *bytes));
+        Series { start_unix_seconds: 100.0, ..recorder.finish() }
+    }
+
+    #[test]
+    fn bytes_are_counted_by_interval_and_pauses_noted() {
+        let series = recorded(&[(5, 10), (19, 1), (20, 7), (95, 2)]);
+        assert_eq!(series.bytes, [11, 7, 0, 0, 2]);
+        assert_eq!(series.pauses, [Pause { start_seconds: 0.02, seconds: 0.075 }]);
+        assert_eq!(series.longest_pause_seconds(100.05, 101.0), 0.075, "it reached into that time");
+        assert_eq!(series.longest_pause_seconds(100.2, 101.0), 0.0);
+        assert_eq!(series.bits_per_second(100.0, 100.04), Some(18.0 * 8.0 / 0.04));
+        assert_eq!(series.bits_per_second(100.01, 100.02), None, "no interval lies within");
+        assert_eq!(series.bits_per_second(100.0, 200.0), None, "beyond the end");
+    }
+
+    #[test]
+    fn flows_together_pause_only_when_all_do() {
+        let together = Series::together(vec![recorded(&[(5, 1), (85, 1)]), recorded(&[(5, 1), (25, 1)])]).unwrap();
+        assert_eq!(together.bytes, [2, 1, 0, 0, 1]);
+        assert_eq!(together.pauses, [Pause { start_seconds: 0.04, seconds: 0.04 }]);
+        assert_eq!(Series::together(vec![]), None);
+    }
+}

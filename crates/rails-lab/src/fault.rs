@@ -1,0 +1,30 @@
+//! What can go wrong with a link without its ends being told.
+
+use crate::{LabError, LinkLab, Side};
+
+impl LinkLab {
+    /// Drops every packet that arrives on a link at one end, or lets them through again. Nobody is told: the sender's interface
+    /// takes its packets, carrier stays on, and only the acknowledgements are missing. One end alone makes a one-way black
+    /// hole, both a full one. Works for veth pairs and wires, on top of any shape.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Command`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or what is asked for is so already.
+    ///
+    /// # References
+    ///
+    /// tc-bpf(8), direct action; `TC_ACT_SHOT` of include/uapi/linux/pkt_cls.h. `act_gact`, the usual way to drop, is not in every
+    /// kernel.
+    pub fn set_black_hole(&self, side: Side, link: usize, on: bool) -> Result<(), LabError> {
+        let (namespace, interface) = (self.side(side).name(), self.interface(side, link));
+        if !on {
+            return self.tools.tc(["-n", namespace, "qdisc", "del", "dev", interface, "clsact"]);
+        }
+        self.tools.tc(["-n", namespace, "qdisc", "add", "dev", interface, "clsact"])?;
+        let filter = ["-n", namespace, "filter", "add", "dev", interface, "ingress"];
+        self.tools.tc(filter.into_iter().chain(["bpf", "direct-action", "bytecode", RETURN_SHOT]))
+    }
+}
+
+/// A classic BPF program of one instruction: return 2, which is `TC_ACT_SHOT`.
+const RETURN_SHOT: &str = "1,6 0 0 2,";

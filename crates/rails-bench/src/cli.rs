@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{compare, demo, doctor, lab, plan, recv, send, serve, stream, topo, undo},
+    commands::{compare, demo, doctor, lab, plan, recv, send, serve, soak, stream, topo, undo},
     ending::Ending,
     print,
 };
@@ -31,6 +31,7 @@ enum Command {
     Serve(serve::Args),
     Stream(stream::Args),
     Compare(compare::Args),
+    Soak(soak::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     Doctor(doctor::Args),
@@ -57,6 +58,7 @@ impl Cli {
             Command::Serve(args) => serve::run(&args, details),
             Command::Stream(args) => stream::run(&args, details),
             Command::Compare(args) => compare::run(&args),
+            Command::Soak(args) => soak::run(&args),
             Command::Demo(args) => demo::run(args),
             Command::Lab(args) => lab::run(args),
             Command::Doctor(args) => doctor::run(&args),

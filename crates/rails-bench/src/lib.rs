@@ -12,6 +12,9 @@ mod commands;
 mod duration;
 mod ending;
 mod endpoint;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod machine;
 pub mod measure;
@@ -21,6 +24,7 @@ mod rate;
 mod report;
 mod secret;
 mod size;
+mod soak;
 mod stop;
 pub mod transfer;
 

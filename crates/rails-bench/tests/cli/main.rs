@@ -3,9 +3,11 @@
 mod demo;
 mod doctor;
 mod interrupted;
+mod killed;
 mod lab;
 mod machine;
 mod measure;
 mod refusals;
+mod soak;
 mod transfers;
 mod util;

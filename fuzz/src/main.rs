@@ -42,7 +42,9 @@ fn write_seeds(folder: &Path) -> io::Result<()> {
             fs::write(inputs.join(format!("seed-{number}")), seed)?;
         }
         let words: String = target.words.iter().map(|word| format!("\"{}\"\n", escaped(word))).collect();
-        fs::write(folder.join(format!("{}.dict", target.name)), words)?;
+        if !words.is_empty() {
+            fs::write(folder.join(format!("{}.dict", target.name)), words)?;
+        }
     }
     Ok(())
 }

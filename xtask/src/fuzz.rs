@@ -144,7 +144,11 @@ impl Fuzzer {
         fs::create_dir_all(&corpus)?;
         let mut command = self.command(target);
         command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
-        command.arg(format!("-dict={}", self.seeds.join(format!("{target}.dict")).display()));
+        // A dictionary without words is an error to libFuzzer, so a target without words has none.
+        let words = self.seeds.join(format!("{target}.dict"));
+        if words.exists() {
+            command.arg(format!("-dict={}", words.display()));
+        }
         command.arg(corpus).arg(self.seeds.join(target)).stdin(Stdio::null());
         let output = command.output().with_context(|| format!("cannot run `{}`", shown(&command)))?;
         let said = String::from_utf8_lossy(&output.stderr);

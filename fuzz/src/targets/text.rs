@@ -4,16 +4,23 @@ use super::texts;
 use rails_bench::fuzzing;
 use rails_multirail::{
     RailRequest,
-    plan::{LaneEnd, LaneWish},
+    plan::{LaneEnd, LaneWish, plan},
     proto::connection::Connection,
 };
-use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, PciAddress};
+use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
+use std::sync::LazyLock;
 
-/// What is read asks for no more rails than a stream has lanes, and a lane's end prints as what reads the same.
+/// What is read can be planned for, with no more rails than a stream has lanes, and a lane's end prints as what reads the same.
 pub(crate) fn rail_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(RailRequest::Lanes(lanes)) = text.parse::<RailRequest>() {
-        assert!((1..=Connection::MOST_LANES).contains(&lanes.len()));
+    if let Ok(request) = text.parse::<RailRequest>() {
+        static MACHINE: LazyLock<Topology> = LazyLock::new(|| {
+            let nics = ["eth0", "eth1"].map(Nic::named).into();
+            Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("it is a machine")
+        });
+        if let Ok(plan) = plan(&MACHINE, &request) {
+            assert!((1..=Connection::MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
+        }
     }
     if let Ok(end) = text.parse::<LaneEnd>() {
         assert_eq!(end.to_string().parse().as_ref(), Ok(&end));

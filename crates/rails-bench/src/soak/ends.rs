@@ -62,7 +62,7 @@ pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOpti
         Ok((rails, stream))
     })?;
     // Faults begin when the stream is there; where it never will be, the ends say why.
-    let _ = both.recv().and_then(|()| both.recv());
+    let _ = both.recv_timeout(PATIENCE).and_then(|()| both.recv_timeout(PATIENCE));
     Ok((a, b))
 }
 
@@ -191,5 +191,5 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
 const BLOCK: usize = 256 << 10;
 /// Reads and writes before others have their turn.
 const TURNS: usize = 16;
-/// For an end to come to its end, once all links are whole.
+/// For an end to open its stream, and to come to its end once all links are whole.
 const PATIENCE: Duration = Duration::from_secs(60);

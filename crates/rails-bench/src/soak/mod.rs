@@ -52,7 +52,7 @@ pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: 
         carry_out(&lab, &happening)?;
     }
     let time = began.elapsed();
-    [&a, &b].map(End::stop_sending);
+    [&a, &b].into_iter().for_each(End::stop_sending);
     let ends = [a, b].map(End::finish);
     Ok(Soaked { time, faults: happened, ends })
 }

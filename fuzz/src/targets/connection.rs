@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let policy = if script.flag() { Policy::Static } else { Policy::Adaptive };
-    let theirs = Terms { longest_chunk: 1 + u32::from(script.byte()), window: 1 + script.number() };
+    let theirs = Terms { longest_chunk: 1 + u32::from(script.byte()), window: script.number().max(1) };
     let ours = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
     let config = Config { policy, longest_chunk: 200, send_buffer: SEND_BUFFER, terms: ours };
     let mut end = End { connection: Connection::new(config, theirs), now: Instant::now(), read: 0, failure: None };

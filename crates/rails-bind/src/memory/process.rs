@@ -141,7 +141,8 @@ fn area(line: &str, memory: &mut ProcessMemory) -> Option<()> {
     let on_nodes: Vec<(NodeId, u64)> = words
         .iter()
         .filter_map(|word| word.strip_prefix('N')?.split_once('='))
-        .map(|(node, pages)| Some((NodeId(node.parse().ok()?), pages.parse().ok()?)))
+        // A kernel has at most 1,024 nodes (MAX_NUMNODES), and a set takes memory by the largest number in it.
+        .map(|(node, pages)| Some((NodeId(node.parse::<u16>().ok()?.into()), pages.parse().ok()?)))
         .collect::<Option<_>>()?;
     if on_nodes.is_empty() {
         return Some(());
@@ -186,9 +187,11 @@ mod tests {
         assert_eq!(memory.bytes_on(NodeId(0)), 8192 + 4096);
     }
 
+    const FAR: &str = "7f00 default N4294967295=1 kernelpagesize_kB=4";
+
     #[test]
     fn a_line_that_is_not_understood_is_named() {
-        for line in ["7f00", "7f00 default N0=many kernelpagesize_kB=4", "7f00 default N0=1"] {
+        for line in ["7f00", "7f00 default N0=many kernelpagesize_kB=4", "7f00 default N0=1", FAR] {
             assert_eq!(parse(line), Err(line));
         }
         let half = "7f00 default anon=1 N0=2251799813685248 kernelpagesize_kB=4";

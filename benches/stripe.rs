@@ -31,7 +31,8 @@ fn scheduler(criterion: &mut Criterion) {
         group.bench_function(format!("take and acknowledge/{policy:?}"), |bencher| {
             bencher.iter(|| {
                 let lane = taken as usize % LANES;
-                scheduler.write(payload.slice(..scheduler.chunk_length(lane)));
+                let length = scheduler.chunk_length(lane);
+                scheduler.write(payload.slice(..length));
                 let chunk = scheduler.take(now, lane).expect("what was written can be taken");
                 // The lane's own count, and a peer that reads as fast as it receives.
                 let chunks = taken / LANES as u64 + 1;

@@ -3,6 +3,7 @@
 //! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod lab;
 mod plan;
 mod programs;
@@ -11,6 +12,7 @@ mod shell;
 mod suites;
 mod tally;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,7 +24,7 @@ use crate::shell::{Exit, cargo};
 /// Install what the system lacks, then build and run this checkout
 ///
 /// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for iproute2 where
-/// network namespaces are made, for QEMU, busybox and kmod where a guest is booted). As root, or where sudo asks for
+/// network namespaces are made, for QEMU, busybox and kmod where a guest is booted, a C++ compiler for fuzzing). As root, or where sudo asks for
 /// no password, it installs what is missing by apt-get, dnf, pacman or zypper; otherwise it prints the command and
 /// stops.
 #[derive(Debug, Parser)]
@@ -61,6 +63,30 @@ enum Command {
         /// Run only the tests whose name contains one of these
         tests: Vec<String>,
     },
+    /// Feed every decoder of outside bytes with arbitrary ones, chosen by what they reach (needs a C++ compiler)
+    ///
+    /// Built once more, with coverage, into target/fuzz, by the stable compiler. What reaches something new is kept in
+    /// target/fuzz/corpus and is where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its
+    /// path and the command that runs it again are printed, and the exit code is 1.
+    Fuzz {
+        /// The targets to run [default: all]
+        targets: Vec<String>,
+        /// How long each target runs
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        seconds: u64,
+        /// How many run at a time [default: one for each CPU]
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Run this one input through the one target that is named
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "jobs"])]
+        replay: Option<PathBuf>,
+    },
+    /// Stream for a long time over links that come, go and change, and compare every byte (needs root)
+    Soak {
+        /// Passed to `rails-bench soak`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
     Bench {
         /// Passed to `rails-bench compare`
@@ -91,17 +117,26 @@ fn run(command: Command) -> Result<Exit> {
             suites::test(&args, root)
         }
         Command::Lab { tests } => lab::lab(&tests),
-        Command::Bench { args } => {
-            if !shell::is_root()? {
-                anyhow::bail!(
-                    "cargo xtask bench makes network namespaces and needs root; run: {} cargo xtask bench",
-                    shell::SUDO
-                );
-            }
-            setup::setup(Purpose::Namespaces)?;
-            rails_bench("compare", args)
-        }
+        Command::Fuzz { targets, replay: Some(input), .. } => match targets.as_slice() {
+            [target] => fuzz::replay(target, &input),
+            _ => anyhow::bail!("--replay takes one target: the one that the input is for"),
+        },
+        Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
+        Command::Soak { args } => as_root("soak", "soak", args),
+        Command::Bench { args } => as_root("bench", "compare", args),
     }
+}
+
+/// What makes network namespaces.
+fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {
+    if !shell::is_root()? {
+        anyhow::bail!(
+            "cargo xtask {command} makes network namespaces and needs root; run: {} cargo xtask {command}",
+            shell::SUDO
+        );
+    }
+    setup::setup(Purpose::Namespaces)?;
+    rails_bench(subcommand, args)
 }
 
 /// Through `cargo run`, which knows the target folder and builds first.

@@ -13,6 +13,8 @@ use crate::shell::{is_root, succeeds};
 pub(crate) enum Purpose {
     /// To build and run.
     Build,
+    /// To build the fuzz targets.
+    Fuzz,
     /// To make network namespaces as well.
     Namespaces,
     /// To boot the two-socket guest and make namespaces in it.
@@ -64,6 +66,7 @@ fn install(command: &[&str]) {
 fn missing(purpose: Purpose) -> Vec<Need> {
     let needs: &[Need] = match purpose {
         Purpose::Build => &BUILD,
+        Purpose::Fuzz => &FUZZ,
         Purpose::Namespaces => &NAMESPACES,
         Purpose::Guest => &GUEST,
     };
@@ -76,6 +79,7 @@ fn is_there(need: Need) -> bool {
         Need::Hwloc => succeeds("pkg-config", &["--exists", "hwloc >= 2.8"]),
         Need::Libudev => succeeds("pkg-config", &["--exists", "libudev"]),
         Need::Compiler => succeeds("cc", &["--version"]),
+        Need::CxxCompiler => succeeds("c++", &["--version"]),
         Need::Iproute => succeeds("ip", &["-V"]) && succeeds("tc", &["-V"]),
         Need::Qemu => Tool::Qemu.find().is_some(),
         Need::Busybox => Tool::StaticBusybox.find().is_some(),
@@ -102,6 +106,7 @@ fn names(needs: &[Need]) -> String {
 }
 
 const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler];
+const FUZZ: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler];
 const NAMESPACES: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute];
 const GUEST: [Need; 8] =
     [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Qemu, Need::Busybox, Need::Kmod];

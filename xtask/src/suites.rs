@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::fuzz;
 use crate::lab;
 use crate::shell::{Exit, SUDO, cargo, root, shown};
 use crate::tally::{Tally, Total};
@@ -29,6 +30,13 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
             }
             if let Some(folder) = &captures {
                 total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder))?);
+            }
+        }
+        match fuzz::smoke() {
+            Ok(tally) => total.add_plain(tally),
+            Err(error) => {
+                println!("FAILED: the fuzz targets did not run: {error:#}");
+                total.add_plain(Tally { passed: 0, failed: 1, ignored: 0 });
             }
         }
         if !root {

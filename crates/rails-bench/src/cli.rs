@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{compare, demo, disturb, doctor, lab, latency, plan, recv, send, serve, stream, topo, undo},
+    commands::{compare, demo, disturb, doctor, lab, latency, plan, recv, send, serve, soak, stream, topo, undo},
     ending::Ending,
     print,
 };
@@ -33,6 +33,7 @@ enum Command {
     Compare(compare::Args),
     Latency(latency::Args),
     Disturb(disturb::Args),
+    Soak(soak::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     Doctor(doctor::Args),
@@ -61,6 +62,7 @@ impl Cli {
             Command::Compare(args) => compare::run(&args),
             Command::Latency(args) => latency::run(&args),
             Command::Disturb(args) => disturb::run(&args),
+            Command::Soak(args) => soak::run(&args),
             Command::Demo(args) => demo::run(args),
             Command::Lab(args) => lab::run(args),
             Command::Doctor(args) => doctor::run(&args),

@@ -12,6 +12,9 @@ mod commands;
 mod duration;
 mod ending;
 mod endpoint;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod links;
 mod machine;
@@ -22,6 +25,7 @@ mod rate;
 mod report;
 mod secret;
 mod size;
+mod soak;
 mod stop;
 mod tls;
 pub mod transfer;

@@ -67,6 +67,9 @@ compile_error!("rails-bind binds by Linux system calls and runs on Linux only");
 
 pub mod affinity;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod interrupt;
 mod kernel_files;
 pub mod memory;

@@ -10,6 +10,9 @@ impl Topology {
     /// interface is placed by the first object above it that is no I/O object; where that is the whole of a machine
     /// with several nodes, its place is unknown.
     ///
+    /// The file is parsed by the installed hwloc, which trusts it: of some damaged files a process dies in its C code (seen with 2.9.0,
+    /// whose own `lstopo` does so too). A file of unknown origin belongs into a process of its own.
+    ///
     /// # Errors
     ///
     /// [`XmlError`]: the file cannot be read, is something else, is of a version that the installed hwloc does not

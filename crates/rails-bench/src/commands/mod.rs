@@ -11,6 +11,7 @@ pub(crate) mod plan;
 pub(crate) mod recv;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod soak;
 pub(crate) mod stream;
 pub(crate) mod topo;
 pub(crate) mod undo;

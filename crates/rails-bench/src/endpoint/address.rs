@@ -4,7 +4,7 @@ use crate::ending::Help;
 use anyhow::{Context, Result, anyhow};
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     str::FromStr,
 };
 
@@ -26,13 +26,13 @@ impl FromStr for Address {
         let port = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is no port (0 to 65535)"));
         if let Some(rest) = text.strip_prefix('[') {
             let (address, rest) = rest.split_once(']').ok_or_else(|| format!("`{text}` has no closing bracket"))?;
-            address.parse::<std::net::Ipv6Addr>().map_err(|_| format!("`{address}` is no IPv6 address"))?;
+            let address: Ipv6Addr = address.parse().map_err(|_| format!("`{address}` is no IPv6 address"))?;
             let port = match rest.strip_prefix(':') {
                 Some(digits) => port(digits)?,
                 None if rest.is_empty() => DEFAULT_PORT,
                 None => return Err(format!("`{rest}` follows the bracket where a port could")),
             };
-            return Ok(Self { host: address.to_owned(), port });
+            return Ok(Self { host: address.to_string(), port });
         }
         let (host, port) = match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => {
@@ -86,6 +86,7 @@ mod tests {
         assert_eq!(parsed("fd00::1"), "[fd00::1]:7575");
         assert_eq!(parsed("[fd00::1]"), "[fd00::1]:7575");
         assert_eq!(parsed("[fd00::1]:80"), "[fd00::1]:80");
+        assert_eq!("[fd00:0::1]".parse::<Address>(), "fd00::1".parse(), "however it is written");
         assert_eq!(parsed("storage.example"), "storage.example:7575");
         assert_eq!(parsed("storage.example:9"), "storage.example:9");
     }

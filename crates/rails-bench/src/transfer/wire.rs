@@ -206,6 +206,19 @@ const KIND_BLOCK: u8 = 1;
 /// Gathers small messages into one write; blocks are larger and pass it by.
 const BUFFER: usize = 64 * 1024;
 
+/// For [`crate::fuzzing`]: what a side says first.
+#[cfg(feature = "fuzzing")]
+pub(super) fn greeting(role: Role) -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8]].concat()
+}
+
+/// For [`crate::fuzzing`]: a message in its frame.
+#[cfg(feature = "fuzzing")]
+pub(super) fn framed<M: Serialize>(message: &M) -> Vec<u8> {
+    let message = message::encode(message, Vec::new());
+    [&header(KIND_MESSAGE, message.len())[..], &message].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -3,10 +3,12 @@
 mod demo;
 mod doctor;
 mod interrupted;
+mod killed;
 mod lab;
 mod machine;
 mod measure;
 mod refusals;
+mod soak;
 mod tls;
 mod transfers;
 mod util;

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     sync::mpsc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A command with a clean environment as far as the program looks at it.
@@ -62,6 +62,18 @@ impl Receiver {
         wait_for(&self.lines, what)
     }
 
+    /// Whether it says, within that time, a line with this in it.
+    pub(crate) fn says_within(&self, what: &str, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(what) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// Ends it without a chance to clean up (SIGKILL).
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
@@ -71,6 +83,11 @@ impl Receiver {
     /// Waits for its end; gives its exit code, its stdout, and the rest of its stderr.
     pub(crate) fn finish(self) -> (i32, String, String) {
         finish(self.child, &self.lines)
+    }
+
+    /// As [`finish`](Self::finish), but it must end within that time.
+    pub(crate) fn finish_within(self, time: Duration) -> (i32, String, String) {
+        finish_within(self.child, &self.lines, time)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -103,6 +120,19 @@ pub(crate) fn finish(mut child: Child, lines: &mpsc::Receiver<String>) -> (i32, 
     child.stdout.take().expect("it is piped").read_to_string(&mut out).expect("it is text");
     let code = child.wait().expect("it ends").code().expect("no signal ended it");
     (code, out, lines.iter().collect::<Vec<_>>().join("\n"))
+}
+
+/// As [`finish`], but it must end within that time; where it does not, it is killed and the test fails.
+pub(crate) fn finish_within(mut child: Child, lines: &mpsc::Receiver<String>, time: Duration) -> (i32, String, String) {
+    let until = Instant::now() + time;
+    while child.try_wait().expect("it is ours").is_none() {
+        if Instant::now() >= until {
+            child.kill().expect("it runs");
+            panic!("it has not ended within {time:?}; it said:\n{}", lines.iter().collect::<Vec<_>>().join("\n"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    finish(child, lines)
 }
 
 /// Sends Ctrl-C's signal to a process that a test has started.

@@ -120,6 +120,13 @@ fn has_wrapped(now: u64, before: u64) -> bool {
 /// `kstat_irqs` are `unsigned int`s (include/linux/irqdesc.h, Linux 6.12).
 const COUNTER_END: u64 = 1 << 32;
 
+/// For [`crate::fuzzing`]: the two halves of a text as the file at two times.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(text: &str) {
+    let (before, now) = text.split_once("\n\n").unwrap_or((text, text));
+    let _ = InterruptCounts::parse(now).since(&InterruptCounts::parse(before));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -117,6 +117,12 @@ fn unreadable(path: PathBuf, source: io::Error) -> InterruptError {
     }
 }
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    counts::fuzz(text);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,3 +36,10 @@ pub use policy::{MemoryGuard, MemoryPolicy, node_of_page, set_thread_policy, thr
 pub use pool::{BufferPool, PooledBuffer};
 pub use residency::{PageState, Residency, residency_of};
 pub use weights::interleave_weights;
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    process::fuzz(text);
+    stock::fuzz(text);
+}

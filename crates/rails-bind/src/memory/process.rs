@@ -32,7 +32,7 @@ pub struct ProcessMemory {
 /// [numa(7)](https://man7.org/linux/man-pages/man7/numa.7.html), `/proc/PID/numa_maps`
 pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
     let file = format!("/proc/{pid}/numa_maps");
-    let text = fs::read_to_string(&file).map_err(|source| match source.raw_os_error() {
+    let text = fs::read(&file).map_err(|source| match source.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) if !Path::new(&format!("/proc/{pid}")).exists() => {
             MemoryError::NoSuchProcess { pid }
         }
@@ -45,6 +45,8 @@ pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
         }
         _ => MemoryError::Call { call: "read", subject: file.clone(), source },
     })?;
+    // The names of mapped files are bytes of any kind.
+    let text = String::from_utf8_lossy(&text);
     parse(&text).map_err(|line| MemoryError::Unreadable { file, line: line.to_owned() })
 }
 
@@ -96,6 +98,12 @@ impl ProcessMemory {
         main_nodes(&self.own())
     }
 
+    /// All bytes, where that many can be counted.
+    fn total(&self) -> Option<u64> {
+        let mut kinds = [&self.anonymous, &self.huge, &self.file].into_iter().flat_map(BTreeMap::values);
+        kinds.try_fold(0_u64, |total, bytes| total.checked_add(*bytes))
+    }
+
     /// All bytes on `node`.
     pub fn bytes_on(&self, node: NodeId) -> u64 {
         [&self.anonymous, &self.huge, &self.file].iter().filter_map(|kind| kind.get(&node)).sum()
@@ -110,11 +118,12 @@ pub(crate) fn main_nodes(own: &BTreeMap<NodeId, u64>) -> NodeSet {
 
 /// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0 and
 /// `kernelpagesize_kB=4` for their size; `file=` names what is mapped and `huge` marks explicit huge pages
-/// (`show_numa_map` in fs/proc/task_mmu.c). An area of which no page is present has neither.
+/// (`show_numa_map` in fs/proc/task_mmu.c). An area of which no page is present has neither. All areas together have a number of bytes, so
+/// that whatever is added up of them later does as well.
 fn parse(text: &str) -> Result<ProcessMemory, &str> {
     let mut memory = ProcessMemory::default();
     for line in text.lines() {
-        area(line, &mut memory).ok_or(line)?;
+        area(line, &mut memory).and_then(|()| memory.total()).ok_or(line)?;
     }
     Ok(memory)
 }
@@ -132,7 +141,8 @@ fn area(line: &str, memory: &mut ProcessMemory) -> Option<()> {
     let on_nodes: Vec<(NodeId, u64)> = words
         .iter()
         .filter_map(|word| word.strip_prefix('N')?.split_once('='))
-        .map(|(node, pages)| Some((NodeId(node.parse().ok()?), pages.parse().ok()?)))
+        // A kernel has at most 1,024 nodes (MAX_NUMNODES), and a set takes memory by the largest number in it.
+        .map(|(node, pages)| Some((NodeId(node.parse::<u16>().ok()?.into()), pages.parse().ok()?)))
         .collect::<Option<_>>()?;
     if on_nodes.is_empty() {
         return Some(());
@@ -143,6 +153,14 @@ fn area(line: &str, memory: &mut ProcessMemory) -> Option<()> {
         *bytes = bytes.checked_add(pages.checked_mul(kib)?.checked_mul(1024)?)?;
     }
     Some(())
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(text: &str) {
+    if let Ok(memory) = parse(text) {
+        drop((memory.own(), memory.main_nodes()));
+    }
 }
 
 #[cfg(test)]
@@ -169,10 +187,18 @@ mod tests {
         assert_eq!(memory.bytes_on(NodeId(0)), 8192 + 4096);
     }
 
+    const FAR: &str = "7f00 default N4294967295=1 kernelpagesize_kB=4";
+
     #[test]
     fn a_line_that_is_not_understood_is_named() {
-        for line in ["7f00", "7f00 default N0=many kernelpagesize_kB=4", "7f00 default N0=1"] {
+        for line in ["7f00", "7f00 default N0=many kernelpagesize_kB=4", "7f00 default N0=1", FAR] {
             assert_eq!(parse(line), Err(line));
+        }
+        let half = "7f00 default anon=1 N0=2251799813685248 kernelpagesize_kB=4";
+        assert!(parse(half).is_ok());
+        for other in ["huge N0=2251799813685248", "N1=2251799813685248", "file=x N0=2251799813685248"] {
+            let too_much = format!("7f10 default {other} kernelpagesize_kB=4");
+            assert_eq!(parse(&format!("{half}\n{too_much}")), Err(too_much.as_str()));
         }
     }
 

@@ -54,8 +54,9 @@ pub(super) fn huge_page_file(page_bytes: u64, nodes: Option<&NodeSet>) -> String
 /// A node has no `MemAvailable`; this counts what `si_mem_available` counts on the machine, without its reserves: the
 /// caches of files, and what the kernel's own caches can give back.
 fn of_node(text: &str) -> Option<Stock> {
-    let caches = ["Active(file)", "Inactive(file)", "SReclaimable"].iter().filter_map(|name| field(text, name));
-    Some(Stock { existing: field(text, "MemTotal")?, available: field(text, "MemFree")? + caches.sum::<u64>() })
+    let mut caches = ["Active(file)", "Inactive(file)", "SReclaimable"].iter().filter_map(|name| field(text, name));
+    let available = caches.try_fold(field(text, "MemFree")?, u64::checked_add)?;
+    Some(Stock { existing: field(text, "MemTotal")?, available })
 }
 
 /// The bytes of a line `MemFree:  12 kB`, of the machine's file or of a node's, where `Node 1 ` goes before.
@@ -69,6 +70,12 @@ fn field(text: &str, name: &str) -> Option<u64> {
     })
 }
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(text: &str) {
+    let _ = of_node(text);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +87,8 @@ mod tests {
         assert_eq!(of_node(text), Some(Stock { existing: 100 * 1024, available: 46 * 1024 }));
         assert_eq!(of_node("Node 1 MemFree: 40 kB\n"), None);
         assert_eq!(field(text, "HugePages_Free"), None);
+        let most = format!("MemTotal: 1 kB\nMemFree: {0} kB\nSReclaimable: {0} kB\n", u64::MAX / 1024);
+        assert_eq!(of_node(&most), None, "more than can be counted");
     }
 
     #[test]

@@ -293,5 +293,17 @@ impl fmt::Display for Value {
     }
 }
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    journal::fuzz(bytes);
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
+    journal::fuzz_seeds()
+}
+
 #[cfg(test)]
 mod tests;

@@ -137,3 +137,10 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
 }
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    let _ =
+        (files::parse_stat(text), files::parse_schedstat(text), files::parse_switches(text), files::parse_sched(text));
+}

@@ -156,6 +156,10 @@ impl Frame {
                 fin: flag,
             })),
             ACK => Ok(Self::Ack(Ack { chunks: u64_at(frame, 4), limit: u64_at(frame, 12), complete: flag })),
+            RESET if frame[4..20] != [0; 16] => {
+                let first = frame[4..20].iter().copied().find(|byte| *byte != 0).unwrap_or(0);
+                Err(field("reserved bytes", first.into()))
+            }
             RESET => match code {
                 DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
                 VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
@@ -249,6 +253,18 @@ mod tests {
         fn the_checksum_is_that_of_the_joined_slices(slices in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..5)) {
             let payload: Vec<Bytes> = slices.iter().cloned().map(Bytes::from).collect();
             prop_assert!(DataHeader::of(7, &payload, false).matches(&slices.concat()));
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_in_a_reset_is_zero() {
+        for at in 4..20 {
+            let mut bytes = Frame::Reset(ResetReason::Dropped).encode();
+            bytes[at] = 7;
+            let check = crc32c(&bytes[..20]);
+            bytes[20..].copy_from_slice(&check.to_be_bytes());
+            let refused = FrameError::Field { kind: RESET, field: "reserved bytes", value: 7 };
+            assert_eq!(Frame::decode(&bytes), Err(refused));
         }
     }
 

@@ -302,6 +302,10 @@ impl AsyncWrite for MultiRailStream {
         context: &mut Context<'_>,
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<IoResult<usize>> {
+        // Nothing is written at once, as by `poll_write`, whether or not there is room.
+        if slices.iter().all(|slice| slice.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
         let room = ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?;
         let mut copy = bytes::BytesMut::new();
         for slice in slices {

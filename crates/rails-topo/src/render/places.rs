@@ -71,7 +71,8 @@ fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[&Core], depth: usize) -> fmt
     let is_run = |a: &&Core, b: &&Core| a.cpus.len() == b.cpus.len() && a.id.is_some() == b.id.is_some();
     for run in cores.chunk_by(is_run) {
         let cpus = run.iter().fold(CpuSet::new(), |cpus, core| cpus.union(&core.cpus));
-        let numbers: Option<CpuSet> = run.iter().map(|core| core.id.map(crate::CpuId)).collect();
+        let number = |core: &&Core| core.id.filter(|id| *id <= LARGEST_SHOWN).map(crate::CpuId);
+        let numbers: Option<CpuSet> = run.iter().map(number).collect();
         // The kernel numbers cores within a package: below something that spans packages numbers repeat.
         let numbers = numbers.filter(|numbers| numbers.len() == run.len());
         let cores = match (numbers, run.len()) {
@@ -90,6 +91,9 @@ fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[&Core], depth: usize) -> fmt
     }
     Ok(())
 }
+
+/// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
+const LARGEST_SHOWN: u32 = 1 << 16;
 
 /// The caches that no larger one stands behind and that more than one core shares: others are the same in every core.
 fn shared_last_level(topology: &Topology) -> Vec<&Cache> {

@@ -145,5 +145,15 @@ fn why_hidden(proc: &Path) -> Option<&'static str> {
 /// `PROC_PID_INIT_INO` in `include/linux/proc_ns.h`.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let _ = BalancerOptions::parse(bytes);
+    let answer = String::from_utf8_lossy(bytes);
+    if let Some(banned) = setup::banned(&answer) {
+        let _ = setup::request(&banned);
+    }
+}
+
 #[cfg(test)]
 mod tests;

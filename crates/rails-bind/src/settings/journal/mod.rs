@@ -305,6 +305,35 @@ const LOCK: &str = "lock";
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
+/// For [`crate::fuzzing`]: whatever can be read as a record is written as what reads the same, and can be shown.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(bytes: &[u8]) {
+    let Ok(document) = serde_json::from_slice::<Document>(bytes) else { return };
+    let written = serde_json::to_vec(&document).expect("a record has no map whose keys are not strings");
+    let read: Document = serde_json::from_slice(&written).expect("what was written can be read");
+    assert_eq!(serde_json::to_vec(&read).ok(), Some(written));
+    let found = record::Found { document, abandoned: None };
+    for (former, change) in found.summary().changes {
+        let _ = (former.to_string(), change.setting.to_string(), change.command());
+    }
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz_seeds() -> Vec<Vec<u8>> {
+    use super::{Change, put_back::Entry};
+    let cpus = |list: &str| list.parse().expect("it is a list of CPUs");
+    let entries = [Change::interrupt(24, cpus("0-3")), Change::ban(24)].map(|Change { setting, value }| Entry {
+        setting,
+        former: value.clone(),
+        ours: value,
+    });
+    let owner = Owner { pid: 77, command: "rails-bench doctor".to_owned() };
+    let boot = "9d1c6e0e-0000-4000-8000-000000000000".to_owned();
+    let document = Document { boot, owner, kept: false, settled: true, entries: entries.into() };
+    vec![serde_json::to_vec(&document).expect("a record has no map whose keys are not strings")]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,195 @@
+//! The two ends, each a thread in its namespace, both in this process.
+
+use super::made_up::MadeUp;
+use anyhow::{Context, Result, anyhow};
+use rails_lab::{LinkLab, Side};
+use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, StreamStats, plan};
+use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    task::Poll,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use tokio::io::AsyncWrite;
+
+/// One end while it runs.
+pub(super) struct End {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Result<Ended>>,
+}
+
+/// How an end did.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) stats: StreamStats,
+    /// The longest time between two reads.
+    pub(super) longest_gap: Duration,
+}
+
+#[derive(Default)]
+struct Shared {
+    enough: AtomicBool,
+    received: AtomicU64,
+}
+
+/// Opens a stream from side A to side B, with a lane over each link, and starts both ends.
+pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOptions, seed: u64) -> Result<(End, End)> {
+    let (listening, found) = mpsc::channel();
+    let (opened, both) = mpsc::channel();
+    let other = opened.clone();
+    let a = spawn(lab, machine, Side::A, options, seed, async move |rails, options| {
+        let addresses: Vec<SocketAddr> = found.recv().context("the other end does not listen")?;
+        let stream = MultiRailStream::connect(&rails, &addresses, &options).await?;
+        let _ = opened.send(());
+        Ok((rails, stream))
+    })?;
+    let b = spawn(lab, machine, Side::B, options, seed, async move |rails, options| {
+        let ends = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
+        let addresses: Vec<SocketAddr> = ends.collect::<Option<_>>().context("a rail has no address")?;
+        let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
+        let _ = listening.send(listener.local_addrs().to_vec());
+        let stream = listener.accept().await?;
+        // It goes on listening for as long as the stream lives: a lane that was lost may come back.
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        let _ = other.send(());
+        Ok((rails, stream))
+    })?;
+    // Faults begin when the stream is there; where it never will be, the ends say why.
+    let _ = both.recv_timeout(PATIENCE).and_then(|()| both.recv_timeout(PATIENCE));
+    Ok((a, b))
+}
+
+fn spawn(
+    lab: &Arc<LinkLab>,
+    machine: &Topology,
+    side: Side,
+    options: &StreamOptions,
+    seed: u64,
+    open: impl AsyncFnOnce(Rails, StreamOptions) -> Result<(Rails, MultiRailStream)> + Send + 'static,
+) -> Result<End> {
+    let shared = Arc::new(Shared::default());
+    let (lab, machine, options, ours) = (lab.clone(), machine.clone(), options.clone(), shared.clone());
+    let run = move || {
+        // The threads of the rails are born here, and so in the namespace.
+        let _inside = lab.enter(side)?;
+        let rails = rails(&lab, &machine, side)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let (rails, stream) = open(rails, options).await?;
+            let ended = exchange(stream, &ours, side, seed).await;
+            drop(rails);
+            ended
+        })
+    };
+    let thread = thread::Builder::new().name(format!("soak-{side:?}")).spawn(run).context("no thread")?;
+    Ok(End { shared, thread })
+}
+
+impl End {
+    /// How many bytes it has received and compared.
+    pub(super) fn received(&self) -> u64 {
+        self.shared.received.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is over, which before it is told to end is a failure.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Has it send no more, and read on to the end of what the other sends.
+    pub(super) fn stop_sending(&self) {
+        self.shared.enough.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for its end, for which both ends must have been told.
+    pub(super) fn finish(self) -> Result<Ended> {
+        let until = Instant::now() + PATIENCE;
+        while !self.thread.is_finished() {
+            if Instant::now() >= until {
+                return Err(anyhow!("it has not come to its end {} s after it was told to", PATIENCE.as_secs()));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.thread.join().map_err(|_| anyhow!("it panicked"))?
+    }
+}
+
+/// Sends until it is enough and reads to the end, both at once.
+async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed: u64) -> Result<Ended> {
+    let [ours, theirs] = if side == Side::A { [1, 2] } else { [2, 1] };
+    let (mut sent, mut expected) = (MadeUp::new(seed, ours), MadeUp::new(seed, theirs));
+    let (mut last, mut longest_gap) = (Instant::now(), Duration::ZERO);
+    let mut block = sent.next(BLOCK);
+    let (mut all_sent, mut all_read) = (false, false);
+    poll_fn(|context| {
+        for _ in 0..TURNS {
+            let mut progress = false;
+            if !all_read && let Poll::Ready(read) = stream.poll_read_bytes(context) {
+                progress = true;
+                match read.context("the stream failed while it was read")? {
+                    Some(bytes) => {
+                        expected.compare(&bytes)?;
+                        shared.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                        longest_gap = longest_gap.max(last.elapsed());
+                        last = Instant::now();
+                    }
+                    None => all_read = true,
+                }
+            }
+            if !all_sent && block.is_empty() && shared.enough.load(Ordering::Relaxed) {
+                if let Poll::Ready(done) = std::pin::Pin::new(&mut stream).poll_shutdown(context) {
+                    progress = true;
+                    done.context("the stream failed while it was shut down")?;
+                    all_sent = true;
+                }
+            } else if !all_sent && let Poll::Ready(written) = stream.poll_write_bytes(context, &mut block) {
+                progress = true;
+                written.context("the stream failed while it was written")?;
+                if block.is_empty() && !shared.enough.load(Ordering::Relaxed) {
+                    block = sent.next(BLOCK);
+                }
+            }
+            if all_sent && all_read {
+                return Poll::Ready(anyhow::Ok(()));
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+        // Others on this thread have their turn.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await?;
+    Ok(Ended { stats: stream.close().await.context("the stream was not closed")?, longest_gap })
+}
+
+/// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it was mounted in.
+fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
+    let nic = |link| Nic {
+        kind: NicKind::Virtual,
+        up: Some(true),
+        addresses: vec![InterfaceAddress { ip: lab.address(side, link), prefix_len: 24 }],
+        ..Nic::named(lab.interface(side, link))
+    };
+    let count = machine.online_cpus().last().context("no CPU is online")?.0 + 1;
+    let described = Topology::synthetic(&format!("core:{count} pu:1"), (0..lab.link_count()).map(nic).collect())?
+        .with_allowed(machine.allowed_cpus().clone());
+    let names: Vec<&str> = (0..lab.link_count()).map(|link| lab.interface(side, link)).collect();
+    let wish: RailRequest = names.join(",").parse()?;
+    Ok(Rails::build(&plan::plan(&described, &wish)?)?)
+}
+
+/// What is written at once.
+const BLOCK: usize = 256 << 10;
+/// Reads and writes before others have their turn.
+const TURNS: usize = 16;
+/// For an end to open its stream, and to come to its end once all links are whole.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,134 @@
+//! A stream over links that do what links do, for a long time, with every byte compared.
+
+mod ends;
+mod faults;
+mod made_up;
+
+use crate::{print, stop::Stop};
+use anyhow::{Context, Result};
+use ends::{End, Ended};
+use faults::{Fault, Faults, Happening};
+use rails_lab::{LinkLab, Shape, Side};
+use rails_multirail::{Secret, StreamOptions};
+use rails_topo::{DataSize, Topology};
+use std::{
+    fmt,
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How a soak went.
+#[derive(Debug)]
+pub(crate) struct Soaked {
+    time: Duration,
+    faults: usize,
+    /// Side A, which opened the stream, then side B.
+    ends: [Result<Ended>; 2],
+}
+
+/// Makes the links, streams both ways for `time` or until the user has enough, and takes the links down.
+pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: u64, stop: &Stop) -> Result<Soaked> {
+    let lab = Arc::new(LinkLab::builder().links(vec![whole(); links]).build()?);
+    let options = StreamOptions::new(Secret::pre_shared(&rand::random::<[u8; 32]>())?);
+    let (a, b) = ends::start(&lab, machine, &options, seed)?;
+    let (began, mut happened) = (Instant::now(), 0);
+    let mut faults = Faults::new(seed, links, resets_work(&lab));
+    let mut told = 0;
+    while began.elapsed() < time && !stop.is_requested() && !a.has_ended() && !b.has_ended() {
+        for happening in faults.at(began.elapsed()) {
+            carry_out(&lab, &happening)?;
+            happened += usize::from(happening.fault.is_some());
+            print::note(format_args!("{:>7.1} s  {happening}", began.elapsed().as_secs_f64()));
+        }
+        let minutes = began.elapsed().as_secs() / 60;
+        if minutes > told {
+            told = minutes;
+            print::note(format_args!("{:>5} min  {} there, {} back", minutes, size(b.received()), size(a.received())));
+        }
+        tokio::time::sleep(TICK).await;
+    }
+    for happening in faults.end() {
+        carry_out(&lab, &happening)?;
+    }
+    let time = began.elapsed();
+    [&a, &b].into_iter().for_each(End::stop_sending);
+    let ends = [a, b].map(End::finish);
+    Ok(Soaked { time, faults: happened, ends })
+}
+
+impl Soaked {
+    /// Whether both ends had every byte.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.ends.iter().all(Result::is_ok)
+    }
+}
+
+impl fmt::Display for Soaked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (end, way) in self.ends.iter().rev().zip(["there", "back"]) {
+            match end {
+                Ok(Ended { stats, longest_gap }) => writeln!(
+                    f,
+                    "{way:<5}  {} received and compared, {} of them twice; longest time without any: {:.0} ms; lanes lost: {}",
+                    size(stats.bytes_read),
+                    size(stats.bytes_duplicated),
+                    longest_gap.as_secs_f64() * 1e3,
+                    stats.lanes.iter().filter(|lane| lane.lost.is_some()).count()
+                )?,
+                Err(error) => writeln!(f, "{way:<5}  FAILED: {error:#}")?,
+            }
+        }
+        let verdict =
+            if self.has_passed() { "every byte arrived, once and in order" } else { "NOT every byte arrived" };
+        writeln!(f, "{verdict}, through {} faults in {:.0} s", self.faults, self.time.as_secs_f64())
+    }
+}
+
+fn carry_out(lab: &LinkLab, happening: &Happening) -> Result<()> {
+    let link = happening.link;
+    match happening.fault {
+        Some(Fault::Rate { mbit }) => lab.set_rate(link, Shape::mbit(mbit))?,
+        Some(Fault::Down(side)) => lab.set_link_up(side, link, false)?,
+        Some(Fault::Reset) => reset(lab, link)?,
+        None => {
+            for side in Side::BOTH {
+                lab.set_link_up(side, link, true)?;
+            }
+            lab.set_rate(link, whole())?;
+        }
+    }
+    Ok(())
+}
+
+/// Has the kernel reset the connections of a link (`SOCK_DESTROY` of sock_diag(7)).
+fn reset(lab: &LinkLab, link: usize) -> Result<()> {
+    let mut command = lab.side(Side::A).command("ss");
+    command.args(["-K", "dst", &lab.address(Side::B, link).to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().context("`ss -K`").map(drop)
+}
+
+/// Whether this program's streams bring a lost lane back, and this kernel resets connections that it is asked to.
+fn resets_work(lab: &LinkLab) -> bool {
+    LOST_LANES_RETURN && {
+        let mut command = lab.side(Side::A).command("ss");
+        // Where the kernel cannot, it says so for any socket; that no socket matches is no error.
+        let output = command.args(["-K", "dst", "192.0.2.1"]).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+}
+
+fn whole() -> Shape {
+    Shape::mbit(RATE)
+}
+
+fn size(bytes: u64) -> DataSize {
+    DataSize::bytes(bytes)
+}
+
+/// Whether a lane whose connection was reset is opened again while the stream runs. As long as it is not, connections are not reset.
+const LOST_LANES_RETURN: bool = false;
+/// Of each link, in Mbit/s.
+const RATE: u64 = 200;
+/// How often it is looked at what is due.
+const TICK: Duration = Duration::from_millis(20);

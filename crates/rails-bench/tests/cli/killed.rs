@@ -1,0 +1,178 @@
+//! kill -9 of either side at random moments of a transfer: the other side says so and ends, nothing half-written has a final name,
+//! and the next run brings the rest.
+
+use crate::util::{Receiver, pattern, rails_bench, start, text};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Child,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+/// How long the survivor may take to end: it hears at once from a process's end, and waits for as long as a stream waits for lanes
+/// to come back.
+const BOUND: Duration = Duration::from_secs(10);
+/// Given to both sides: how streams are kept.
+const STREAM: &[&str] = &["--insecure"];
+/// Of each side.
+const MOMENTS: usize = 25;
+
+#[test]
+fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let batch = Batch::make(folder.path());
+    let (mut random, typical) = (seeded("sender"), batch.typical_time());
+    let mut in_the_middle = 0;
+    for moment in 0..MOMENTS {
+        batch.empty_inbox();
+        let once = random.random_bool(0.5);
+        let receiver = Receiver::start(&batch.inbox, flags(if once { &["--once"] } else { &[] }));
+        let (mut sender, _lines) = batch.send(&receiver.addresses);
+        let after = typical.mul_f64(random.random_range(0.0..1.0));
+        std::thread::sleep(after);
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        println!("moment {moment}: sender killed after {after:?}, receiver {}", if once { "--once" } else { "stays" });
+
+        // A stream that was not opened yet is none that could be cut: the receiver still waits for its first.
+        let opened = receiver.says_within(LOST, Duration::from_millis(300));
+        if once && (opened || batch.is_whole()) {
+            let (code, _, said) = receiver.finish_within(BOUND);
+            assert!(code != 0 || batch.is_whole(), "moment {moment}: the receiver says that all is well: {said}");
+            assert!(code == 0 || said.contains("error: "), "moment {moment}: {said}");
+            in_the_middle += usize::from(batch.has_part());
+            batch.assert_nothing_half_written(moment);
+            batch.complete(moment);
+        } else {
+            if opened && !batch.is_whole() {
+                assert!(receiver.says_within("error: ", BOUND), "moment {moment}: the receiver does not notice");
+            }
+            in_the_middle += usize::from(batch.has_part());
+            batch.assert_nothing_half_written(moment);
+            batch.complete_at(&receiver.addresses, moment);
+            if once { drop(receiver.finish_within(BOUND)) } else { receiver.kill() }
+        }
+    }
+    println!("{in_the_middle} of {MOMENTS} moments were in the middle of a file");
+    assert!(in_the_middle > 3, "only {in_the_middle} of {MOMENTS} moments were in the middle of a file");
+}
+
+#[test]
+fn a_receiver_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let batch = Batch::make(folder.path());
+    let (mut random, typical) = (seeded("receiver"), batch.typical_time());
+    let mut in_the_middle = 0;
+    for moment in 0..MOMENTS {
+        batch.empty_inbox();
+        let receiver = Receiver::start(&batch.inbox, flags(&["--once"]));
+        let (sender, lines) = batch.send(&receiver.addresses);
+        let after = typical.mul_f64(random.random_range(0.0..1.0));
+        std::thread::sleep(after);
+        receiver.kill();
+        println!("moment {moment}: receiver killed after {after:?}");
+
+        let (code, _, said) = crate::util::finish_within(sender, &lines, BOUND);
+        // It may have had the last word and died behind it.
+        assert!(code != 0 || batch.is_whole(), "moment {moment}: the sender says that all is well: {said}");
+        assert!(code == 0 || said.contains("error: "), "moment {moment}: {said}");
+        in_the_middle += usize::from(batch.has_part());
+        batch.assert_nothing_half_written(moment);
+        batch.complete(moment);
+    }
+    println!("{in_the_middle} of {MOMENTS} moments were in the middle of a file");
+    assert!(in_the_middle > 3, "only {in_the_middle} of {MOMENTS} moments were in the middle of a file");
+}
+
+/// What is sent, and where it goes.
+struct Batch {
+    source: PathBuf,
+    inbox: PathBuf,
+    files: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl Batch {
+    fn make(folder: &Path) -> Self {
+        let (source, inbox) = (folder.join("batch"), folder.join("inbox"));
+        let files = vec![
+            ("first", pattern(3_000_000, 11)),
+            ("large", pattern(24_000_000, 12)),
+            ("last", pattern(2_000_000, 13)),
+            ("small", b"a few bytes".to_vec()),
+        ];
+        fs::create_dir(&source).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(source.join(name), bytes).unwrap());
+        Self { source, inbox, files }
+    }
+
+    fn empty_inbox(&self) {
+        let _ = fs::remove_dir_all(&self.inbox);
+    }
+
+    fn send(&self, to: &str) -> (Child, mpsc::Receiver<String>) {
+        start(rails_bench(["send", text(&self.source), "--to", to].into_iter().chain(STREAM.iter().copied())))
+    }
+
+    /// How long a transfer takes that nobody disturbs, from the start of the sender's process.
+    fn typical_time(&self) -> Duration {
+        let receiver = Receiver::start(&self.inbox, flags(&["--once"]));
+        let start = Instant::now();
+        self.complete_at(&receiver.addresses, 0);
+        let took = start.elapsed();
+        assert_eq!(receiver.finish_within(BOUND).0, 0);
+        took
+    }
+
+    /// Runs the transfer to its end, with a receiver of its own.
+    fn complete(&self, moment: usize) {
+        let receiver = Receiver::start(&self.inbox, flags(&["--once"]));
+        self.complete_at(&receiver.addresses, moment);
+        let (code, _, said) = receiver.finish_within(BOUND);
+        assert_eq!(code, 0, "moment {moment}: {said}");
+    }
+
+    fn complete_at(&self, to: &str, moment: usize) {
+        let (sender, lines) = self.send(to);
+        let (code, _, said) = crate::util::finish_within(sender, &lines, 3 * BOUND);
+        assert_eq!(code, 0, "moment {moment}, the run after it: {said}");
+        assert!(self.is_whole(), "moment {moment}: not everything is there after the run behind it");
+        assert!(!self.has_part(), "moment {moment}: a part is left");
+    }
+
+    fn there(&self, name: &str) -> PathBuf {
+        self.inbox.join("batch").join(name)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.files.iter().all(|(name, bytes)| fs::read(self.there(name)).is_ok_and(|found| found == *bytes))
+    }
+
+    fn has_part(&self) -> bool {
+        self.files.iter().any(|(name, _)| self.there(&format!(".{name}.rails-part")).exists())
+    }
+
+    fn assert_nothing_half_written(&self, moment: usize) {
+        for (name, bytes) in &self.files {
+            if let Ok(found) = fs::read(self.there(name)) {
+                assert!(found == *bytes, "moment {moment}: {name} has {} of {} bytes", found.len(), bytes.len());
+            }
+        }
+    }
+}
+
+fn flags(more: &[&'static str]) -> Vec<&'static str> {
+    [STREAM, more].concat()
+}
+
+/// The moments are drawn from `RAILS_SEED`, or else from a seed that is printed.
+fn seeded(side: &str) -> ChaCha8Rng {
+    let seed = std::env::var("RAILS_SEED").ok().map_or_else(rand::random, |seed| seed.parse().expect("RAILS_SEED"));
+    println!("the {side} is killed at moments drawn with RAILS_SEED={seed}");
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// What the receiver says of a lane that was part of a stream when the sender's end came.
+const LOST: &str = "lane lost";

@@ -1,0 +1,26 @@
+//! What is parsed inside, for the fuzz targets: each takes any text, and panics where a parser does or where what it promises does
+//! not hold.
+
+use crate::{interrupt, memory, settings, usage};
+
+/// The files of `/proc` and of `/sys`: one text is read as each of them.
+pub fn proc_files(text: &str) {
+    usage::fuzz(text);
+    memory::fuzz(text);
+    interrupt::fuzz(text);
+}
+
+/// irqbalance's answer, and its command line.
+pub fn irqbalance(bytes: &[u8]) {
+    interrupt::balancer::fuzz(bytes);
+}
+
+/// A record of the journal. Nothing is carried out.
+pub fn journal(bytes: &[u8]) {
+    settings::fuzz(bytes);
+}
+
+/// Records to start from.
+pub fn records() -> Vec<Vec<u8>> {
+    settings::fuzz_seeds()
+}

@@ -1,0 +1,159 @@
+//! One end of a stream against a peer that sends well-formed frames of any content in any order, over lanes that come and go, while the
+//! application does as it likes.
+
+use crate::script::Script;
+use bytes::Bytes;
+use rails_multirail::{
+    Policy,
+    proto::{
+        connection::{Config, Connection, Failure, LaneId, Transmit},
+        handshake::Terms,
+        wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
+    },
+};
+use std::time::{Duration, Instant};
+
+/// Nothing makes it panic, hold more than its window, let out more than the peer's, give another failure than the first, or give
+/// the application a byte that is not at its place.
+pub(crate) fn run(data: &[u8]) {
+    let mut script = Script::new(data);
+    let policy = if script.flag() { Policy::Static } else { Policy::Adaptive };
+    let theirs = Terms { longest_chunk: 1 + u32::from(script.byte()), window: script.number().max(1) };
+    let ours = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
+    let config = Config { policy, longest_chunk: 200, send_buffer: SEND_BUFFER, terms: ours };
+    let mut end = End { connection: Connection::new(config, theirs), now: Instant::now(), read: 0, failure: None };
+    end.connection.lane_up();
+    while let Some(step) = script.step() {
+        end.step(step, &mut script);
+        end.check();
+    }
+    while let Some(bytes) = end.connection.read() {
+        end.take(&bytes);
+    }
+}
+
+struct End {
+    connection: Connection,
+    now: Instant,
+    /// How many bytes the application has had.
+    read: u64,
+    failure: Option<Failure>,
+}
+
+impl End {
+    fn step(&mut self, step: u8, script: &mut Script<'_>) {
+        let connection = &mut self.connection;
+        let lanes: Vec<LaneId> = connection.lanes().collect();
+        let lane = lanes.get(usize::from(step >> 4) % lanes.len().max(1)).copied();
+        match (step & 0xf, lane) {
+            (0..=3, Some(lane)) => {
+                let (offset, length, fin) = (script.number(), script.number() as u32, script.byte() == 7);
+                self.data(lane, offset, length, fin);
+            }
+            (4 | 5, Some(lane)) => {
+                let ack = Ack { chunks: script.number(), limit: script.number(), complete: script.byte() == 7 };
+                drop(connection.handle_ack(self.now, lane, &ack));
+            }
+            (6, _) => {
+                let length = usize::from(script.byte()).min(connection.room());
+                if !connection.is_finished() && length > 0 {
+                    connection.write(Bytes::from(vec![1; length]));
+                }
+            }
+            (7 | 8, Some(lane)) => self.transmit(lane),
+            (9, _) => {
+                if let Some(bytes) = connection.read() {
+                    self.take(&bytes);
+                }
+            }
+            (10, _) => self.now += Duration::from_micros(script.number().min(1 << 32)),
+            (11, _) => drop(connection.lane_up()),
+            (12, Some(lane)) => connection.lane_down(lane),
+            (13, _) => connection.finish(),
+            (14, _) => match script.byte() {
+                0 => connection.handle_reset(ResetReason::Dropped),
+                1 => connection.handle_reset(ResetReason::Violation),
+                2 => connection.drop_application(),
+                _ => {}
+            },
+            _ => {
+                let woken: Vec<LaneId> = connection.take_wakes().lanes().collect();
+                woken.into_iter().filter(|lane| lanes.contains(lane)).for_each(|lane| self.transmit(lane));
+            }
+        }
+    }
+
+    /// As a lane does it: no memory before the header was admitted.
+    fn data(&mut self, lane: LaneId, offset: u64, length: u32, fin: bool) {
+        let header = DataHeader { offset, length, fin, checksum: 0 };
+        if self.connection.admit(&header).is_ok() {
+            assert!(length <= LONGEST_CHUNK, "{header:?} was admitted");
+            let payload: Vec<u8> = (0..u64::from(length)).map(|index| byte_at(offset.wrapping_add(index))).collect();
+            drop(self.connection.handle_data(self.now, lane, &header, payload.into()));
+        }
+    }
+
+    fn transmit(&mut self, lane: LaneId) {
+        for _ in 0..SEND_BUFFER {
+            let mut control = Vec::new();
+            match self.connection.poll_transmit(self.now, lane, &mut control) {
+                Transmit::Send(_) => {}
+                Transmit::Idle(_) | Transmit::Close => return,
+            }
+            for frame in control.chunks(FRAME_LEN) {
+                let frame: &[u8; FRAME_LEN] = frame.try_into().expect("control frames are of one length");
+                assert!(Frame::decode(frame).is_ok());
+            }
+        }
+        panic!("a lane has something to send without end");
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            assert_eq!(*byte, byte_at(self.read), "at offset {}", self.read);
+            self.read += 1;
+        }
+    }
+
+    fn check(&mut self) {
+        let (written, consumed) = self.connection.sent();
+        assert!(consumed <= written);
+        let (read, _) = self.connection.received();
+        assert_eq!(read, self.read);
+        if self.failure.is_some() {
+            assert_eq!(self.connection.failure(), self.failure.as_ref(), "the first failure is the one that is told");
+        }
+        self.failure = self.connection.failure().cloned();
+    }
+}
+
+/// What stands at an offset of the stream that the peer sends, whichever chunk brings it.
+fn byte_at(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// Steps by hand: a stream that goes well, one whose lane is lost in the middle, one that is reset.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let begin = [0, 100, 228, 0, 1, 0, 0];
+    let write = [6, 250, 7];
+    let data = |offset: u8, fin| [0, offset, 50, if fin { 7 } else { 0 }];
+    let ack = |chunks, complete| [4, chunks, 228, 0, 1, 0, 0, if complete { 7 } else { 0 }];
+    let well = [
+        &begin[..],
+        &write,
+        &data(50, false),
+        &data(0, false),
+        &[9, 9],
+        &data(100, true),
+        &[9, 13, 7],
+        &ack(3, true),
+        &[15, 9, 7],
+    ];
+    let lost = [&begin[..], &[11], &write, &[0x17, 0x10, 0, 20, 0, 12, 10, 200, 0, 50, 15, 9], &ack(1, false), &[15]];
+    let reset = [&begin[..], &write, &data(50, false), &[14, 1, 9, 7]];
+    vec![well.concat(), lost.concat(), reset.concat()]
+}
+
+const WINDOW: u64 = 10_000;
+const LONGEST_CHUNK: u32 = 1_000;
+const SEND_BUFFER: usize = 2_000;

@@ -1,0 +1,79 @@
+//! What rails-bind reads: files of `/proc`, its own journal, irqbalance's answers.
+
+use super::texts;
+use rails_bind::fuzzing;
+
+/// One text is read as each of the files.
+pub(crate) fn proc_files(data: &[u8]) {
+    fuzzing::proc_files(&String::from_utf8_lossy(data));
+}
+
+pub(crate) fn files() -> Vec<Vec<u8>> {
+    texts([
+        "77 (a b) c) S 1 77 77 0 -1 4194304 120 0 3 0 11 7 0 0 20 0 4 0 5551 9 9 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 \
+         17 3 0 0 0 0 0",
+        "123456789 98765 42\n",
+        "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\nMems_allowed_list:\t0-1\n",
+        "x (7, #threads: 1)\n---------------------------------------------------------\nse.nr_migrations   :   3\n\
+         nr_voluntary_switches : 4\nnr_involuntary_switches : 5\nmm->numa_scan_seq : 2\nnuma_pages_migrated : 9\n\
+         numa_preferred_nid : 0\ncurrent_node=0, numa_group_id=0\n\
+         numa_faults node=0 task_private=1 task_shared=2 group_private=0 group_shared=0\n",
+        "55d0 default file=/usr/bin/x mapped=3 mapmax=2 N0=2 N1=1 kernelpagesize_kB=4\n7f00 prefer:1 anon=7 N1=7 \
+         kernelpagesize_kB=4\n7f10 default huge dirty=1 N0=1 kernelpagesize_kB=2048\n",
+        "Node 0 MemTotal: 1024 kB\nNode 0 MemFree: 512 kB\nNode 0 Active(file): 7 kB\nNode 0 SReclaimable: 1 kB\n",
+        "   CPU0   CPU1\n 24:  7  4294967295  PCI-MSI 0-edge eth0-rx-0\n",
+    ])
+}
+
+pub(crate) const WORDS: &[&str] = &[
+    "18446744073709551615",
+    "kernelpagesize_kB=",
+    "N0=",
+    "huge",
+    "file=",
+    "MemTotal:",
+    "MemFree:",
+    "Active(file):",
+    "SReclaimable:",
+    " kB",
+    "numa_faults node=",
+    "task_private=",
+    "current_node=",
+    "CPU0",
+];
+
+/// What is read of a record is written as what reads the same. Nothing is carried out.
+pub(crate) fn journal(data: &[u8]) {
+    fuzzing::journal(data);
+}
+
+pub(crate) fn records() -> Vec<Vec<u8>> {
+    fuzzing::records()
+}
+
+pub(crate) const RECORD_WORDS: &[&str] = &[
+    "\"boot\":",
+    "\"owner\":",
+    "\"kept\":",
+    "\"settled\":",
+    "\"entries\":",
+    "\"setting\":",
+    "\"former\":",
+    "\"ours\":",
+];
+
+/// Its answer on a socket, and its command line.
+pub(crate) fn irqbalance(data: &[u8]) {
+    fuzzing::irqbalance(data);
+}
+
+pub(crate) fn answers() -> Vec<Vec<u8>> {
+    texts([
+        "SLEEP 2 IRQ 26 LOAD 0 DIFF 0 CLASS 0 IRQ 27 LOAD 0 DIFF 0 CLASS 0 BANNED 00000000,0000000f",
+        "irqbalance\0-fi24\0--banirq=17\0--hintpolicy\0exact\0--\0-x\0",
+        "irqbalance\0--foreground\0--interval=5\0-o\0",
+    ])
+}
+
+pub(crate) const BALANCER_WORDS: &[&str] =
+    &["SLEEP ", "IRQ ", "BANNED ", "\0-i", "\0--banirq=", "--hintpolicy=", "subset", "--oneshot", "--policyscript="];

@@ -1,0 +1,51 @@
+//! The targets. To add one is to write its function and to add a line here.
+
+mod connection;
+mod handshake;
+mod kernel;
+mod reassembler;
+mod text;
+mod topology;
+mod transfer;
+mod wire;
+
+/// A decoder, and where its search starts.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    /// Panics where the decoder does, or where what it promises does not hold.
+    pub(crate) run: fn(&[u8]),
+    /// Inputs that get it far.
+    pub(crate) seeds: fn() -> Vec<Vec<u8>>,
+    /// What its inputs are made of.
+    pub(crate) words: &'static [&'static str],
+}
+
+pub(crate) const TARGETS: &[Target] = &[
+    // rails-multirail: what a peer sends, and what a user asks for.
+    Target { name: "frame", run: wire::frame, seeds: wire::seeds, words: &[] },
+    Target { name: "handshake-message", run: handshake::message, seeds: handshake::messages, words: &["RAIL"] },
+    Target { name: "handshake", run: handshake::both_sides, seeds: handshake::conversations, words: &["RAIL"] },
+    Target { name: "connection", run: connection::run, seeds: connection::seeds, words: &[] },
+    Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
+    Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
+    // rails-bench: what the other end of a transfer says, and what stands on the command line.
+    Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
+    Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },
+    Target { name: "transfer-send", run: transfer::send, seeds: transfer::to_sender, words: transfer::WORDS },
+    Target { name: "command-line", run: text::command_line, seeds: text::command_lines, words: text::LINE_WORDS },
+    // rails-topo: the machine's description.
+    Target { name: "id-set", run: text::id_set, seeds: text::id_sets, words: &["-", ",", "0-", "1048575"] },
+    Target { name: "interrupts", run: text::interrupts, seeds: text::interrupt_files, words: text::INTERRUPT_WORDS },
+    Target { name: "synthetic", run: topology::synthetic, seeds: topology::descriptions, words: topology::LEVELS },
+    Target { name: "sysfs", run: topology::sysfs, seeds: topology::trees, words: &["0-3", "\0"] },
+    Target { name: "hwloc-xml", run: topology::xml, seeds: topology::values, words: topology::XML_WORDS },
+    // rails-bind: what the kernel and other programs say, and what was written down for later.
+    Target { name: "proc-files", run: kernel::proc_files, seeds: kernel::files, words: kernel::WORDS },
+    Target { name: "journal", run: kernel::journal, seeds: kernel::records, words: kernel::RECORD_WORDS },
+    Target { name: "irqbalance", run: kernel::irqbalance, seeds: kernel::answers, words: kernel::BALANCER_WORDS },
+];
+
+/// Inputs that are text.
+fn texts<const N: usize>(texts: [&str; N]) -> Vec<Vec<u8>> {
+    texts.map(|text| text.as_bytes().to_vec()).into()
+}

@@ -1,0 +1,107 @@
+//! Text that people and the kernel write.
+
+use super::texts;
+use rails_bench::fuzzing;
+use rails_multirail::{
+    RailRequest,
+    plan::{LaneEnd, LaneWish, plan},
+    proto::connection::Connection,
+};
+use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
+use std::sync::LazyLock;
+
+/// What is read can be planned for, with no more rails than a stream has lanes, and a lane's end prints as what reads the same.
+pub(crate) fn rail_request(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(request) = text.parse::<RailRequest>() {
+        static MACHINE: LazyLock<Topology> = LazyLock::new(|| {
+            let nics = ["eth0", "eth1"].map(Nic::named).into();
+            Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("it is a machine")
+        });
+        if let Ok(plan) = plan(&MACHINE, &request) {
+            assert!((1..=Connection::MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
+        }
+    }
+    if let Ok(end) = text.parse::<LaneEnd>() {
+        assert_eq!(end.to_string().parse().as_ref(), Ok(&end));
+    }
+    let _ = text.parse::<LaneWish>();
+}
+
+pub(crate) fn rail_requests() -> Vec<Vec<u8>> {
+    texts(["auto", "auto:3", "loopback", "loopback:4", "eth0,eth1@8-11", "10.0.0.1@0-3,10.0.1.1", "fe80::1@2", "2"])
+}
+
+pub(crate) const REQUEST_WORDS: &[&str] = &["auto", "loopback", "eth0", "@", ":", ",", "127.0.0.1", "::1", "0-3"];
+
+/// Durations, sizes, rates and addresses.
+pub(crate) fn command_line(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    fuzzing::command_line(text);
+}
+
+pub(crate) fn command_lines() -> Vec<Vec<u8>> {
+    texts([
+        "19ms",
+        "1.5s",
+        "0",
+        "250us",
+        "8MiB",
+        "1.5GB",
+        "4096",
+        "400,100",
+        "unshaped",
+        "[::1]:7575",
+        "host:1",
+        "10.0.0.1",
+    ])
+}
+
+pub(crate) const LINE_WORDS: &[&str] =
+    &["ms", "us", "ns", "KiB", "TiB", "GB", "18446744073709551615", "1e308", "unshaped", "[::1]", ":7575"];
+
+/// Lists and masks print as what reads the same, whatever they were.
+pub(crate) fn id_set(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(set) = text.parse::<CpuSet>() {
+        assert_eq!(set.to_string().parse().as_ref(), Ok(&set));
+        assert_eq!(set.iter().count(), set.len());
+    }
+    if let Ok(set) = CpuSet::parse_mask(text) {
+        assert_eq!(CpuSet::parse_mask(&set.to_mask()).as_ref(), Ok(&set));
+    }
+    if let Ok(address) = text.parse::<PciAddress>() {
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+    if let Ok(address) = text.parse::<MacAddress>() {
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+}
+
+pub(crate) fn id_sets() -> Vec<Vec<u8>> {
+    texts(["0-3,8,10-11", "0-1048575", "ff,ffffffff", "00000000,0000000f", "0000:3b:00.1", "02:00:5e:10:00:01", ""])
+}
+
+/// Lines are read without end or panic, and their names are understood or not.
+pub(crate) fn interrupts(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let lines = InterruptLines::parse(&text);
+    let cpus = lines.cpus().len();
+    for line in lines {
+        assert!(line.counts().count() <= cpus, "{line:?}");
+        let name = line.name.map(str::to_owned);
+        let _ = Interrupt { number: line.number, name, affinity: None, effective: None }.role();
+    }
+}
+
+pub(crate) fn interrupt_files() -> Vec<Vec<u8>> {
+    texts([
+        "            CPU0       CPU1\n  24:          7          0  PCI-MSIX-0000:00:03.0   0-edge      virtio0-input.0\n\
+         NMI:          0          0   Non-maskable interrupts\nERR:          0\n",
+        "           CPU0       CPU2\n 130:  1  2  PCI-MSI 1572864-edge      mlx5_comp0@pci:0000:3b:00.0\n",
+        "  CPU0 \n 1: 4294967295 IO-APIC 1-edge eth0-TxRx-3\n",
+    ])
+}
+
+pub(crate) const INTERRUPT_WORDS: &[&str] =
+    &["CPU0", "CPU1", "\n", " 24: ", "-edge", "eth0-rx-0", "eth0-TxRx-1", "virtio0-output.1", "mlx5_comp1@pci:"];

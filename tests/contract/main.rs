@@ -1,0 +1,63 @@
+//! What tokio's traits promise, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
+
+mod halves;
+mod http;
+mod libraries;
+mod polling;
+
+use rails::{
+    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan},
+    topo::Topology,
+};
+use std::{future::Future, net::SocketAddr, time::Duration};
+
+/// Both ends of a stream over two loopback rails, which live as long as it does.
+struct Pair {
+    near: MultiRailStream,
+    far: MultiRailStream,
+    _rails: Rails,
+}
+
+/// With the usual options.
+async fn pair() -> Pair {
+    pair_with(options()).await
+}
+
+/// With so little memory that whoever writes waits soon.
+async fn narrow_pair() -> Pair {
+    let narrow = options().longest_chunk(16 << 10).and_then(|options| options.window(64 << 10));
+    pair_with(narrow.and_then(|options| options.send_buffer(SEND_BUFFER)).expect("the sizes are sound")).await
+}
+
+async fn pair_with(options: StreamOptions) -> Pair {
+    let topology = Topology::detect().expect("this machine can be read");
+    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let rails = Rails::build(&plan).expect("loopback rails need no privilege");
+    let addresses: Vec<SocketAddr> =
+        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
+    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback can be bound");
+    let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it can be reached");
+    let far = listener.accept().await.expect("a stream was opened");
+    assert_eq!(near.lanes_up(), 2);
+    Pair { near, far, _rails: rails }
+}
+
+fn options() -> StreamOptions {
+    StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough"))
+}
+
+/// Bytes of which none repeat; a seed makes others.
+fn made_up(length: usize, seed: u8) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// Nothing here takes long: what does hangs.
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it ends in time")
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Of a narrow pair.
+const SEND_BUFFER: usize = 32 << 10;

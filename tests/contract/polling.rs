@@ -1,0 +1,252 @@
+//! Polled by hand: who is woken, what is ready at once, and what a poll that came to nothing has taken.
+
+use crate::{SEND_BUFFER, in_time, made_up, narrow_pair, pair};
+use rails::multirail::MultiRailStream;
+use std::{
+    io::IoSlice,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    time::{sleep, timeout},
+};
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn rung(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    async fn wait(&self) {
+        in_time(async {
+            while !self.rung() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    }
+}
+
+fn bell() -> (Arc<Bell>, Waker) {
+    let bell = Arc::new(Bell::default());
+    (bell.clone(), bell.into())
+}
+
+fn poll_read(stream: &mut MultiRailStream, waker: &Waker, room: usize) -> Poll<Vec<u8>> {
+    let mut buffer = vec![0; room];
+    let mut buffer = ReadBuf::new(&mut buffer);
+    let polled = Pin::new(stream).poll_read(&mut Context::from_waker(waker), &mut buffer);
+    polled.map(|read| read.map(|()| buffer.filled().to_vec()).expect("the stream is sound"))
+}
+
+fn poll_write(stream: &mut MultiRailStream, waker: &Waker, bytes: &[u8]) -> Poll<usize> {
+    let polled = Pin::new(stream).poll_write(&mut Context::from_waker(waker), bytes);
+    polled.map(|written| written.expect("the stream is sound"))
+}
+
+/// Writes until there is no room, with `waker` left behind; gives how much that was.
+async fn fill(stream: &mut MultiRailStream, waker: &Waker) -> usize {
+    let (block, mut written) = (vec![7; 10_000], 0);
+    loop {
+        match poll_write(stream, waker, &block) {
+            Poll::Ready(count) => written += count,
+            // What waits for a lane now may be taken in a moment.
+            Poll::Pending => {
+                sleep(Duration::from_millis(200)).await;
+                if poll_write(stream, waker, &[]).is_ready() && poll_write(stream, waker, &block[..1]).is_pending() {
+                    return written;
+                }
+                written += 1;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_and_a_writer_that_wait_at_once_are_each_woken_by_what_they_wait_for() {
+    let mut pair = narrow_pair().await;
+    let ((reader, read_waker), (writer, write_waker)) = (bell(), bell());
+    let written = fill(&mut pair.near, &write_waker).await;
+    assert!(poll_read(&mut pair.near, &read_waker, 10).is_pending());
+    writer.0.store(0, Ordering::SeqCst);
+    reader.0.store(0, Ordering::SeqCst);
+    assert!(poll_write(&mut pair.near, &write_waker, b"x").is_pending());
+
+    pair.far.write_all(b"answer").await.unwrap();
+    reader.wait().await;
+    assert_eq!(poll_read(&mut pair.near, &read_waker, 10), Poll::Ready(b"answer".to_vec()));
+    assert!(!writer.rung(), "there is no more room than before");
+
+    let mut got = vec![0; written];
+    in_time(pair.far.read_exact(&mut got)).await.unwrap();
+    writer.wait().await;
+    assert!(matches!(poll_write(&mut pair.near, &write_waker, b"more"), Poll::Ready(4)));
+}
+
+#[tokio::test]
+async fn who_polled_last_is_woken() {
+    let mut pair = pair().await;
+    let ((_, first), (second, second_waker)) = (bell(), bell());
+    assert!(poll_read(&mut pair.near, &first, 10).is_pending());
+    assert!(poll_read(&mut pair.near, &second_waker, 10).is_pending());
+    pair.far.write_all(b"x").await.unwrap();
+    second.wait().await;
+    assert_eq!(poll_read(&mut pair.near, &second_waker, 10), Poll::Ready(b"x".to_vec()));
+}
+
+#[tokio::test]
+async fn a_shutdown_that_waits_is_woken_when_the_other_end_has_everything() {
+    let mut pair = narrow_pair().await;
+    let (bell, waker) = bell();
+    let written = fill(&mut pair.near, &waker).await;
+    let shut = |stream: &mut MultiRailStream| Pin::new(stream).poll_shutdown(&mut Context::from_waker(&waker));
+    assert!(shut(&mut pair.near).is_pending());
+    bell.0.store(0, Ordering::SeqCst);
+    assert!(shut(&mut pair.near).is_pending());
+    let mut got = Vec::new();
+    in_time(pair.far.read_to_end(&mut got)).await.unwrap();
+    assert_eq!(got.len(), written);
+    in_time(async {
+        while shut(&mut pair.near).is_pending() {
+            bell.wait().await;
+            bell.0.store(0, Ordering::SeqCst);
+        }
+    })
+    .await;
+    assert!(shut(&mut pair.near).is_ready(), "a second one is ready at once");
+}
+
+#[tokio::test]
+async fn nothing_is_read_and_written_at_once_whether_or_not_there_is_room() {
+    let mut pair = narrow_pair().await;
+    let (_, waker) = bell();
+    assert_eq!(poll_read(&mut pair.near, &waker, 0), Poll::Ready(Vec::new()));
+    fill(&mut pair.near, &waker).await;
+    assert_eq!(poll_write(&mut pair.near, &waker, &[]), Poll::Ready(0));
+    for slices in [&[][..], &[IoSlice::new(&[]), IoSlice::new(&[])]] {
+        let polled = Pin::new(&mut pair.near).poll_write_vectored(&mut Context::from_waker(&waker), slices);
+        assert!(matches!(polled, Poll::Ready(Ok(0))), "{polled:?}");
+    }
+    // Room for nothing has not been taken for the end of the stream.
+    pair.far.write_all(b"still here").await.unwrap();
+    let mut got = [0; 10];
+    in_time(pair.near.read_exact(&mut got)).await.unwrap();
+    assert_eq!(&got, b"still here");
+}
+
+#[tokio::test]
+async fn the_end_is_read_again_and_again_and_a_write_behind_ones_own_end_is_an_error() {
+    let mut pair = pair().await;
+    pair.near.write_all(b"all").await.unwrap();
+    let mut got = Vec::new();
+    let (ended, read) = in_time(async { tokio::join!(pair.near.shutdown(), pair.far.read_to_end(&mut got)) }).await;
+    ended.unwrap();
+    assert_eq!((read.unwrap(), got.as_slice()), (3, &b"all"[..]));
+    for _ in 0..3 {
+        assert_eq!(pair.far.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+    assert_eq!(pair.near.write(b"x").await.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn a_vectored_write_takes_the_front_of_its_slices_and_says_how_much() {
+    let mut pair = narrow_pair().await;
+    assert!(pair.near.is_write_vectored());
+    let all = made_up(300_000, 1);
+    let mut written = 0;
+    let reader = tokio::spawn(async move {
+        let mut got = Vec::new();
+        pair.far.read_to_end(&mut got).await.unwrap();
+        (got, pair.far.close().await)
+    });
+    let mut partial = 0;
+    while written < all.len() {
+        let rest = &all[written..];
+        // Slices of many lengths, some of them empty.
+        let cuts = [0, 1, 1, 7_000, SEND_BUFFER, 90_000, rest.len()].map(|at| at.min(rest.len()));
+        let slices: Vec<IoSlice<'_>> = cuts.windows(2).map(|cut| IoSlice::new(&rest[cut[0]..cut[1]])).collect();
+        let count = in_time(pair.near.write_vectored(&slices)).await.unwrap();
+        assert!((1..=rest.len()).contains(&count));
+        partial += usize::from(count < rest.len());
+        written += count;
+    }
+    assert!(partial > 3, "the buffer is smaller than the slices");
+    in_time(pair.near.shutdown()).await.unwrap();
+    let (got, closed) = in_time(async { tokio::join!(reader, pair.near.close()).0 }).await.unwrap();
+    assert!(got == all);
+    closed.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_that_is_given_up_loses_nothing() {
+    let mut pair = pair().await;
+    let all = made_up(3 << 20, 2);
+    let expected = all.clone();
+    let writer = tokio::spawn(async move {
+        for piece in all.chunks(50_000) {
+            pair.near.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        pair.near.close().await.unwrap();
+    });
+    let (mut got, mut buffer, mut given_up) = (Vec::new(), vec![0; 70_000], 0);
+    loop {
+        match timeout(Duration::from_micros(50), pair.far.read(&mut buffer)).await {
+            Ok(Ok(0)) => break,
+            Ok(read) => got.extend_from_slice(&buffer[..read.unwrap()]),
+            Err(_) => given_up += 1,
+        }
+    }
+    println!("{given_up} reads were given up");
+    assert!(got == expected);
+    pair.far.close().await.unwrap();
+    writer.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_is_given_up_has_taken_nothing() {
+    let mut pair = narrow_pair().await;
+    let all = made_up(2 << 20, 3);
+    let expected = all.clone();
+    let reader = tokio::spawn(async move {
+        let mut got = Vec::new();
+        // Slower than the writer, so that it waits.
+        let mut buffer = vec![0; 8_000];
+        loop {
+            match pair.far.read(&mut buffer).await.unwrap() {
+                0 => break,
+                count => got.extend_from_slice(&buffer[..count]),
+            }
+            tokio::task::yield_now().await;
+        }
+        pair.far.close().await.unwrap();
+        got
+    });
+    let (mut written, mut given_up) = (0, 0);
+    while written < all.len() {
+        let end = all.len().min(written + 20_000);
+        match timeout(Duration::from_micros(20), pair.near.write(&all[written..end])).await {
+            Ok(count) => written += count.unwrap(),
+            Err(_) => given_up += 1,
+        }
+    }
+    println!("{given_up} writes were given up");
+    assert!(given_up > 0, "nothing was ever waited for");
+    in_time(pair.near.close()).await.unwrap();
+    assert!(reader.await.unwrap() == expected);
+}

@@ -1,0 +1,241 @@
+//! `cargo xtask fuzz`: arbitrary bytes for every decoder, chosen by what they reach.
+//!
+//! The program is built with the compiler's own coverage passes, which the stable toolchain has as well; the flags are those that
+//! cargo-fuzz gives, without the sanitizers, which only a nightly one has. There is no unsafe code where these decoders are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::setup::{Purpose, setup};
+use crate::shell::{Exit, cargo, root, shown};
+use crate::tally::Tally;
+
+/// Runs the targets of these names, or all, each for so many seconds.
+pub(crate) fn fuzz(names: &[String], seconds: u64, jobs: Option<usize>) -> Result<Exit> {
+    let fuzzer = Fuzzer::build()?;
+    let targets = fuzzer.targets(names)?;
+    let tally = fuzzer.run_all(&targets, seconds, jobs);
+    println!(
+        "\n{} targets held, {} broke; their inputs are kept in {}",
+        tally.passed,
+        tally.failed,
+        fuzzer.corpus.display()
+    );
+    Ok(if tally.failed > 0 { Exit::FAILURE } else { Exit::SUCCESS })
+}
+
+/// Runs one input through a target, with all that it says.
+pub(crate) fn replay(target: &str, input: &Path) -> Result<Exit> {
+    let fuzzer = Fuzzer::build()?;
+    ensure!(fuzzer.names()?.contains(target), "there is no target {target}");
+    let input = input.canonicalize().with_context(|| format!("cannot read {}", input.display()))?;
+    crate::shell::run(fuzzer.command(target).env("RUST_BACKTRACE", "1").arg(input))
+}
+
+/// A few seconds of every target, as part of the tests: each counts as one.
+pub(crate) fn smoke() -> Result<Tally> {
+    let fuzzer = Fuzzer::build()?;
+    let targets = fuzzer.targets(&[])?;
+    let tally = fuzzer.run_all(&targets, SMOKE_SECONDS, None);
+    println!("\nfuzz result: {} targets held, {} broke, {SMOKE_SECONDS} s each", tally.passed, tally.failed);
+    Ok(tally)
+}
+
+/// The program with all targets, and where its inputs lie.
+struct Fuzzer {
+    program: PathBuf,
+    /// What was found to reach something new; kept from run to run.
+    corpus: PathBuf,
+    /// What the targets start from.
+    seeds: PathBuf,
+    crashes: PathBuf,
+}
+
+impl Fuzzer {
+    fn build() -> Result<Self> {
+        setup(Purpose::Fuzz)?;
+        let (host, target_dir) = (host()?, root().join("target/fuzz"));
+        let mut command = cargo(["build", "--package", "rails-fuzz", "--features", "fuzzing", "--profile", "fuzz"]);
+        // With a target named, the flags are not given to build scripts and macros, which run without the fuzzer.
+        command.args(["--target", &host, "--target-dir"]).arg(&target_dir);
+        command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env_remove("RUSTFLAGS");
+        println!("\n$ {} (with coverage)", shown(&command));
+        let status = command.status().with_context(|| format!("cannot run `{}`", shown(&command)))?;
+        ensure!(status.success(), "the fuzz targets do not build");
+        let fuzzer = Self {
+            program: target_dir.join(host).join("fuzz/rails-fuzz"),
+            corpus: target_dir.join("corpus"),
+            seeds: target_dir.join("seeds"),
+            crashes: target_dir.join("crashes"),
+        };
+        fs::create_dir_all(&fuzzer.crashes)?;
+        // What a former version wrote there may belong to targets that are gone.
+        if fuzzer.seeds.exists() {
+            fs::remove_dir_all(&fuzzer.seeds)?;
+        }
+        let mut command = Command::new(&fuzzer.program);
+        let status =
+            command.env("RAILS_FUZZ_SEEDS", &fuzzer.seeds).status().context("the fuzz targets do not start")?;
+        ensure!(status.success(), "the fuzz targets have no seeds");
+        Ok(fuzzer)
+    }
+
+    /// The names of all targets: each has a folder of seeds.
+    fn names(&self) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(&self.seeds)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                names.insert(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn targets(&self, wanted: &[String]) -> Result<Vec<String>> {
+        let names = self.names()?;
+        if let Some(unknown) = wanted.iter().find(|name| !names.contains(*name)) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            bail!("there is no target {unknown}; there are {}", names.join(", "));
+        }
+        Ok(if wanted.is_empty() { names.into_iter().collect() } else { wanted.to_vec() })
+    }
+
+    /// Several at a time: a target has one thread.
+    fn run_all(&self, targets: &[String], seconds: u64, jobs: Option<usize>) -> Tally {
+        let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
+        thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, targets.len().max(1)) {
+                scope.spawn(|| {
+                    while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let outcome = self.run(target, seconds);
+                        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                        match outcome {
+                            Ok(line) => {
+                                tally.passed += 1;
+                                println!("fuzz {target:<18} ok      {line}");
+                            }
+                            Err(error) => {
+                                tally.failed += 1;
+                                println!("fuzz {target:<18} FAILED  {error:#}");
+                            }
+                        }
+                        // A closed output is no reason to stop.
+                        let _ = std::io::stdout().flush();
+                    }
+                });
+            }
+        });
+        tally.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a line of what was tried.
+    fn run(&self, target: &str, seconds: u64) -> Result<String> {
+        let corpus = self.corpus.join(target);
+        fs::create_dir_all(&corpus)?;
+        let mut command = self.command(target);
+        command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+        // A dictionary without words is an error to libFuzzer, so a target without words has none.
+        let words = self.seeds.join(format!("{target}.dict"));
+        if words.exists() {
+            command.arg(format!("-dict={}", words.display()));
+        }
+        command.arg(corpus).arg(self.seeds.join(target)).stdin(Stdio::null());
+        let output = command.output().with_context(|| format!("cannot run `{}`", shown(&command)))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return Ok(summary(&said));
+        }
+        let lines: Vec<&str> = said.lines().collect();
+        let end = lines[lines.len().saturating_sub(SHOWN)..].join("\n    ");
+        let again = artifact(&said).map(|path| format!("\n  again: cargo xtask fuzz {target} --replay {path}"));
+        bail!("({})\n    {end}{}", output.status, again.unwrap_or_default())
+    }
+
+    fn command(&self, target: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("RAILS_FUZZ_TARGET", target);
+        command.arg(format!("-artifact_prefix={}/{target}-", self.crashes.display()));
+        command.args([format!("-rss_limit_mb={MOST_MEMORY}"), format!("-timeout={MOST_SECONDS}")]);
+        command
+    }
+}
+
+/// What libFuzzer says at the end: `stat::number_of_executed_units: 7` and, before it, lines with `cov: 7 ft: 9 corp: 3/7b`.
+fn summary(said: &str) -> String {
+    let stat = |name: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name))?;
+        line.trim_start_matches(':').trim().parse::<u64>().ok()
+    };
+    let reached = said.lines().rev().find_map(|line| line.split_once("cov: ")?.1.split(' ').next());
+    format!(
+        "{:>9} inputs, {:>5} branches reached, {:>4} MiB",
+        stat("number_of_executed_units").unwrap_or(0),
+        reached.unwrap_or("?"),
+        stat("peak_rss_mb").unwrap_or(0)
+    )
+}
+
+/// The file with the input that broke the target.
+fn artifact(said: &str) -> Option<&str> {
+    said.lines().find_map(|line| line.split_once("Test unit written to ").map(|(_, path)| path.trim()))
+}
+
+/// The system that the compiler builds for, as cargo names it.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot run `rustc -vV`")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` names no host")?;
+    Ok(host.to_owned())
+}
+
+/// LLVM's SanitizerCoverage, as libFuzzer reads it: counters for every edge, what they belong to, and what is compared with what.
+/// Without the fold threshold the optimizer joins the very branches that the search climbs.
+const FLAGS: [&str; 9] = [
+    "--cfg=fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
+    "-Ccodegen-units=1",
+    "-Cforce-frame-pointers",
+];
+/// For each target of [`smoke`].
+const SMOKE_SECONDS: u64 = 4;
+/// For one input, in seconds.
+const MOST_SECONDS: u64 = 10;
+/// In MiB, what the fuzzer itself keeps included.
+const MOST_MEMORY: u64 = 1024;
+/// Lines shown of what a target said that broke.
+const SHOWN: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuzzer_s_last_words_are_read() {
+        let said = "#9\tNEW    cov: 11 ft: 11 corp: 4/22b\n#12\tDONE   cov: 12 ft: 12 corp: 5/25b lim: 4096\n\
+                    stat::number_of_executed_units: 49012193\nstat::peak_rss_mb:              27\n";
+        assert_eq!(summary(said), " 49012193 inputs,    12 branches reached,   27 MiB");
+        assert_eq!(summary(""), "        0 inputs,     ? branches reached,    0 MiB");
+    }
+
+    #[test]
+    fn the_input_that_broke_a_target_is_found() {
+        let said = "artifact_prefix='x/'; Test unit written to x/frame-crash-01\nBase64: AA==";
+        assert_eq!(artifact(said), Some("x/frame-crash-01"));
+        assert_eq!(artifact("Done 7 runs"), None);
+    }
+}

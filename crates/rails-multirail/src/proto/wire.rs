@@ -145,9 +145,6 @@ impl Frame {
         if kind != RESET && code != 0 {
             return Err(field("reserved bytes", code));
         }
-        if let Some(odd) = frame[4..20].iter().find(|byte| **byte != 0).filter(|_| kind == RESET || kind == LEAVE) {
-            return Err(field("reserved byte", (*odd).into()));
-        }
         match kind {
             DATA => Ok(Self::Data(DataHeader {
                 length: u32_at(frame, 4),
@@ -156,7 +153,7 @@ impl Frame {
                 fin: flag,
             })),
             ACK => Ok(Self::Ack(Ack { chunks: u64_at(frame, 4), limit: u64_at(frame, 12), complete: flag })),
-            RESET if frame[4..20] != [0; 16] => {
+            RESET | LEAVE if frame[4..20] != [0; 16] => {
                 let first = frame[4..20].iter().copied().find(|byte| *byte != 0).unwrap_or(0);
                 Err(field("reserved bytes", first.into()))
             }

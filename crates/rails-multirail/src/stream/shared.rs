@@ -48,6 +48,8 @@ pub(crate) struct State {
     /// Every lane there ever was, for the statistics.
     records: Vec<Arc<LaneRecord>>,
     events: EventLog,
+    /// A lane was closed by both ends after the stream was done, so the other end knows that it is.
+    settled: bool,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
 }
@@ -77,6 +79,11 @@ impl State {
         self.connection.is_done() || self.connection.failure().is_some()
     }
 
+    /// Whether there is nothing left to bring a lane up for.
+    pub(crate) fn needs_no_lane(&self) -> bool {
+        self.settled || self.connection.failure().is_some()
+    }
+
     fn note_events(&mut self) {
         while let Some(event) = self.connection.poll_event() {
             let record = event.lane.map(|lane| &self.lanes[lane.0].record);
@@ -95,6 +102,7 @@ impl Shared {
             lanes: Vec::new(),
             records: Vec::new(),
             events: EventLog::new(id),
+            settled: false,
             reader: None,
             writer: None,
         };
@@ -140,7 +148,8 @@ impl Shared {
         traits: LaneTraits,
     ) -> Option<Joined> {
         let joined = self.with(|state| {
-            if state.is_over() {
+            // One that is done may still owe the other end its last acknowledgement.
+            if state.connection.failure().is_some() {
                 return None;
             }
             let id = state.connection.lane_up(Instant::now(), traits)?;
@@ -172,6 +181,7 @@ impl Shared {
         self.with(|state| {
             let place = &mut state.lanes[lane.0];
             place.up = false;
+            state.settled |= end.is_ok() && state.connection.is_done();
             place.record.end(socket, end);
             state.connection.lane_down(Instant::now(), lane);
         });

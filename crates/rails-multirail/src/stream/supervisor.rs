@@ -27,7 +27,7 @@ async fn keep_time(shared: &Shared) {
     loop {
         let (over, timeout) = shared.with(|state| {
             state.connection.handle_timeout(Instant::now());
-            (state.is_over(), state.connection.next_timeout())
+            (state.needs_no_lane(), state.connection.next_timeout())
         });
         if over {
             return;

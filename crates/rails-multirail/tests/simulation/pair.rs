@@ -402,8 +402,7 @@ impl World {
     /// A lane's handshake is over at this end.
     fn open(&mut self, lane: usize, end: usize) {
         let connection = &mut self.ends[end].connection;
-        let over = connection.is_done() || connection.failure().is_some();
-        if self.lanes[lane].broken || over {
+        if self.lanes[lane].broken || connection.failure().is_some() {
             return self.break_lane(lane);
         }
         let traits = LaneTraits { weight: 1, rtt: Some(2 * self.lanes[lane].delay) };

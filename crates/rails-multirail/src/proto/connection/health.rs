@@ -34,7 +34,9 @@ impl Connection {
         }
         let health = &self.lanes[lane.0].health;
         let progress = self.scheduler.progress_at(lane.0).or(health.silent_since)?;
-        Some((progress + health.patience.unwrap_or(LEAST_PATIENCE)).max(health.look_at.unwrap_or(progress)))
+        let silent_at = progress + health.patience.unwrap_or(LEAST_PATIENCE);
+        let next = self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at));
+        Some(next.max(health.look_at.unwrap_or(next)))
     }
 
     /// Looks whether `lane` makes progress, with what its transport knows of it now. Where it does not, it is silent: what it has is sent on the
@@ -58,7 +60,11 @@ impl Connection {
         if silent_for >= patience {
             self.silence(now, lane, Silence::NoProgress, silent_for);
         } else {
-            health.look_at = Some(now + (patience - silent_for).max(SHORTEST_LOOK));
+            health.look_at = Some(now + (patience - silent_for).clamp(SHORTEST_LOOK, LONGEST_LOOK));
+            if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
+                // Another lane may have it there sooner; those that stand idle do not know.
+                self.wake_all_lanes();
+            }
         }
     }
 
@@ -178,5 +184,7 @@ const PATIENCE: u32 = 3;
 /// No lane is silent before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
 /// likes.
 const LEAST_PATIENCE: Duration = Duration::from_millis(60);
+/// A lane with an overdue chunk is looked at as often, for the lane that takes it over may need the same.
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// A lane that is nearly silent is not looked at more often.
 const SHORTEST_LOOK: Duration = Duration::from_millis(5);

@@ -132,8 +132,6 @@ struct Lane {
     up: bool,
     /// It was told [`Transmit::Idle`], and not woken since.
     idle: bool,
-    /// When it asks again all the same.
-    until: Option<Instant>,
     /// Chunks that have arrived whole.
     chunks: u64,
     /// What the other end was last told on this lane.
@@ -329,9 +327,6 @@ impl Connection {
         if chunk.is_some() || acknowledged || left {
             // There may be more for another lane that stands idle.
             self.wake_idle_lanes();
-            if chunk.is_some() {
-                self.have_watched(lane);
-            }
             return Transmit::Send(chunk);
         }
         let state = &mut self.lanes[lane.0];
@@ -342,9 +337,7 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         self.scheduler.set_resting(lane.0);
-        let acknowledge_at = state.since.map(|since| since + ACK_DELAY);
-        state.until = [acknowledge_at, self.scheduler.ask_again_at(lane.0)].into_iter().flatten().min();
-        Transmit::Idle(state.until)
+        Transmit::Idle(state.since.map(|since| since + ACK_DELAY))
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
@@ -519,21 +512,6 @@ impl Connection {
             }
         }
         self.wakes.writer |= self.scheduler.has_much_room();
-    }
-
-    /// `lane` has taken a chunk. Should it fall silent, another has to take it over, so one that stands idle has to ask again by then.
-    fn have_watched(&mut self, lane: LaneId) {
-        let Some(overdue) = self.scheduler.overdue_at(lane.0) else { return };
-        let idle = |(index, other): &(usize, &Lane)| *index != lane.0 && other.up && other.idle;
-        let mut others = self.lanes.iter().enumerate().filter(idle);
-        let watched = others.clone().any(|(_, other)| other.until.is_some_and(|until| until <= overdue));
-        if self.scheduler.has_taken_over(lane.0) {
-            // Not every other lane may take it over once more, and it happens seldom: all of them see for themselves.
-            self.wake_all_lanes();
-        } else if let Some((watcher, _)) = others.next().filter(|_| !watched) {
-            self.lanes[watcher].idle = false;
-            self.wakes.lanes |= 1 << watcher;
-        }
     }
 
     fn wake_all_lanes(&mut self) {

@@ -4,30 +4,16 @@ use super::{
     Chunk, Scheduler, bit,
     lane::{InFlight, LEAST_GAIN},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Scheduler {
-    /// When a lane for which nothing waits should ask again, for what another is overdue with.
-    pub fn ask_again_at(&self, lane: usize) -> Option<Instant> {
-        if !self.policy.overtakes() || self.complete || !self.lanes[lane].is_usable() {
-            return None;
-        }
-        let own = self.lanes[lane].service();
-        self.others_oldest(lane).map(|(carrier, index)| self.lanes[carrier].overdue_at(index, own)).min()
-    }
-
     /// When the oldest chunk that `lane` has in flight and no other has taken over will have taken so long that another should take it over.
     pub fn overdue_at(&self, lane: usize) -> Option<Instant> {
-        if !self.policy.overtakes() {
+        if !self.policy.overtakes() || self.complete {
             return None;
         }
-        let lane = &self.lanes[lane];
-        lane.in_flight.iter().position(|sent| !sent.passed_on).map(|index| lane.overdue_at(index, None))
-    }
-
-    /// Whether the last chunk that `lane` was given is one that it took over.
-    pub fn has_taken_over(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight.back().is_some_and(|sent| sent.carriers != bit(lane))
+        let index = self.lanes[lane].in_flight.iter().position(|sent| !sent.passed_on)?;
+        Some(self.lanes[lane].overdue_at(index, self.others_service(lane)))
     }
 
     /// The chunk that the other end needs before it can read on, where its lane is overdue with it: it goes before what is new.
@@ -35,11 +21,10 @@ impl Scheduler {
         if !self.policy.overtakes() {
             return None;
         }
-        let own = self.lanes[lane].service();
         let (carrier, index) = self.others_oldest(lane).min_by_key(|at| self.offset(*at))?;
         let first = self.lanes.iter().filter_map(|lane| lane.in_flight.iter().find(|sent| !sent.passed_on));
         let is_first = first.map(|sent| sent.chunk.offset).min() == Some(self.offset((carrier, index)));
-        let overdue = is_first && now >= self.lanes[carrier].overdue_at(index, own);
+        let overdue = is_first && self.is_overdue(now, (carrier, index));
         overdue.then(|| self.pass_on(carrier, index))
     }
 
@@ -49,15 +34,25 @@ impl Scheduler {
             return None;
         }
         let own = self.lanes[lane].service();
-        let slower = |(carrier, index): &(usize, usize)| {
-            let (carrier, sent) = (&self.lanes[*carrier], &self.lanes[*carrier].in_flight[*index]);
+        let slower = |at: &(usize, usize)| {
+            let (carrier, sent) = (&self.lanes[at.0], &self.lanes[at.0].in_flight[at.1]);
             let age = now.saturating_duration_since(sent.taken);
             let sooner =
                 own.zip(carrier.expected(now)).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
-            sooner || now >= carrier.overdue_at(*index, own)
+            sooner || self.is_overdue(now, *at)
         };
         let (carrier, index) = self.others_oldest(lane).filter(slower).min_by_key(|at| self.offset(*at))?;
         Some(self.pass_on(carrier, index))
+    }
+
+    fn is_overdue(&self, now: Instant, (carrier, index): (usize, usize)) -> bool {
+        now >= self.lanes[carrier].overdue_at(index, self.others_service(carrier))
+    }
+
+    /// How long chunks take on the fastest of the other lanes.
+    fn others_service(&self, lane: usize) -> Option<Duration> {
+        let others = self.lanes.iter().enumerate().filter(|(index, other)| *index != lane && other.is_usable());
+        others.filter_map(|(_, other)| other.service()).min()
     }
 
     fn pass_on(&mut self, carrier: usize, index: usize) -> (Chunk, u64) {

@@ -221,15 +221,16 @@ fn a_slow_lane_is_given_short_chunks() {
 }
 
 #[test]
-fn an_overdue_chunk_is_asked_for_again_in_time() {
+fn an_overdue_chunk_is_taken_over() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 10]));
     scheduler.take(now(), 1).unwrap();
-    let at = scheduler.ask_again_at(0).unwrap();
+    let at = scheduler.overdue_at(1).unwrap();
     assert_eq!(at, now() + UNKNOWN_SERVICE);
     assert_eq!(scheduler.take(at - Duration::from_millis(1), 0), None);
     assert_eq!(scheduler.take(at, 0).unwrap().offset, 0);
-    assert_eq!(scheduler.ask_again_at(0), None);
+    assert_eq!(scheduler.overdue_at(1), None, "the other is to be watched now");
+    assert!(scheduler.overdue_at(0).is_some());
 }
 
 #[test]

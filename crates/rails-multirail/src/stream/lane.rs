@@ -160,14 +160,20 @@ impl Lane {
     async fn transmit(&self, mut sealer: Option<Sealer>, sent: &Notify) -> Result<(), LaneError> {
         let mut control = Vec::with_capacity(2 * CONTROL_LEN);
         let mut backlog = Backlog::of(&self.socket);
+        let mut in_flight = 0;
         loop {
-            // A chunk is bound to this lane when it is taken, so none is before there is room for it.
-            self.socket.room().await?;
+            // A chunk is bound to this lane when it is taken, so none is before there is room for it. What is not even in flight does not wait in the
+            // socket, so that a little there needs no asking.
+            if in_flight >= LITTLE {
+                self.socket.room().await?;
+            }
             control.clear();
             let now = Instant::now();
-            let (transmit, chunk_length) = self.shared.with(|state| {
+            let (transmit, chunk_length);
+            (transmit, chunk_length, in_flight) = self.shared.with(|state| {
                 let connection = &mut state.connection;
-                (connection.poll_transmit(now, self.id, &mut control), connection.chunk_length(self.id))
+                let transmit = connection.poll_transmit(now, self.id, &mut control);
+                (transmit, connection.chunk_length(self.id), connection.in_flight(self.id))
             });
             match transmit {
                 Transmit::Send(chunk) => {
@@ -382,6 +388,8 @@ impl<'a> Intake<'a> {
 
 /// How long a lane tries to tell the other end that it broke the protocol.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// So few bytes in flight that the socket has room whatever its limits are: half of the least that may wait unsent.
+const LITTLE: u64 = 16 << 10;
 /// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
 /// a large chunk costs nothing to speak of.
 const READ_AHEAD: usize = 4 << 10;

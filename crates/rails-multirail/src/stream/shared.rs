@@ -131,8 +131,9 @@ impl Shared {
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock.
         let lanes: Vec<Arc<Notify>> = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone()).collect();
         drop(state);
-        lanes.iter().for_each(|lane| lane.notify_one());
+        // The application first: what it answers goes out with what the lane is woken for.
         [reader, writer].into_iter().flatten().for_each(Waker::wake);
+        lanes.iter().for_each(|lane| lane.notify_one());
         if wakes.supervisor {
             self.supervise.notify_one();
         }
@@ -147,7 +148,7 @@ impl Shared {
         socket: &Arc<TcpLane>,
         traits: LaneTraits,
     ) -> Option<Joined> {
-        let joined = self.with(|state| {
+        self.with(|state| {
             // One that is done may still owe the other end its last acknowledgement.
             if state.connection.failure().is_some() {
                 return None;
@@ -166,14 +167,13 @@ impl Shared {
             record.begin(socket);
             let place = Place { up: true, record, notify: Arc::default(), replaced: Arc::default() };
             let Place { record, notify, replaced, .. } = place.clone();
+            self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = place,
                 None => state.lanes.push(place),
             }
             Some(Joined { id, record, notify, replaced })
-        })?;
-        self.lanes_up.send_modify(|up| *up += 1);
-        Some(joined)
+        })
     }
 
     /// A lane has ended.
@@ -183,9 +183,10 @@ impl Shared {
             place.up = false;
             state.settled |= end.is_ok() && state.connection.is_done();
             place.record.end(socket, end);
+            // Whoever hears of the event finds the count right.
+            self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(Instant::now(), lane);
         });
-        self.lanes_up.send_modify(|up| *up -= 1);
     }
 
     /// What happened to the lanes, as far as it is kept.

@@ -336,13 +336,18 @@ impl Connection {
         }
         let state = &mut self.lanes[lane.0];
         state.idle = true;
-        self.scheduler.set_resting(lane.0);
+        self.scheduler.set_resting(now, lane.0);
         Transmit::Idle(state.since.map(|since| since + ACK_DELAY))
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
     pub fn chunk_length(&mut self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
+    }
+
+    /// How many bytes were given to `lane` and are not acknowledged.
+    pub fn in_flight(&self, lane: LaneId) -> u64 {
+        self.scheduler.in_flight(lane.0)
     }
 
     /// Looks at the header of a data frame before memory is spent on what follows.

@@ -103,13 +103,15 @@ impl Offer<'_> {
 }
 
 impl Standing {
-    /// How long it is until `bytes` more, behind what it has in flight, are with the other end; `None` where nothing is known of it.
+    /// How long it is until `bytes` more, behind what it has in flight, are with the other end; `None` where nothing is known of it. A lane whose rate
+    /// is not known is as good as its round trip while it has nothing to do: that is how it becomes known.
     pub fn arrival(&self, bytes: usize) -> Option<Duration> {
-        let rate = self.rate?;
-        let there = self.rtt.unwrap_or_default() / 2;
-        Some(
-            there + Duration::try_from_secs_f64((self.in_flight as f64 + bytes as f64) / rate).unwrap_or(Duration::MAX),
-        )
+        let there = self.rtt.map(|rtt| rtt / 2);
+        let Some(rate) = self.rate else {
+            return there.filter(|_| self.in_flight == 0);
+        };
+        let carried = Duration::try_from_secs_f64((self.in_flight as f64 + bytes as f64) / rate);
+        Some(there.unwrap_or_default().saturating_add(carried.unwrap_or(Duration::MAX)))
     }
 }
 

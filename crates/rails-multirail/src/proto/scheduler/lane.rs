@@ -32,6 +32,8 @@ pub(super) struct Lane {
     pub(super) service_at_least: Option<Duration>,
     /// Bytes per second that were acknowledged while there was something to acknowledge.
     pub(super) rate: Estimate,
+    /// When it last had room and there was nothing for it.
+    pub(super) rested_at: Option<Instant>,
     /// When the last news of an acknowledgement came.
     pub(super) acknowledged_at: Option<Instant>,
 }
@@ -76,19 +78,20 @@ impl Lane {
         let took = now.saturating_duration_since(newest.taken);
         let bytes: u64 = self.in_flight.iter().take(news).map(|sent| u64::from(sent.chunk.length)).sum();
         let oldest = self.in_flight[0].taken;
-        // A lane that has had something in flight since the last acknowledgement was busy all the time. One that had not is measured from
-        // when it was given the first of these, and that time has a round trip in it, and what the acknowledgement was held back for.
-        let (busy_for, was_busy) = match self.acknowledged_at.filter(|at| *at >= oldest) {
-            Some(at) => (now.saturating_duration_since(at), true),
-            None => {
-                let since = now.saturating_duration_since(oldest).saturating_sub(self.rtt.unwrap_or_default());
-                (since - ACK_DELAY.min(since / 2), false)
+        // A lane that has had something in flight since the last acknowledgement, and never stood idle, was busy all the time.
+        let since = self.acknowledged_at.filter(|at| *at >= oldest && self.rested_at.is_none_or(|rested| rested < *at));
+        if let Some(since) = since {
+            let busy_for = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
+            self.rate.update(busy_for, bytes as f64 / busy_for.as_secs_f64());
+        } else if bytes >= LEAST_SAMPLE {
+            // Otherwise the time has a round trip in it, and what the acknowledgement was held back for, and perhaps a rest: the lane is no slower
+            // than that. If it took far longer than all of these, it is no faster either.
+            let took = now.saturating_duration_since(oldest).saturating_sub(self.rtt.unwrap_or_default());
+            let busy_for = (took - ACK_DELAY.min(took / 2)).max(SHORTEST_SAMPLE);
+            let rate = bytes as f64 / busy_for.as_secs_f64();
+            if busy_for > LONG_SAMPLE || self.rate.get().is_none_or(|known| rate > known) {
+                self.rate.update(busy_for, rate);
             }
-        };
-        let busy_for = busy_for.max(SHORTEST_SAMPLE);
-        let rate = bytes as f64 / busy_for.as_secs_f64();
-        if was_busy || self.rate.get().is_none_or(|known| rate > known) || busy_for > LONG_SAMPLE {
-            self.rate.update(busy_for, rate);
         }
         self.service.update(took.max(SHORTEST_SAMPLE), took.as_secs_f64());
         self.service_at_least = None;
@@ -146,6 +149,8 @@ pub(super) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 const LEAST_OVERDUE: Duration = Duration::from_millis(60);
 /// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
+/// Fewer bytes say nothing of a rate either.
+const LEAST_SAMPLE: u64 = 16 << 10;
 /// A lane that took so much longer than its way and the other end's patience explain was busy with what it had.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);
 /// How long an acknowledgement may wait for more to acknowledge. What it holds up is memory at the sender, not speed, so it

@@ -183,8 +183,9 @@ impl Scheduler {
     }
 
     /// Lane number `lane` stands idle: it will ask as soon as it is woken.
-    pub fn set_resting(&mut self, lane: usize) {
-        self.lanes[lane].resting = true;
+    pub fn set_resting(&mut self, now: Instant, lane: usize) {
+        let lane = &mut self.lanes[lane];
+        (lane.resting, lane.rested_at) = (true, Some(now));
     }
 
     /// Whether lane number `lane` is silent.

@@ -93,7 +93,7 @@ fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
     scheduler.handle_ack(after(12), 0, &ack(1, 64 << 20)).unwrap();
     scheduler.handle_ack(after(500), 1, &ack(1, 64 << 20)).unwrap();
-    scheduler.set_resting(0);
+    scheduler.set_resting(after(500), 0);
     scheduler.write(Bytes::from(vec![0; 64 << 10]));
     assert!(!scheduler.wants(1) && scheduler.take(after(500), 1).is_none());
     assert!(scheduler.wants(0));

@@ -16,17 +16,29 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Opens a stream with one lane from each rail; see [`MultiRailStream::connect`].
-pub(super) async fn connect(
-    rails: &Rails,
-    remotes: &[SocketAddr],
-    options: &StreamOptions,
-) -> Result<MultiRailStream, OpenError> {
+/// Rail *i* to address *i*, the shorter list starting over.
+pub(super) fn in_order(rails: &Rails, remotes: &[SocketAddr]) -> Result<Vec<(RailId, SocketAddr)>, OpenError> {
     if rails.is_empty() || remotes.is_empty() {
         let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
         return Err(OpenError::NoLanes(missing));
     }
-    let count = rails.len().max(remotes.len());
+    let lane = |index| (RailId(index % rails.len()), remotes[index % remotes.len()]);
+    Ok((0..rails.len().max(remotes.len())).map(lane).collect())
+}
+
+/// Opens a stream with these lanes; see [`MultiRailStream::connect`].
+pub(super) async fn connect(
+    rails: &Rails,
+    lanes: &[(RailId, SocketAddr)],
+    options: &StreamOptions,
+) -> Result<MultiRailStream, OpenError> {
+    let count = lanes.len();
+    if count == 0 {
+        return Err(OpenError::NoLanes("no rail of one end could be paired with one of the other"));
+    }
+    if lanes.iter().any(|(rail, _)| rail.0 >= rails.len()) {
+        return Err(OpenError::NoLanes("the pairing was made for other rails: it names one that is not there"));
+    }
     if count > Connection::MOST_LANES {
         return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
     }
@@ -41,9 +53,7 @@ pub(super) async fn connect(
         opened: Mutex::new(None),
     });
     let (report, mut reports) = mpsc::channel(count);
-    for index in 0..count {
-        let rail = RailId(index % rails.len());
-        let remote = remotes[index % remotes.len()];
+    for (index, (rail, remote)) in lanes.iter().copied().enumerate() {
         dialer.start(Path { index: index as u16, rail, remote }, report.clone());
     }
     drop(report);

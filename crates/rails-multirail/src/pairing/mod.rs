@@ -90,6 +90,30 @@ pub fn pair(ours: &[LaneOffer], theirs: &[LaneOffer], wish: Option<usize>) -> Pa
     matching::pair(ours, theirs, wish)
 }
 
+/// The pairs of a caller who names the other end's addresses: rail *i* of ours with address *i*, the shorter list starting over. Which rails
+/// of theirs these are is not known, so each address counts as one.
+///
+/// Of the addresses of a rail the pair shows the one that is in the same subnet, if any is.
+pub fn in_order(ours: &[LaneOffer], remotes: &[SocketAddr]) -> Pairing {
+    let mut rails: Vec<RailId> = ours.iter().map(|offer| offer.rail).collect();
+    rails.sort_unstable();
+    rails.dedup();
+    let lanes = if rails.is_empty() || remotes.is_empty() { 0 } else { rails.len().max(remotes.len()) };
+    let pair = |index: usize| {
+        let (rail, remote) = (rails[index % rails.len()], index % remotes.len());
+        let address = remotes[remote];
+        let (prefix_len, speed, node, interface) = (None, None, None, None);
+        let theirs = LaneOffer { rail: RailId(remote), address, prefix_len, speed, node, interface };
+        let of_rail = || ours.iter().filter(|offer| offer.rail == rail);
+        let direct = of_rail().find_map(|ours| Some((ours, Relation::direct(ours, &theirs)?)));
+        let likely = of_rail().find(|ours| ours.ip().is_ipv4() == theirs.ip().is_ipv4()).or(of_rail().next());
+        let (ours, relation) = direct.or(likely.map(|ours| (ours, Relation::Routed)))?;
+        Some(Pair { ours: ours.clone(), theirs, relation, why: format!("as named by the caller; {relation}") })
+    };
+    let pairs = (0..lanes).filter_map(pair).collect();
+    Pairing { pairs, unpaired_ours: Vec::new(), unpaired_theirs: Vec::new(), notes: Vec::new() }
+}
+
 impl LaneOffer {
     /// The address, out of its IPv4-mapped form if it was in it.
     pub(crate) fn ip(&self) -> IpAddr {

@@ -16,16 +16,6 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Rail *i* to address *i*, the shorter list starting over.
-pub(super) fn in_order(rails: &Rails, remotes: &[SocketAddr]) -> Result<Vec<(RailId, SocketAddr)>, OpenError> {
-    if rails.is_empty() || remotes.is_empty() {
-        let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
-        return Err(OpenError::NoLanes(missing));
-    }
-    let lane = |index| (RailId(index % rails.len()), remotes[index % remotes.len()]);
-    Ok((0..rails.len().max(remotes.len())).map(lane).collect())
-}
-
 /// Opens a stream with these lanes; see [`MultiRailStream::connect`].
 pub(super) async fn connect(
     rails: &Rails,

@@ -23,7 +23,7 @@ pub use stats::{LaneStats, StreamStats};
 use crate::{
     AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions,
     error::FailedLane,
-    pairing::Pairing,
+    pairing::{self, Pairing},
     proto::{connection::Connection, handshake::StreamId},
     rails::Rails,
 };
@@ -92,7 +92,11 @@ impl MultiRailStream {
     /// # Errors
     /// [`OpenError`] where not one lane came up.
     pub async fn connect(rails: &Rails, remotes: &[SocketAddr], options: &StreamOptions) -> Result<Self, OpenError> {
-        connect::connect(rails, &connect::in_order(rails, remotes)?, options).await
+        if rails.is_empty() || remotes.is_empty() {
+            let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
+            return Err(OpenError::NoLanes(missing));
+        }
+        Self::connect_paired(rails, &pairing::in_order(&rails.offers(), remotes), options).await
     }
 
     /// Asks the listener at `contact`, any of its addresses, which lanes it has, and pairs them with `rails`: by subnet and speed, as

@@ -3,11 +3,7 @@
 use super::{Endpoint, help_for, not_connected};
 use crate::ending::Help;
 use anyhow::{Context, Result};
-use rails_multirail::{
-    MultiRailStream, Pairing, PlanLanesError,
-    error::FailedLane,
-    pairing::in_order,
-};
+use rails_multirail::{MultiRailStream, Pairing, PlanLanesError, error::FailedLane, pairing::in_order};
 use serde::Serialize;
 use std::{fmt, net::SocketAddr};
 
@@ -38,7 +34,12 @@ impl Endpoint {
         };
         if pairing.pairs.is_empty() {
             let help = "name the addresses of the other end by --to, one for each lane, to pair them by hand";
-            return Err(anyhow::anyhow!("--to {}: no lane can be paired\n{}", listed(remotes), pairing.to_string().trim_end()).help(help));
+            return Err(anyhow::anyhow!(
+                "--to {}: no lane can be paired\n{}",
+                listed(remotes),
+                pairing.to_string().trim_end()
+            )
+            .help(help));
         }
         let opened = MultiRailStream::connect_paired(&self.rails, &pairing, &self.options).await;
         let stream = opened.map_err(|error| not_connected(error, remotes, peer))?;
@@ -86,11 +87,15 @@ impl fmt::Display for Paired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.pairing)?;
         self.failed.iter().try_for_each(|lane| writeln!(f, "did not connect: {}", lane.error))?;
-        write!(f, "{} of {} lanes up", self.lanes_up, self.pairing.pairs.len())
+        let paired = self.pairing.pairs.len();
+        write!(f, "{} of {paired} lanes up", self.lanes_up)?;
+        match paired.saturating_sub(self.lanes_up + self.failed.len()) {
+            0 => Ok(()),
+            late => write!(f, ", {late} still being tried"),
+        }
     }
 }
 
 fn listed(remotes: &[SocketAddr]) -> String {
     remotes.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
 }
-

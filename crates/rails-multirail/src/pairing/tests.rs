@@ -145,7 +145,8 @@ fn as_many_lanes_are_paired_as_are_wished_for() {
 #[test]
 fn addresses_that_the_caller_names_are_taken_in_order() {
     let ours = [offer(0, "fd00::1/64", 0), offer(0, "10.0.1.1/24", 0), offer(1, "10.0.2.1/24", 0)];
-    let remotes: Vec<SocketAddr> = ["10.0.1.2:1", "10.9.2.2:1", "10.0.1.3:1"].map(|remote| remote.parse().unwrap()).into();
+    let remotes: Vec<SocketAddr> =
+        ["10.0.1.2:1", "10.9.2.2:1", "10.0.1.3:1"].map(|remote| remote.parse().unwrap()).into();
     let pairing = in_order(&ours, &remotes);
     let expected = [(RailId(0), remotes[0]), (RailId(1), remotes[1]), (RailId(0), remotes[2])];
     assert_eq!(pairing.lanes().collect::<Vec<_>>(), expected);

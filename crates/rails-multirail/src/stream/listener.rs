@@ -200,15 +200,14 @@ impl Registry {
 
     async fn shake_hands(&self, rail: RailId, socket: TcpLane) -> Result<Option<Lane>, JoinError> {
         let proved = self.authenticate(&socket).await?;
-        if proved.hello.purpose == Purpose::Ask {
-            let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            ask::answer(&socket, proved, &self.rails, rail, &bound).await?;
-            return Ok(None);
-        }
-        let Proved { hello, accept, seals, joining, .. } = proved;
-        let admitted = match hello.purpose {
-            Purpose::Open | Purpose::Ask => self.open(&hello, joining, &socket).await?,
-            Purpose::Join => match self.streams.find(hello.stream) {
+        let admitted = match proved.hello.purpose {
+            Purpose::Ask => {
+                let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                ask::answer(&socket, proved, &self.rails, rail, &bound).await?;
+                return Ok(None);
+            }
+            Purpose::Open => self.open(&proved.hello, proved.joining, &socket).await?,
+            Purpose::Join => match self.streams.find(proved.hello.stream) {
                 Some(shared) => (shared, None),
                 None => {
                     self.tell(&socket, &[Message::Refused(Refusal::UnknownStream)]).await;
@@ -216,6 +215,7 @@ impl Registry {
                 }
             },
         };
+        let Proved { hello, accept, seals, .. } = proved;
         let (shared, announcement) = admitted;
         // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
         let stream = announcement.is_some().then(|| MultiRailStream::new(shared.clone()));

@@ -142,6 +142,26 @@ pub enum AddLaneError {
     TooMany,
 }
 
+/// Why it is not known what lanes the other end has.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanLanesError {
+    /// There is nothing to pair.
+    #[error("no rails to pair")]
+    NoRails,
+    /// The options are those of an end that accepts streams: TLS knows a client from a server.
+    #[error("the options are for the end that accepts streams: in mode tls the end that asks is a client")]
+    Security,
+    /// The question was not answered.
+    #[error("{contact} did not say what lanes it has")]
+    Ask {
+        /// Whom it was put to.
+        contact: SocketAddr,
+        /// Why not.
+        source: JoinError,
+    },
+}
+
 /// A lane that did not come up.
 #[derive(Debug)]
 pub struct FailedLane {

@@ -34,7 +34,7 @@
 //!   TLS, nobody on the way reads or changes a byte either.
 //!
 //! # Map
-//! [`mod@plan`] (what would be placed where, and why), [`runtime`] (one pinned runtime), [`Rails`] (a plan carried out),
+//! [`mod@plan`] (what would be placed where, and why), [`pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime), [`Rails`] (a plan carried out),
 //! [`MultiRailStream`] and [`MultiRailListener`], [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
 //!
 //! # What it does not do
@@ -44,6 +44,7 @@
 
 pub mod error;
 mod options;
+pub mod pairing;
 pub mod plan;
 pub mod proto;
 mod rails;
@@ -51,8 +52,9 @@ pub mod runtime;
 pub mod security;
 mod stream;
 
-pub use error::{AddLaneError, BindListenerError, ListenerClosed, OpenError, StreamError};
+pub use error::{AddLaneError, BindListenerError, ListenerClosed, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
+pub use pairing::{LaneOffer, Pairing};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
     handshake::{Secret, StreamId},

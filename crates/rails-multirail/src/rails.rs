@@ -1,6 +1,7 @@
 //! Rails that run: a plan carried out.
 
 use crate::{
+    pairing::LaneOffer,
     plan::{LaneEnd, PlannedRail, RailId, RailPlan},
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
 };
@@ -11,7 +12,11 @@ use rails_bind::{
 };
 use rails_net::{LaneOptions, LocalEnd};
 use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
-use std::{ops::Index, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    ops::Index,
+    sync::Arc,
+};
 
 /// The rails of a plan, each with its runtime. Clones share them; the last one to be dropped stops the runtimes.
 #[derive(Debug, Clone)]
@@ -42,6 +47,11 @@ impl Rails {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// What this end can bring to a [`pair`](crate::pairing::pair)ing: every address of every rail, with port 0.
+    pub fn offers(&self) -> Vec<LaneOffer> {
+        self.iter().flat_map(Rail::offers).collect()
     }
 
     /// Each of them, by number.
@@ -91,6 +101,28 @@ impl Rail {
             Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
             Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
         })
+    }
+
+    /// Every address that a lane of it may begin at, with port 0; the unspecified one where that is for the routes to say.
+    pub(crate) fn offers(&self) -> Vec<LaneOffer> {
+        let known = self.plan.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
+        let mut addresses: Vec<_> = known.collect();
+        if addresses.is_empty() {
+            addresses.push((self.plan.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), None));
+        }
+        addresses.into_iter().map(|(ip, prefix_len)| self.offer(ip, 0, prefix_len)).collect()
+    }
+
+    /// One address of it as an offer.
+    fn offer(&self, ip: IpAddr, port: u16, prefix_len: Option<u8>) -> LaneOffer {
+        LaneOffer {
+            rail: self.plan.id,
+            address: SocketAddr::new(ip, port),
+            prefix_len,
+            speed: self.plan.speed,
+            node: self.plan.node,
+            interface: self.plan.interface.clone(),
+        }
     }
 
     /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no system call.

@@ -1,9 +1,16 @@
 //! `rails-bench plan`
 
-use crate::{ending::Ending, machine::MachineArgs, print};
+use super::block_on;
+use crate::{
+    ending::Ending,
+    endpoint::{Address, Endpoint, Paired, StreamArgs, addresses_of},
+    machine::MachineArgs,
+    print,
+    tls::ClientTls,
+};
 use anyhow::{Context, Result};
 use rails_bind::interrupt::balancer::{self, BalancerPlan};
-use rails_multirail::{RailRequest, plan::plan};
+use rails_multirail::{RailPlan, RailRequest, plan::plan};
 use std::path::Path;
 
 /// Say what rails would be made of, and why, without making them
@@ -19,7 +26,8 @@ Which rails (SPEC):
 
 Examples:
   rails-bench plan --rails auto
-  rails-bench plan --rails 2 --xml machine.xml")]
+  rails-bench plan --rails 2 --xml machine.xml
+  rails-bench plan --rails auto --peer 10.0.1.9 --secret-file secret")]
 pub(crate) struct Args {
     /// Which rails are wished for; see below
     #[arg(long, value_name = "SPEC")]
@@ -27,8 +35,14 @@ pub(crate) struct Args {
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
+    /// Ask the `recv` or `serve` that listens there for its lanes, pair them with the rails, and try each pair. It opens no stream, but
+    /// makes the rails for as long as it takes
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["xml", "sysfs"])]
+    peer: Option<Address>,
     #[command(flatten)]
     machine: MachineArgs,
+    #[command(flatten)]
+    stream: StreamArgs<ClientTls>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Ending> {
@@ -36,12 +50,26 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }
+    let paired = args.peer.as_ref().map(|peer| block_on(pair(args, peer, plan.clone()))).transpose()?;
     if args.json {
-        print::result(format_args!("{}\n", serde_json::to_string_pretty(&plan)?))?;
+        let mut told = serde_json::to_value(&plan)?;
+        if let (Some(told), Some(paired)) = (told.as_object_mut(), &paired) {
+            told.insert("paired".to_owned(), serde_json::to_value(paired)?);
+        }
+        print::result(format_args!("{}\n", serde_json::to_string_pretty(&told)?))?;
     } else {
         print::result(&plan)?;
+        if let Some(paired) = &paired {
+            print::result(format_args!("\n{paired}\n"))?;
+        }
     }
-    Ok(Ending::Done)
+    let complete = paired.is_none_or(|paired| paired.is_complete());
+    Ok(if complete { Ending::Done } else { Ending::Failed })
+}
+
+async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
+    let contact = addresses_of("--peer", std::slice::from_ref(peer))?[0];
+    Endpoint::build(args.machine.topology()?, plan, args.stream.options()?)?.probe(contact).await
 }
 
 /// What is done about irqbalance when interrupts are placed; nothing where it does not run.

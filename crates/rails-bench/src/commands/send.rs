@@ -12,7 +12,7 @@ use crate::{
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use rails_multirail::plan::LaneWish;
+use rails_multirail::RailRequest;
 use std::{path::PathBuf, sync::Arc};
 
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
@@ -21,11 +21,13 @@ use std::{path::PathBuf, sync::Arc};
 ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. Of a name, the first address counts.
 
 There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each \
-address, from where the routing table leads there.
+address, from where the routing table leads there. With one address and several rails the receiver is asked for its lanes, and \
+the two ends' lanes are paired by subnet and speed; --explain says how.
 
 Examples:
   rails-bench send data/ --to 10.0.1.9,10.0.2.9 --secret-file secret
   rails-bench send big.iso --to storage --from eth0,eth1@8-11 --secret-file secret
+  rails-bench send big.iso --to storage --from auto --explain --secret-file secret
 
 What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
 encrypted with --encrypt or by TLS, and not otherwise.")]
@@ -33,12 +35,15 @@ pub(crate) struct Args {
     /// Files and folders; a folder arrives under its own name, and DIR/. stands for what is in it
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Where the receiver listens, an address for each lane
+    /// Where the receiver listens: an address for each lane, or one of them all
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
     to: Vec<Address>,
-    /// Send from these interfaces and local addresses, a rail for each; CPUs may follow an @
-    #[arg(long, value_delimiter = ',', value_name = "ADDR_OR_IFACE")]
-    from: Vec<LaneWish>,
+    /// Send from these interfaces and local addresses, a rail for each; CPUs may follow an @. `auto`: from every NIC that is up
+    #[arg(long, value_name = "ADDR_OR_IFACE,...")]
+    from: Option<RailRequest>,
+    /// Say which lanes are paired and why, and which did not connect
+    #[arg(long)]
+    explain: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -58,11 +63,14 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }
     let remotes = addresses_of("--to", &args.to)?;
-    let end = Endpoint::calling(&remotes, &args.from, options)?;
-    let stream = tokio::select! {
-        stream = end.open(&remotes, "recv") => stream?,
+    let end = Endpoint::calling(&remotes, args.from.as_ref(), options)?;
+    let (stream, paired) = tokio::select! {
+        opened = end.open_explained(&remotes, "recv") => opened?,
         () = stop.requested() => return Ok(Ending::Interrupted),
     };
+    if args.explain {
+        print::note(format_args!("{paired}"));
+    }
     let progress = Arc::new(Progress::new(args.quiet));
     let batch = batch::send(&end, stream, args.files, progress.clone(), stop).await;
     progress.clear();

@@ -11,7 +11,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use rails_multirail::{Policy, plan::LaneWish};
+use rails_multirail::{Policy, RailRequest};
 use rails_topo::DataSize;
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,12 +22,17 @@ use std::{net::SocketAddr, time::Duration};
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane at the other end: IP or host, with `:PORT` if it is not 7575
+    /// Address of each lane at the other end: IP or host, with `:PORT` if it is not 7575. With one address and several rails the
+    /// other end is asked for its lanes, and they are paired by subnet and speed
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     to: Vec<Address>,
-    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs; as the routes lead by default
-    #[arg(long, value_name = "ADDR_OR_IFACE", value_delimiter = ',')]
-    from: Vec<LaneWish>,
+    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs, or `auto` for every NIC that is up; as the
+    /// routes lead by default
+    #[arg(long, value_name = "ADDR_OR_IFACE,...")]
+    from: Option<RailRequest>,
+    /// Say which lanes are paired and why, and which did not connect
+    #[arg(long, conflicts_with_all = ["plain", "mptcp", "ping"])]
+    explain: bool,
     /// How long to send; 10 s by default
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "bytes")]
     seconds: Option<Duration>,
@@ -74,7 +79,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
             PolicyArg::Adaptive => Policy::Adaptive,
             PolicyArg::Static => Policy::Static,
         };
-        let endpoint = Endpoint::calling(&remotes, &args.from, args.stream.options()?.policy(policy))?;
+        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), args.stream.options()?.policy(policy))?;
         tokio::select! {
             ended = measure(args, &endpoint, &remotes, policy, details) => ended,
             () = stop.requested() => Ok(Ending::Interrupted),
@@ -98,18 +103,27 @@ async fn measure(
         return ping::ask(endpoint, remotes, plain, (&args.ping, args.round_trips), args.json).await;
     }
     let Endpoint { topology, rails, options, .. } = endpoint;
+    let mut explained = None;
     let measurement = if args.plain {
         plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
     } else if args.mptcp {
         let congestion = args.stream.congestion().map(str::to_owned);
         mptcp::send(rails, remotes[0], congestion, amount, topology).await.context("--to")?
     } else {
-        let stream = endpoint.open(remotes, "serve").await?;
+        let (stream, paired) = endpoint.open_explained(remotes, "serve").await?;
+        explained = args.explain.then_some(paired);
+        if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
+            print::note(format_args!("{paired}"));
+        }
         let kept = options.security().mode();
         striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails).await?
     };
     if args.json {
-        print::result(format_args!("{}\n", serde_json::to_string(&measurement)?))?;
+        let mut measured = serde_json::to_value(&measurement)?;
+        if let (Some(measured), Some(paired)) = (measured.as_object_mut(), explained) {
+            measured.insert("paired".to_owned(), serde_json::to_value(paired)?);
+        }
+        print::result(format_args!("{measured}\n"))?;
     } else {
         report::measured(&measurement, details)?;
     }

@@ -1,8 +1,10 @@
 //! From addresses on the command line to rails, addresses and options.
 
 mod address;
+mod paired;
 
 pub(crate) use address::Address;
+pub(crate) use paired::Paired;
 
 use crate::{
     ending::{Help, Helped},
@@ -16,7 +18,7 @@ use clap::ValueEnum;
 use rails_multirail::{
     Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
     error::JoinError,
-    plan::{LaneEnd, LaneWish, PlanError, plan},
+    plan::{LaneEnd, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
 };
 use rails_net::LaneOptions;
@@ -104,16 +106,15 @@ impl Endpoint {
         Self::build(topology, plan.context("--listen")?, options)
     }
 
-    /// An end that opens streams to `remotes`: a rail for each of `from`, or else one towards each distinct remote address, as the
+    /// An end that opens streams to `remotes`: the rails of `from`, or else one towards each distinct remote address, as the
     /// routing table leads.
-    pub(crate) fn calling(remotes: &[SocketAddr], from: &[LaneWish], options: StreamOptions) -> Result<Self> {
+    pub(crate) fn calling(remotes: &[SocketAddr], from: Option<&RailRequest>, options: StreamOptions) -> Result<Self> {
         let topology = this_machine()?;
-        let plan = if from.is_empty() {
-            plan(&topology, &lanes(local_ends(remotes)?.into_iter()))
+        let plan = match from {
+            None => plan(&topology, &lanes(local_ends(remotes)?.into_iter()))
                 .context("--to")
-                .map_err(|error| error.help("name the interfaces or addresses to send from by --from"))?
-        } else {
-            plan(&topology, &RailRequest::Lanes(from.to_vec())).context("--from")?
+                .map_err(|error| error.help("name the interfaces or addresses to send from by --from"))?,
+            Some(from) => plan(&topology, from).context("--from")?,
         };
         Self::build(topology, plan, options)
     }
@@ -128,8 +129,7 @@ impl Endpoint {
 
     /// Opens a stream; `peer` is the command that should be listening there.
     pub(crate) async fn open(&self, remotes: &[SocketAddr], peer: &str) -> Result<MultiRailStream> {
-        let opened = MultiRailStream::connect(&self.rails, remotes, &self.options).await;
-        opened.map_err(|error| not_connected(error, remotes, peer))
+        Ok(self.open_explained(remotes, peer).await?.0)
     }
 
     /// Rails on the loopback interface: that many, or one per core and at least two.
@@ -138,7 +138,7 @@ impl Endpoint {
         Self::build(topology, plan, options)
     }
 
-    fn build(topology: Topology, plan: RailPlan, options: StreamOptions) -> Result<Self> {
+    pub(crate) fn build(topology: Topology, plan: RailPlan, options: StreamOptions) -> Result<Self> {
         plan.notes.iter().for_each(|note| tracing::info!("{note}"));
         let rails = Rails::build(&plan)?;
         Ok(Self { topology, rails, options, notes: plan.notes })

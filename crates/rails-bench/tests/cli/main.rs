@@ -7,6 +7,7 @@ mod killed;
 mod lab;
 mod machine;
 mod measure;
+mod pairing;
 mod refusals;
 mod soak;
 mod tls;

@@ -1,7 +1,7 @@
 //! The planner.
 
 use super::{LaneEnd, LaneWish, RailId, RailRequest, request::MOST_RAILS};
-use rails_topo::{CpuId, CpuSet, Nic, NicKind, NodeId, Topology};
+use rails_topo::{Bandwidth, CpuId, CpuSet, InterfaceAddress, Nic, NicKind, NodeId, Topology};
 use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
@@ -29,6 +29,12 @@ pub struct PlannedRail {
     pub address: Option<IpAddr>,
     /// What its lane's socket is bound to; `None` leaves the local end to the kernel.
     pub end: Option<LaneEnd>,
+    /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
+    #[serde(default)]
+    pub addresses: Vec<InterfaceAddress>,
+    /// Speed of its link; `None` is unknown.
+    #[serde(default, rename = "speed_bits_per_second")]
+    pub speed: Option<Bandwidth>,
     /// The CPU that its thread is bound to.
     pub cpu: CpuId,
     /// The node that its memory comes from; `None` where the machine has no nodes.
@@ -258,8 +264,17 @@ impl<'a> Planner<'a> {
             Some(node) => format!("memory from node {node}: the nearest to CPU {}", best.cpu),
             None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
         });
-        let interface = nic.map(|nic| nic.name.clone());
-        self.rails.push(PlannedRail { id, interface, address, end, cpu: best.cpu, node, reasons });
+        self.rails.push(PlannedRail {
+            id,
+            interface: nic.map(|nic| nic.name.clone()),
+            address,
+            addresses: usable_addresses(nic, end.as_ref()),
+            speed: nic.and_then(|nic| nic.speed),
+            end,
+            cpu: best.cpu,
+            node,
+            reasons,
+        });
         Ok(())
     }
 
@@ -311,6 +326,24 @@ fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_unspecified(),
         IpAddr::V6(address) => !address.is_unspecified() && !address.is_unicast_link_local(),
+    }
+}
+
+/// What a lane with that local end may begin at: an address alone, or all that its interface has.
+fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAddress> {
+    let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
+    match end {
+        Some(LaneEnd::Address(ip)) => held
+            .iter()
+            // Of 127.0.0.0/8 one address is listed, and with its prefix it stands for all of them.
+            .filter(|held| {
+                held.ip == *ip || (ip.is_loopback() && held.ip.is_loopback() && held.ip.is_ipv4() == ip.is_ipv4())
+            })
+            .take(1)
+            .map(|held| InterfaceAddress { ip: *ip, prefix_len: held.prefix_len })
+            .collect(),
+        Some(LaneEnd::Interface(_)) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
+        None => Vec::new(),
     }
 }
 

@@ -16,17 +16,19 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Opens a stream with one lane from each rail; see [`MultiRailStream::connect`].
+/// Opens a stream with these lanes; see [`MultiRailStream::connect`].
 pub(super) async fn connect(
     rails: &Rails,
-    remotes: &[SocketAddr],
+    lanes: &[(RailId, SocketAddr)],
     options: &StreamOptions,
 ) -> Result<MultiRailStream, OpenError> {
-    if rails.is_empty() || remotes.is_empty() {
-        let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
-        return Err(OpenError::NoLanes(missing));
+    let count = lanes.len();
+    if count == 0 {
+        return Err(OpenError::NoLanes("no rail of one end could be paired with one of the other"));
     }
-    let count = rails.len().max(remotes.len());
+    if lanes.iter().any(|(rail, _)| rail.0 >= rails.len()) {
+        return Err(OpenError::NoLanes("the pairing was made for other rails: it names one that is not there"));
+    }
     if count > Connection::MOST_LANES {
         return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
     }
@@ -41,9 +43,7 @@ pub(super) async fn connect(
         opened: Mutex::new(None),
     });
     let (report, mut reports) = mpsc::channel(count);
-    for index in 0..count {
-        let rail = RailId(index % rails.len());
-        let remote = remotes[index % remotes.len()];
+    for (index, (rail, remote)) in lanes.iter().copied().enumerate() {
         dialer.start(Path { index: index as u16, rail, remote }, report.clone());
     }
     drop(report);

@@ -1,7 +1,7 @@
 //! Accepting streams: every rail listens, and what its lanes bring is put together here.
 
 use super::{
-    MultiRailStream,
+    MultiRailStream, ask,
     guests::{Handshakes, Place, Streams},
     join::{nonce, random, read_message, send_messages},
     lane::Lane,
@@ -20,7 +20,7 @@ use rails_net::{LaneListener, TcpLane};
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -54,6 +54,8 @@ struct Registry {
     streams: Streams,
     incoming: mpsc::Sender<Result<MultiRailStream, ListenerClosed>>,
     handshakes: Arc<Handshakes>,
+    /// The addresses that are listened on, and by which rail.
+    bound: Mutex<Vec<(RailId, SocketAddr)>>,
     /// Whose turn it is to take a lane that belongs to no rail by its address.
     turn: AtomicUsize,
 }
@@ -81,6 +83,7 @@ impl MultiRailListener {
             streams: Streams::new(options.limits, options.window),
             incoming: sender,
             handshakes: Handshakes::new(options.limits),
+            bound: Mutex::default(),
             turn: AtomicUsize::new(0),
         });
         let mut bound = Vec::new();
@@ -91,6 +94,7 @@ impl MultiRailListener {
             let listening = home.spawn(move || async move {
                 let listener = registry.options.lane.listen(address)?;
                 let bound = listener.local_addr();
+                registry.bound.lock().unwrap_or_else(PoisonError::into_inner).push((rail, bound));
                 tokio::task::spawn_local(registry.listen(rail, listener));
                 Ok::<_, BindListenerError>(bound)
             });
@@ -162,7 +166,8 @@ impl Registry {
             let lane = registry.join(rail, socket).await;
             drop::<(Place, _)>((place, registry));
             match lane {
-                Ok(lane) => drop(lane.run().await),
+                Ok(Some(lane)) => drop(lane.run().await),
+                Ok(None) => tracing::debug!(%peer, "was told of the lanes here"),
                 Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
             }
         };
@@ -186,18 +191,23 @@ impl Registry {
         }
     }
 
-    /// The responder's side of the handshake, all of it within the time there is, and what becomes of the lane.
-    async fn join(&self, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
+    /// The responder's side of the handshake, all of it within the time there is, and what becomes of the lane: nothing where the
+    /// other end only asked.
+    async fn join(&self, rail: RailId, socket: TcpLane) -> Result<Option<Lane>, JoinError> {
         let joining = timeout(self.options.handshake_timeout, self.shake_hands(rail, socket));
         joining.await.map_err(|_| JoinError::Timeout)?
     }
 
-    async fn shake_hands(&self, rail: RailId, socket: TcpLane) -> Result<Lane, JoinError> {
+    async fn shake_hands(&self, rail: RailId, socket: TcpLane) -> Result<Option<Lane>, JoinError> {
         let proved = self.authenticate(&socket).await?;
-        let Proved { hello, accept, seals, joining } = proved;
-        let admitted = match hello.purpose {
-            Purpose::Open => self.open(&hello, joining, &socket).await?,
-            Purpose::Join => match self.streams.find(hello.stream) {
+        let admitted = match proved.hello.purpose {
+            Purpose::Ask => {
+                let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                ask::answer(&socket, proved, &self.rails, rail, &bound).await?;
+                return Ok(None);
+            }
+            Purpose::Open => self.open(&proved.hello, proved.joining, &socket).await?,
+            Purpose::Join => match self.streams.find(proved.hello.stream) {
                 Some(shared) => (shared, None),
                 None => {
                     self.tell(&socket, &[Message::Refused(Refusal::UnknownStream)]).await;
@@ -205,6 +215,7 @@ impl Registry {
                 }
             },
         };
+        let Proved { hello, accept, seals, .. } = proved;
         let (shared, announcement) = admitted;
         // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
         let stream = announcement.is_some().then(|| MultiRailStream::new(shared.clone()));
@@ -213,7 +224,7 @@ impl Registry {
         if let (Some(place), Some(stream)) = (announcement, stream) {
             place.send(Ok(stream));
         }
-        Ok(lane)
+        Ok(Some(lane))
     }
 
     async fn authenticate(&self, socket: &TcpLane) -> Result<Proved, JoinError> {

@@ -1,5 +1,6 @@
 //! One logical stream over several lanes.
 
+mod ask;
 mod connect;
 mod dialer;
 mod driver;
@@ -20,8 +21,9 @@ pub use listener::MultiRailListener;
 pub use stats::{LaneStats, StreamStats};
 
 use crate::{
-    AddLaneError, OpenError, RailId, StreamOptions,
+    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions,
     error::FailedLane,
+    pairing::{self, Pairing},
     proto::{connection::Connection, handshake::StreamId},
     rails::Rails,
 };
@@ -90,7 +92,47 @@ impl MultiRailStream {
     /// # Errors
     /// [`OpenError`] where not one lane came up.
     pub async fn connect(rails: &Rails, remotes: &[SocketAddr], options: &StreamOptions) -> Result<Self, OpenError> {
-        connect::connect(rails, remotes, options).await
+        if rails.is_empty() || remotes.is_empty() {
+            let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
+            return Err(OpenError::NoLanes(missing));
+        }
+        Self::connect_paired(rails, &pairing::in_order(&rails.offers(), remotes), options).await
+    }
+
+    /// Asks the listener at `contact`, any of its addresses, which lanes it has, and pairs them with `rails`: by subnet and speed, as
+    /// [`pair`](crate::pairing::pair) does. Nothing is opened yet; [`connect_paired`](Self::connect_paired) does that.
+    ///
+    /// The question is asked as the routes lead, from no rail in particular. The other end proves itself as for a stream, and what it says
+    /// is authenticated, and encrypted where the stream would be. A contact that the other end knows by another address
+    /// (address translation) keeps the one that was called.
+    ///
+    /// # Errors
+    /// [`PlanLanesError`]. That nothing could be paired is none: the pairing says why.
+    pub async fn plan(rails: &Rails, contact: SocketAddr, options: &StreamOptions) -> Result<Pairing, PlanLanesError> {
+        ask::plan(rails, contact, options).await
+    }
+
+    /// Tries every pair, without opening a stream: asks through it from its rail. Gives those that do not connect.
+    ///
+    /// Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    /// [`PlanLanesError::Security`]. A lane that does not connect is none.
+    pub async fn probe(
+        rails: &Rails,
+        pairing: &Pairing,
+        options: &StreamOptions,
+    ) -> Result<Vec<FailedLane>, PlanLanesError> {
+        ask::probe(rails, pairing, options).await
+    }
+
+    /// Opens a stream with one lane for each pair. Lanes that do not connect are as with [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// [`OpenError`] where not one lane came up, or the pairing has none, or names rails that are not there.
+    pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
+        let lanes: Vec<(RailId, SocketAddr)> = pairing.lanes().collect();
+        connect::connect(rails, &lanes, options).await
     }
 
     /// The stream's name.

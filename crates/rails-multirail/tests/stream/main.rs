@@ -4,6 +4,7 @@ mod driver;
 mod faults;
 mod hostile;
 mod join;
+mod pairing;
 mod redial;
 mod security;
 mod transfer;

@@ -33,7 +33,7 @@ fn certificate() -> (String, String) {
 }
 
 /// Options for a client and for the server that it trusts.
-fn by_tls() -> (StreamOptions, StreamOptions) {
+pub(crate) fn by_tls() -> (StreamOptions, StreamOptions) {
     let (certificate, key) = certificate();
     let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let client = TlsClient::pinned(identity.pin().unwrap()).unwrap();

@@ -31,6 +31,7 @@ pub struct Joined {
     pub seals: Option<Seals>,
     /// What further lanes of this stream join with.
     pub joining: Credentials,
+    pub(super) transcript: Transcript,
 }
 
 #[derive(Debug)]
@@ -91,7 +92,12 @@ impl Initiator {
             (Message::Accepted(tag), State::Proved(joining, transcript)) => {
                 transcript.verify(Role::Responder, secret_of(&joining).map_or(&[], Secret::bytes), &tag)?;
                 let seals = secret_of(&joining).and_then(|secret| transcript.seals(Role::Initiator, secret));
-                Ok(InitiatorStep::Joined(Box::new(Joined { terms: transcript.challenge.terms, seals, joining })))
+                Ok(InitiatorStep::Joined(Box::new(Joined {
+                    terms: transcript.challenge.terms,
+                    seals,
+                    joining,
+                    transcript,
+                })))
             }
             _ => Err(HandshakeError::Disorder),
         }

@@ -87,6 +87,8 @@ pub enum Purpose {
     Open,
     /// To join a stream that is open.
     Join,
+    /// To ask what lanes the responder has; no stream comes of it.
+    Ask,
 }
 
 /// The responder's side of the terms, and its nonce.
@@ -135,7 +137,7 @@ impl Message {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, [mode, detail]) = match self {
-            Self::Hello(hello) => (HELLO, [hello.mode.code(), u8::from(hello.purpose == Purpose::Join)]),
+            Self::Hello(hello) => (HELLO, [hello.mode.code(), hello.purpose.code()]),
             Self::Challenge(_) => (CHALLENGE, [0, 0]),
             Self::Proof(_) => (PROOF, [0, 0]),
             Self::Accepted(_) => (ACCEPTED, [0, 0]),
@@ -212,13 +214,13 @@ impl Message {
         let mode = Mode::from_code(mode)
             .filter(|mode| kind == HELLO || *mode == Mode::Insecure)
             .ok_or(unknown("mode", mode))?;
-        if detail > 1 && kind != REFUSED || detail == 1 && !matches!(kind, HELLO | REFUSED) {
+        if detail != 0 && !matches!(kind, HELLO | REFUSED) {
             return Err(unknown("detail", detail));
         }
         Ok(match kind {
             HELLO => Self::Hello(Hello {
                 mode,
-                purpose: if detail == 1 { Purpose::Join } else { Purpose::Open },
+                purpose: Purpose::from_code(detail).ok_or(unknown("detail", detail))?,
                 stream: StreamId(array_at(body, 0)),
                 lane: u16::from_be_bytes(array_at(body, 16)),
                 lanes: u16::from_be_bytes(array_at(body, 18)),
@@ -259,6 +261,19 @@ impl fmt::Display for Mode {
             Self::Encrypted => "psk encrypted",
             Self::Tls => "tls",
         })
+    }
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Open, Self::Join, Self::Ask];
+
+    /// Its number on the wire, from 0.
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
     }
 }
 
@@ -318,17 +333,19 @@ impl fmt::Debug for StreamId {
 }
 
 /// The `N` bytes at `at`, which the caller has measured.
-fn array_at<const N: usize>(body: &[u8], at: usize) -> [u8; N] {
+pub(super) fn array_at<const N: usize>(body: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|index| body[at + index])
 }
 
-const MAGIC: [u8; 4] = *b"RAIL";
+pub(super) const MAGIC: [u8; 4] = *b"RAIL";
 const HELLO: u8 = 1;
 const CHALLENGE: u8 = 2;
 const PROOF: u8 = 3;
 const ACCEPTED: u8 = 4;
 const REFUSED: u8 = 5;
 const TLS: u8 = 6;
+/// The message of [`super::lanes`], which is read by itself: it comes when the handshake is over.
+pub(super) const LANES: u8 = 7;
 /// Bytes of a hello behind the prefix: the longest message of a fixed length.
 const HELLO_LEN: usize = 64;
 

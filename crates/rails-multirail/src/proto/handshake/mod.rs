@@ -20,6 +20,7 @@
 //! looks at a certificate's dates: in mode TLS, and nowhere else in these state machines, that is no argument.
 
 mod initiator;
+mod lanes;
 mod message;
 mod responder;
 mod secret;
@@ -27,6 +28,7 @@ mod tls;
 mod transcript;
 
 pub use initiator::{Initiator, InitiatorStep, Joined};
+pub use lanes::LanesError;
 pub use message::{
     Challenge, Hello, LONGEST_MESSAGE, LONGEST_TLS, Message, Mode, Nonce, PREFIX_LEN, Purpose, Refusal, StreamId, Tag,
     Terms, VERSION,
@@ -79,6 +81,9 @@ pub enum HandshakeError {
     /// The other end's TLS flights are longer than any that this end takes.
     #[error("the TLS handshake of the other end is too long")]
     TlsTooLong,
+    /// What it said of its lanes cannot be.
+    #[error("what the other end says of its lanes cannot be: {0}")]
+    Lanes(LanesError),
     /// The other end refused the lane.
     #[error("the other end refused the lane: {0}")]
     Refused(Refusal),
@@ -94,7 +99,7 @@ impl HandshakeError {
             Self::NoSuchStream => Some(Refusal::UnknownStream),
             Self::Disorder => Some(Refusal::Disorder),
             Self::Tls(_) | Self::TlsTooLong => Some(Refusal::Tls),
-            Self::Refused(_) | Self::NotRails { .. } | Self::Field { .. } => None,
+            Self::Refused(_) | Self::NotRails { .. } | Self::Field { .. } | Self::Lanes(_) => None,
         }
     }
 }

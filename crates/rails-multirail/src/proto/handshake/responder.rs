@@ -33,6 +33,7 @@ pub struct Proved {
     pub seals: Option<Seals>,
     /// What further lanes of this stream join with.
     pub joining: Credentials,
+    pub(super) transcript: Transcript,
 }
 
 #[derive(Debug)]
@@ -105,7 +106,13 @@ impl Responder {
                 })?;
                 let accept = Message::Accepted(self.transcript.prove(Role::Responder, key));
                 let seals = secret.and_then(|secret| self.transcript.seals(Role::Responder, secret));
-                Ok(ResponderStep::Proved(Box::new(Proved { hello, accept, seals, joining })))
+                Ok(ResponderStep::Proved(Box::new(Proved {
+                    hello,
+                    accept,
+                    seals,
+                    joining,
+                    transcript: self.transcript,
+                })))
             }
             _ => Err(HandshakeError::Disorder),
         }

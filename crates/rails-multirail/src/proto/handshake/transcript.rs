@@ -24,6 +24,18 @@ impl Transcript {
         hmac::verify(&key(secret), &self.claim(role), tag).map_err(|_| HandshakeError::Secret)
     }
 
+    /// The responder's proof that what it says of its lanes is its own, and an answer to this handshake.
+    pub(super) fn sign_lanes(&self, secret: &[u8], message: &[u8]) -> Tag {
+        let mut tag = [0; 32];
+        tag.copy_from_slice(hmac::sign(&key(secret), &self.claim_lanes(message)).as_ref());
+        tag
+    }
+
+    /// Whether `tag` is that proof; compares in constant time.
+    pub(super) fn verify_lanes(&self, secret: &[u8], message: &[u8], tag: &[u8]) -> Result<(), HandshakeError> {
+        hmac::verify(&key(secret), &self.claim_lanes(message), tag).map_err(|_| HandshakeError::Secret)
+    }
+
     /// The keys of this lane, where its frames are sealed.
     pub(super) fn seals(&self, ours: Role, secret: &Secret) -> Option<Seals> {
         self.hello.mode.is_sealed().then(|| Seals::derive(secret, &self.hash(), ours))
@@ -43,6 +55,10 @@ impl Transcript {
         };
         claim.extend(self.bytes());
         claim
+    }
+
+    fn claim_lanes(&self, message: &[u8]) -> Vec<u8> {
+        [b"rails 2 lanes", self.bytes().as_slice(), message].concat()
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -1,0 +1,97 @@
+//! Pairing with the other end: what is said of it, and what comes up.
+
+use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
+use assert_cmd::cargo::cargo_bin;
+use rails_lab::{LinkLab, Shape, Side};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+#[test]
+fn one_address_is_asked_for_the_lanes_behind_it() {
+    let (child, lines) = start(rails_bench(["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure"]));
+    let line = wait_for(&lines, "listening on ");
+    let addresses: Vec<&str> = line.trim_start_matches("listening on ").split(", ").collect();
+
+    let plan = run(["plan", "--rails", "loopback:2", "--peer", addresses[1], "--insecure"]);
+    assert_eq!(plan.status.code(), Some(0), "{}", stderr(&plan));
+    let said = stdout(&plan);
+    for (lane, address) in addresses.iter().enumerate() {
+        assert!(said.contains(&format!("->  rail {lane} lo {address}\n          both loopback addresses")), "{said}");
+    }
+    assert!(said.contains("2 of 2 lanes up"), "{said}");
+
+    let from = ["--from", "127.0.0.1,127.0.0.2", "--explain", "--json", "--bytes", "1MiB", "--insecure"];
+    let stream = run(["stream", "--to", addresses[0]].into_iter().chain(from));
+    assert_eq!(stream.status.code(), Some(0), "{}", stderr(&stream));
+    let measured: Value = serde_json::from_str(&stdout(&stream)).expect("one object");
+    let pairs = measured["paired"]["pairs"].as_array().unwrap();
+    assert_eq!(pairs.iter().map(|pair| &pair["theirs"]["address"]).collect::<Vec<_>>(), addresses);
+    assert_eq!((&measured["paired"]["lanes_up"], &measured["paired"]["failed"]), (&2.into(), &Value::Array(vec![])));
+    let (code, _, said) = finish(child, &lines);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn addresses_that_were_named_are_explained_as_named() {
+    let (child, lines) = start(rails_bench(["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure"]));
+    let addresses = wait_for(&lines, "listening on ").trim_start_matches("listening on ").replace(' ', "");
+    let stream = run(["stream", "--to", &addresses, "--explain", "--bytes", "1MiB", "--insecure"]);
+    let said = stderr(&stream);
+    assert_eq!(stream.status.code(), Some(0), "{said}");
+    assert!(said.contains("as named by the caller; both loopback addresses"), "{said}");
+    assert!(said.contains("2 of 2 lanes up"), "{said}");
+    assert_eq!(finish(child, &lines).0, 0);
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_named_with_its_flag() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (args, flag) in [
+        (&["plan", "--rails", "loopback:2", "--peer", &gone, "--insecure"][..], "--peer"),
+        (&["stream", "--from", "127.0.0.1,127.0.0.2", "--to", &gone, "--insecure"], "--to"),
+    ] {
+        let output = run(args.iter().copied());
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("error: {flag} {gone}")), "{said}");
+        assert!(said.contains("help: start `rails-bench"), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_link_that_is_down_costs_its_lane_and_the_others_come_up() {
+    let lab = LinkLab::builder().links([Shape::Unshaped; 3]).build().unwrap();
+    let on = |side: Side, args: &[&str]| {
+        let mut command: Command = lab.side(side).command(cargo_bin("rails-bench"));
+        command.args(args).arg("--insecure").env_remove("RAILS_SECRET").stdin(Stdio::null());
+        command
+    };
+    let listen: Vec<String> = (0..3).map(|link| format!("{}:7575", lab.address(Side::B, link))).collect();
+    let (child, lines) = start(on(Side::B, &["serve", "--listen", &listen.join(","), "--once"]));
+    wait_for(&lines, "listening on ");
+    lab.set_link_up(Side::B, 2, false).unwrap();
+
+    let ours = (0..3).map(|link| lab.interface(Side::A, link)).collect::<Vec<_>>().join(",");
+    let plan = on(Side::A, &["plan", "--rails", &ours, "--peer", &listen[1], "--json"]).output().unwrap();
+    assert_eq!(plan.status.code(), Some(1), "a lane is missing: {}", stderr(&plan));
+    let paired = &serde_json::from_str::<Value>(&stdout(&plan)).expect("one object")["paired"];
+    let pairs = paired["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 3, "{paired}");
+    for (link, pair) in pairs.iter().enumerate() {
+        assert_eq!(pair["ours"]["rail"], link, "{paired}");
+        assert_eq!(pair["theirs"]["address"], *listen[link], "{paired}");
+        assert_eq!(pair["relation"]["network"], format!("10.77.{link}.0"), "no subnet is crossed: {paired}");
+    }
+    let failed = paired["failed"].as_array().unwrap();
+    assert_eq!((failed.len(), &paired["lanes_up"]), (1, &2.into()), "{paired}");
+    assert_eq!(failed[0]["remote"], *listen[2]);
+
+    let stream = ["stream", "--from", &ours, "--to", &listen[0], "--explain", "--json", "--bytes", "4MiB"];
+    let stream = on(Side::A, &stream).output().unwrap();
+    let measured: Value = serde_json::from_str(&stdout(&stream)).unwrap_or_else(|_| panic!("{}", stderr(&stream)));
+    assert_eq!(measured["bytes"], 4 << 20);
+    assert_eq!(measured["paired"]["lanes_up"], 2, "{measured}");
+    assert_eq!(measured["paired"]["pairs"].as_array().unwrap().len(), 3);
+    assert_eq!(finish(child, &lines).0, 0);
+}

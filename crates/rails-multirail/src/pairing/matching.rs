@@ -1,0 +1,279 @@
+//! The pairs: a maximum matching of rails, and then further lanes for those that it leaves over.
+
+use super::{
+    LaneOffer, MOST_OFFERS, Pair, Pairing, Relation, Unpaired,
+    relation::{is_link_local, subnet},
+};
+use rails_topo::Bandwidth;
+use std::cmp::Reverse;
+
+/// See [`super::pair`].
+pub(super) fn pair(ours: &[LaneOffer], theirs: &[LaneOffer], wish: Option<usize>) -> Pairing {
+    let (ours, theirs) = (End::new(ours), End::new(theirs));
+    let mut candidates = candidates(&ours, &theirs, Relation::direct);
+    let mut notes = Vec::new();
+    if candidates.is_empty() {
+        candidates = self::candidates(&ours, &theirs, Relation::routed);
+        if !candidates.is_empty() {
+            notes.push(
+                "no address of ours is known to be in one subnet with one of theirs: they are paired in order, across \
+                 subnets; the routes decide which links the lanes take, and several may take the same one"
+                    .to_owned(),
+            );
+        }
+    }
+    let most = wish.unwrap_or(MOST_OFFERS).min(MOST_OFFERS);
+    let mut matching = Matching::new(&ours, &theirs, &candidates);
+    matching.match_rails(most);
+    matching.add_lanes(most, wish.is_some());
+
+    let pairs: Vec<Pair> = matching.told();
+    let limit = match wish {
+        Some(wish) if wish <= MOST_OFFERS => format!("{wish} lanes were asked for, and others come first"),
+        _ => format!("a stream has no more than {MOST_OFFERS} lanes"),
+    };
+    let reached = pairs.len() >= most;
+    let unpaired_ours = ours.unused(&matching.lanes_of_ours, |rail| {
+        let could = candidates.iter().any(|candidate| candidate.ours == rail);
+        if could && reached { limit.clone() } else { String::new() }
+    });
+    let unpaired_theirs = theirs.unused(&matching.lanes_of_theirs, |rail| {
+        let could = candidates.iter().any(|candidate| candidate.theirs == rail);
+        if could && reached { limit.clone() } else { String::new() }
+    });
+    Pairing { pairs, unpaired_ours, unpaired_theirs, notes }
+}
+
+/// One end: its offers, fastest rails first, and which of them belong to which rail.
+struct End {
+    offers: Vec<LaneOffer>,
+    /// The number of the rail that each belongs to, counted from the fastest.
+    rails: Vec<usize>,
+    count: usize,
+}
+
+impl End {
+    fn new(offers: &[LaneOffer]) -> Self {
+        let mut offers = offers.to_vec();
+        let order = |offer: &LaneOffer| {
+            let node = offer.node.map_or(u32::MAX, |node| node.0);
+            (Reverse(offer.speed), node, offer.rail, offer.address, offer.prefix_len)
+        };
+        offers.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.interface.cmp(&b.interface)));
+        offers.dedup();
+        let mut seen = Vec::new();
+        let rails = offers.iter().map(|offer| {
+            seen.iter().position(|rail| *rail == offer.rail).unwrap_or_else(|| {
+                seen.push(offer.rail);
+                seen.len() - 1
+            })
+        });
+        let rails = rails.collect();
+        Self { offers, rails, count: seen.len() }
+    }
+
+    /// The offers of the rails without a lane. `limited` gives the reason where it is a limit, and nothing where it is the address.
+    fn unused(&self, lanes: &[usize], limited: impl Fn(usize) -> String) -> Vec<Unpaired> {
+        let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
+        let told = |(offer, rail): (&LaneOffer, &usize)| {
+            let limit = limited(*rail);
+            Unpaired { offer: offer.clone(), why: if limit.is_empty() { no_partner(offer) } else { limit } }
+        };
+        unused.map(told).collect()
+    }
+}
+
+/// Two ends that could be paired; indices into the ends' rails and offers.
+struct Candidate {
+    ours: usize,
+    theirs: usize,
+    near: usize,
+    far: usize,
+    relation: Relation,
+}
+
+/// All that could be paired, the best first.
+fn candidates(ours: &End, theirs: &End, relation: fn(&LaneOffer, &LaneOffer) -> Option<Relation>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for (near, our) in ours.offers.iter().enumerate() {
+        for (far, their) in theirs.offers.iter().enumerate() {
+            if let Some(relation) = relation(our, their) {
+                candidates.push(Candidate { ours: ours.rails[near], theirs: theirs.rails[far], near, far, relation });
+            }
+        }
+    }
+    candidates.sort_by_key(|candidate| {
+        let (our, their) = (&ours.offers[candidate.near], &theirs.offers[candidate.far]);
+        let bottleneck = our.speed.into_iter().chain(their.speed).min();
+        let gap = match (our.speed, their.speed) {
+            (Some(our), Some(their)) => our.as_bits_per_second().abs_diff(their.as_bits_per_second()),
+            _ => 0,
+        };
+        let other_node = our.node.is_some() && their.node.is_some() && our.node != their.node;
+        // What every lane of a link has is taken last: it says least about where a packet goes.
+        let link_local = candidate.relation == Relation::Link;
+        (
+            Reverse(bottleneck),
+            gap,
+            other_node,
+            candidate.ours,
+            candidate.theirs,
+            link_local,
+            candidate.near,
+            candidate.far,
+        )
+    });
+    candidates
+}
+
+/// The pairs so far.
+struct Matching<'a> {
+    ends: (&'a End, &'a End),
+    candidates: &'a [Candidate],
+    /// For each rail of ours its candidates, the best first.
+    of_ours: Vec<Vec<usize>>,
+    /// The candidate by which each rail has its first lane.
+    by_ours: Vec<Option<usize>>,
+    by_theirs: Vec<Option<usize>>,
+    /// Lanes beyond the first of both their rails.
+    more: Vec<usize>,
+    lanes_of_ours: Vec<usize>,
+    lanes_of_theirs: Vec<usize>,
+}
+
+impl<'a> Matching<'a> {
+    fn new(ours: &'a End, theirs: &'a End, candidates: &'a [Candidate]) -> Self {
+        let mut of_ours = vec![Vec::new(); ours.count];
+        for (index, candidate) in candidates.iter().enumerate() {
+            of_ours[candidate.ours].push(index);
+        }
+        Self {
+            ends: (ours, theirs),
+            candidates,
+            of_ours,
+            by_ours: vec![None; ours.count],
+            by_theirs: vec![None; theirs.count],
+            more: Vec::new(),
+            lanes_of_ours: vec![0; ours.count],
+            lanes_of_theirs: vec![0; theirs.count],
+        }
+    }
+
+    /// As many pairs of rails as there can be, no rail in two of them, the fastest of ours first.
+    ///
+    /// Kuhn's augmenting paths (Naval Research Logistics Quarterly 2, 1955): a rail once paired stays paired, at most with another
+    /// one, so that no choice made early leaves a later one over.
+    fn match_rails(&mut self, most: usize) {
+        for rail in 0..self.of_ours.len() {
+            if self.by_ours.iter().flatten().count() == most {
+                break;
+            }
+            self.augment(rail, &mut vec![false; self.by_theirs.len()]);
+        }
+        for candidate in self.by_ours.iter().flatten() {
+            self.lanes_of_ours[self.candidates[*candidate].ours] += 1;
+            self.lanes_of_theirs[self.candidates[*candidate].theirs] += 1;
+        }
+    }
+
+    fn augment(&mut self, rail: usize, visited: &mut [bool]) -> bool {
+        let candidates = self.of_ours[rail].clone();
+        // One that is free is taken before one that would first have to be made so.
+        let free = candidates.iter().find(|index| self.by_theirs[self.candidates[**index].theirs].is_none());
+        if let Some(index) = free {
+            self.assign(rail, *index);
+            return true;
+        }
+        for index in candidates {
+            let theirs = self.candidates[index].theirs;
+            if std::mem::replace(&mut visited[theirs], true) {
+                continue;
+            }
+            let holder = self.by_theirs[theirs].map(|held| self.candidates[held].ours);
+            if holder.is_none_or(|holder| self.augment(holder, visited)) {
+                self.assign(rail, index);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn assign(&mut self, rail: usize, index: usize) {
+        self.by_ours[rail] = Some(index);
+        self.by_theirs[self.candidates[index].theirs] = Some(index);
+    }
+
+    /// Second lanes of rails: for those that are left over at the other end, and then, if `fill`, until there are `most`.
+    fn add_lanes(&mut self, most: usize, fill: bool) {
+        let mut used = self.used();
+        while used.len() < most {
+            let lanes =
+                |candidate: &Candidate| (self.lanes_of_ours[candidate.ours], self.lanes_of_theirs[candidate.theirs]);
+            let next = (0..self.candidates.len()).min_by_key(|index| {
+                let candidate = &self.candidates[*index];
+                let (ours, theirs) = lanes(candidate);
+                let near = used.iter().filter(|used| self.candidates[**used].near == candidate.near).count();
+                let far = used.iter().filter(|used| self.candidates[**used].far == candidate.far).count();
+                (ours.min(theirs) > 0, ours.max(theirs), ours + theirs, near + far, *index)
+            });
+            let Some(next) = next else { return };
+            let (ours, theirs) = lanes(&self.candidates[next]);
+            if ours.min(theirs) > 0 && !fill {
+                return;
+            }
+            self.lanes_of_ours[self.candidates[next].ours] += 1;
+            self.lanes_of_theirs[self.candidates[next].theirs] += 1;
+            self.more.push(next);
+            used.push(next);
+        }
+    }
+
+    fn used(&self) -> Vec<usize> {
+        self.by_ours.iter().flatten().chain(&self.more).copied().collect()
+    }
+
+    fn told(&self) -> Vec<Pair> {
+        let firsts = self.by_ours.iter().flatten().count();
+        let pair = |(index, used): (usize, usize)| {
+            let candidate = &self.candidates[used];
+            let (ours, theirs) = (&self.ends.0.offers[candidate.near], &self.ends.1.offers[candidate.far]);
+            let mut why = vec![candidate.relation.to_string()];
+            match (ours.speed, theirs.speed) {
+                (Some(near), Some(far)) => why.push(format!("{near} to {far}")),
+                (None, None) => why.push("speeds unknown".to_owned()),
+                (near, far) => why.push(format!("{} to {}", speed(near), speed(far))),
+            }
+            if let (Some(near), Some(far)) = (ours.node, theirs.node) {
+                why.push(format!("node {near} to node {far}"));
+            }
+            if index >= firsts {
+                why.push(
+                    "a further lane: one of its rails has another already, and no free one can be paired".to_owned(),
+                );
+            }
+            Pair { ours: ours.clone(), theirs: theirs.clone(), relation: candidate.relation, why: why.join("; ") }
+        };
+        self.used().into_iter().enumerate().map(pair).collect()
+    }
+}
+
+fn speed(speed: Option<Bandwidth>) -> String {
+    speed.map_or("speed unknown".to_owned(), |speed| speed.to_string())
+}
+
+fn no_partner(offer: &LaneOffer) -> String {
+    let ip = offer.ip();
+    if ip.is_unspecified() {
+        return "its address is not known, so neither is its subnet".to_owned();
+    }
+    if ip.is_loopback() {
+        return "the other end has no loopback address of its family".to_owned();
+    }
+    if is_link_local(ip) {
+        return "its address is link-local, and the other end was not called through its interface".to_owned();
+    }
+    match subnet(offer) {
+        Some(subnet) => format!("the other end has no address in {subnet}"),
+        None => format!("the other end has no address that is known to be in one subnet with {ip}"),
+    }
+}

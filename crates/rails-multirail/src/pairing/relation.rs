@@ -1,0 +1,116 @@
+//! How two addresses lie to each other.
+
+use super::LaneOffer;
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+/// How the two addresses of a lane lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Relation {
+    /// Both are in one subnet: the longer of the prefixes that are known holds for both, or the addresses are the same. A prefix of
+    /// all bits, or of none, says nothing of an address's neighbours and counts as unknown.
+    Subnet {
+        /// The network's address.
+        network: IpAddr,
+        /// Its prefix in bits.
+        prefix_len: u8,
+    },
+    /// Both are link-local addresses of IPv6 with the same scope: the caller has reached the one from the other's interface.
+    Link,
+    /// Both are loopback addresses of one family.
+    Loopback,
+    /// They are in different subnets, or it is not known in which: the routes decide.
+    Routed,
+}
+
+impl Relation {
+    /// The relation by which two ends belong together; `None` where they do not, as far as is known.
+    pub(super) fn direct(ours: &LaneOffer, theirs: &LaneOffer) -> Option<Self> {
+        let (near, far) = (ours.ip(), theirs.ip());
+        if near.is_unspecified() || far.is_unspecified() || near.is_ipv4() != far.is_ipv4() {
+            return None;
+        }
+        if near.is_loopback() || far.is_loopback() {
+            return (near.is_loopback() && far.is_loopback()).then_some(Self::Loopback);
+        }
+        if is_link_local(near) || is_link_local(far) {
+            let scope = scope(&ours.address);
+            let same = is_link_local(near) && is_link_local(far) && scope != 0 && scope == self::scope(&theirs.address);
+            return same.then_some(Self::Link);
+        }
+        let bits = bits_of(near);
+        let known =
+            [ours.prefix_len, theirs.prefix_len].into_iter().flatten().filter(|length| (1..bits).contains(length));
+        match known.max() {
+            Some(prefix_len) => {
+                let network = network(near, prefix_len);
+                (network == self::network(far, prefix_len)).then_some(Self::Subnet { network, prefix_len })
+            }
+            None => (near == far).then_some(Self::Subnet { network: near, prefix_len: bits }),
+        }
+    }
+
+    /// [`Relation::Routed`], where packets could get from one to the other by routes.
+    pub(super) fn routed(ours: &LaneOffer, theirs: &LaneOffer) -> Option<Self> {
+        let (near, far) = (ours.ip(), theirs.ip());
+        // Without a scope nobody can say by which interface to call.
+        if far.is_unspecified() || (is_link_local(far) && scope(&theirs.address) == 0) {
+            return None;
+        }
+        let possible = near.is_unspecified()
+            || (near.is_ipv4() == far.is_ipv4()
+                && near.is_loopback() == far.is_loopback()
+                && !is_link_local(near)
+                && !is_link_local(far));
+        possible.then_some(Self::Routed)
+    }
+}
+
+/// What it says of a pair, as the beginning of its reasons.
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subnet { network, prefix_len } if *prefix_len == bits_of(*network) => write!(f, "the same address"),
+            Self::Subnet { network, prefix_len } => write!(f, "both in {network}/{prefix_len}"),
+            Self::Link => write!(f, "link-local addresses of one link"),
+            Self::Loopback => write!(f, "both loopback addresses"),
+            Self::Routed => write!(f, "in different subnets, or unknown ones: the routes decide"),
+        }
+    }
+}
+
+/// Its subnet, where the prefix says anything.
+pub(super) fn subnet(offer: &LaneOffer) -> Option<String> {
+    let ip = offer.ip();
+    let length = offer.prefix_len.filter(|length| (1..bits_of(ip)).contains(length))?;
+    Some(format!("{}/{length}", network(ip, length)))
+}
+
+/// An address of IPv6 that means something on one link only (RFC 4291, section 2.5.6).
+pub(super) fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+fn scope(address: &SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
+}
+
+fn bits_of(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}
+
+/// The address with all but its first `prefix_len` bits cleared; `prefix_len` is at least 1.
+fn network(ip: IpAddr, prefix_len: u8) -> IpAddr {
+    let host = u32::from(bits_of(ip).saturating_sub(prefix_len));
+    match ip {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() & (u32::MAX << host)).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << host)).into(),
+    }
+}

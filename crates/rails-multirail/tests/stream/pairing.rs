@@ -1,0 +1,114 @@
+//! Asking for lanes, and streams over what was paired.
+
+use crate::{
+    security::by_tls,
+    util::{listener, options, rails},
+};
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Secret, Security, StreamOptions,
+    error::JoinError, pairing::Relation, proto::handshake::HandshakeError,
+};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[tokio::test]
+async fn one_address_is_enough_to_use_all_lanes() {
+    let rails = rails(3);
+    let secret = || Secret::pre_shared(b"0123456789abcdef").unwrap();
+    let alike = [Security::insecure(), Security::psk(secret()), Security::psk(secret()).encrypted()];
+    let alike = alike.map(|security| (StreamOptions::new(security.clone()), StreamOptions::new(security)));
+    for (options, theirs) in alike.into_iter().chain([by_tls()]) {
+        let (mut listener, addresses) = listener(&rails, &theirs).await;
+        let pairing = MultiRailStream::plan(&rails, addresses[1], &options).await.unwrap();
+        let lanes: Vec<(RailId, SocketAddr)> = pairing.lanes().collect();
+        assert_eq!(
+            lanes,
+            [(RailId(0), addresses[0]), (RailId(1), addresses[1]), (RailId(2), addresses[2])],
+            "{pairing}"
+        );
+        assert!(pairing.pairs.iter().all(|pair| pair.relation == Relation::Loopback));
+        assert!(MultiRailStream::probe(&rails, &pairing, &options).await.unwrap().is_empty());
+
+        let mut near = MultiRailStream::connect_paired(&rails, &pairing, &options).await.unwrap();
+        assert_eq!((near.lanes_up(), near.failed_lanes().len()), (3, 0));
+        let mut far = listener.accept().await.unwrap();
+        near.write_all(b"paired").await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"paired");
+    }
+}
+
+#[tokio::test]
+async fn a_lane_that_is_gone_when_it_is_called_is_reported_and_the_others_carry_the_stream() {
+    let rails = rails(2);
+    let (_listener, addresses) = listener(&rails, &options()).await;
+    let mut pairing = MultiRailStream::plan(&rails, addresses[0], &options()).await.unwrap();
+    // A port that nobody listens on any more.
+    let gone = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    pairing.pairs[1].theirs.address = gone;
+    let failed = MultiRailStream::probe(&rails, &pairing, &options()).await.unwrap();
+    assert_eq!(failed.iter().map(|lane| lane.remote).collect::<Vec<_>>(), [gone]);
+    let near = MultiRailStream::connect_paired(&rails, &pairing, &options()).await.unwrap();
+    assert_eq!((near.lanes_up(), near.failed_lanes()[0].remote), (1, gone));
+}
+
+#[tokio::test]
+async fn a_wildcard_listener_offers_the_addresses_of_its_rails() {
+    let rails = rails(2);
+    let listener = MultiRailListener::bind(&rails, &["0.0.0.0:0".parse().unwrap()], &options()).await.unwrap();
+    let port = listener.local_addrs()[0].port();
+    let pairing = MultiRailStream::plan(&rails, ([127, 0, 0, 2], port).into(), &options()).await.unwrap();
+    let remotes: Vec<String> = pairing.lanes().map(|(_, remote)| remote.to_string()).collect();
+    assert_eq!(remotes, [format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")], "{pairing}");
+    // An address that is no rail's own is offered where it is what was called.
+    let pairing = MultiRailStream::plan(&rails, ([127, 0, 0, 9], port).into(), &options()).await.unwrap();
+    let called: SocketAddr = ([127, 0, 0, 9], port).into();
+    let offered: Vec<SocketAddr> = pairing.pairs.iter().map(|pair| pair.theirs.address).collect();
+    assert_eq!(offered.len(), 2, "{pairing}");
+    assert!(!pairing.notes.iter().any(|note| note.contains("translated")), "{called}: {pairing}");
+}
+
+#[tokio::test]
+async fn strangers_are_not_told_of_lanes() {
+    let rails = rails(2);
+    let (_listener, addresses) = listener(&rails, &options()).await;
+    for (security, said) in [
+        (Security::psk(Secret::pre_shared(b"another 16 bytes").unwrap()), "the join secret is wrong"),
+        (Security::insecure(), "another mode"),
+    ] {
+        let error = MultiRailStream::plan(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
+        let PlanLanesError::Ask { contact, source } = error else { panic!("{error}") };
+        assert_eq!(contact, addresses[0]);
+        assert!(source.to_string().contains(said), "{source}");
+    }
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = MultiRailStream::plan(&rails, gone, &options()).await.unwrap_err();
+    assert!(matches!(error, PlanLanesError::Ask { source: JoinError::Connect(_), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_end_that_does_not_answer_with_lanes_is_told_apart() {
+    let rails = rails(1);
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let contact = other.local_addr().unwrap();
+    let options = options();
+    let (asked, ()) = tokio::join!(MultiRailStream::plan(&rails, contact, &options), async {
+        let (mut socket, _) = other.accept().await.unwrap();
+        socket.read_exact(&mut [0; 72]).await.unwrap();
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+    });
+    let Err(PlanLanesError::Ask { source: JoinError::Handshake(HandshakeError::NotRails { .. }), .. }) = asked else {
+        panic!("{asked:?}");
+    };
+}
+
+#[tokio::test]
+async fn a_pairing_for_other_rails_is_refused() {
+    let three = rails(3);
+    let (_listener, addresses) = listener(&three, &options()).await;
+    let pairing = MultiRailStream::plan(&three, addresses[0], &options()).await.unwrap();
+    let refused = MultiRailStream::connect_paired(&rails(2), &pairing, &options()).await;
+    assert!(matches!(refused, Err(OpenError::NoLanes(_))));
+}

@@ -161,6 +161,8 @@ impl Lane {
         let mut control = Vec::with_capacity(2 * CONTROL_LEN);
         let mut backlog = Backlog::of(&self.socket);
         let mut in_flight = 0;
+        // One timer that is set anew only for an earlier time: setting one costs two system calls when the runtime is about to sleep.
+        let mut alarm = pin!(sleep(Duration::ZERO));
         loop {
             // A chunk is bound to this lane when it is taken, so none is before there is room for it. What is not even in flight does not wait in the
             // socket, so that a little there needs no asking.
@@ -205,9 +207,12 @@ impl Lane {
                 }
                 Transmit::Idle(None) => self.notify.notified().await,
                 Transmit::Idle(Some(until)) => {
+                    if alarm.is_elapsed() || alarm.deadline() > until.into() {
+                        alarm.as_mut().reset(until.into());
+                    }
                     tokio::select! {
                         () = self.notify.notified() => {}
-                        () = tokio::time::sleep_until(until.into()) => {}
+                        () = &mut alarm => {}
                     }
                 }
                 Transmit::Close => return Ok(self.socket.close_write()?),
@@ -392,4 +397,4 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const LITTLE: u64 = 16 << 10;
 /// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
 /// a large chunk costs nothing to speak of.
-const READ_AHEAD: usize = 4 << 10;
+const READ_AHEAD: usize = 16 << 10;

@@ -26,7 +26,9 @@
 //!
 //! # Contract
 //! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lane ended. Losing a lane
-//!   loses nothing while another is up.
+//!   loses nothing: what the other end does not have goes over the others, a lane that falls silent is found out within a few round trips, and the end that
+//!   opened the stream dials lost and silent lanes again as long as the stream lasts. With no lane left the stream waits for
+//!   [`StreamOptions::outage_limit`] and then fails. [`MultiRailStream::events`] tells of all of that.
 //! - Memory per stream is bounded: this end's window for what arrives (twice that for the buffers behind it), the send buffer and the other
 //!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
 //! - What was written is with the other end once the write side has been shut down; a stream that is dropped before is an error there.
@@ -38,8 +40,7 @@
 //! [`MultiRailStream`] and [`MultiRailListener`], [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
 //!
 //! # What it does not do
-//! It does not dial a lost lane again or move interrupts. A lane whose peer falls silent is given up when TCP does
-//! (`TCP_USER_TIMEOUT`, 20 s by default); until then other lanes take over what it holds.
+//! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -58,7 +59,7 @@ pub use pairing::{LaneOffer, Pairing};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
     handshake::{Secret, StreamId},
-    policy::Policy,
+    policy::{Policy, StripePolicy},
 };
 pub use rails::{Rail, Rails};
 pub use security::Security;

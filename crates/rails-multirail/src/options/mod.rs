@@ -9,18 +9,19 @@ use crate::{
     proto::{
         connection::{Config, Connection},
         handshake::Terms,
-        policy::Policy,
+        policy::{Policy, StripePolicy},
     },
 };
 use rails_net::LaneOptions;
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 /// How a stream, or every stream of a listener, behaves. Each end has its own.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
     pub(crate) security: Security,
     pub(crate) limits: Limits,
-    pub(crate) policy: Policy,
+    policy: PolicySource,
+    pub(crate) parallel: usize,
     pub(crate) driver: Driver,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
@@ -33,9 +34,34 @@ pub struct StreamOptions {
     pub(crate) weights: Vec<u32>,
 }
 
+/// What makes a policy for each stream.
+#[derive(Clone)]
+enum PolicySource {
+    Ours(Policy),
+    Own(Arc<dyn Fn() -> Box<dyn StripePolicy> + Send + Sync>),
+}
+
+impl PolicySource {
+    fn build(&self) -> Box<dyn StripePolicy> {
+        match self {
+            Self::Ours(policy) => policy.build(),
+            Self::Own(make) => make(),
+        }
+    }
+}
+
+impl fmt::Debug for PolicySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours(policy) => policy.fmt(f),
+            Self::Own(_) => f.write_str("Own(..)"),
+        }
+    }
+}
+
 /// A setting outside its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} of {value} bytes: it is at least {least} and at most {most}")]
+#[error("{what} of {value}: it is at least {least} and at most {most}")]
 pub struct OptionError {
     /// The setting.
     pub what: &'static str,
@@ -54,7 +80,8 @@ impl StreamOptions {
         Self {
             security: security.into(),
             limits: Limits::default(),
-            policy: Policy::default(),
+            policy: PolicySource::Ours(Policy::default()),
+            parallel: 1,
             driver: Driver::default(),
             longest_chunk: 512 << 10,
             send_buffer: 4 << 20,
@@ -71,7 +98,24 @@ impl StreamOptions {
     /// How bytes are shared out among the lanes. Default: [`Policy::Adaptive`].
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
-        Self { policy, ..self }
+        Self { policy: PolicySource::Ours(policy), ..self }
+    }
+
+    /// Shares bytes out by a policy of the application's own: `make` is called for each stream.
+    #[must_use]
+    pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
+        Self { policy: PolicySource::Own(Arc::new(make)), ..self }
+    }
+
+    /// How many TCP connections a lane has: each is a lane of its own for the policy, on the same rail and to the same address (parallel TCP). Default: 1.
+    /// It helps where one connection does not fill its link, for loss on a long way or for a window that is too small;
+    /// on a short link it only costs. Only the end that opens the stream asks for it; a stream has at most 64 connections.
+    ///
+    /// # Errors
+    /// [`OptionError`] outside 1 to 64.
+    pub fn parallel(self, connections: usize) -> Result<Self, OptionError> {
+        bounded("parallel connections", connections as u64, 1, 64)?;
+        Ok(Self { parallel: connections, ..self })
     }
 
     /// Which threads drive the lanes of this end. Default: [`Driver::PerRail`].
@@ -89,7 +133,7 @@ impl StreamOptions {
     /// # Errors
     /// [`OptionError`] outside the bounds, or beyond the window.
     pub fn longest_chunk(self, bytes: usize) -> Result<Self, OptionError> {
-        bounded("a longest chunk", bytes as u64, 1 << 10, self.window.min(16 << 20))?;
+        bounded("a longest chunk in bytes", bytes as u64, 1 << 10, self.window.min(16 << 20))?;
         Ok(Self { longest_chunk: bytes, ..self })
     }
 
@@ -98,7 +142,7 @@ impl StreamOptions {
     /// # Errors
     /// [`OptionError`] outside the bounds.
     pub fn send_buffer(self, bytes: usize) -> Result<Self, OptionError> {
-        bounded("a send buffer", bytes as u64, 1 << 10, 1 << 30)?;
+        bounded("a send buffer in bytes", bytes as u64, 1 << 10, 1 << 30)?;
         Ok(Self { send_buffer: bytes, ..self })
     }
 
@@ -110,7 +154,7 @@ impl StreamOptions {
     /// # Errors
     /// [`OptionError`] outside the bounds.
     pub fn window(self, bytes: u64) -> Result<Self, OptionError> {
-        bounded("a window", bytes, self.longest_chunk as u64, 1 << 30)?;
+        bounded("a window in bytes", bytes, self.longest_chunk as u64, 1 << 30)?;
         Ok(Self { window: bytes, ..self })
     }
 
@@ -203,7 +247,7 @@ mod tests {
         assert!(options().window(1 << 20).unwrap().longest_chunk(2 << 20).is_err());
         assert_eq!(
             options().send_buffer(0).unwrap_err().to_string(),
-            "a send buffer of 0 bytes: it is at least 1024 and at most 1073741824"
+            "a send buffer in bytes of 0: it is at least 1024 and at most 1073741824"
         );
     }
 }

@@ -22,7 +22,7 @@ pub(super) async fn connect(
     lanes: &[(RailId, SocketAddr)],
     options: &StreamOptions,
 ) -> Result<MultiRailStream, OpenError> {
-    let count = lanes.len();
+    let count = lanes.len() * options.parallel;
     if count == 0 {
         return Err(OpenError::NoLanes("no rail of one end could be paired with one of the other"));
     }
@@ -43,7 +43,7 @@ pub(super) async fn connect(
         opened: Mutex::new(None),
     });
     let (report, mut reports) = mpsc::channel(count);
-    for (index, (rail, remote)) in lanes.iter().copied().enumerate() {
+    for (index, (rail, remote)) in lanes.iter().copied().cycle().take(count).enumerate() {
         dialer.start(Path { index: index as u16, rail, remote }, report.clone());
     }
     drop(report);

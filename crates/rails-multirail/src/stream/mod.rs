@@ -50,8 +50,9 @@ use tokio::{
 ///
 /// - **Half-close**: shutting the write side down lets the other end read to the end of the stream. It resolves when the other
 ///   end has every byte in its memory, which is more than a TCP socket says.
-/// - **Losing a lane** loses nothing: what the other end does not have goes over the others. When the last lane is lost, reads give what had
-///   arrived in order and then a [`StreamError`](crate::StreamError), writes give it at once.
+/// - **Losing a lane** loses nothing: what the other end does not have goes over the others, and the end that opened the stream dials the lane
+///   again. While no lane can be used the stream waits, up to [`StreamOptions::outage_limit`]; then reads give what had arrived in order and
+///   then a [`StreamError`](crate::StreamError), writes give it at once.
 /// - **Dropping** it before it was shut down gives the stream up: the other end gets an error, not an end of file. What was
 ///   shut down before is still delivered (see [`StreamOptions::linger`]).
 /// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the other end's window for what

@@ -2,7 +2,9 @@
 
 use crate::util::{options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::Policy;
+use rails_multirail::{
+    MultiRailStream, Policy, RailId, StreamOptions, StreamStats, StripePolicy, proto::policy::Offer,
+};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -122,4 +124,54 @@ async fn a_reader_that_stalls_stops_the_writer_and_loses_nothing() {
     assert!(got == sent);
     far.close().await.unwrap();
     writer.await.unwrap();
+}
+
+/// Everything by the lane that joined first.
+#[derive(Debug)]
+struct FirstOnly;
+
+impl StripePolicy for FirstOnly {
+    fn share(&self, offer: &Offer<'_>, lane: usize) -> Option<usize> {
+        (lane == 0).then_some(offer.longest_chunk)
+    }
+
+    fn took(&mut self, _: usize, _: usize) {}
+
+    fn overtakes(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn bytes_are_shared_out_as_the_application_s_own_policy_says() {
+    let rails = rails(2);
+    let (near, far) = pair(&rails, &options().own_policy(|| Box::new(FirstOnly))).await;
+    let (sent, _) = moved(near, far, pattern(3 << 20)).await;
+    let carried: Vec<u64> = sent.lanes.iter().map(|lane| lane.bytes_sent).filter(|bytes| *bytes > 0).collect();
+    assert_eq!(carried, [3 << 20]);
+}
+
+#[tokio::test]
+async fn a_lane_may_have_several_connections() {
+    let rails = rails(2);
+    let options = options().parallel(3).unwrap();
+    let (near, far) = pair(&rails, &options).await;
+    let (sent, _) = moved(near, far, pattern(20 << 20)).await;
+    let of_rail = |rail| sent.lanes.iter().filter(|lane| lane.rail == RailId(rail)).count();
+    assert_eq!((sent.lanes.len(), of_rail(0), of_rail(1)), (6, 3, 3));
+    assert!(StreamOptions::new(crate::util::secret()).parallel(0).is_err());
+}
+
+/// Sends the bytes, checks that they arrive, and gives what both ends say of it.
+async fn moved(mut near: MultiRailStream, mut far: MultiRailStream, bytes: Vec<u8>) -> (StreamStats, StreamStats) {
+    let expected = bytes.clone();
+    let writer = tokio::spawn(async move {
+        near.write_all(&bytes).await.unwrap();
+        near.close().await.unwrap()
+    });
+    let mut got = Vec::new();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == expected);
+    let received = far.close().await.unwrap();
+    (writer.await.unwrap(), received)
 }

@@ -57,9 +57,14 @@ pub use options::{Limits, OptionError, StreamOptions};
 pub use pairing::{LaneOffer, Pairing};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
+    connection::NotForMessages,
     handshake::{Secret, StreamId},
+    messages::{Message, Priority},
     policy::Policy,
 };
 pub use rails::{Rail, Rails};
 pub use security::Security;
-pub use stream::{Driver, LaneStats, MultiRailListener, MultiRailStream, StreamEvent, StreamStats};
+pub use stream::{
+    Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    MultiRailStream, StreamEvent, StreamStats, TrySendError,
+};

@@ -176,7 +176,7 @@ impl Connection {
 
     /// The application reads or writes bytes.
     pub(super) fn use_for_bytes(&mut self) {
-        if self.form != Some(Form::Bytes) {
+        if self.form.is_none() {
             self.form = Some(Form::Bytes);
             self.agree(Form::Bytes);
         }

@@ -35,7 +35,7 @@
 //!
 //! # Map
 //! [`mod@plan`] (what would be placed where, and why), [`pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime), [`Rails`] (a plan carried out),
-//! [`MultiRailStream`] and [`MultiRailListener`], [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
+//! [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream used for messages), [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
 //!
 //! # What it does not do
 //! It does not dial a lost lane again or move interrupts. A lane whose peer falls silent is given up when TCP does

@@ -181,7 +181,7 @@ impl Frame {
                 return Ok(Self::Part(Part { priority, number, total: first, at: second }));
             }
             return match frame[8..12].iter().find(|byte| **byte != 0) {
-                Some(odd) => Err(field("reserved byte", (*odd).into())),
+                Some(odd) => Err(field("reserved bytes", (*odd).into())),
                 None => Ok(Self::Packet(Packet { priority, first: number, count: first })),
             };
         }

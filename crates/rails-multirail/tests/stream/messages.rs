@@ -1,10 +1,10 @@
 //! Messages over real sockets.
 
-use crate::util::{listener, options, pair, pattern, rails, relayed_pair};
+use crate::util::{listener, options, pair, pattern, rails, relayed_pair, secret};
 use bytes::Bytes;
 use rails_multirail::{
-    MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority, StreamError,
-    StreamOptions, TrySendError,
+    MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority, Security,
+    StreamError, StreamOptions, TrySendError,
     proto::{
         connection::{Failure, Form},
         reassembler::Violation,
@@ -283,4 +283,22 @@ async fn what_was_not_finished_is_an_error_to_the_other_end() {
     drop(near);
     let error = timeout(Duration::from_secs(5), far.recv()).await.expect("it does not hang").unwrap_err();
     assert_eq!(failure(&error), &Failure::Reset(ResetReason::Dropped));
+}
+
+#[tokio::test]
+async fn sealed_messages_are_opened_in_their_own_buffers() {
+    let sealed = StreamOptions::new(Security::psk(secret()).encrypted()).policy(Policy::Static);
+    let (near, far, relays) = relayed_pair(&rails(2), &sealed).await;
+    let (near, far) = (near.into_messages().unwrap(), far.into_messages().unwrap());
+    let source = Bytes::from(pattern(9 << 20));
+    let lengths: Vec<usize> = (0..60).map(|index| if index % 3 == 0 { 2_000_000 } else { index * 900 }).collect();
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        relays[1].cut();
+    };
+    tokio::join!(receive_all(&mut receiver, &source, &lengths), cut);
+    writer.await.unwrap().unwrap();
+    sender.finish().await.unwrap();
 }

@@ -213,7 +213,7 @@ impl Application {
 fn message(pattern: &Bytes, longest: usize, level: u8, number: u64) -> Bytes {
     let mixed = (number * 8 + u64::from(level)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     // Many are small, and some are empty.
-    let longest = if mixed % 3 == 0 { longest } else { longest.min(100) };
+    let longest = if mixed.is_multiple_of(3) { longest } else { longest.min(100) };
     let length = (mixed >> 8) as usize % (longest + 1);
     let at = mixed as usize % PERIOD;
     pattern.slice(at..at + length)

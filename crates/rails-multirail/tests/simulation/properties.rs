@@ -93,6 +93,11 @@ proptest! {
         scenario.run();
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     /// The same for messages, each of which is received once, whole, and in the order of its priority.
     #[test]
     fn streams_of_messages_come_to_their_end(scenario in scenarios_of_messages()) {

@@ -1,12 +1,18 @@
 //! Chunks of messages in any order in, whole messages in order out, inside a bounded window.
 
+mod check;
+mod filling;
 mod index;
 #[cfg(test)]
 mod tests;
 
-use super::{Content, MessageViolation, PREFIX, Packet, Part, Priority, assembly::Assembly, space};
+pub use filling::Lent;
+
+use super::{Content, MessageViolation, Packet, Priority, assembly::Assembly, space};
 use crate::proto::{reassembler::Violation, wire::DataHeader};
 use bytes::{Bytes, BytesMut};
+use check::{Found, holds};
+use filling::Claim;
 use index::Index;
 use std::collections::BTreeMap;
 
@@ -65,17 +71,6 @@ enum Large {
     Whole(Bytes),
 }
 
-/// What a lane is filling.
-#[derive(Debug, Default)]
-enum Claim {
-    #[default]
-    None,
-    /// The piece at `at` of the message that begins at `base`.
-    Piece { base: u64, at: u32 },
-    /// Nothing any more: the part came by another lane. Here is what this one had received, in a buffer of its own.
-    Ousted(BytesMut),
-}
-
 /// Where the bytes of a chunk go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -85,15 +80,6 @@ pub enum Place {
     Message,
     /// A message begins: a buffer of so many bytes is needed first.
     NeedsBuffer(usize),
-}
-
-/// What a lane fills.
-#[derive(Debug)]
-pub enum Lent {
-    /// Its piece of the message, to be [given back](Inbox::give_back) before anything is waited for.
-    Piece(BytesMut),
-    /// The part came by another lane. The lane goes on in this buffer, in which is what it had received, and [hands it in](Inbox::insert).
-    Own(BytesMut),
 }
 
 /// What was received.
@@ -113,15 +99,6 @@ pub enum Delivery {
         /// All of it.
         bytes: Bytes,
     },
-}
-
-/// What is known of where a chunk belongs.
-enum Found {
-    /// It was read before.
-    Read,
-    /// Its packet or message is here.
-    Known,
-    New,
 }
 
 impl Inbox {
@@ -182,47 +159,6 @@ impl Inbox {
         }
         self.claims[lane] = Claim::Piece { base, at: part.at };
         Ok(Place::Message)
-    }
-
-    /// What `lane` fills, since it was told [`Place::Message`]. `None` where it fills nothing.
-    pub fn lend(&mut self, lane: usize) -> Option<Lent> {
-        match self.claims.get_mut(lane)? {
-            Claim::None => None,
-            Claim::Ousted(buffer) => {
-                let buffer = std::mem::take(buffer);
-                self.claims[lane] = Claim::None;
-                Some(Lent::Own(buffer))
-            }
-            Claim::Piece { base, at } => {
-                let (base, at) = (*base, *at);
-                self.assembly(base)?.lend(lane as u8, at).map(Lent::Piece)
-            }
-        }
-    }
-
-    /// Takes back what was lent to `lane`, of which so many bytes are filled.
-    pub fn give_back(&mut self, lane: usize, piece: BytesMut, filled: usize) {
-        let Some(Claim::Piece { base, at }) = self.claims.get(lane) else { return };
-        let (base, at) = (*base, *at);
-        self.change(base, |assembly| ((), assembly.give_back(lane as u8, at, piece, filled as u32)));
-    }
-
-    /// Takes back what was lent to `lane`, which has filled it with what was sent.
-    pub fn fill(&mut self, lane: usize, piece: BytesMut) {
-        let Some(Claim::Piece { base, at }) = self.claims.get_mut(lane).map(std::mem::take) else { return };
-        self.change(base, |assembly| {
-            assembly.fill(at, piece);
-            ((), Vec::new())
-        });
-    }
-
-    /// `lane` does not go on with what it was filling.
-    pub fn release(&mut self, lane: usize) {
-        let Some(Claim::Piece { base, at }) = self.claims.get_mut(lane).map(std::mem::take) else { return };
-        self.change(base, |assembly| {
-            assembly.release(lane as u8, at);
-            ((), Vec::new())
-        });
     }
 
     /// Takes a chunk that came in a buffer of its own.
@@ -335,95 +271,6 @@ impl Inbox {
         Self { end, ..Self::new(window) }
     }
 
-    /// Where the chunk belongs, if it may be at all.
-    fn find(&self, header: &DataHeader, content: &Content) -> Result<Found, Violation> {
-        let (base, length) = extent(header, content)?;
-        let end = base.saturating_add(length);
-        let limit = self.limit();
-        if end > limit {
-            return Err(Violation::BeyondWindow { end, limit });
-        }
-        match self.end {
-            Some(known) if end > known => return Err(Violation::BeyondEnd { chunk_end: end, end: known }),
-            Some(known) if header.fin && end != known => return Err(Violation::EndMoved { end }),
-            None if header.fin && end < self.highest() => return Err(Violation::EndMoved { end }),
-            _ => {}
-        }
-        if header.fin {
-            return Ok(Found::New);
-        }
-        if end <= self.read {
-            return Ok(Found::Read);
-        }
-        let conflict = Err(MessageViolation::Conflict { offset: base }.into());
-        if base < self.read {
-            return conflict;
-        }
-        if let Some((at, item)) = self.items.range(..end).next_back()
-            && item.end > base
-        {
-            return match &item.kind {
-                Kind::Read if *at <= base && end <= item.end => Ok(Found::Read),
-                kind if *at == base && end == item.end && kind.is_of(content) => Ok(Found::Known),
-                _ => conflict,
-            };
-        }
-        let (priority, number, count) = match content {
-            Content::Bytes => return conflict,
-            Content::Packet(packet) => (packet.priority, packet.first, packet.count),
-            Content::Part(part) => (part.priority, part.number, 1),
-        };
-        let known = |base: &u64| self.items.get(base).map_or((1, 0), |item| (item.count(), item.end));
-        if self.indexes[priority.index()].fits(number, count, base..end, known) {
-            Ok(Found::New)
-        } else {
-            Err(MessageViolation::Number { priority, number, offset: base }.into())
-        }
-    }
-
-    /// The first part of a message has come.
-    fn begin(&mut self, base: u64, part: &Part, buffer: BytesMut) {
-        let Part { priority, number, total, .. } = *part;
-        self.indexes[priority.index()].insert(number, base);
-        let content = Large::Assembling(Assembly::new(buffer));
-        self.pieces += 1;
-        let kind = Kind::Message { priority, number, total, content };
-        self.items.insert(base, Item { end: base + space(total.into()), kind });
-    }
-
-    fn assembly(&mut self, base: u64) -> Option<&mut Assembly> {
-        match &mut self.items.get_mut(&base)?.kind {
-            Kind::Message { content: Large::Assembling(assembly), .. } => Some(assembly),
-            _ => None,
-        }
-    }
-
-    /// Changes a message that is being put together, and notes whether it is whole now and whose pieces were filled by others.
-    fn change<T>(
-        &mut self,
-        base: u64,
-        act: impl FnOnce(&mut Assembly) -> (T, Vec<super::assembly::Ousted>),
-    ) -> Option<T> {
-        let assembly = self.assembly(base)?;
-        let before = assembly.pieces();
-        let (result, ousted) = act(assembly);
-        let after = assembly.pieces();
-        let whole = assembly.take_whole();
-        self.pieces = self.pieces + after - before;
-        for ousted in ousted {
-            self.claims[usize::from(ousted.lane)] = Claim::Ousted(ousted.buffer);
-        }
-        if let Some(whole) = whole
-            && let Some(item) = self.items.get_mut(&base)
-            && let Kind::Message { content, .. } = &mut item.kind
-        {
-            *content = Large::Whole(whole);
-            self.arrived += item.end - base;
-            self.pieces -= after;
-        }
-        Some(result)
-    }
-
     fn first_readable(&self) -> Option<(Priority, u64)> {
         Priority::falling().find_map(|priority| {
             let base = self.indexes[priority.index()].next_is_at()?;
@@ -455,22 +302,6 @@ impl Inbox {
         }
     }
 
-    /// Once everything has arrived, no message may be missing.
-    ///
-    /// # Errors
-    /// [`MessageViolation::Missing`].
-    pub fn check_the_end(&self) -> Result<(), Violation> {
-        if !self.is_complete() {
-            return Ok(());
-        }
-        for (priority, index) in (0u8..).map_while(Priority::new).zip(&self.indexes) {
-            if let Some(number) = index.first_missing(|base| self.items.get(base).map_or(1, Item::count)) {
-                return Err(MessageViolation::Missing { priority, number }.into());
-            }
-        }
-        Ok(())
-    }
-
     /// The end of the last that has been begun.
     fn highest(&self) -> u64 {
         self.items.last_key_value().map_or(self.read, |(_, item)| item.end)
@@ -491,51 +322,4 @@ impl Item {
     fn count(&self) -> u32 {
         if let Kind::Packet { packet, .. } = &self.kind { packet.count } else { 1 }
     }
-}
-
-impl Kind {
-    /// Whether the chunk is of this packet or message, and says the same of it.
-    fn is_of(&self, content: &Content) -> bool {
-        match (self, content) {
-            (Self::Packet { packet, .. }, Content::Packet(said)) => packet == said,
-            (Self::Message { priority, number, total, .. }, Content::Part(said)) => {
-                (*priority, *number, *total) == (said.priority, said.number, said.total)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Where the packet or message begins that a chunk is of, and how long its range is.
-fn extent(header: &DataHeader, content: &Content) -> Result<(u64, u64), MessageViolation> {
-    let length = header.length;
-    match content {
-        Content::Bytes => Ok((header.offset, 0)),
-        Content::Packet(Packet { count, .. }) => {
-            let least = u64::from(*count) * PREFIX as u64;
-            if *count == 0 || u64::from(length) < least || header.fin {
-                return Err(MessageViolation::Packet { length, count: *count });
-            }
-            Ok((header.offset, space(length.into())))
-        }
-        Content::Part(Part { total, at, .. }) => {
-            let base = header.offset.checked_sub((*at).into());
-            let inside = at.checked_add(length).is_some_and(|end| end <= *total);
-            match base.filter(|_| length > 0 && inside && !header.fin) {
-                Some(base) => Ok((base, space((*total).into()))),
-                None => Err(MessageViolation::Part { length, at: *at, total: *total }),
-            }
-        }
-    }
-}
-
-/// Whether the packet is made of exactly so many messages.
-fn holds(mut packet: &[u8], count: u32) -> bool {
-    let mut found = 0;
-    while let Some((length, rest)) = packet.split_first_chunk::<PREFIX>() {
-        let Some(rest) = rest.get(u32::from_be_bytes(*length) as usize..) else { return false };
-        packet = rest;
-        found += 1;
-    }
-    packet.is_empty() && found == count
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::proto::{
-    messages::{Outbox, next_of_packet},
+    messages::{Outbox, Part, next_of_packet},
     scheduler::Chunk,
 };
 use proptest::prelude::*;

@@ -61,7 +61,7 @@ async fn by_codec(count: u64, message: Bytes) -> std::time::Duration {
         for _ in 0..count {
             sink.feed(message.clone()).await.expect("it is read");
         }
-        sink.close().await.expect("it is read");
+        SinkExt::<Bytes>::close(&mut sink).await.expect("it is read");
     });
     let mut stream = FramedRead::new(far, codec());
     let mut received = 0;

@@ -9,6 +9,9 @@ mod follow_the_interrupt;
 #[path = "../../examples/hyper_over_rails.rs"]
 mod hyper_over_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/messages.rs"]
+mod messages;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/pin_one_rail.rs"]
 mod pin_one_rail;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -156,4 +159,10 @@ fn a_thread_follows_its_packets_where_there_is_no_interrupt() {
     })
     .join()
     .unwrap();
+}
+
+#[tokio::test]
+async fn messages_are_answered_while_large_ones_are_on_their_way() {
+    let exchanged = messages::run(4, 5).await.unwrap();
+    assert_eq!((exchanged.large, exchanged.bytes, exchanged.answers_took.len()), (4, 16 << 20, 5));
 }

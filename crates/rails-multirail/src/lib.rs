@@ -37,7 +37,7 @@
 //!
 //! # Map
 //! [`mod@plan`] (what would be placed where, and why), [`pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime), [`Rails`] (a plan carried out),
-//! [`MultiRailStream`] and [`MultiRailListener`], [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
+//! [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream used for messages), [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
 //!
 //! # What it does not do
 //! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
@@ -58,9 +58,14 @@ pub use options::{Limits, OptionError, StreamOptions};
 pub use pairing::{LaneOffer, Pairing};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
 pub use proto::{
+    connection::NotForMessages,
     handshake::{Secret, StreamId},
+    messages::{Message, Priority},
     policy::{Policy, StripePolicy},
 };
 pub use rails::{Rail, Rails};
 pub use security::Security;
-pub use stream::{Driver, LaneStats, MultiRailListener, MultiRailStream, StreamEvent, StreamStats};
+pub use stream::{
+    Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    MultiRailStream, StreamEvent, StreamStats, TrySendError,
+};

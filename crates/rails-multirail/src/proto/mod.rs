@@ -6,6 +6,7 @@
 //! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
 //! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
+//! - [`messages`]: the same for messages: what waits by priority, and what arrives in their own buffers;
 //! - [`backoff`]: how long to wait before a lost lane is dialled again;
 //! - [`connection`]: one end of one stream, made of the above; this is what the driver drives.
 //!
@@ -16,6 +17,7 @@
 pub mod backoff;
 pub mod connection;
 pub mod handshake;
+pub mod messages;
 pub mod policy;
 pub mod reassembler;
 pub mod scheduler;

@@ -1,6 +1,6 @@
 //! Chunks in any order in, bytes in order out, inside a bounded window.
 
-use super::wire::DataHeader;
+use super::{connection::Form, messages::MessageViolation, wire::DataHeader};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 
@@ -81,6 +81,17 @@ pub enum Violation {
         /// How many were sent.
         sent: u64,
     },
+    /// The ends use the stream for different things.
+    #[error("the other end sent {arrived}, and this end's application uses the stream for {expected}")]
+    Form {
+        /// What arrived.
+        arrived: Form,
+        /// What the application uses the stream for.
+        expected: Form,
+    },
+    /// What is said of messages cannot be.
+    #[error("{0}")]
+    Message(MessageViolation),
 }
 
 #[derive(Debug)]
@@ -175,6 +186,21 @@ impl Reassembler {
         self.end == Some(self.arrived)
     }
 
+    /// Whether no byte has arrived.
+    pub fn is_untouched(&self) -> bool {
+        self.arrived == 0
+    }
+
+    /// Where the stream ends, if that was said.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// An untouched one of a stream that ends there.
+    pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
+        Self { end, ..Self::new(window) }
+    }
+
     /// Whether every byte of the stream has been read.
     pub fn is_finished(&self) -> bool {
         self.end == Some(self.read)
@@ -250,6 +276,12 @@ impl Reassembler {
     /// The end of the last byte that has arrived.
     fn highest(&self) -> u64 {
         self.segments.last_key_value().map_or(self.read, |(at, held)| at + held.len())
+    }
+}
+
+impl From<MessageViolation> for Violation {
+    fn from(violation: MessageViolation) -> Self {
+        Self::Message(violation)
     }
 }
 

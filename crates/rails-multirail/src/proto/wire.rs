@@ -2,8 +2,9 @@
 //!
 //! Every frame starts with the same 24 bytes, numbers in network byte order, and ends those 24 bytes with a CRC-32C of
 //! the first 20, so that a damaged length is found before it is believed. Only a data frame is followed by more: its
-//! payload, which has a CRC-32C of its own.
+//! payload, which has a CRC-32C of its own. A packet or part frame says what the data frame behind it is made of.
 
+use super::messages::{Content, Packet, Part, Priority};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
@@ -24,6 +25,10 @@ pub enum Frame {
         /// Everything that the sender has sent on it is acknowledged.
         drained: bool,
     },
+    /// The next frame is the data frame of a packet of small messages.
+    Packet(Packet),
+    /// The next frame is the data frame of a part of a large message.
+    Part(Part),
 }
 
 /// What is said of a chunk before its bytes.
@@ -59,6 +64,9 @@ pub enum ResetReason {
     /// It found the other end break the protocol.
     #[error("the other end found a violation of the protocol")]
     Violation,
+    /// It was used for bytes at one end and for messages at the other.
+    #[error("the two ends do not agree whether the stream carries bytes or messages")]
+    Mismatch,
 }
 
 /// Bytes that are no frame.
@@ -76,6 +84,9 @@ pub enum FrameError {
     /// No such type of frame.
     #[error("unknown frame type {0:#04x}")]
     Type(u8),
+    /// A packet or part frame that is not followed by a data frame.
+    #[error("a packet or part frame without its data frame")]
+    WithoutData,
     /// A field holds what this version does not know.
     #[error("unknown {field} {value:#06x} in a frame of type {kind:#04x}")]
     Field {
@@ -89,6 +100,15 @@ pub enum FrameError {
 }
 
 impl Frame {
+    /// The frame that goes before the data frame of a chunk that is made of that; bytes have none.
+    pub fn of_content(content: Content) -> Option<Self> {
+        match content {
+            Content::Bytes => None,
+            Content::Packet(packet) => Some(Self::Packet(packet)),
+            Content::Part(part) => Some(Self::Part(part)),
+        }
+    }
+
     /// The frame's bytes.
     pub fn encode(&self) -> [u8; FRAME_LEN] {
         let mut frame = [0; FRAME_LEN];
@@ -111,12 +131,26 @@ impl Frame {
                 let code = match reason {
                     ResetReason::Dropped => DROPPED,
                     ResetReason::Violation => VIOLATION,
+                    ResetReason::Mismatch => MISMATCH,
                 };
                 frame[2..4].copy_from_slice(&code.to_be_bytes());
             }
             Self::Leave { drained } => {
                 frame[0] = LEAVE;
                 frame[1] = u8::from(drained);
+            }
+            Self::Packet(Packet { priority, first, count }) => {
+                frame[0] = PACKET;
+                frame[1] = priority.level();
+                frame[4..8].copy_from_slice(&count.to_be_bytes());
+                frame[12..20].copy_from_slice(&first.to_be_bytes());
+            }
+            Self::Part(Part { priority, number, total, at }) => {
+                frame[0] = PART;
+                frame[1] = priority.level();
+                frame[4..8].copy_from_slice(&total.to_be_bytes());
+                frame[8..12].copy_from_slice(&at.to_be_bytes());
+                frame[12..20].copy_from_slice(&number.to_be_bytes());
             }
         }
         let check = crc32c(&frame[..20]);
@@ -136,15 +170,26 @@ impl Frame {
         }
         let kind = frame[0];
         let field = |field, value| FrameError::Field { kind, field, value };
+        let code = u16::from_be_bytes([frame[2], frame[3]]);
+        if kind != RESET && code != 0 {
+            return Err(field("reserved bytes", code));
+        }
+        if kind == PACKET || kind == PART {
+            let priority = Priority::new(frame[1]).ok_or_else(|| field("priority", frame[1].into()))?;
+            let (first, second, number) = (u32_at(frame, 4), u32_at(frame, 8), u64_at(frame, 12));
+            if kind == PART {
+                return Ok(Self::Part(Part { priority, number, total: first, at: second }));
+            }
+            return match frame[8..12].iter().find(|byte| **byte != 0) {
+                Some(odd) => Err(field("reserved bytes", (*odd).into())),
+                None => Ok(Self::Packet(Packet { priority, first: number, count: first })),
+            };
+        }
         let flag = match frame[1] {
             0 => false,
             1 if kind != RESET => true,
             flags => return Err(field("flags", flags.into())),
         };
-        let code = u16::from_be_bytes([frame[2], frame[3]]);
-        if kind != RESET && code != 0 {
-            return Err(field("reserved bytes", code));
-        }
         match kind {
             DATA => Ok(Self::Data(DataHeader {
                 length: u32_at(frame, 4),
@@ -160,6 +205,7 @@ impl Frame {
             RESET => match code {
                 DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
                 VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
+                MISMATCH => Ok(Self::Reset(ResetReason::Mismatch)),
                 code => Err(field("reason", code)),
             },
             LEAVE => Ok(Self::Leave { drained: flag }),
@@ -199,13 +245,20 @@ const DATA: u8 = 0x10;
 const ACK: u8 = 0x11;
 const RESET: u8 = 0x12;
 const LEAVE: u8 = 0x13;
+const PACKET: u8 = 0x14;
+const PART: u8 = 0x15;
 const DROPPED: u16 = 1;
 const VIOLATION: u16 = 2;
+const MISMATCH: u16 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn priorities() -> impl Strategy<Value = Priority> {
+        (0u8..8).prop_filter_map("there are eight", Priority::new)
+    }
 
     fn frames() -> impl Strategy<Value = Frame> {
         prop_oneof![
@@ -216,8 +269,16 @@ mod tests {
                 limit,
                 complete
             })),
-            prop_oneof![Just(ResetReason::Dropped), Just(ResetReason::Violation)].prop_map(Frame::Reset),
+            prop_oneof![Just(ResetReason::Dropped), Just(ResetReason::Violation), Just(ResetReason::Mismatch)]
+                .prop_map(Frame::Reset),
             any::<bool>().prop_map(|drained| Frame::Leave { drained }),
+            (priorities(), any::<u64>(), any::<u32>()).prop_map(|(priority, first, count)| Frame::Packet(Packet {
+                priority,
+                first,
+                count
+            })),
+            (priorities(), any::<u64>(), any::<u32>(), any::<u32>())
+                .prop_map(|(priority, number, total, at)| Frame::Part(Part { priority, number, total, at })),
         ]
     }
 

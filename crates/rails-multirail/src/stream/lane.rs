@@ -11,9 +11,10 @@ use crate::{
     error::LaneError,
     proto::{
         connection::{CONTROL_LEN, LaneId, LaneTraits, LinkSample, Transmit},
+        messages::Content,
         scheduler::Chunk,
         seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
-        wire::{DataHeader, FRAME_LEN, Frame},
+        wire::{DataHeader, FRAME_LEN, Frame, FrameError},
     },
 };
 use rails_net::{TcpLane, TcpStats};
@@ -158,7 +159,7 @@ impl Lane {
 
     /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
     async fn transmit(&self, mut sealer: Option<Sealer>, sent: &Notify) -> Result<(), LaneError> {
-        let mut control = Vec::with_capacity(2 * CONTROL_LEN);
+        let mut control = Vec::with_capacity(4 * CONTROL_LEN);
         let mut backlog = Backlog::of(&self.socket);
         let mut in_flight = 0;
         // One timer that is set anew only for an earlier time: setting one costs two system calls when the runtime is about to sleep.
@@ -181,8 +182,11 @@ impl Lane {
                 Transmit::Send(chunk) => {
                     backlog.follow(&self.socket, chunk_length)?;
                     let (length, payload) = match chunk {
-                        Some(Chunk { offset, payload, length, fin }) => {
+                        Some(Chunk { offset, payload, length, fin, content }) => {
                             sent.notify_one();
+                            if let Some(frame) = Frame::of_content(content) {
+                                control.extend_from_slice(&frame.encode());
+                            }
                             // What is sealed has a tag, which is stronger than a checksum.
                             let header = if sealer.is_some() {
                                 DataHeader { offset, length, fin, checksum: 0 }
@@ -224,8 +228,17 @@ impl Lane {
     async fn receive(&self, opener: Option<Opener>) -> Result<(), LaneError> {
         let pool = Pool::new(self.longest_chunk, self.window);
         let mut intake = Intake::new(self.socket.get_ref(), opener);
+        let mut content = Content::Bytes;
         while let Some(frame) = intake.frame().await? {
+            if content != Content::Bytes && !matches!(frame, Frame::Data(_)) {
+                return Err(LaneError::Frame(FrameError::WithoutData));
+            }
             match frame {
+                Frame::Packet(packet) => content = Content::Packet(packet),
+                Frame::Part(part) => content = Content::Part(part),
+                Frame::Data(header) if content != Content::Bytes => {
+                    self.receive_content(&mut intake, &pool, &header, std::mem::take(&mut content)).await?;
+                }
                 Frame::Data(header) => {
                     self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
                     let mut buffer = pool.take(header.length as usize);
@@ -313,8 +326,8 @@ impl Backlog {
 }
 
 /// Reads a lane: frames into a small buffer, chunks straight into their own, where they are opened if they are sealed.
-struct Intake<'a> {
-    socket: &'a TcpStream,
+pub(super) struct Intake<'a> {
+    pub(super) socket: &'a TcpStream,
     opener: Option<Opener>,
     /// Bytes read ahead lie in `ahead[start..end]`.
     ahead: Box<[u8; READ_AHEAD]>,
@@ -352,24 +365,60 @@ impl<'a> Intake<'a> {
     }
 
     /// Fills `buffer` with the chunk that the header is of, and makes sure that it is the one that was sent.
-    async fn payload(&mut self, header: &DataHeader, buffer: &mut [u8]) -> Result<(), LaneError> {
+    pub(super) async fn payload(&mut self, header: &DataHeader, buffer: &mut [u8]) -> Result<(), LaneError> {
         self.fill(buffer).await?;
-        if self.opener.is_none() {
-            return if header.matches(buffer) { Ok(()) } else { Err(LaneError::Checksum { offset: header.offset }) };
-        }
-        if buffer.is_empty() {
-            return Ok(());
+        let tag = self.tag(header).await?;
+        self.check(header, buffer, tag.as_ref())
+    }
+
+    /// The tag behind the chunk that the header is of, if there is one.
+    pub(super) async fn tag(&mut self, header: &DataHeader) -> Result<Option<[u8; TAG_LEN]>, LaneError> {
+        if self.opener.is_none() || header.length == 0 {
+            return Ok(None);
         }
         let mut tag = [0; TAG_LEN];
         self.fill(&mut tag).await?;
-        match &mut self.opener {
-            Some(opener) => opener.payload(buffer, &tag).map_err(LaneError::Seal),
-            None => Ok(()),
+        Ok(Some(tag))
+    }
+
+    /// Makes sure that the chunk is the one that was sent, and opens it if it is sealed.
+    pub(super) fn check(
+        &mut self,
+        header: &DataHeader,
+        chunk: &mut [u8],
+        tag: Option<&[u8; TAG_LEN]>,
+    ) -> Result<(), LaneError> {
+        match (&mut self.opener, tag) {
+            (Some(opener), Some(tag)) => opener.payload(chunk, tag).map_err(LaneError::Seal),
+            (Some(_), None) => Ok(()),
+            (None, _) if header.matches(chunk) => Ok(()),
+            (None, _) => Err(LaneError::Checksum { offset: header.offset }),
+        }
+    }
+
+    /// Puts what is there of the bytes that come next into `buffer`, without waiting; how many those are.
+    pub(super) fn fill_some(&mut self, buffer: &mut [u8]) -> Result<usize, LaneError> {
+        if self.start < self.end {
+            let count = buffer.len().min(self.end - self.start);
+            buffer[..count].copy_from_slice(&self.ahead[self.start..self.start + count]);
+            self.start += count;
+            return Ok(count);
+        }
+        (self.start, self.end) = (0, 0);
+        let missing = buffer.len();
+        match self.socket.try_read_vectored(&mut [IoSliceMut::new(buffer), IoSliceMut::new(&mut self.ahead[..])]) {
+            Ok(0) => Err(LaneError::Cut { missing }),
+            Ok(count) => {
+                self.end = count.saturating_sub(missing);
+                Ok(count.min(missing))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Fills `buffer` with the bytes that come next. What the socket has beyond them is read ahead in the same call.
-    async fn fill(&mut self, buffer: &mut [u8]) -> Result<(), LaneError> {
+    pub(super) async fn fill(&mut self, buffer: &mut [u8]) -> Result<(), LaneError> {
         let mut filled = buffer.len().min(self.end - self.start);
         buffer[..filled].copy_from_slice(&self.ahead[self.start..self.start + filled]);
         self.start += filled;

@@ -10,6 +10,8 @@ mod io;
 mod join;
 mod lane;
 mod listener;
+mod messages;
+mod parts;
 mod pool;
 mod shared;
 mod stats;
@@ -18,6 +20,7 @@ mod supervisor;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use listener::MultiRailListener;
+pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use stats::{LaneStats, StreamStats};
 
 use crate::{
@@ -262,11 +265,33 @@ impl MultiRailStream {
     pub async fn close(mut self) -> IoResult<StreamStats> {
         tokio::io::AsyncWriteExt::shutdown(&mut self).await?;
         while self.read_bytes().await?.is_some() {}
+        self.wait_for_lanes().await;
+        Ok(self.stats())
+    }
+
+    /// Waits until the lanes of a stream that has come to its end are closed.
+    async fn wait_for_lanes(&self) {
         let mut lanes_up = self.shared.lanes_up.subscribe();
         // The other end may keep its side open for a while; what it wrote and what it was sent is complete.
         self.shared.abandoned.send_replace(true);
         let _ = lanes_up.wait_for(|up| *up == 0).await;
-        Ok(self.stats())
+    }
+
+    /// Shuts the write side down, and waits until the other end has everything.
+    fn poll_finish(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.shared.with(|state| {
+            if !state.connection.is_finished() {
+                state.connection.finish();
+            }
+            if state.connection.is_sent() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = self.shared.error(state) {
+                return Poll::Ready(Err(error.into()));
+            }
+            state.writer = Some(context.waker().clone());
+            Poll::Pending
+        })
     }
 }
 
@@ -325,19 +350,7 @@ impl AsyncWrite for MultiRailStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.shared.with(|state| {
-            if !state.connection.is_finished() {
-                state.connection.finish();
-            }
-            if state.connection.is_sent() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = self.shared.error(state) {
-                return Poll::Ready(Err(error.into()));
-            }
-            state.writer = Some(context.waker().clone());
-            Poll::Pending
-        })
+        self.poll_finish(context)
     }
 
     fn poll_write_vectored(

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use rails_multirail::{
     Policy,
     proto::{
-        connection::{Config, Connection, Failure, LaneId, LaneTraits, Transmit},
+        connection::{Config, Connection, Failure, Form, LaneId, LaneTraits, NotForMessages, Transmit},
         handshake::Terms,
+        messages::{Content, MessageViolation, Packet, Part, Place, Priority},
         reassembler::{Admission, Violation},
         wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
     },
@@ -316,4 +317,93 @@ proptest! {
         }
         prop_assert!(left <= WINDOW);
     }
+}
+
+fn part(total: u32, at: u32) -> Content {
+    Content::Part(Part { priority: Priority::NORMAL, number: 0, total, at })
+}
+
+/// What a lane has to send of a stream that has failed.
+fn farewell(connection: &mut Connection) -> Frame {
+    let mut control = Vec::new();
+    assert_eq!(connection.poll_transmit(Instant::now(), LaneId(0), &mut control), Transmit::Send(None));
+    Frame::decode(control[..].try_into().unwrap()).unwrap()
+}
+
+#[test]
+fn messages_and_bytes_do_not_mix() {
+    let form = |arrived, expected| Violation::Form { arrived, expected };
+    let packet = Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 1 });
+    // Messages for an application that reads bytes, before and after it says so.
+    let mut connection = connection(1);
+    assert_eq!(connection.read(), None);
+    let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &packet, &mut None);
+    assert_eq!(refused, Err(form(Form::Messages, Form::Bytes)));
+    assert_eq!(farewell(&mut connection), Frame::Reset(ResetReason::Mismatch));
+    let mut connection = self::connection(1);
+    connection
+        .admit_content(LaneId(0), &chunk(0, 10, false).0, &part(10, 0), &mut Some(vec![0; 10][..].into()))
+        .unwrap();
+    assert_eq!(connection.failure(), None);
+    assert_eq!(connection.read(), None);
+    assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Messages, Form::Bytes))));
+    // Bytes for one that receives messages, and the same the other way round.
+    let mut connection = self::connection(1);
+    connection.carry_messages().unwrap();
+    let refused = data(&mut connection, Instant::now(), chunk(0, 10, false));
+    assert_eq!(refused, Err(form(Form::Bytes, Form::Messages)));
+    let mut connection = self::connection(1);
+    data(&mut connection, Instant::now(), chunk(0, 10, false)).unwrap();
+    connection.carry_messages().unwrap();
+    assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Bytes, Form::Messages))));
+    // An end says nothing.
+    let mut connection = self::connection(1);
+    data(&mut connection, Instant::now(), chunk(0, 0, true)).unwrap();
+    connection.carry_messages().unwrap();
+    assert!(connection.is_read() && connection.failure().is_none());
+}
+
+#[test]
+fn a_stream_that_was_used_or_is_too_small_carries_no_messages() {
+    let mut connection = connection(1);
+    connection.write(Bytes::from_static(b"x"));
+    assert_eq!(connection.carry_messages(), Err(NotForMessages::InUse));
+    let mut connection = connection_to(Terms { longest_chunk: 1, window: WINDOW });
+    assert_eq!(connection.carry_messages(), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
+}
+
+/// No memory is spent on a message that cannot be, nor on a chunk that is too long, whatever became of the stream.
+#[test]
+fn messages_that_cannot_be_cost_nothing() {
+    let mut connection = connection(1);
+    connection.carry_messages().unwrap();
+    let long = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
+    let refused = connection.admit_content(LaneId(0), &long, &part(u32::MAX, 0), &mut None);
+    assert_eq!(refused, Err(Violation::TooLong { length: u32::MAX, longest: LONGEST_CHUNK }));
+    let again = connection.admit_content(LaneId(0), &long, &part(u32::MAX, 0), &mut None);
+    assert!(again.is_err());
+    let mut connection = self::connection(1);
+    connection.carry_messages().unwrap();
+    let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &part(20_000, 0), &mut None);
+    assert_eq!(refused, Err(Violation::BeyondWindow { end: 20_480, limit: WINDOW }));
+    let mut connection = self::connection(1);
+    connection.carry_messages().unwrap();
+    let refused = connection.admit_content(LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
+    assert_eq!(refused, Err(MessageViolation::Part { length: 0, at: 0, total: 20_000 }.into()));
+}
+
+/// What a lane that is lost was in the middle of can be filled by another.
+#[test]
+fn a_lane_that_is_lost_leaves_its_part_to_the_others() {
+    let mut connection = connection(2);
+    connection.carry_messages().unwrap();
+    let header = chunk(0, 1_000, false).0;
+    let mut spare = None;
+    let needs = connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare);
+    assert_eq!(needs, Ok(Place::NeedsBuffer(1_000)));
+    spare = Some(vec![0; 1_000][..].into());
+    assert_eq!(connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
+    assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Own));
+    connection.lane_down(Instant::now(), LaneId(0));
+    assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
 }

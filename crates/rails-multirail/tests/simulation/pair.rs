@@ -10,6 +10,7 @@ use rails_multirail::{
     proto::{
         connection::{Config, Connection, Failure, LaneId, LaneTraits, LinkSample, Transmit},
         handshake::Terms,
+        messages::{Content, Lent, Place},
         scheduler::Chunk,
         wire::{DataHeader, FRAME_LEN, Frame},
     },
@@ -134,9 +135,21 @@ struct Side {
     transmitted: bool,
     received: bool,
     intake: BytesMut,
-    /// The header of the chunk whose bytes come next.
-    expected: Option<DataHeader>,
+    /// What the next chunk is made of.
+    content: Content,
+    /// The chunk whose bytes come next.
+    expected: Option<Expected>,
     carried: u64,
+}
+
+/// A chunk that is being received.
+#[derive(Clone, Copy)]
+struct Expected {
+    header: DataHeader,
+    content: Content,
+    place: Place,
+    /// How much of it is in its message's buffer.
+    filled: usize,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -173,13 +186,18 @@ impl World {
             connection: Connection::new(config, scenario.policy.build(), terms),
             application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
         };
+        let mut ends = [end(0), end(1)];
+        for End { connection, application } in ends.iter_mut().filter(|end| end.application.sends_messages()) {
+            connection.carry_messages().expect("nothing was written");
+            assert!(application.longest_write() <= connection.longest_message().0);
+        }
         let mut world = Self {
             start,
             now: start,
             random: ChaCha8Rng::seed_from_u64(scenario.seed),
             window: scenario.window,
             send_buffer,
-            ends: [end(0), end(1)],
+            ends,
             lanes: Vec::new(),
             script: BTreeMap::new(),
             planned: 0,
@@ -287,15 +305,22 @@ impl World {
             application.writer = Task::Ready;
         }
         let (written, consumed) = connection.sent();
-        assert_eq!(written, application.written);
-        assert_eq!(connection.received().0, application.read);
-        assert!(written - consumed <= self.window + self.send_buffer as u64, "more is kept than was agreed");
+        // A message is taken whole where there is any room, and takes up whole slots.
+        let mut most_written = self.send_buffer as u64;
+        if application.sends_messages() {
+            most_written += application.longest_write() + 4;
+        } else {
+            assert_eq!(written, application.written);
+            assert_eq!(connection.received().0, application.read);
+        }
+        assert!(written - consumed <= self.window + most_written, "more is kept than was agreed");
         match connection.failure() {
             None | Some(Failure::LanesLost { .. }) => {}
             Some(failure) => panic!("end {end} failed after {:?}: {failure}", self.now - self.start),
         }
-        let other = &self.ends[1 - end].application;
-        assert!(consumed <= other.read && self.ends[end].application.read <= other.written);
+        let other = &self.ends[1 - end];
+        assert!(consumed <= other.connection.received().0);
+        assert!(self.ends[end].application.read <= other.application.written);
     }
 
     /// What the transmitting half of a lane's driver does.
@@ -315,10 +340,11 @@ impl World {
             Transmit::Send(chunk) => {
                 assert!(chunk.is_some() || !control.is_empty(), "there is nothing in what is to be sent");
                 side.outbox.push_back(control.into());
-                if let Some(Chunk { offset, payload, length, fin }) = chunk {
+                if let Some(Chunk { offset, payload, length, fin, content }) = chunk {
                     let limit = self.ends[1 - end].connection.received().0 + self.window;
                     assert!(offset + u64::from(length) <= limit, "a chunk at {offset} goes beyond the window");
                     side.carried += u64::from(length);
+                    side.outbox.extend(Frame::of_content(content).map(|frame| Bytes::from(frame.encode().to_vec())));
                     side.outbox.push_back(Frame::Data(DataHeader::of(offset, &payload, fin)).encode().to_vec().into());
                     side.outbox.extend(payload);
                 }
@@ -456,23 +482,42 @@ impl World {
         loop {
             let side = &mut self.lanes[lane].sides[end];
             let connection = &mut self.ends[end].connection;
-            if let Some(header) = side.expected {
+            if let Some(expected) = side.expected {
+                side.expected = Some(fill(connection, id, expected, &side.intake));
+                let Expected { header, content, .. } = expected;
                 if side.intake.len() < header.length as usize {
                     return;
                 }
-                side.expected = None;
+                let place = side.expected.take().map_or(Place::Own, |expected| expected.place);
                 let payload = side.intake.split_to(header.length as usize).freeze();
                 assert!(header.matches(&payload), "a chunk was damaged on its way");
-                connection.handle_data(self.now, id, &header, payload).expect("an honest end breaks no rule");
+                let taken = match (place, content) {
+                    (Place::Message, _) => match connection.lend(id).expect("it is being filled") {
+                        Lent::Piece(piece) => {
+                            assert!(piece[..] == payload[..], "what was filled in pieces is another whole");
+                            connection.handle_part(self.now, id, &header, piece)
+                        }
+                        Lent::Own(own) => {
+                            assert!(own[..] == payload[..], "a lane that was ousted has lost something");
+                            connection.handle_content(self.now, id, &header, &content, payload)
+                        }
+                    },
+                    (_, Content::Bytes) => connection.handle_data(self.now, id, &header, payload),
+                    (_, content) => connection.handle_content(self.now, id, &header, &content, payload),
+                };
+                taken.expect("an honest end breaks no rule");
             } else {
                 let Some(frame) = side.intake.first_chunk::<FRAME_LEN>() else { return };
                 let frame = Frame::decode(frame).expect("an honest end sends frames");
                 side.intake.advance(FRAME_LEN);
                 match frame {
                     Frame::Data(header) => {
-                        connection.admit(&header).expect("an honest end stays inside the window");
-                        side.expected = Some(header);
+                        let content = std::mem::take(&mut side.content);
+                        let place = admit(connection, id, &header, &content);
+                        side.expected = Some(Expected { header, content, place, filled: 0 });
                     }
+                    Frame::Packet(packet) => side.content = Content::Packet(packet),
+                    Frame::Part(part) => side.content = Content::Part(part),
                     Frame::Ack(ack) => {
                         connection.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come");
                     }
@@ -551,6 +596,41 @@ impl Lane {
             Rests::No => true,
             Rests::Until(until) => side.notified || until.is_some_and(|until| until <= now),
             Rests::ForGood => false,
+        }
+    }
+}
+
+/// Where the bytes of a chunk go.
+fn admit(connection: &mut Connection, lane: LaneId, header: &DataHeader, content: &Content) -> Place {
+    if *content == Content::Bytes {
+        connection.admit(header).expect("an honest end stays inside the window");
+        return Place::Own;
+    }
+    let mut spare = None;
+    loop {
+        let place = connection.admit_content(lane, header, content, &mut spare);
+        match place.expect("an honest end stays inside the window") {
+            Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
+            place => return place,
+        }
+    }
+}
+
+/// Puts as much of a chunk as has arrived where it belongs, if that is its message's buffer.
+fn fill(connection: &mut Connection, lane: LaneId, expected: Expected, arrived: &[u8]) -> Expected {
+    let arrived = &arrived[..arrived.len().min(expected.header.length as usize)];
+    if expected.place != Place::Message {
+        return expected;
+    }
+    match connection.lend(lane).expect("it is being filled") {
+        Lent::Piece(mut piece) => {
+            piece[expected.filled..arrived.len()].copy_from_slice(&arrived[expected.filled..]);
+            connection.give_back(lane, piece, arrived.len()).expect("nothing came meanwhile");
+            Expected { filled: arrived.len(), ..expected }
+        }
+        Lent::Own(own) => {
+            assert!(own[..expected.filled] == arrived[..expected.filled], "a lane that was ousted has lost something");
+            Expected { place: Place::Own, ..expected }
         }
     }
 }

@@ -30,7 +30,14 @@ fn habits() -> impl Strategy<Value = Habits> {
         |(total, longest_write, bursts, stall, drops)| {
             // A pause behind every few bytes would take hours.
             let bursts = bursts.map(|(every, pause)| (every.max(total / 100), pause));
-            Habits { total, longest_write: longest_write.max(total as usize / 1000), bursts, stall, drops }
+            Habits {
+                total,
+                longest_write: longest_write.max(total as usize / 1000),
+                bursts,
+                stall,
+                messages: false,
+                drops,
+            }
         },
     )
 }
@@ -59,11 +66,41 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     )
 }
 
+/// The same with messages in both directions.
+fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
+    (scenarios(), 4_096u64..500_000, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
+        let longest = (window / 2) as usize;
+        let messages = |habits: &Habits, total| {
+            let stall = habits.stall.map(|(at, pause)| (at % total, pause));
+            let longest_write = habits.longest_write.min(longest);
+            // A pause behind every tenth message or so is as much as a run should take.
+            let bursts = habits.bursts.map(|(every, pause)| (every.max(total / 100), pause));
+            Habits { messages: true, total, longest_write, stall, bursts, ..habits.clone() }
+        };
+        let longest_write = scenario.habits[0].longest_write.min(scenario.habits[1].longest_write);
+        let habits = [messages(&scenario.habits[0], first), messages(&scenario.habits[1], second)];
+        let habits = habits.map(|habits| Habits { longest_write: habits.longest_write.min(longest_write), ..habits });
+        let longest_chunk = scenario.longest_chunk.clamp(64, window as usize);
+        Scenario { window, longest_chunk, habits, ..scenario }
+    })
+}
+
 proptest! {
     /// Whatever the lanes and the applications do, every byte arrives once and in order, both ends come to their end, and nothing is kept or
     /// sent beyond what was agreed; what is checked is in `pair.rs`.
     #[test]
     fn streams_come_to_their_end(scenario in scenarios()) {
+        scenario.run();
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// The same for messages, each of which is received once, whole, and in the order of its priority.
+    #[test]
+    fn streams_of_messages_come_to_their_end(scenario in scenarios_of_messages()) {
         scenario.run();
     }
 }

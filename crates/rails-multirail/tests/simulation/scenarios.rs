@@ -172,3 +172,49 @@ fn two_silent_lanes_of_three_are_taken_over() {
     let outcome = Scenario { window: MIB, ..Scenario::one_way(2 * MIB, lanes) }.run();
     assert!(outcome.read_end[1].is_some_and(|end| end < ms(10_000)), "{outcome:?}");
 }
+
+/// `total` messages of up to `longest` bytes.
+fn messages(total: u64, longest: usize) -> Habits {
+    Habits { messages: true, longest_write: longest, ..Habits::bulk(total) }
+}
+
+/// A megabyte and a half on the average, half of them large.
+#[test]
+fn large_and_small_messages_use_both_lanes() {
+    let habits = [messages(200, 4 << 20), messages(0, 4 << 20)];
+    let outcome = Scenario { habits, ..Scenario::one_way(0, lanes(&[400, 400])) }.run();
+    let carried: Vec<u64> = outcome.carried.iter().map(|carried| carried[0]).collect();
+    let seconds = outcome.read_end[1].expect("all was received").as_secs_f64();
+    let rate = carried.iter().sum::<u64>() as f64 * 8e-6 / seconds;
+    println!("{rate:.1} Mbit/s, {carried:?}");
+    assert!(rate >= 0.95 * 800.0 && carried.iter().all(|carried| *carried > 10 * MIB), "{rate} {carried:?}");
+}
+
+/// What the silent lane was in the middle of is in its messages all the same, and so is what the broken one was.
+#[test]
+fn messages_do_not_wait_for_silent_and_broken_lanes() {
+    let mut lanes = lanes(&[400, 400, 400]);
+    lanes[0].changes = vec![(ms(30), 0)];
+    lanes[1].breaks = Some((ms(40), [ms(20), ms(5)]));
+    let habits = [messages(100, 4 << 20), messages(100, 4 << 20)];
+    let outcome = Scenario { habits, ..Scenario::one_way(0, lanes) }.run();
+    assert!(outcome.read_end.iter().all(|end| end.is_some_and(|end| end < ms(5_000))), "{outcome:?}");
+}
+
+#[test]
+fn a_receiver_that_stalls_stops_the_sender_of_messages_and_nothing_else() {
+    let receiver = Habits { stall: Some((100, ms(3_000))), ..messages(0, 1 << 20) };
+    let habits = [messages(300, 1 << 20), receiver];
+    let outcome = Scenario { habits, window: 2 * MIB, ..Scenario::one_way(0, lanes(&[400, 100])) }.run();
+    assert!(outcome.read_end[1].is_some_and(|end| end > ms(3_000) && end < ms(6_000)), "{outcome:?}");
+}
+
+/// The lane comes back with a part that has been received by another in the meantime.
+#[test]
+fn a_lane_that_was_silent_returns_into_messages_that_are_whole() {
+    let mut lanes = lanes(&[400, 400]);
+    lanes[0].changes = vec![(ms(30), 0), (ms(600), 400_000_000)];
+    let habits = [Habits { bursts: Some((20, ms(100))), ..messages(300, 2 << 20) }, messages(0, 2 << 20)];
+    let outcome = Scenario { habits, ..Scenario::one_way(0, lanes) }.run();
+    assert!(outcome.duplicated[1] > 0 && outcome.failures == [None, None], "{outcome:?}");
+}

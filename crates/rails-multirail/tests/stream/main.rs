@@ -4,6 +4,7 @@ mod driver;
 mod faults;
 mod hostile;
 mod join;
+mod messages;
 mod pairing;
 mod redial;
 mod security;

@@ -173,7 +173,7 @@ impl Connection {
     }
 
     fn fail_for_want_of_lanes(&mut self) {
-        let delivered = self.reassembler.bytes_in_order();
+        let delivered = self.incoming.bytes_in_order();
         let unacknowledged = self.scheduler.bytes_unacknowledged();
         self.fail(Failure::LanesLost { unacknowledged, delivered });
     }

@@ -15,19 +15,23 @@
 
 mod event;
 mod health;
+mod incoming;
+mod messages;
 
 pub use event::{Event, EventKind, Silence};
 pub use health::LinkSample;
+pub use messages::{Form, NotForMessages};
 
 use super::{
     handshake::Terms,
     policy::StripePolicy,
-    reassembler::{Admission, Reassembler, Violation},
+    reassembler::{Admission, Violation},
     scheduler::{ACK_DELAY, Chunk, Scheduler},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use bytes::Bytes;
 use health::Health;
+use incoming::Incoming;
 use serde::Serialize;
 use std::{
     collections::VecDeque,
@@ -56,7 +60,9 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Connection {
     scheduler: Scheduler,
-    reassembler: Reassembler,
+    incoming: Incoming,
+    /// What the application uses the stream for, once it has said so.
+    form: Option<Form>,
     terms: Terms,
     lanes: Vec<Lane>,
     /// Bytes from the other end are of no use any more.
@@ -165,7 +171,8 @@ impl Connection {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
             scheduler: Scheduler::new(policy, longest_chunk, config.send_buffer, theirs.window),
-            reassembler: Reassembler::new(config.terms.window),
+            incoming: Incoming::new(config.terms.window),
+            form: None,
             terms: config.terms,
             lanes: Vec::new(),
             discarding: false,
@@ -186,6 +193,7 @@ impl Connection {
 
     /// Takes bytes to send: no more than there is [`Connection::room`] for.
     pub fn write(&mut self, bytes: Bytes) {
+        self.use_for_bytes();
         self.scheduler.write(bytes);
         self.wake_idle_lanes();
     }
@@ -208,14 +216,15 @@ impl Connection {
 
     /// The next bytes in order. `None` where there are none yet, or [no more](Connection::is_read).
     pub fn read(&mut self) -> Option<Bytes> {
-        let bytes = self.reassembler.read()?;
+        self.use_for_bytes();
+        let bytes = self.incoming.read()?;
         self.tell_the_limit();
         Some(bytes)
     }
 
     /// Whether every byte that the other end wrote has been read.
     pub fn is_read(&self) -> bool {
-        self.reassembler.is_finished()
+        self.incoming.is_finished()
     }
 
     /// Why the stream is over before its time, if it is. Bytes that have arrived in order can still be read.
@@ -225,7 +234,7 @@ impl Connection {
 
     /// Whether both directions have come to their end.
     pub fn is_done(&self) -> bool {
-        self.scheduler.is_complete() && self.reassembler.is_complete()
+        self.scheduler.is_complete() && self.incoming.is_complete()
     }
 
     /// The application is gone. What was finished is still delivered; what was not is reset.
@@ -233,7 +242,7 @@ impl Connection {
         if self.is_done() || self.failure.is_some() {
             return;
         }
-        let unread = self.reassembler.bytes_held() > 0;
+        let unread = self.incoming.bytes_held() > 0;
         if unread || !self.scheduler.is_finished() {
             self.fail(Failure::Dropped);
         }
@@ -263,6 +272,7 @@ impl Connection {
     pub fn lane_down(&mut self, now: Instant, lane: LaneId) {
         let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.in_flight(lane.0) };
         self.scheduler.lane_lost(lane.0);
+        self.incoming.release(lane.0);
         self.lanes[lane.0] = Lane::default();
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);
@@ -307,6 +317,7 @@ impl Connection {
         if let Some(failure) = &self.failure {
             let reason = match failure {
                 Failure::Dropped => Some(ResetReason::Dropped),
+                Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
                 Failure::Violation(_) => Some(ResetReason::Violation),
                 Failure::Reset(_) | Failure::LanesLost { .. } => None,
             };
@@ -363,7 +374,7 @@ impl Connection {
         if self.failure.is_some() {
             return Ok(Admission::Duplicate);
         }
-        let admission = self.reassembler.admit(header);
+        let admission = self.incoming.admit(header);
         self.or_fail(admission)
     }
 
@@ -381,29 +392,34 @@ impl Connection {
         if self.failure.is_some() {
             return Ok(());
         }
-        let was_complete = self.reassembler.is_complete();
-        let inserted = self.reassembler.insert(header, payload);
+        let was_complete = self.incoming.is_complete();
+        let inserted = self.incoming.insert(header, payload);
         self.or_fail(inserted)?;
+        self.has_arrived(now, lane, header.length, was_complete);
+        Ok(())
+    }
+
+    /// A chunk has arrived whole on `lane` and been taken in.
+    fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
-        state.unacknowledged += u64::from(header.length);
+        state.unacknowledged += u64::from(length);
         // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due.
         let due = state.since.is_none() || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due && std::mem::take(&mut state.idle) {
             self.wakes.lanes |= 1 << lane.0;
         }
-        if self.reassembler.is_complete() && !was_complete {
+        if self.incoming.is_complete() && !was_complete {
             self.wake_all_lanes();
         }
         // What comes a second time, because a lane was lost or slow, was read before.
-        if self.discarding && self.reassembler.bytes_held() > 0 {
+        if self.discarding && self.incoming.bytes_held() > 0 {
             self.fail(Failure::Dropped);
         }
-        self.wakes.reader |= self.reassembler.is_readable() || self.reassembler.is_finished();
+        self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();
         self.wakes.supervisor |= self.is_done();
-        Ok(())
     }
 
     /// An acknowledgement has arrived on `lane`.
@@ -455,13 +471,13 @@ impl Connection {
 
     /// How many bytes were read, and how many arrived more than once.
     pub fn received(&self) -> (u64, u64) {
-        (self.reassembler.bytes_read(), self.reassembler.bytes_duplicated())
+        (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
     }
 
     /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
     fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
-        let complete = self.reassembler.is_complete();
-        let limit = self.reassembler.limit();
+        let complete = self.incoming.is_complete();
+        let limit = self.incoming.limit();
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.told.chunks;
         let due = complete && (news || !state.told.complete)
@@ -493,10 +509,10 @@ impl Connection {
 
     /// The application has read: the lanes tell the other end once it is worth a frame.
     fn tell_the_limit(&mut self) {
-        if self.reassembler.is_complete() {
+        if self.incoming.is_complete() {
             return;
         }
-        let limit = self.reassembler.limit();
+        let limit = self.incoming.limit();
         let worth = part(self.terms.window, LIMITS_PER_WINDOW);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.up && lane.idle && limit - lane.told.limit >= worth {

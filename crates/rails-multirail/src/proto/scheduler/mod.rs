@@ -4,22 +4,24 @@ mod estimate;
 mod lane;
 mod overtake;
 mod pending;
+mod waiting;
 
 pub(super) use lane::ACK_DELAY;
 
 use super::{
     connection::LaneTraits,
+    messages::{Content, Priority},
     policy::{Offer, Standing, StripePolicy},
     reassembler::Violation,
     wire::Ack,
 };
 use bytes::Bytes;
 use lane::{InFlight, Lane};
-use pending::Pending;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
+use waiting::Waiting;
 
 /// Some of a stream's bytes, to be sent on one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Chunk {
     pub length: u32,
     /// The stream ends behind it.
     pub fin: bool,
+    /// What the bytes are.
+    pub content: Content,
 }
 
 /// The sending side of one direction of a stream.
@@ -56,7 +60,7 @@ pub struct Scheduler {
     window: u64,
     /// The offset that must not be passed.
     limit: u64,
-    pending: Pending,
+    pending: Waiting,
     /// Chunks of lost and silent lanes, by offset, and their bytes.
     returned: BTreeMap<u64, Returned>,
     returned_bytes: usize,
@@ -89,7 +93,7 @@ impl Scheduler {
             buffer,
             window,
             limit: window.min(MOST_KEPT),
-            pending: Pending::default(),
+            pending: Waiting::default(),
             returned: BTreeMap::new(),
             returned_bytes: 0,
             lanes: Vec::new(),
@@ -116,6 +120,24 @@ impl Scheduler {
     /// After [`Scheduler::finish`].
     pub fn write(&mut self, bytes: Bytes) {
         self.pending.write(bytes);
+    }
+
+    /// From here on there are messages to send; not where something was written or finished before.
+    pub fn carry_messages(&mut self) -> bool {
+        self.pending.carry_messages(self.longest_chunk)
+    }
+
+    /// Takes a message to send; it waits behind more urgent ones.
+    ///
+    /// # Panics
+    /// Where the stream carries bytes, and after [`Scheduler::finish`].
+    pub fn send(&mut self, priority: Priority, message: Bytes) {
+        self.pending.send(priority, message);
+    }
+
+    /// The other end's window, and the longest chunk that both ends take.
+    pub(crate) fn bounds(&self) -> (u64, usize) {
+        (self.window, self.longest_chunk)
     }
 
     /// No more bytes will be written.
@@ -408,13 +430,14 @@ impl Chunk {
         self.offset + u64::from(self.length) <= consumed && !self.fin
     }
 
-    /// Keeps the first `most` bytes, and gives the rest if there is any.
-    fn split_off(&mut self, most: usize) -> Option<Self> {
+    /// Keeps the first `most` bytes, and gives the rest if there is any. Small messages stay together.
+    pub(super) fn split_off(&mut self, most: usize) -> Option<Self> {
         if self.length as usize <= most {
             return None;
         }
-        let mut rest =
-            Self { offset: self.offset + most as u64, payload: Vec::new(), length: self.length, fin: self.fin };
+        let offset = self.offset + most as u64;
+        let content = self.content.behind(most as u32)?;
+        let mut rest = Self { offset, payload: Vec::new(), length: self.length, fin: self.fin, content };
         let mut left = most;
         for mut slice in std::mem::take(&mut self.payload) {
             let kept = slice.split_to(left.min(slice.len()));
@@ -434,7 +457,7 @@ fn bit(lane: usize) -> u64 {
 }
 
 /// The most bytes that are kept for the other end, whatever window it claims: the largest that can be set.
-const MOST_KEPT: u64 = 1 << 30;
+pub(super) const MOST_KEPT: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests;

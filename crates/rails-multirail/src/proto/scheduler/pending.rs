@@ -1,6 +1,7 @@
 //! Bytes that were written and that no lane has been given.
 
 use super::Chunk;
+use crate::proto::messages::Content;
 use bytes::{Bytes, BytesMut};
 use std::{collections::VecDeque, fmt};
 
@@ -101,7 +102,7 @@ impl Pending {
         self.bytes -= length;
         let fin = self.finished && self.bytes == 0;
         self.end_cut |= fin;
-        Some(Chunk { offset, payload, length: length as u32, fin })
+        Some(Chunk { offset, payload, length: length as u32, fin, content: Content::Bytes })
     }
 }
 

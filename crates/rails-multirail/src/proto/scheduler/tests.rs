@@ -5,6 +5,7 @@ use super::{
     lane::UNKNOWN_SERVICE,
     *,
 };
+use crate::proto::messages::Content;
 use proptest::prelude::*;
 
 fn scheduler(policy: Policy) -> Scheduler {
@@ -123,7 +124,7 @@ fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
 fn a_returned_chunk_is_cut_to_what_its_new_lane_carries() {
     let bytes = Bytes::from((0..100).collect::<Vec<u8>>());
     let payload = vec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];
-    let mut chunk = Chunk { offset: 7, payload, length: 100, fin: true };
+    let mut chunk = Chunk { offset: 7, payload, length: 100, fin: true, content: Content::Bytes };
     let rest = chunk.split_off(60).unwrap();
     assert_eq!((chunk.offset, chunk.length, chunk.fin, chunk.payload.len()), (7, 60, false, 2));
     assert_eq!((rest.offset, rest.length, rest.fin), (67, 40, true));

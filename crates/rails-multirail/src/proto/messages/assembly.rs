@@ -1,0 +1,266 @@
+//! One large message while its parts arrive: the pieces of its one buffer.
+
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+
+/// The buffer of a message, in pieces that are empty, being filled by a lane, or full.
+///
+/// A lane has its piece in hand only while it reads from its socket or looks at what it has read, and never while it waits. So whatever becomes of
+/// a lane, its piece is here, and a copy of the part that came by another can go into it.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    /// By where they begin; together they are the whole message.
+    pieces: BTreeMap<u32, Piece>,
+    /// Parts that came whole by one lane while another had their piece in hand, and where they belong.
+    came_meanwhile: Vec<(u32, Bytes)>,
+    /// How many bytes of the pieces are full.
+    filled: u32,
+    total: u32,
+}
+
+#[derive(Debug)]
+struct Piece {
+    /// Nothing while a lane has it in hand.
+    bytes: BytesMut,
+    length: u32,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Empty,
+    /// A lane fills it, and has filled so much of it.
+    Taken {
+        lane: u8,
+        filled: u32,
+        in_hand: bool,
+    },
+    Full,
+}
+
+/// A lane whose piece was filled by another: it goes on in a buffer of its own.
+#[derive(Debug)]
+pub(super) struct Ousted {
+    pub(super) lane: u8,
+    /// As long as its piece was, with what it had received.
+    pub(super) buffer: BytesMut,
+}
+
+impl Assembly {
+    /// A message that is as long as `buffer`.
+    pub(super) fn new(buffer: BytesMut) -> Self {
+        let total = buffer.len() as u32;
+        let pieces = BTreeMap::from([(0, Piece::new(buffer, State::Empty))]);
+        Self { pieces, came_meanwhile: Vec::new(), filled: 0, total }
+    }
+
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Gives the part to `lane` to fill, if nothing of it is full or being filled.
+    pub(super) fn claim(&mut self, lane: u8, at: u32, length: u32) -> bool {
+        let Some((&from, piece)) = self.pieces.range(..=at).next_back() else { return false };
+        if piece.state != State::Empty || at + length > from + piece.length {
+            return false;
+        }
+        self.carve(from, at, length, State::Taken { lane, filled: 0, in_hand: false });
+        true
+    }
+
+    /// The piece that `lane` fills, which begins at `at`. It has to be given back before anything is waited for.
+    pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<BytesMut> {
+        let piece = self.pieces.get_mut(&at)?;
+        match &mut piece.state {
+            State::Taken { lane: holder, in_hand, .. } if *holder == lane && !*in_hand => {
+                *in_hand = true;
+                Some(std::mem::take(&mut piece.bytes))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes back what was lent, of which so much is filled. Gives the lanes whose pieces were filled by others in the meantime, the lender's own for one.
+    pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: BytesMut, filled: u32) -> Vec<Ousted> {
+        let Some(piece) = self.pieces.get_mut(&at) else { return Vec::new() };
+        piece.bytes = bytes;
+        piece.state = State::Taken { lane, filled, in_hand: false };
+        let came = std::mem::take(&mut self.came_meanwhile);
+        came.into_iter().flat_map(|(at, part)| self.copy(at, &part).1).collect()
+    }
+
+    /// Takes back what was lent: it is full, and was found to be right.
+    pub(super) fn fill(&mut self, at: u32, bytes: BytesMut) {
+        let Some(piece) = self.pieces.get_mut(&at) else { return };
+        self.filled += piece.length;
+        *piece = Piece::new(bytes, State::Full);
+        self.join(at);
+    }
+
+    /// A lane that fills the piece at `at` will not go on.
+    pub(super) fn release(&mut self, lane: u8, at: u32) {
+        if let Some(piece) = self.pieces.get_mut(&at)
+            && matches!(piece.state, State::Taken { lane: holder, .. } if holder == lane)
+        {
+            piece.state = State::Empty;
+            self.join(at);
+        }
+    }
+
+    /// Takes a part that came in a buffer of its own. Gives how many bytes were new, and the lanes whose pieces it fills.
+    pub(super) fn copy(&mut self, at: u32, part: &Bytes) -> (u32, Vec<Ousted>) {
+        let end = at + part.len() as u32;
+        let (mut new, mut ousted) = (0, Vec::new());
+        let mut from = at;
+        while from < end {
+            let Some((&begins, piece)) = self.pieces.range_mut(..=from).next_back() else { break };
+            let until = end.min(begins + piece.length);
+            let slice = part.slice((from - at) as usize..(until - at) as usize);
+            match piece.state {
+                State::Full => {}
+                State::Taken { in_hand: true, .. } => self.came_meanwhile.push((from, slice)),
+                State::Taken { lane, filled, .. } => {
+                    let mut buffer = BytesMut::zeroed(piece.length as usize);
+                    buffer[..filled as usize].copy_from_slice(&piece.bytes[..filled as usize]);
+                    ousted.push(Ousted { lane, buffer });
+                    piece.state = State::Empty;
+                    continue;
+                }
+                State::Empty => {
+                    self.carve(begins, from, slice.len() as u32, State::Full);
+                    if let Some(piece) = self.pieces.get_mut(&from) {
+                        piece.bytes.copy_from_slice(&slice);
+                    }
+                    new += slice.len() as u32;
+                    self.join(from);
+                }
+            }
+            from = until;
+        }
+        self.filled += new;
+        (new, ousted)
+    }
+
+    /// The message, once all of it is there.
+    pub(super) fn take_whole(&mut self) -> Option<Bytes> {
+        if self.filled < self.total {
+            return None;
+        }
+        self.pieces.pop_first().map(|(_, piece)| piece.bytes.freeze())
+    }
+
+    /// Makes a piece of its own of a part of an empty one that is here.
+    fn carve(&mut self, from: u32, at: u32, length: u32, state: State) {
+        let Some(mut piece) = self.pieces.remove(&from) else { return };
+        let mut middle = piece.bytes.split_off((at - from) as usize);
+        let behind = middle.split_off(length as usize);
+        if !piece.bytes.is_empty() {
+            self.pieces.insert(from, Piece::new(piece.bytes, State::Empty));
+        }
+        if !behind.is_empty() {
+            self.pieces.insert(at + length, Piece::new(behind, State::Empty));
+        }
+        self.pieces.insert(at, Piece::new(middle, state));
+    }
+
+    /// Joins the piece at `at` with its neighbours if they are like it. They are parts of one buffer, so nothing is copied.
+    fn join(&mut self, at: u32) {
+        let Some(piece) = self.pieces.get(&at) else { return };
+        let (state, end) = (piece.state, at + piece.length);
+        if self.pieces.get(&end).is_some_and(|behind| behind.state == state)
+            && let Some(behind) = self.pieces.remove(&end)
+        {
+            self.append(at, behind);
+        }
+        let before = self.pieces.range(..at).next_back().filter(|(_, before)| before.state == state);
+        if let Some(from) = before.map(|(from, _)| *from)
+            && let Some(piece) = self.pieces.remove(&at)
+        {
+            self.append(from, piece);
+        }
+    }
+
+    fn append(&mut self, to: u32, behind: Piece) {
+        if let Some(piece) = self.pieces.get_mut(&to) {
+            piece.length += behind.length;
+            piece.bytes.unsplit(behind.bytes);
+        }
+    }
+}
+
+impl Piece {
+    fn new(bytes: BytesMut, state: State) -> Self {
+        Self { length: bytes.len() as u32, bytes, state }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(assembly: &mut Assembly, lane: u8, at: u32, byte: u8) {
+        let mut piece = assembly.lend(lane, at).unwrap();
+        piece.fill(byte);
+        assembly.fill(at, piece);
+    }
+
+    #[test]
+    fn lanes_fill_their_pieces_of_one_buffer() {
+        let buffer = BytesMut::zeroed(100);
+        let begins = buffer.as_ptr();
+        let mut assembly = Assembly::new(buffer);
+        assert!(assembly.claim(0, 50, 50) && assembly.claim(1, 0, 20) && assembly.claim(2, 20, 30));
+        assert!(!assembly.claim(3, 0, 20) && !assembly.claim(3, 10, 1));
+        fill(&mut assembly, 1, 0, 1);
+        fill(&mut assembly, 0, 50, 3);
+        assert_eq!(assembly.take_whole(), None);
+        fill(&mut assembly, 2, 20, 2);
+        assert_eq!(assembly.pieces(), 1);
+        let whole = assembly.take_whole().unwrap();
+        assert_eq!(whole.as_ptr(), begins, "nothing was copied");
+        assert!(whole[..20] == [1; 20] && whole[20..50] == [2; 30] && whole[50..] == [3; 50]);
+    }
+
+    #[test]
+    fn a_copy_fills_what_a_stuck_lane_has_begun() {
+        let mut assembly = Assembly::new(BytesMut::zeroed(10));
+        assert!(assembly.claim(0, 0, 10));
+        let mut piece = assembly.lend(0, 0).unwrap();
+        piece[..3].fill(7);
+        assert!(assembly.give_back(0, 0, piece, 3).is_empty());
+        let (new, ousted) = assembly.copy(0, &Bytes::from(vec![9; 10]));
+        assert_eq!((new, ousted.len(), ousted[0].lane), (10, 1, 0));
+        assert_eq!(ousted[0].buffer[..], [7, 7, 7, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(assembly.lend(0, 0).is_none(), "it is not the lane's any more");
+        assert_eq!(assembly.take_whole().unwrap()[..], [9; 10]);
+    }
+
+    #[test]
+    fn a_copy_that_comes_while_a_piece_is_in_hand_is_not_lost() {
+        for right in [true, false] {
+            let mut assembly = Assembly::new(BytesMut::zeroed(10));
+            assert!(assembly.claim(0, 0, 10));
+            let mut piece = assembly.lend(0, 0).unwrap();
+            assert_eq!(assembly.copy(2, &Bytes::from(vec![9; 8])).0, 0);
+            piece.fill(7);
+            if right {
+                assembly.fill(0, piece);
+                assert_eq!(assembly.take_whole().unwrap()[..], [7; 10]);
+            } else {
+                assert_eq!(assembly.give_back(0, 0, piece, 10)[0].lane, 0);
+                assert!(assembly.claim(1, 0, 2));
+                fill(&mut assembly, 1, 0, 1);
+                assert_eq!(assembly.take_whole().unwrap()[..], [1, 1, 9, 9, 9, 9, 9, 9, 9, 9]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_lane_leaves_is_for_the_others() {
+        let mut assembly = Assembly::new(BytesMut::zeroed(30));
+        assert!(assembly.claim(0, 10, 10));
+        assembly.release(0, 10);
+        assert_eq!(assembly.pieces(), 1);
+        assert!(assembly.claim(1, 5, 20));
+    }
+}

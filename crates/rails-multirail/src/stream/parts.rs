@@ -1,0 +1,122 @@
+//! The driver's part of receiving messages: packets into buffers of their own, large messages straight into theirs.
+
+use super::{
+    lane::{Intake, Lane},
+    pool::Pool,
+};
+use crate::{
+    error::LaneError,
+    proto::{
+        messages::{Content, Lent, Place},
+        wire::DataHeader,
+    },
+};
+use bytes::{Bytes, BytesMut};
+use std::{sync::Arc, time::Instant};
+use tokio::task::coop;
+
+impl Lane {
+    /// Receives a chunk of messages, whose headers have arrived.
+    pub(super) async fn receive_content(
+        &self,
+        intake: &mut Intake<'_>,
+        pool: &Arc<Pool>,
+        header: &DataHeader,
+        content: Content,
+    ) -> Result<(), LaneError> {
+        let own = match self.place(header, &content)? {
+            Place::Message => match self.receive_part(intake, header).await? {
+                None => return Ok(()),
+                Some(ousted) => ousted.freeze(),
+            },
+            Place::Own | Place::NeedsBuffer(_) => {
+                let mut buffer = pool.take(header.length as usize);
+                intake.payload(header, &mut buffer).await?;
+                buffer.freeze()
+            }
+        };
+        self.hand_in(header, &content, own)
+    }
+
+    /// Where the chunk's bytes go. A message that begins gets its buffer here, on the lane's rail and outside the lock; its pages are made as
+    /// they are first written to, each on the node of the rail that receives it.
+    fn place(&self, header: &DataHeader, content: &Content) -> Result<Place, LaneError> {
+        let mut spare = None;
+        loop {
+            let place = self
+                .shared
+                .with(|state| state.connection.admit_content(self.id, header, content, &mut spare))
+                .map_err(LaneError::Violation)?;
+            match place {
+                Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
+                place => return Ok(place),
+            }
+        }
+    }
+
+    /// Reads a part into its piece of the message, which is in hand only between two waits. Where the part comes by another lane meanwhile, the
+    /// rest of it comes in a buffer of its own, which is given.
+    async fn receive_part(&self, intake: &mut Intake<'_>, header: &DataHeader) -> Result<Option<BytesMut>, LaneError> {
+        let length = header.length as usize;
+        let mut filled = 0;
+        while filled < length {
+            let mut piece = match self.lend() {
+                Lent::Piece(piece) => piece,
+                Lent::Own(own) => return self.receive_rest(intake, header, own, filled).await.map(Some),
+            };
+            let read = intake.fill_some(&mut piece[filled..]);
+            filled += *read.as_ref().unwrap_or(&0);
+            self.shared
+                .with(|state| state.connection.give_back(self.id, piece, filled))
+                .map_err(LaneError::Violation)?;
+            if read? == 0 {
+                intake.socket.readable().await?;
+            }
+            coop::consume_budget().await;
+        }
+        let tag = intake.tag(header).await?;
+        let mut piece = match self.lend() {
+            Lent::Piece(piece) => piece,
+            Lent::Own(mut own) => return intake.check(header, &mut own, tag.as_ref()).map(|()| Some(own)),
+        };
+        if let Err(error) = intake.check(header, &mut piece, tag.as_ref()) {
+            let _ = self.shared.with(|state| state.connection.give_back(self.id, piece, 0));
+            return Err(error);
+        }
+        let now = Instant::now();
+        self.shared
+            .with(|state| state.connection.handle_part(now, self.id, header, piece))
+            .map_err(LaneError::Violation)?;
+        self.record.received.count(header.length);
+        Ok(None)
+    }
+
+    /// The rest of a part that came by another lane, behind what is in `own` already.
+    async fn receive_rest(
+        &self,
+        intake: &mut Intake<'_>,
+        header: &DataHeader,
+        mut own: BytesMut,
+        filled: usize,
+    ) -> Result<BytesMut, LaneError> {
+        intake.fill(&mut own[filled..]).await?;
+        let tag = intake.tag(header).await?;
+        intake.check(header, &mut own, tag.as_ref())?;
+        Ok(own)
+    }
+
+    /// Takes in a chunk that came in a buffer of its own.
+    fn hand_in(&self, header: &DataHeader, content: &Content, payload: Bytes) -> Result<(), LaneError> {
+        let now = Instant::now();
+        self.shared
+            .with(|state| state.connection.handle_content(now, self.id, header, content, payload))
+            .map_err(LaneError::Violation)?;
+        self.record.received.count(header.length);
+        Ok(())
+    }
+
+    fn lend(&self) -> Lent {
+        let lent = self.shared.with(|state| state.connection.lend(self.id));
+        lent.expect("what a lane was given to fill is its own until it is full or was filled by another")
+    }
+}

@@ -1,0 +1,304 @@
+//! Messages over real sockets.
+
+use crate::util::{listener, options, pair, pattern, rails, relayed_pair, secret};
+use bytes::Bytes;
+use rails_multirail::{
+    MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority, Security,
+    StreamError, StreamOptions, TrySendError,
+    proto::{
+        connection::{Failure, Form},
+        reassembler::Violation,
+        wire::ResetReason,
+    },
+};
+use std::{io, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+const PRIORITIES: [Priority; 3] = [Priority::LOWEST, Priority::NORMAL, Priority::HIGHEST];
+
+async fn message_pair(options: &StreamOptions) -> (MultiRailMessages, MultiRailMessages) {
+    let (near, far) = pair(&rails(2), options).await;
+    (near.into_messages().unwrap(), far.into_messages().unwrap())
+}
+
+/// The message of that number: no two of a test are alike, and each is known by its first bytes.
+fn message(source: &Bytes, number: usize, length: usize) -> Bytes {
+    let at = number * 7919 % (source.len() - length + 1);
+    source.slice(at..at + length)
+}
+
+/// Receives to the end, and compares each priority with what was sent of it.
+async fn receive_all(receiver: &mut MessageReceiver, source: &Bytes, lengths: &[usize]) {
+    let mut expected: Vec<Vec<usize>> = vec![Vec::new(); 3];
+    (0..lengths.len()).for_each(|number| expected[number % 3].push(number));
+    let mut next = [0; 3];
+    while let Some(received) = receiver.recv().await.unwrap() {
+        let priority = PRIORITIES.iter().position(|priority| *priority == received.priority).expect("one of those");
+        let number = expected[priority][next[priority]];
+        assert!(received.payload == message(source, number, lengths[number]), "message {number} is another");
+        next[priority] += 1;
+    }
+    assert_eq!(next.iter().sum::<usize>(), lengths.len());
+}
+
+async fn send_all(near: MultiRailMessages, source: Bytes, lengths: Vec<usize>) -> io::Result<()> {
+    let (mut sender, _receiver) = near.split();
+    for (number, length) in lengths.into_iter().enumerate() {
+        sender.send(message(&source, number, length), PRIORITIES[number % 3]).await?;
+    }
+    sender.finish().await
+}
+
+fn failure(error: &io::Error) -> &Failure {
+    &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
+}
+
+#[tokio::test]
+async fn messages_of_all_lengths_arrive_whole_and_in_the_order_of_their_priority() {
+    let options = options().window(128 << 20).unwrap().policy(Policy::Static);
+    let (near, far) = message_pair(&options).await;
+    let source = Bytes::from(pattern(65 << 20));
+    let mut lengths: Vec<usize> = (0..2_000).map(|index| index * index % 300_000).collect();
+    lengths.extend([64 << 20, 0, 64, 16_380, 16_381, 4 << 20, 64 << 20, 1]);
+    lengths.extend((0..2_000).map(|index| index % 100));
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    receive_all(&mut receiver, &source, &lengths).await;
+    sender.finish().await.unwrap();
+    writer.await.unwrap().unwrap();
+    let stats = sender.stats();
+    assert!(stats.lanes.iter().all(|lane| lane.bytes_received > 0), "both lanes were used: {stats:?}");
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_tiny_messages_travel_together() {
+    let (near, far) = message_pair(&options()).await;
+    let source = Bytes::from(pattern(1 << 20));
+    let lengths = vec![64; 100_000];
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    receive_all(&mut receiver, &source, &lengths).await;
+    sender.finish().await.unwrap();
+    writer.await.unwrap().unwrap();
+    let chunks: u64 = sender.stats().lanes.iter().map(|lane| lane.chunks_received).sum();
+    assert!(chunks < 100_000 / 4, "{chunks} chunks");
+}
+
+#[tokio::test]
+async fn a_lane_cut_in_the_middle_of_messages_loses_and_doubles_none() {
+    let options = options().window(64 << 20).unwrap().policy(Policy::Static);
+    let (near, far, relays) = relayed_pair(&rails(2), &options).await;
+    let (near, far) = (near.into_messages().unwrap(), far.into_messages().unwrap());
+    let source = Bytes::from(pattern(9 << 20));
+    let lengths: Vec<usize> = (0..60).map(|index| if index % 2 == 0 { 3_000_000 } else { 100 }).collect();
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        relays[0].cut();
+    };
+    tokio::join!(receive_all(&mut receiver, &source, &lengths), cut);
+    timeout(Duration::from_secs(20), writer).await.expect("it ends").unwrap().unwrap();
+    sender.finish().await.unwrap();
+    assert!(sender.stats().lanes.iter().any(|lane| lane.lost.is_some()), "a lane was cut: {:?}", sender.stats());
+}
+
+#[tokio::test]
+async fn a_damaged_part_costs_its_lane_and_no_message() {
+    let (near, far, relays) = relayed_pair(&rails(2), &options().policy(Policy::Static)).await;
+    let (near, far) = (near.into_messages().unwrap(), far.into_messages().unwrap());
+    relays[1].flip_a_bit();
+    let source = Bytes::from(pattern(9 << 20));
+    let lengths = vec![3_000_000; 9];
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    receive_all(&mut receiver, &source, &lengths).await;
+    writer.await.unwrap().unwrap();
+    sender.finish().await.unwrap();
+    let stats = sender.stats();
+    assert!(
+        stats.lanes.iter().any(|lane| lane.lost.as_ref().is_some_and(|lost| lost.contains("checksum"))),
+        "{stats:?}"
+    );
+}
+
+#[tokio::test]
+async fn requests_are_answered_while_more_are_on_their_way() {
+    let (near, far) = message_pair(&options()).await;
+    let answering = tokio::spawn(async move {
+        let (mut sender, mut receiver) = far.split();
+        while let Some(request) = receiver.recv().await.unwrap() {
+            sender.send(request.payload, request.priority).await.unwrap();
+        }
+        sender.finish().await.unwrap();
+    });
+    let (mut sender, mut receiver) = near.split();
+    for round in 0..200u32 {
+        let request = Bytes::copy_from_slice(&round.to_be_bytes());
+        sender.send(request.clone(), Priority::NORMAL).await.unwrap();
+        let answer = timeout(Duration::from_secs(5), receiver.recv()).await.expect("nothing holds it back").unwrap();
+        assert_eq!(answer.unwrap().payload, request);
+    }
+    sender.finish().await.unwrap();
+    assert_eq!(receiver.recv().await.unwrap(), None);
+    answering.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_urgent_message_overtakes_what_waits() {
+    let options = options().window(64 << 20).unwrap().send_buffer(64 << 20).unwrap();
+    let (mut near, far) = message_pair(&options).await;
+    let bulk = Bytes::from(pattern(8 << 20));
+    for _ in 0..4 {
+        near.send(bulk.clone(), Priority::LOWEST).await.unwrap();
+    }
+    near.send(Bytes::from_static(b"now"), Priority::HIGHEST).await.unwrap();
+    let (_sender, mut receiver) = far.split();
+    let mut order = Vec::new();
+    for _ in 0..5 {
+        order.push(receiver.recv().await.unwrap().unwrap().priority);
+    }
+    let urgent = order.iter().position(|priority| *priority == Priority::HIGHEST).unwrap();
+    assert!(urgent < 4, "it came last");
+}
+
+#[tokio::test]
+async fn a_message_longer_than_the_other_end_takes_names_both() {
+    let (mut near, _far) = message_pair(&options().window(1 << 20).unwrap()).await;
+    let error = near.send(Bytes::from(vec![0; 1 << 20]), Priority::NORMAL).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    let said = error.get_ref().and_then(|error| error.downcast_ref::<MessageTooLong>()).unwrap();
+    assert_eq!(*said, MessageTooLong { length: 1 << 20, longest: 786_432, window: 1 << 20 });
+    near.send(Bytes::from(vec![0; 786_432]), Priority::NORMAL).await.unwrap();
+}
+
+/// Each waits for the one before it to be received.
+#[tokio::test]
+async fn messages_as_long_as_the_window_allows_come_one_by_one() {
+    let options = options().window(1 << 20).unwrap();
+    let (near, far) = message_pair(&options).await;
+    let source = Bytes::from(pattern(1 << 20));
+    let lengths: Vec<usize> = (0..30).map(|index| if index % 3 == 1 { 10 } else { 786_432 }).collect();
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    let received = receive_all(&mut receiver, &source, &lengths);
+    timeout(Duration::from_secs(30), received).await.expect("the room is told of");
+    sender.finish().await.unwrap();
+    writer.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_sender_waits_while_nobody_receives() {
+    let options = options().longest_chunk(16 << 10).unwrap().window(64 << 10).unwrap().send_buffer(32 << 10).unwrap();
+    let (mut near, mut far) = message_pair(&options).await;
+    let message = Bytes::from(pattern(1_000));
+    let mut sent = 0;
+    while let Ok(outcome) = timeout(Duration::from_millis(300), near.send(message.clone(), Priority::NORMAL)).await {
+        outcome.unwrap();
+        sent += 1;
+    }
+    assert!(sent <= 100, "{sent} messages were taken, more than the window and the buffer hold");
+    let refused = near.try_send(message.clone(), Priority::NORMAL);
+    assert!(matches!(&refused, Err(TrySendError::Full(back)) if *back == message), "{refused:?}");
+    let receiving = tokio::spawn(async move {
+        let mut received = 0;
+        while let Some(got) = far.recv().await.unwrap() {
+            assert_eq!(got.payload.len(), 1_000);
+            received += 1;
+        }
+        far.close().await.unwrap();
+        received
+    });
+    near.send(message, Priority::NORMAL).await.unwrap();
+    near.close().await.unwrap();
+    assert_eq!(receiving.await.unwrap(), sent + 1);
+}
+
+#[tokio::test]
+async fn an_end_that_uses_the_stream_for_bytes_is_told_so_and_so_is_the_other() {
+    let (near, mut far) = pair(&rails(2), &options()).await;
+    let mut near = near.into_messages().unwrap();
+    near.send(Bytes::from_static(b"a message"), Priority::NORMAL).await.unwrap();
+    let error = timeout(Duration::from_secs(5), far.read_u8()).await.expect("it does not hang").unwrap_err();
+    let form = Violation::Form { arrived: Form::Messages, expected: Form::Bytes };
+    assert_eq!(failure(&error), &Failure::Violation(form));
+    let error = timeout(Duration::from_secs(5), near.recv()).await.expect("it does not hang").unwrap_err();
+    assert_eq!(failure(&error), &Failure::Reset(ResetReason::Mismatch));
+    assert!(error.to_string().contains("bytes or messages"), "{error}");
+}
+
+#[tokio::test]
+async fn bytes_that_arrived_before_are_told_apart_from_messages() {
+    let (mut near, far) = pair(&rails(2), &options()).await;
+    near.write_all(b"bytes").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let error = far.into_messages().unwrap_err();
+    let form = Violation::Form { arrived: Form::Bytes, expected: Form::Messages };
+    assert_eq!(failure(&error), &Failure::Violation(form));
+    let refused = near.into_messages().unwrap_err();
+    let is_reset = refused.get_ref().is_some_and(|error| error.is::<StreamError>() || error.is::<NotForMessages>());
+    assert!(is_reset, "{refused}");
+}
+
+#[tokio::test]
+async fn messages_wait_for_an_end_that_says_late_what_it_uses_the_stream_for() {
+    let rails = rails(2);
+    let (mut listener, addresses) = listener(&rails, &options()).await;
+    let near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
+    let mut near = near.into_messages().unwrap();
+    near.send(Bytes::from(vec![5; 1 << 20]), Priority::NORMAL).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut far = listener.accept().await.unwrap().into_messages().unwrap();
+    assert_eq!(far.recv().await.unwrap().unwrap().payload.len(), 1 << 20);
+    let (closed, last) = tokio::join!(near.close(), async {
+        let last = far.recv().await;
+        far.close().await.unwrap();
+        last
+    });
+    closed.unwrap();
+    assert_eq!(last.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_end_alone_says_nothing_of_what_the_stream_is_used_for() {
+    let (mut near, far) = pair(&rails(2), &options()).await;
+    let finishing = tokio::spawn(async move {
+        near.shutdown().await.unwrap();
+        let _ = near.read_u8().await;
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut far = far.into_messages().unwrap();
+    assert_eq!(far.recv().await.unwrap(), None);
+    finishing.abort();
+}
+
+#[tokio::test]
+async fn what_was_not_finished_is_an_error_to_the_other_end() {
+    let (mut near, mut far) = message_pair(&options()).await;
+    near.send(Bytes::from_static(b"half of it"), Priority::NORMAL).await.unwrap();
+    assert!(far.recv().await.unwrap().is_some());
+    drop(near);
+    let error = timeout(Duration::from_secs(5), far.recv()).await.expect("it does not hang").unwrap_err();
+    assert_eq!(failure(&error), &Failure::Reset(ResetReason::Dropped));
+}
+
+#[tokio::test]
+async fn sealed_messages_are_opened_in_their_own_buffers() {
+    let sealed = StreamOptions::new(Security::psk(secret()).encrypted()).policy(Policy::Static);
+    let (near, far, relays) = relayed_pair(&rails(2), &sealed).await;
+    let (near, far) = (near.into_messages().unwrap(), far.into_messages().unwrap());
+    let source = Bytes::from(pattern(9 << 20));
+    let lengths: Vec<usize> = (0..60).map(|index| if index % 3 == 0 { 2_000_000 } else { index * 900 }).collect();
+    let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
+    let (mut sender, mut receiver) = far.split();
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        relays[1].cut();
+    };
+    tokio::join!(receive_all(&mut receiver, &source, &lengths), cut);
+    writer.await.unwrap().unwrap();
+    sender.finish().await.unwrap();
+}

@@ -38,8 +38,8 @@
 //! [`MultiRailStream`] and [`MultiRailListener`], [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
 //!
 //! # What it does not do
-//! It does not dial a lost lane again or move interrupts. A lane whose peer falls silent is given up when TCP does
-//! (`TCP_USER_TIMEOUT`, 20 s by default); until then other lanes take over what it holds.
+//! It does not move interrupts. A lane whose peer falls silent is given up when TCP does (`TCP_USER_TIMEOUT`, 20 s by default), or when the
+//! end that opened the stream has dialled it anew; until then other lanes take over what it holds.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -655,6 +655,6 @@ impl Lane {
 /// No run comes near it: a state machine that does has its lanes run in circles.
 const MOST_STEPS: usize = 1_000_000;
 /// An end that waits for one that has given up looks at its silent lanes until then, and in vain.
-const LAST_LOOK: Duration = Duration::from_secs(60);
+const LAST_LOOK: Duration = Duration::from_secs(120);
 /// No run is meant to take so long.
 const PATIENCE: Duration = Duration::from_secs(3_600);

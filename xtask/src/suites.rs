@@ -32,6 +32,7 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
                 total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder))?);
             }
         }
+        total.add_plain(simulate()?);
         match fuzz::smoke() {
             Ok(tally) => total.add_plain(tally),
             Err(error) => {
@@ -69,6 +70,24 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
     notes.iter().for_each(|note| println!("{note}"));
     println!("{total}");
     Ok(if total.has_failed() { Exit::FAILURE } else { Exit::SUCCESS })
+}
+
+/// The simulated streams from many seeds, in release, as one step: with debug assertions they would take half an hour. A seed that
+/// fails is printed by the test, with the command that draws it again.
+fn simulate() -> Result<Tally> {
+    let mut command = cargo(SIMULATION);
+    command.arg("--no-run");
+    println!("\n$ {}", shown(&command));
+    let status = command.status().with_context(|| format!("cannot run `{}`", shown(&command)))?;
+    if !status.success() {
+        println!("FAILED: the simulation does not build");
+        return Ok(Tally { passed: 0, failed: 1, ignored: 0 });
+    }
+    // A stream that stands still in a way that the simulation does not see must not hold up the rest.
+    let bounded = cargo(SIMULATION);
+    let mut command = Command::new("timeout");
+    command.arg(MOST_SECONDS).arg(bounded.get_program()).args(bounded.get_args()).args(["--", "properties::"]);
+    run(command.env("RAILS_SEEDS", SEEDS).current_dir(root()))
 }
 
 /// `None` where there are none; a folder that was named and is not there is an error.
@@ -133,6 +152,11 @@ fn pass_on(mut from: impl BufRead, to: &mut impl Write) -> io::Result<Tally> {
 
 /// What `cargo test` is run for: everything, and the topology reader that stands in where there is no hwloc.
 pub(crate) const SUITES: [&[&str]; 2] = [&["--workspace"], &["--package", "rails-topo", "--no-default-features"]];
+const SIMULATION: [&str; 6] = ["test", "--release", "--package", "rails-multirail", "--test", "simulation"];
+/// What is drawn from in [`simulate`].
+const SEEDS: &str = "0..10000";
+/// For all of them, as timeout(1) takes it.
+const MOST_SECONDS: &str = "900";
 const CAPTURES: &str = "RAILS_CAPTURES";
 const CAPTURES_BESIDE: &str = "shared/topologies";
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rails_multirail::{
     Policy,
     proto::{
-        connection::{Config, Connection, Failure, LaneId, Transmit},
+        connection::{Config, Connection, EventKind, Failure, LaneId, LaneTraits, LinkSample, Transmit},
         handshake::Terms,
         wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
     },
@@ -17,12 +17,26 @@ use std::time::{Duration, Instant};
 /// the application a byte that is not at its place.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
-    let policy = if script.flag() { Policy::Static } else { Policy::Adaptive };
+    let policy = match script.byte() % 3 {
+        0 => Policy::Adaptive,
+        1 => Policy::Static,
+        _ => Policy::Weighted,
+    };
+    let outage_limit = Duration::from_millis(script.number().min(60_000));
     let theirs = Terms { longest_chunk: 1 + u32::from(script.byte()), window: script.number().max(1) };
     let ours = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
-    let config = Config { policy, longest_chunk: 200, send_buffer: SEND_BUFFER, terms: ours };
-    let mut end = End { connection: Connection::new(config, theirs), now: Instant::now(), read: 0, failure: None };
-    end.connection.lane_up();
+    let config = Config { longest_chunk: OWN_CHUNK, send_buffer: SEND_BUFFER, terms: ours, outage_limit };
+    let now = Instant::now();
+    let mut end = End {
+        connection: Connection::new(config, policy.build(), theirs),
+        now,
+        read: 0,
+        longest: OWN_CHUNK.min(theirs.longest_chunk as usize),
+        limit: theirs.window,
+        failure: None,
+        in_outage: false,
+    };
+    end.connection.lane_up(now, LaneTraits::default());
     while let Some(step) = script.step() {
         end.step(step, &mut script);
         end.check();
@@ -37,7 +51,12 @@ struct End {
     now: Instant,
     /// How many bytes the application has had.
     read: u64,
+    /// The longest chunk that both ends take.
+    longest: usize,
+    /// How far the peer lets it send.
+    limit: u64,
     failure: Option<Failure>,
+    in_outage: bool,
 }
 
 impl End {
@@ -52,7 +71,9 @@ impl End {
             }
             (4 | 5, Some(lane)) => {
                 let ack = Ack { chunks: script.number(), limit: script.number(), complete: script.byte() == 7 };
-                drop(connection.handle_ack(self.now, lane, &ack));
+                if connection.handle_ack(self.now, lane, &ack).is_ok() {
+                    self.limit = self.limit.max(ack.limit);
+                }
             }
             (6, _) => {
                 let length = usize::from(script.byte()).min(connection.room());
@@ -67,19 +88,49 @@ impl End {
                 }
             }
             (10, _) => self.now += Duration::from_micros(script.number().min(1 << 32)),
-            (11, _) => drop(connection.lane_up()),
-            (12, Some(lane)) => connection.lane_down(lane),
+            (11, _) => {
+                let rtt = script.flag().then(|| Duration::from_micros(script.number()));
+                let _ = connection.lane_up(self.now, LaneTraits { weight: u32::from(script.byte()), rtt });
+            }
+            (12, Some(lane)) => connection.lane_down(self.now, lane),
             (13, _) => connection.finish(),
-            (14, _) => match script.byte() {
-                0 => connection.handle_reset(ResetReason::Dropped),
-                1 => connection.handle_reset(ResetReason::Violation),
-                2 => connection.drop_application(),
-                _ => {}
-            },
+            (14, lane) => self.seldom(lane, script),
             _ => {
                 let woken: Vec<LaneId> = connection.take_wakes().lanes().collect();
                 woken.into_iter().filter(|lane| lanes.contains(lane)).for_each(|lane| self.transmit(lane));
             }
+        }
+    }
+
+    fn seldom(&mut self, lane: Option<LaneId>, script: &mut Script<'_>) {
+        let connection = &mut self.connection;
+        match (script.byte(), lane) {
+            (0, _) => connection.handle_reset(ResetReason::Dropped),
+            (1, _) => connection.handle_reset(ResetReason::Violation),
+            (2, _) => connection.drop_application(),
+            (3, Some(lane)) => connection.leave(self.now, lane),
+            (4, Some(lane)) => connection.handle_leave(self.now, lane, script.flag()),
+            (5, Some(lane)) => {
+                let sample = LinkSample {
+                    rtt: Duration::from_micros(script.number().min(1 << 40)),
+                    rtt_variation: Duration::from_micros(script.number().min(1 << 40)),
+                    silent_for: script.flag().then(|| Duration::from_micros(script.number())),
+                };
+                connection.look(self.now, lane, &sample);
+                assert!(connection.look_at(lane).is_none_or(|at| at > self.now), "it is looked at without end");
+            }
+            (6, Some(lane)) => connection.link_down(self.now, lane),
+            (7, Some(lane)) => connection.link_up(self.now, lane),
+            (8, _) => {
+                self.now = connection.next_timeout().map_or(self.now, |at| at.max(self.now));
+                connection.handle_timeout(self.now);
+                assert_eq!(connection.next_timeout(), None, "its time has come");
+            }
+            (9, _) => connection.give_up_waiting(),
+            (10, Some(lane)) => {
+                self.now = connection.look_at(lane).map_or(self.now, |at| at.max(self.now));
+            }
+            _ => {}
         }
     }
 
@@ -94,10 +145,14 @@ impl End {
     }
 
     fn transmit(&mut self, lane: LaneId) {
-        for _ in 0..SEND_BUFFER {
+        for _ in 0..MOST_FRAMES {
             let mut control = Vec::new();
             match self.connection.poll_transmit(self.now, lane, &mut control) {
-                Transmit::Send(_) => {}
+                Transmit::Send(None) => assert!(!control.is_empty(), "there is nothing in what is to be sent"),
+                Transmit::Send(Some(chunk)) => {
+                    assert!(chunk.length as usize <= self.longest, "{chunk:?} is too long");
+                    assert!(chunk.offset + u64::from(chunk.length) <= self.limit, "{chunk:?} is beyond the window");
+                }
                 Transmit::Idle(_) | Transmit::Close => return,
             }
             for frame in control.chunks(FRAME_LEN) {
@@ -124,6 +179,14 @@ impl End {
             assert_eq!(self.connection.failure(), self.failure.as_ref(), "the first failure is the one that is told");
         }
         self.failure = self.connection.failure().cloned();
+        while let Some(event) = self.connection.poll_event() {
+            assert!(event.at <= self.now, "{event:?} has not happened yet");
+            match event.kind {
+                EventKind::Outage => assert!(!std::mem::replace(&mut self.in_outage, true)),
+                EventKind::Resumed { .. } => assert!(std::mem::take(&mut self.in_outage)),
+                _ => assert!(event.lane.is_some(), "{event:?} is about no lane"),
+            }
+        }
     }
 }
 
@@ -134,7 +197,7 @@ fn byte_at(offset: u64) -> u8 {
 
 /// Steps by hand: a stream that goes well, one whose lane is lost in the middle, one that is reset.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let begin = [0, 100, 228, 0, 1, 0, 0];
+    let begin = [0, 100, 100, 228, 0, 1, 0, 0];
     let write = [6, 250, 7];
     let data = |offset: u8, fin| [0, offset, 50, if fin { 7 } else { 0 }];
     let ack = |chunks, complete| [4, chunks, 228, 0, 1, 0, 0, if complete { 7 } else { 0 }];
@@ -149,11 +212,26 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         &ack(3, true),
         &[15, 9, 7],
     ];
-    let lost = [&begin[..], &[11], &write, &[0x17, 0x10, 0, 20, 0, 12, 10, 200, 0, 50, 15, 9], &ack(1, false), &[15]];
+    let lost =
+        [&begin[..], &[11, 0, 1], &write, &[0x17, 0x10, 0, 20, 0, 12, 10, 200, 0, 50, 15, 9], &ack(1, false), &[15]];
     let reset = [&begin[..], &write, &data(50, false), &[14, 1, 9, 7]];
-    vec![well.concat(), lost.concat(), reset.concat()]
+    // The first lane is taken out, the second falls silent and is looked at, then there is none until one joins, and none again.
+    let leaves = [
+        &begin[..],
+        &[11, 0, 1],
+        &write,
+        &[7, 14, 3, 7, 14, 4, 1],
+        &ack(1, false),
+        &[15, 12, 7, 10, 228, 0, 1, 0, 0, 14, 5, 50, 10, 1, 228, 0, 1, 0, 0, 14, 6, 14, 7],
+        &[12, 14, 9, 11, 1, 200, 1, 0, 1, 15, 12, 14, 8, 9],
+    ];
+    vec![well.concat(), lost.concat(), reset.concat(), leaves.concat()]
 }
 
 const WINDOW: u64 = 10_000;
 const LONGEST_CHUNK: u32 = 1_000;
+/// The longest that it sends.
+const OWN_CHUNK: usize = 200;
 const SEND_BUFFER: usize = 2_000;
+/// More than a lane can have to send at once: as many chunks of one byte as may be in flight.
+const MOST_FRAMES: usize = 1 << 17;

@@ -2,8 +2,8 @@
 
 use crate::script::Script;
 use rails_multirail::proto::handshake::{
-    Challenge, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Message, Mode, PREFIX_LEN, Purpose, Refusal,
-    Responder, Secret, StreamId, Terms,
+    Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Message, Mode, PREFIX_LEN, Purpose,
+    Refusal, Responder, ResponderStep, Secret, StreamId, Terms,
 };
 
 /// Messages one behind the other: whatever decodes encodes to the same bytes, and none is longer than the longest.
@@ -17,55 +17,78 @@ pub(crate) fn message(mut data: &[u8]) {
 }
 
 pub(crate) fn messages() -> Vec<Vec<u8>> {
-    let refused = [Refusal::Version, Refusal::Secret, Refusal::Full].map(Message::Refused);
-    let all = [hello(Mode::Insecure), hello(Mode::PreSharedKey), challenge(), Message::Proof([1; 32])];
-    let all = all.into_iter().chain([Message::Accepted([2; 32])]).chain(refused);
-    all.map(|message| message.encode()).collect()
+    let refused = [Refusal::Version, Refusal::Secret, Refusal::Full, Refusal::Tls].map(Message::Refused);
+    let hellos =
+        [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls].map(|mode| Message::Hello(hello(mode)));
+    let others = [challenge(), Message::Proof([1; 32]), Message::Accepted([2; 32]), Message::Tls(vec![22, 3, 1])];
+    hellos.into_iter().chain(others).chain(refused).map(|message| message.encode()).collect()
 }
 
 /// Both sides, each against what the input says. Who does not know the secret must not join, and nobody can know it from here: the
-/// first byte chooses between a secret and none, and with none both may end well.
+/// first byte chooses between a secret, one that encrypts, and none, and with none both may end well.
 pub(crate) fn both_sides(data: &[u8]) {
     let mut script = Script::new(data);
-    let (secret, mode) = match script.flag() {
-        true => (Secret::pre_shared(b"nobody can guess this").expect("it is long enough"), Mode::PreSharedKey),
-        false => (Secret::insecure(), Mode::Insecure),
+    let secret = || Secret::pre_shared(b"nobody can guess this").expect("it is long enough");
+    let credentials = match script.byte() % 3 {
+        0 => Credentials::Insecure,
+        1 => Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() },
+        _ => Credentials::Secret { mode: Mode::Encrypted, secret: secret() },
     };
-    let mut rest = script.rest();
+    let mode = credentials.mode();
+    let joined = against(credentials.clone(), credentials, script.rest());
+    assert!(!joined || mode == Mode::Insecure, "somebody joined without the secret");
+}
 
-    let Message::Hello(hello) = hello(mode) else { return };
-    let (mut initiator, _) = Initiator::start(secret.clone(), hello);
+/// Whether one of two ends, with these credentials, takes what is said for somebody who may join. All that is said goes to both.
+pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -> bool {
+    let (mut initiator, _) = Initiator::start(ours, hello(Mode::Insecure));
     let (mut responder, mut joined) = (None::<Responder>, false);
-    while let Some((message, _, after)) = next(rest) {
-        rest = after;
-        let Some(message) = message else { return };
-        match initiator.handle(message) {
-            Ok(InitiatorStep::Joined(terms)) => {
-                joined = true;
-                assert!(terms.longest_chunk > 0 && terms.window > 0, "{terms:?}");
+    while let Some((message, _, after)) = next(said) {
+        said = after;
+        let Some(message) = message else { return joined };
+        match initiator.handle(message.clone()) {
+            Ok(InitiatorStep::Joined(lane)) => joined |= lane.terms.longest_chunk > 0 && lane.terms.window > 0,
+            Ok(InitiatorStep::Send(answers)) => short(&answers),
+            Err(error) => {
+                drop(error.to_string());
+                short(&initiator.farewell(&error));
             }
-            Ok(InitiatorStep::Send(answer)) => assert!(answer.encode().len() <= LONGEST_MESSAGE),
-            Err(error) => drop((error.refusal(), error.to_string())),
         }
-        match &responder {
-            None => responder = Responder::start(secret.clone(), message, TERMS, [9; 32]).ok().map(|(side, _)| side),
-            Some(side) => joined |= side.handle(message).is_ok(),
+        match (&mut responder, message) {
+            (None, Message::Hello(hello)) => {
+                responder = Responder::start(theirs.clone(), hello, TERMS, [9; 32]).ok().map(|(side, _)| side);
+            }
+            (None, _) => {}
+            (Some(side), message) => match side.handle(message) {
+                Ok(ResponderStep::Proved(_)) => joined = true,
+                Ok(ResponderStep::Send(answers)) => short(&answers),
+                Err(error) => short(&side.farewell(&error)),
+            },
         }
     }
-    assert!(!joined || mode == Mode::Insecure, "somebody joined without the secret");
+    joined
+}
+
+fn short(messages: &[Message]) {
+    assert!(messages.iter().all(|message| message.encode().len() <= LONGEST_MESSAGE));
 }
 
 pub(crate) fn conversations() -> Vec<Vec<u8>> {
     let conversation = |mode, byte| {
-        let secret = Secret::insecure();
-        let Message::Hello(hello) = hello(Mode::Insecure) else { return Vec::new() };
-        let (mut initiator, first) = Initiator::start(secret.clone(), hello);
-        let Ok((responder, challenge)) = Responder::start(secret, first, TERMS, [9; 32]) else { return Vec::new() };
-        let Ok(InitiatorStep::Send(proof)) = initiator.handle(challenge) else { return Vec::new() };
-        let said = [self::hello(mode), challenge, proof, responder.accept()];
+        let (mut initiator, first) = Initiator::start(Credentials::Insecure, hello(Mode::Insecure));
+        let Message::Hello(said) = first else { return Vec::new() };
+        let Ok((mut responder, challenge)) = Responder::start(Credentials::Insecure, said, TERMS, [9; 32]) else {
+            return Vec::new();
+        };
+        let Ok(InitiatorStep::Send(proof)) = initiator.handle(challenge.clone()) else { return Vec::new() };
+        let Some(Ok(ResponderStep::Proved(proved))) = proof.first().cloned().map(|proof| responder.handle(proof))
+        else {
+            return Vec::new();
+        };
+        let said = [&[Message::Hello(hello(mode)), challenge][..], &proof, &[proved.accept]].concat();
         std::iter::once(byte).chain(said.iter().flat_map(Message::encode)).collect()
     };
-    vec![conversation(Mode::Insecure, 0), conversation(Mode::PreSharedKey, 1)]
+    vec![conversation(Mode::Insecure, 0), conversation(Mode::PreSharedKey, 1), conversation(Mode::Encrypted, 2)]
 }
 
 /// The next message as the driver reads it: the prefix, then as much as that says. `None` where the bytes end or are no message's
@@ -78,20 +101,13 @@ fn next(data: &[u8]) -> Option<(Option<Message>, &[u8], &[u8])> {
     Some((Message::decode(prefix, &bytes[PREFIX_LEN..]).ok(), bytes, rest))
 }
 
-fn hello(mode: Mode) -> Message {
-    Message::Hello(Hello {
-        mode,
-        purpose: Purpose::Open,
-        stream: StreamId([7; 16]),
-        lane: 0,
-        lanes: 2,
-        terms: TERMS,
-        nonce: [3; 32],
-    })
+pub(super) fn hello(mode: Mode) -> Hello {
+    let stream = StreamId([7; 16]);
+    Hello { mode, purpose: Purpose::Open, stream, lane: 0, lanes: 2, terms: TERMS, nonce: [3; 32] }
 }
 
 fn challenge() -> Message {
     Message::Challenge(Challenge { terms: TERMS, nonce: [9; 32] })
 }
 
-const TERMS: Terms = Terms { longest_chunk: 1 << 18, window: 1 << 24 };
+pub(super) const TERMS: Terms = Terms { longest_chunk: 1 << 18, window: 1 << 24 };

@@ -4,7 +4,9 @@ mod connection;
 mod handshake;
 mod kernel;
 mod reassembler;
+mod seal;
 mod text;
+mod tls;
 mod topology;
 mod transfer;
 mod wire;
@@ -25,6 +27,11 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "frame", run: wire::frame, seeds: wire::seeds, words: &[] },
     Target { name: "handshake-message", run: handshake::message, seeds: handshake::messages, words: &["RAIL"] },
     Target { name: "handshake", run: handshake::both_sides, seeds: handshake::conversations, words: &["RAIL"] },
+    Target { name: "tls", run: tls::strangers, seeds: tls::flights, words: &["RAIL"] },
+    Target { name: "tls-between", run: tls::between, seeds: tls::changes, words: &[] },
+    Target { name: "seal", run: seal::run, seeds: seal::seeds, words: &[] },
+    Target { name: "pem", run: tls::pem, seeds: tls::pems, words: tls::PEM_WORDS },
+    Target { name: "key-pin", run: tls::pin, seeds: tls::pins, words: &[] },
     Target { name: "connection", run: connection::run, seeds: connection::seeds, words: &[] },
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },

@@ -4,11 +4,12 @@ use crate::{commands::block_on, ending::Ending, machine::this_machine, print, so
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
-/// Stream both ways over links that go down, come back and change their rates, and compare every byte (needs root)
+/// Stream both ways over links that fail in every way and come back, and compare every byte (needs root)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The links are made between two network namespaces. One of them is always as it should be; what happens to the others is drawn from \
-a seed, and printed with its time. The exit code is 0 if every byte arrived, once and in order, in both directions.
+The links are made between two network namespaces. They change their rates, go down, become black holes in one direction or both, and \
+have their connections reset; now and then all of them are down for up to 2 s, and else one is always as it should be. What happens is \
+drawn from a seed, and printed with its time. The exit code is 0 if every byte arrived, once and in order, in both directions.
 
 Examples:
   rails-bench soak --minutes 10

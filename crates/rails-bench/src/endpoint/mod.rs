@@ -13,7 +13,7 @@ use crate::{
     secret::JoinArgs,
     tls::TlsArgs,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use rails_multirail::{
     Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
@@ -23,7 +23,10 @@ use rails_multirail::{
 };
 use rails_net::LaneOptions;
 use rails_topo::Topology;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 /// One end of streams: its rails, and how it behaves.
 #[derive(Debug)]
@@ -44,6 +47,9 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerRail)]
     driver: DriverArg,
+    /// How long a stream waits for a lane to come back when none is left; 0 fails at once [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    outage_limit: Option<Duration>,
     #[command(flatten)]
     join: JoinArgs,
     #[command(flatten)]
@@ -86,7 +92,11 @@ impl<T: TlsArgs> StreamArgs<T> {
                 })?;
         }
         let security = self.join.security(self.tls.security()?)?;
-        Ok(StreamOptions::new(security).lane(lane).driver(self.driver()))
+        let options = StreamOptions::new(security).lane(lane).driver(self.driver());
+        Ok(match self.outage_limit {
+            Some(limit) => options.outage_limit(limit),
+            None => options,
+        })
     }
 }
 
@@ -143,6 +153,13 @@ impl Endpoint {
         let rails = Rails::build(&plan)?;
         Ok(Self { topology, rails, options, notes: plan.notes })
     }
+}
+
+/// A time in seconds that may be none.
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse()?;
+    ensure!((0.0..=86_400.0).contains(&seconds), "it is from 0 to 86400, which is a day");
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// Where the routing table would send from to each distinct remote.
@@ -228,3 +245,17 @@ pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<Sock
 }
 
 const CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_no_time_is_one() {
+        assert_eq!(seconds("0").unwrap(), Duration::ZERO);
+        assert_eq!(seconds("1.5").unwrap(), Duration::from_millis(1500));
+        for wrong in ["-1", "86401", "NaN", "inf", "soon"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

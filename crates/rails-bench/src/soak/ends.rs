@@ -29,8 +29,15 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) stats: StreamStats,
-    /// The longest time between two reads.
-    pub(super) longest_gap: Duration,
+    /// The longest times between two reads, the longest first.
+    pub(super) gaps: Vec<Gap>,
+}
+
+/// A time in which nothing was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gap {
+    pub(super) from: Instant,
+    pub(super) length: Duration,
 }
 
 #[derive(Default)]
@@ -125,7 +132,7 @@ impl End {
 async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed: u64) -> Result<Ended> {
     let [ours, theirs] = if side == Side::A { [1, 2] } else { [2, 1] };
     let (mut sent, mut expected) = (MadeUp::new(seed, ours), MadeUp::new(seed, theirs));
-    let (mut last, mut longest_gap) = (Instant::now(), Duration::ZERO);
+    let (mut last, mut gaps) = (Instant::now(), Vec::new());
     let mut block = sent.next(BLOCK);
     let (mut all_sent, mut all_read) = (false, false);
     poll_fn(|context| {
@@ -137,7 +144,7 @@ async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed
                     Some(bytes) => {
                         expected.compare(&bytes)?;
                         shared.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                        longest_gap = longest_gap.max(last.elapsed());
+                        note(&mut gaps, Gap { from: last, length: last.elapsed() });
                         last = Instant::now();
                     }
                     None => all_read = true,
@@ -168,7 +175,16 @@ async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed
         Poll::Pending
     })
     .await?;
-    Ok(Ended { stats: stream.close().await.context("the stream was not closed")?, longest_gap })
+    Ok(Ended { stats: stream.close().await.context("the stream was not closed")?, gaps })
+}
+
+/// Keeps the longest.
+fn note(gaps: &mut Vec<Gap>, gap: Gap) {
+    let place = gaps.partition_point(|other| other.length >= gap.length);
+    if place < MOST_GAPS {
+        gaps.insert(place, gap);
+        gaps.truncate(MOST_GAPS);
+    }
 }
 
 /// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it was mounted in.
@@ -189,6 +205,8 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
 
 /// What is written at once.
 const BLOCK: usize = 256 << 10;
+/// How many gaps are told.
+const MOST_GAPS: usize = 5;
 /// Reads and writes before others have their turn.
 const TURNS: usize = 16;
 /// For an end to open its stream, and to come to its end once all links are whole.

@@ -12,71 +12,90 @@ pub(super) enum Fault {
     Rate { mbit: u64 },
     /// One end is down.
     Down(Side),
+    /// What arrives at one end is dropped, and nobody is told.
+    BlackHole(Side),
+    /// What arrives at either end is.
+    FullBlackHole,
     /// Its connections are reset; it goes on as before.
     Reset,
 }
 
-/// A link changes: to a fault, or back to what it should be.
+/// A link changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Happening {
     pub(super) link: usize,
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Fault,
+    /// Whether the fault begins; else it is over, and the link is as it should be.
+    pub(super) begins: bool,
 }
 
-/// Draws faults. At any time at least one link is whole.
+/// Draws faults. At any time at least one link is whole, but for an outage now and then: all links are down for less than
+/// [`LONGEST_OUTAGE`].
 #[derive(Debug)]
 pub(super) struct Faults {
     random: ChaCha8Rng,
-    /// Of each link that is not whole, when it will be.
-    until: Vec<Option<Duration>>,
+    /// Of each link that is not whole, what is wrong and when it will be over.
+    wrong: Vec<Option<(Fault, Duration)>>,
     next: Duration,
-    with_resets: bool,
 }
 
 impl Faults {
-    pub(super) fn new(seed: u64, links: usize, with_resets: bool) -> Self {
-        let random = ChaCha8Rng::seed_from_u64(seed);
-        Self { random, until: vec![None; links], next: QUIET, with_resets }
+    pub(super) fn new(seed: u64, links: usize) -> Self {
+        Self { random: ChaCha8Rng::seed_from_u64(seed), wrong: vec![None; links], next: QUIET }
     }
 
     /// What happens now.
     pub(super) fn at(&mut self, now: Duration) -> Vec<Happening> {
-        let mut happenings = self.back(|until| until <= now);
-        if now >= self.next {
-            self.next = now + self.between(50..1_500);
-            let whole: Vec<usize> = (0..self.until.len()).filter(|link| self.until[*link].is_none()).collect();
-            if let Some(link) = whole.choose(&mut self.random).filter(|_| whole.len() > 1) {
-                let fault = self.draw();
-                self.until[*link] = Some(now + self.between(100..3_000));
-                happenings.push(Happening { link: *link, fault: Some(fault) });
+        let mut happenings = self.over(|until| until <= now);
+        if now < self.next {
+            return happenings;
+        }
+        self.next = now + self.between(50..1_500);
+        let whole: Vec<usize> = (0..self.wrong.len()).filter(|link| self.wrong[*link].is_none()).collect();
+        let begun = if self.random.random_bool(OUTAGES) {
+            let until = now + self.between(100..LONGEST_OUTAGE.as_millis() as u64);
+            // Those that something else is wrong with may stay so for longer.
+            whole.iter().map(|link| (*link, Fault::Down(self.side()), until)).collect()
+        } else {
+            match whole.choose(&mut self.random).filter(|_| whole.len() > 1) {
+                Some(link) => vec![(*link, self.draw(), now + self.between(100..3_000))],
+                None => Vec::new(),
             }
+        };
+        for (link, fault, until) in begun {
+            self.wrong[link] = Some((fault, until));
+            happenings.push(Happening { link, fault, begins: true });
         }
         happenings
     }
 
     /// What makes every link whole again.
     pub(super) fn end(&mut self) -> Vec<Happening> {
-        self.back(|_| true)
+        self.over(|_| true)
     }
 
-    fn back(&mut self, due: impl Fn(Duration) -> bool) -> Vec<Happening> {
+    fn over(&mut self, due: impl Fn(Duration) -> bool) -> Vec<Happening> {
         let mut happenings = Vec::new();
-        for (link, until) in self.until.iter_mut().enumerate() {
-            if until.is_some_and(&due) {
-                *until = None;
-                happenings.push(Happening { link, fault: None });
+        for (link, wrong) in self.wrong.iter_mut().enumerate() {
+            if let Some((fault, _)) = wrong.take_if(|(_, until)| due(*until)) {
+                happenings.push(Happening { link, fault, begins: false });
             }
         }
         happenings
     }
 
     fn draw(&mut self) -> Fault {
-        match self.random.random_range(0..if self.with_resets { 5 } else { 4 }) {
+        match self.random.random_range(0..6) {
             0 | 1 => Fault::Rate { mbit: *RATES.choose(&mut self.random).expect("there are rates") },
-            2 => Fault::Down(Side::A),
-            3 => Fault::Down(Side::B),
+            2 => Fault::Down(self.side()),
+            3 => Fault::BlackHole(self.side()),
+            4 => Fault::FullBlackHole,
             _ => Fault::Reset,
         }
+    }
+
+    fn side(&mut self) -> Side {
+        *Side::BOTH.choose(&mut self.random).expect("there are two")
     }
 
     fn between(&mut self, milliseconds: std::ops::Range<u64>) -> Duration {
@@ -88,11 +107,12 @@ impl fmt::Display for Happening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "link {}: ", self.link)?;
         match self.fault {
-            Some(Fault::Rate { mbit }) => write!(f, "{mbit} Mbit/s"),
-            Some(Fault::Down(Side::A)) => f.write_str("down at side A"),
-            Some(Fault::Down(Side::B)) => f.write_str("down at side B"),
-            Some(Fault::Reset) => f.write_str("connections reset"),
-            None => f.write_str("whole again"),
+            _ if !self.begins => f.write_str("whole again"),
+            Fault::Rate { mbit } => write!(f, "{mbit} Mbit/s"),
+            Fault::Down(side) => write!(f, "down at side {side:?}"),
+            Fault::BlackHole(side) => write!(f, "a black hole towards side {side:?}"),
+            Fault::FullBlackHole => f.write_str("a black hole both ways"),
+            Fault::Reset => f.write_str("connections reset"),
         }
     }
 }
@@ -101,35 +121,46 @@ impl fmt::Display for Happening {
 const RATES: [u64; 5] = [2, 10, 50, 400, 1_000];
 /// Before the first fault.
 const QUIET: Duration = Duration::from_millis(500);
+/// How often all links fail at once instead of one.
+const OUTAGES: f64 = 0.05;
+/// For how long they do: far less than a stream waits.
+pub(super) const LONGEST_OUTAGE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn one_link_is_always_whole_and_all_are_in_the_end() {
+    fn one_link_is_whole_but_for_short_outages_and_all_are_in_the_end() {
+        let (mut outages, mut count) = (0, 0);
         for seed in 0..50 {
-            let mut faults = Faults::new(seed, 3, seed % 2 == 0);
-            let mut broken = [false; 3];
-            let mut count = 0;
-            for milliseconds in (0..60_000).step_by(20) {
-                for Happening { link, fault } in faults.at(Duration::from_millis(milliseconds)) {
-                    assert_ne!(broken[link], fault.is_some(), "a link changes from one to the other");
-                    broken[link] = fault.is_some();
+            let mut faults = Faults::new(seed, 3);
+            let (mut broken, mut none_since) = ([false; 3], None);
+            for now in (0..60_000).step_by(20).map(Duration::from_millis) {
+                for Happening { link, begins, .. } in faults.at(now) {
+                    assert_ne!(broken[link], begins, "a link changes from one to the other");
+                    broken[link] = begins;
                     count += 1;
                 }
-                assert!(broken.contains(&false));
+                if broken.contains(&false) {
+                    none_since = None;
+                } else if let Some(since) = none_since {
+                    assert!(now - since < LONGEST_OUTAGE);
+                } else {
+                    none_since = Some(now);
+                    outages += 1;
+                }
             }
-            assert!(count > 30, "{count} changes in a minute");
             faults.end().iter().for_each(|happening| broken[happening.link] = false);
             assert_eq!(broken, [false; 3]);
         }
+        assert!(outages > 50 && count > 30 * 50, "{outages} outages among {count} changes in 50 minutes");
     }
 
     #[test]
     fn the_same_seed_draws_the_same_faults() {
         let drawn = |seed| {
-            let mut faults = Faults::new(seed, 4, true);
+            let mut faults = Faults::new(seed, 4);
             (0..1_000).flat_map(|tick| faults.at(Duration::from_millis(tick * 20))).collect::<Vec<_>>()
         };
         assert_eq!(drawn(7), drawn(7));

@@ -5,8 +5,8 @@ mod faults;
 mod made_up;
 
 use crate::{print, stop::Stop};
-use anyhow::{Context, Result};
-use ends::{End, Ended};
+use anyhow::{Context, Result, ensure};
+use ends::{End, Ended, Gap};
 use faults::{Fault, Faults, Happening};
 use rails_lab::{LinkLab, Shape, Side};
 use rails_multirail::{Secret, StreamOptions};
@@ -21,6 +21,7 @@ use std::{
 /// How a soak went.
 #[derive(Debug)]
 pub(crate) struct Soaked {
+    began: Instant,
     time: Duration,
     faults: usize,
     /// Side A, which opened the stream, then side B.
@@ -30,15 +31,16 @@ pub(crate) struct Soaked {
 /// Makes the links, streams both ways for `time` or until the user has enough, and takes the links down.
 pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: u64, stop: &Stop) -> Result<Soaked> {
     let lab = Arc::new(LinkLab::builder().links(vec![whole(); links]).build()?);
+    ensure_resets(&lab)?;
     let options = StreamOptions::new(Secret::pre_shared(&rand::random::<[u8; 32]>())?);
     let (a, b) = ends::start(&lab, machine, &options, seed)?;
     let (began, mut happened) = (Instant::now(), 0);
-    let mut faults = Faults::new(seed, links, resets_work(&lab));
+    let mut faults = Faults::new(seed, links);
     let mut told = 0;
     while began.elapsed() < time && !stop.is_requested() && !a.has_ended() && !b.has_ended() {
         for happening in faults.at(began.elapsed()) {
             carry_out(&lab, &happening)?;
-            happened += usize::from(happening.fault.is_some());
+            happened += usize::from(happening.begins);
             print::note(format_args!("{:>7.1} s  {happening}", began.elapsed().as_secs_f64()));
         }
         let minutes = began.elapsed().as_secs() / 60;
@@ -54,7 +56,7 @@ pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: 
     let time = began.elapsed();
     [&a, &b].into_iter().for_each(End::stop_sending);
     let ends = [a, b].map(End::finish);
-    Ok(Soaked { time, faults: happened, ends })
+    Ok(Soaked { began, time, faults: happened, ends })
 }
 
 impl Soaked {
@@ -68,14 +70,20 @@ impl fmt::Display for Soaked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (end, way) in self.ends.iter().rev().zip(["there", "back"]) {
             match end {
-                Ok(Ended { stats, longest_gap }) => writeln!(
-                    f,
-                    "{way:<5}  {} received and compared, {} of them twice; longest time without any: {:.0} ms; lanes lost: {}",
-                    size(stats.bytes_read),
-                    size(stats.bytes_duplicated),
-                    longest_gap.as_secs_f64() * 1e3,
-                    stats.lanes.iter().filter(|lane| lane.lost.is_some()).count()
-                )?,
+                Ok(Ended { stats, gaps }) => {
+                    writeln!(
+                        f,
+                        "{way:<5}  {} received and compared, {} of them twice",
+                        size(stats.bytes_read),
+                        size(stats.bytes_duplicated)
+                    )?;
+                    let gap = |Gap { from, length }: &Gap| {
+                        let at = from.saturating_duration_since(self.began).as_secs_f64();
+                        format!("{:.0} ms at {at:.1} s", length.as_secs_f64() * 1e3)
+                    };
+                    let gaps: Vec<String> = gaps.iter().map(gap).collect();
+                    writeln!(f, "       longest times without any: {}", gaps.join(", "))?;
+                }
                 Err(error) => writeln!(f, "{way:<5}  FAILED: {error:#}")?,
             }
         }
@@ -86,17 +94,14 @@ impl fmt::Display for Soaked {
 }
 
 fn carry_out(lab: &LinkLab, happening: &Happening) -> Result<()> {
-    let link = happening.link;
-    match happening.fault {
-        Some(Fault::Rate { mbit }) => lab.set_rate(link, Shape::mbit(mbit))?,
-        Some(Fault::Down(side)) => lab.set_link_up(side, link, false)?,
-        Some(Fault::Reset) => reset(lab, link)?,
-        None => {
-            for side in Side::BOTH {
-                lab.set_link_up(side, link, true)?;
-            }
-            lab.set_rate(link, whole())?;
-        }
+    let Happening { link, fault, begins } = *happening;
+    match fault {
+        Fault::Rate { mbit } => lab.set_rate(link, if begins { Shape::mbit(mbit) } else { whole() })?,
+        Fault::Down(side) => lab.set_link_up(side, link, !begins)?,
+        Fault::BlackHole(side) => lab.set_black_hole(side, link, begins)?,
+        Fault::FullBlackHole => Side::BOTH.into_iter().try_for_each(|side| lab.set_black_hole(side, link, begins))?,
+        Fault::Reset if begins => reset(lab, link)?,
+        Fault::Reset => {}
     }
     Ok(())
 }
@@ -108,14 +113,14 @@ fn reset(lab: &LinkLab, link: usize) -> Result<()> {
     command.status().context("`ss -K`").map(drop)
 }
 
-/// Whether this program's streams bring a lost lane back, and this kernel resets connections that it is asked to.
-fn resets_work(lab: &LinkLab) -> bool {
-    LOST_LANES_RETURN && {
-        let mut command = lab.side(Side::A).command("ss");
-        // Where the kernel cannot, it says so for any socket; that no socket matches is no error.
-        let output = command.args(["-K", "dst", "192.0.2.1"]).output();
-        output.is_ok_and(|output| output.status.success())
-    }
+/// That it does so: where the kernel cannot (`CONFIG_INET_DIAG_DESTROY`), it says so for any socket. That no socket matches is no
+/// error.
+fn ensure_resets(lab: &LinkLab) -> Result<()> {
+    let mut command = lab.side(Side::A).command("ss");
+    let output = command.args(["-K", "dst", "192.0.2.1"]).output().context("`ss -K`, of iproute2")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`ss -K` cannot reset connections in this kernel: {}", said.trim());
+    Ok(())
 }
 
 fn whole() -> Shape {
@@ -126,8 +131,6 @@ fn size(bytes: u64) -> DataSize {
     DataSize::bytes(bytes)
 }
 
-/// Whether a lane whose connection was reset is opened again while the stream runs. As long as it is not, connections are not reset.
-const LOST_LANES_RETURN: bool = false;
 /// Of each link, in Mbit/s.
 const RATE: u64 = 200;
 /// How often it is looked at what is due.

@@ -45,9 +45,7 @@ pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
         }
         _ => MemoryError::Call { call: "read", subject: file.clone(), source },
     })?;
-    // The names of mapped files are bytes of any kind.
-    let text = String::from_utf8_lossy(&text);
-    parse(&text).map_err(|line| MemoryError::Unreadable { file, line: line.to_owned() })
+    read(&text).map_err(|line| MemoryError::Unreadable { file, line })
 }
 
 /// Moves the pages of process `pid` that lie on `from` to `to`, and says how many could not be moved. With several nodes on
@@ -114,6 +112,11 @@ impl ProcessMemory {
 pub(crate) fn main_nodes(own: &BTreeMap<NodeId, u64>) -> NodeSet {
     let few = own.values().sum::<u64>() / 10;
     own.iter().filter(|(_, bytes)| **bytes > few).map(|(node, _)| *node).collect()
+}
+
+/// The file is text but for the names of mapped files, which are bytes of any kind.
+fn read(file: &[u8]) -> Result<ProcessMemory, String> {
+    parse(&String::from_utf8_lossy(file)).map_err(str::to_owned)
 }
 
 /// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0 and
@@ -185,6 +188,14 @@ mod tests {
         assert_eq!(memory.anonymous, BTreeMap::from([(NodeId(0), 4096), (NodeId(1), 6 * 4096)]));
         assert_eq!(memory.huge, BTreeMap::from([(NodeId(1), 4 << 20)]));
         assert_eq!(memory.bytes_on(NodeId(0)), 8192 + 4096);
+    }
+
+    #[test]
+    fn a_mapped_file_may_have_any_name() {
+        let file = b"7f00 default file=/tmp/\xff\xfe\x80 mapped=2 N1=2 kernelpagesize_kB=4\n7f10 default anon=1 N0=1 kernelpagesize_kB=4\n";
+        let memory = read(file).expect("its pages are understood");
+        assert_eq!(memory.file, BTreeMap::from([(NodeId(1), 8192)]));
+        assert_eq!(memory.anonymous, BTreeMap::from([(NodeId(0), 4096)]));
     }
 
     const FAR: &str = "7f00 default N4294967295=1 kernelpagesize_kB=4";

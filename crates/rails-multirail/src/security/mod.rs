@@ -75,7 +75,7 @@ impl Security {
     }
 
     /// What a lane that opens a stream brings; `None` at the end that listens.
-    pub(crate) fn initiator(&self) -> Option<Credentials> {
+    pub fn initiator(&self) -> Option<Credentials> {
         match &self.0 {
             Kind::Shared(credentials) => Some(credentials.clone()),
             Kind::Client(client) => Some(client.credentials()),
@@ -84,7 +84,7 @@ impl Security {
     }
 
     /// What a lane that opens a stream is met with; `None` at the end that connects.
-    pub(crate) fn responder(&self) -> Option<Credentials> {
+    pub fn responder(&self) -> Option<Credentials> {
         match &self.0 {
             Kind::Shared(credentials) => Some(credentials.clone()),
             Kind::Server(server) => Some(server.credentials()),

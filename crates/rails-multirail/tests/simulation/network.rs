@@ -21,6 +21,23 @@ pub(crate) struct LaneSpec {
     pub(crate) changes: Vec<(Duration, u64)>,
     /// When it breaks, and how long either end takes to find out.
     pub(crate) breaks: Option<(Duration, [Duration; 2])>,
+    /// How long after it has found out the first end has dialled a lane like it that does not break.
+    pub(crate) returns: Option<Duration>,
+    /// When nothing gets through, for how long, and how that comes.
+    pub(crate) stops: Vec<(Duration, Duration, Stop)>,
+    /// When which end takes it out of the stream.
+    pub(crate) leaves: Option<(Duration, usize)>,
+}
+
+/// Why nothing gets through for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// What this end sends is lost on its way, and nobody is told.
+    OneWay(usize),
+    /// What either end sends is.
+    BothWays,
+    /// The link is down at this end, which is told.
+    LinkDown(usize),
 }
 
 /// One direction of a lane.
@@ -38,6 +55,11 @@ pub(crate) struct Pipe {
     broken: bool,
     /// When what was sent was last acknowledged, or there was first something to acknowledge.
     progress: Option<Instant>,
+    /// How many of its stops are not over.
+    stopped: u32,
+    /// How many stops keep the acknowledgements from coming back, and the bytes that have arrived meanwhile.
+    unheard: u32,
+    arrived_unheard: usize,
     /// How long a piece takes from being sent to being acknowledged, as it was when one last was.
     round_trip: Duration,
 }
@@ -53,13 +75,39 @@ pub(crate) enum Parcel {
 impl LaneSpec {
     /// A lane that is there from the start and stays as it is.
     pub(crate) fn steady(megabits: u64, delay: Duration, buffer: usize) -> Self {
-        Self { rate: megabits * 1_000_000, delay, buffer, opens: Duration::ZERO, changes: Vec::new(), breaks: None }
+        Self {
+            rate: megabits * 1_000_000,
+            delay,
+            buffer,
+            opens: Duration::ZERO,
+            changes: Vec::new(),
+            breaks: None,
+            returns: None,
+            stops: Vec::new(),
+            leaves: None,
+        }
     }
 
-    /// Whether it carries a stream to its end, whatever `others` do: it is up at both ends before one of them breaks.
-    pub(crate) fn endures(&self, others: &[Self]) -> bool {
-        let in_time = others.iter().all(|other| other.breaks.is_none_or(|(at, _)| at > self.delay));
-        self.opens.is_zero() && self.breaks.is_none() && !self.is_silent_in_the_end() && in_time
+    /// Whether it carries a stream to its end, whatever `others` do: it is up at both ends before one of them breaks or leaves, and
+    /// stops for less than the stream waits.
+    pub(crate) fn endures(&self, others: &[Self], outage_limit: Duration) -> bool {
+        let in_time = |other: &Self| {
+            other.breaks.is_none_or(|(at, _)| at > self.delay) && other.leaves.is_none_or(|(at, _)| at > self.delay)
+        };
+        self.opens.is_zero()
+            && self.breaks.is_none()
+            && self.leaves.is_none()
+            && !self.is_silent_in_the_end()
+            && others.iter().all(in_time)
+            && self.longest_standstill() < outage_limit
+    }
+
+    /// A bound for how long it may look as if it carried nothing.
+    fn longest_standstill(&self) -> Duration {
+        let stops: Duration = self.stops.iter().map(|(_, time, _)| *time).sum();
+        // Until the last change it may have no rate, and when it goes on, a full buffer of the slowest lanes takes a second or two.
+        let changes = self.changes.iter().map(|(at, _)| *at).max().unwrap_or_default();
+        stops + changes + SLOWEST
     }
 
     /// Whether it ends up carrying nothing.
@@ -80,6 +128,9 @@ impl Pipe {
             held: 0,
             broken: false,
             progress: None,
+            stopped: 0,
+            unheard: 0,
+            arrived_unheard: 0,
             round_trip: 2 * spec.delay,
         }
     }
@@ -118,6 +169,34 @@ impl Pipe {
         self.start(now);
     }
 
+    /// Nothing that is sent gets through, until it does again; what was sent meanwhile is sent again then.
+    pub(crate) fn stop(&mut self, now: Instant, stops: bool) {
+        if stops {
+            self.stopped += 1;
+            // What was on its way is lost with what follows.
+            let lost = self.transit.drain(..).chain(self.sending.take()).map(|(_, parcel)| parcel);
+            for parcel in lost.collect::<Vec<_>>().into_iter().rev() {
+                self.unsent.push_front(parcel);
+            }
+        } else {
+            self.stopped -= 1;
+            self.start(now);
+        }
+    }
+
+    /// Nothing is heard of what arrives, until it is again.
+    pub(crate) fn stop_hearing(&mut self, now: Instant, stops: bool) {
+        if stops {
+            self.unheard += 1;
+        } else {
+            self.unheard -= 1;
+            if self.unheard == 0 && self.arrived_unheard > 0 {
+                self.held -= std::mem::take(&mut self.arrived_unheard);
+                self.progress = Some(now);
+            }
+        }
+    }
+
     /// Loses everything; nothing arrives from here on, and the sender is not told.
     pub(crate) fn break_down(&mut self) {
         self.broken = true;
@@ -150,17 +229,22 @@ impl Pipe {
         }
         let count = self.transit.iter().take_while(|(at, _)| *at <= now).count();
         let arrived: Vec<Parcel> = self.transit.drain(..count).map(|(_, parcel)| parcel).collect();
+        let length = arrived.iter().map(Parcel::len).sum::<usize>();
+        if self.unheard > 0 {
+            self.arrived_unheard += length;
+            return arrived;
+        }
         if !arrived.is_empty() {
             self.progress = Some(now + self.delay);
             self.round_trip =
                 2 * self.delay + Duration::from_nanos(PIECE as u64 * 8_000_000_000 / self.rate.max(1_000_000));
         }
-        self.held -= arrived.iter().map(Parcel::len).sum::<usize>();
+        self.held -= length;
         arrived
     }
 
     fn start(&mut self, now: Instant) {
-        if self.broken || self.rate == 0 || self.sending.is_some() {
+        if self.broken || self.rate == 0 || self.stopped > 0 || self.sending.is_some() {
             return;
         }
         if let Some(parcel) = self.unsent.pop_front() {
@@ -179,5 +263,7 @@ impl Parcel {
     }
 }
 
+/// A piece and its acknowledgement on the slowest and longest of lanes, several times over.
+const SLOWEST: Duration = Duration::from_secs(2);
 /// How many bytes travel together: so few that a frame arrives piece by piece, so many that a run has few events.
 const PIECE: usize = 8 << 10;

@@ -86,6 +86,17 @@ fn without_any_topology_cores_are_unknown() {
     assert_eq!(machine.nearest_node(CpuId(0)), None);
 }
 
+/// Firmware numbers cores as it likes; a set takes memory and time by its largest number.
+#[test]
+fn a_machine_with_a_core_of_the_largest_number_is_printed() {
+    let tree = Tree::new();
+    tree.cpu(0, (0, "0-1"), (u32::MAX - 1, "0")).cpu(1, (0, "0-1"), (u32::MAX, "1"));
+    let machine = tree.read().unwrap();
+    assert_eq!(machine.cores()[1].id, Some(u32::MAX));
+    let printed = machine.tree().to_string();
+    assert!(printed.contains("2 cores (1 PU each): CPUs 0-1"), "{printed}");
+}
+
 #[test]
 fn a_cache_that_its_cpus_deny_is_dropped() {
     let tree = Tree::two_nodes();

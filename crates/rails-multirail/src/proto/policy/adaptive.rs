@@ -32,7 +32,8 @@ impl StripePolicy for Adaptive {
 
 /// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
-/// A chunk on a lane whose rate is not known yet, in bytes.
-pub(crate) const FIRST_CHUNK: usize = 64 << 10;
+/// A chunk on a lane whose rate is not known yet, in bytes: on one that is very slow it is soon enough there, and a fast one is known after
+/// a round trip.
+pub(crate) const FIRST_CHUNK: usize = 16 << 10;
 /// Below this many bytes the cost of a chunk outweighs what is gained: it is 11 packets of 1,500 bytes.
 const SHORTEST_CHUNK: usize = 16 << 10;

@@ -1,0 +1,71 @@
+//! What opens the frames of a lane, against everything but the frames that come next on it.
+
+use crate::script::Script;
+use bytes::Bytes;
+use rails_multirail::proto::{
+    handshake::Secret,
+    seal::{Opener, Role, SEALED_FRAME_LEN, SealError, Seals, TAG_LEN},
+    wire::FRAME_LEN,
+};
+
+/// What was sealed next opens, as it was; nothing else does: not changed, not again, not from another lane or the other direction, and
+/// no bytes that were made up. After the first that does not open a lane is over, so that is where it ends.
+pub(crate) fn run(data: &[u8]) {
+    let mut script = Script::new(data);
+    let secret = Secret::pre_shared(b"nobody can guess this").expect("it is long enough");
+    let seals = |lane: u8, role| Seals::derive(&secret, &[lane; 32], role);
+    let (mut near, mut far) = (seals(1, Role::Initiator), seals(1, Role::Responder));
+    let mut others = [seals(2, Role::Initiator).sealer, seals(1, Role::Responder).sealer];
+    let mut before = vec![0; SEALED_FRAME_LEN];
+    while let Some(step) = script.step() {
+        let header: [u8; FRAME_LEN] = script.array();
+        let payload = vec![step; usize::from(script.byte())];
+        let pieces = cut(&payload, usize::from(script.byte()));
+        let mut frame = near.sealer.seal(&header, &pieces).to_vec();
+        match step % 8 {
+            0..=3 => {
+                assert_eq!(open(&mut far.opener, &frame), Ok((header.to_vec(), payload)), "what was sealed opens");
+                before = frame;
+                continue;
+            }
+            4 => {
+                let at = usize::from(script.byte()) * 256 + usize::from(script.byte());
+                let length = frame.len();
+                frame[at % length] ^= script.byte().max(1);
+            }
+            5 => frame = before,
+            6 => frame = others[usize::from(script.flag())].seal(&header, &pieces).to_vec(),
+            _ => frame = script.rest().iter().copied().chain(std::iter::repeat(0)).take(frame.len()).collect(),
+        }
+        assert_eq!(open(&mut far.opener, &frame), Err(SealError), "nothing else opens");
+        return;
+    }
+}
+
+/// One frame with its payload, where there is one.
+fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
+    let (header, rest) = sealed.split_first_chunk().expect("a header");
+    let header = opener.header(header)?.to_vec();
+    if rest.is_empty() {
+        return Ok((header, Vec::new()));
+    }
+    let (text, tag) = rest.split_at(rest.len() - TAG_LEN);
+    let mut text = text.to_vec();
+    opener.payload(&mut text, tag)?;
+    Ok((header, text))
+}
+
+/// As a chunk has its bytes: in pieces, some of them empty.
+fn cut(payload: &[u8], at: usize) -> [Bytes; 2] {
+    let (first, second) = payload.split_at(at.min(payload.len()));
+    [Bytes::copy_from_slice(first), Bytes::copy_from_slice(second)]
+}
+
+/// Three frames that open, then one of each kind that does not.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let frame = |step: u8, length: u8, cut: u8| [&[step][..], &[7; FRAME_LEN], &[length, cut]].concat();
+    let well = [frame(0, 0, 0), frame(1, 100, 30), frame(2, 255, 0)].concat();
+    let ends = [vec![0, 40, 1], vec![], vec![1], vec![9; 300]];
+    let kinds = (4..8).zip(ends).map(|(step, rest)| [&well[..], &frame(step, 50, 25), &rest].concat());
+    kinds.chain([well.clone()]).collect()
+}

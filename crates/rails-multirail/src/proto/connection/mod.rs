@@ -427,6 +427,10 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        // What comes too late changes nothing: the application has been told that the stream failed.
+        if self.failure.is_some() {
+            return Ok(());
+        }
         let was_silent = self.is_silent(lane);
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(handled)?;
@@ -434,6 +438,9 @@ impl Connection {
             self.restore(now, lane);
         }
         self.wake_idle_lanes();
+        if self.scheduler.lags(now, lane.0) {
+            self.wake_all_lanes();
+        }
         self.wakes.writer |= self.scheduler.is_complete();
         let state = &mut self.lanes[lane.0];
         if state.leaving && std::mem::take(&mut state.idle) {

@@ -113,6 +113,14 @@ impl Lane {
         self.service().max(oldest)
     }
 
+    /// How long it will be until the chunk at `index` is there, going by the lane's rate.
+    pub(super) fn remaining(&self, now: Instant, index: usize) -> Option<Duration> {
+        let bytes: u64 = self.in_flight.iter().take(index + 1).map(|sent| u64::from(sent.chunk.length)).sum();
+        let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
+        let since = self.acknowledged_at.max(self.in_flight.front().map(|sent| sent.taken))?;
+        Some(whole.saturating_sub(now.saturating_duration_since(since)))
+    }
+
     /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong. Where none was
     /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
     pub(super) fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {

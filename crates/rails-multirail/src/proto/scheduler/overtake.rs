@@ -16,6 +16,14 @@ impl Scheduler {
         Some(self.lanes[lane].overdue_at(index, self.others_service(lane)))
     }
 
+    /// Whether another lane could have something that `lane` has in flight there sooner.
+    pub fn lags(&self, now: Instant, lane: usize) -> bool {
+        let Some(own) = self.others_service(lane).filter(|_| self.policy.overtakes()) else { return false };
+        let carrier = &self.lanes[lane];
+        let last = carrier.in_flight.iter().rposition(|sent| !sent.passed_on);
+        last.and_then(|index| carrier.remaining(now, index)).is_some_and(|theirs| 2 * own + LEAST_GAIN < theirs)
+    }
+
     /// The chunk that the other end needs before it can read on, where its lane is overdue with it: it goes before what is new.
     pub(super) fn overtake_overdue(&mut self, now: Instant, lane: usize) -> Option<(Chunk, u64)> {
         if !self.policy.overtakes() {
@@ -37,9 +45,11 @@ impl Scheduler {
         let slower = |at: &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[at.0], &self.lanes[at.0].in_flight[at.1]);
             let age = now.saturating_duration_since(sent.taken);
-            let sooner =
-                own.zip(carrier.expected(now)).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
-            sooner || self.is_overdue(now, *at)
+            let own = own.map(|own| 2 * own + LEAST_GAIN);
+            // By how long chunks took there up to now, or by how much is before it.
+            let sooner = own.zip(carrier.expected(now)).is_some_and(|(own, theirs)| age + own < theirs);
+            let is_before = own.zip(carrier.remaining(now, at.1)).is_some_and(|(own, theirs)| own < theirs);
+            sooner || is_before || self.is_overdue(now, *at)
         };
         let (carrier, index) = self.others_oldest(lane).filter(slower).min_by_key(|at| self.offset(*at))?;
         Some(self.pass_on(carrier, index))

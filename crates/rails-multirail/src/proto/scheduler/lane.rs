@@ -103,6 +103,13 @@ impl Lane {
         self.known_service().max(self.service_at_least)
     }
 
+    /// How long a chunk would take that the lane were given now: where none was seen yet and nothing is before it, a round trip and the other
+    /// end's patience.
+    pub(super) fn would_take(&self) -> Option<Duration> {
+        let unseen = || self.rtt.filter(|_| self.in_flight.is_empty()).map(|rtt| rtt + ACK_DELAY);
+        self.service().or_else(unseen)
+    }
+
     fn known_service(&self) -> Option<Duration> {
         self.service.get().map(Duration::from_secs_f64)
     }

@@ -41,7 +41,7 @@ impl Scheduler {
         if !self.policy.overtakes() {
             return None;
         }
-        let own = self.lanes[lane].service();
+        let own = self.lanes[lane].would_take();
         let slower = |at: &(usize, usize)| {
             let (carrier, sent) = (&self.lanes[at.0], &self.lanes[at.0].in_flight[at.1]);
             let age = now.saturating_duration_since(sent.taken);
@@ -62,7 +62,7 @@ impl Scheduler {
     /// How long chunks take on the fastest of the other lanes.
     fn others_service(&self, lane: usize) -> Option<Duration> {
         let others = self.lanes.iter().enumerate().filter(|(index, other)| *index != lane && other.is_usable());
-        others.filter_map(|(_, other)| other.service()).min()
+        others.filter_map(|(_, other)| other.would_take()).min()
     }
 
     fn pass_on(&mut self, carrier: usize, index: usize) -> (Chunk, u64) {

@@ -236,8 +236,10 @@ impl Pipe {
         }
         if !arrived.is_empty() {
             self.progress = Some(now + self.delay);
-            self.round_trip =
-                2 * self.delay + Duration::from_nanos(PIECE as u64 * 8_000_000_000 / self.rate.max(1_000_000));
+            // One that has stopped meanwhile leaves it as it was.
+            if self.rate > 0 {
+                self.round_trip = 2 * self.delay + Duration::from_nanos(PIECE as u64 * 8_000_000_000 / self.rate);
+            }
         }
         self.held -= length;
         arrived

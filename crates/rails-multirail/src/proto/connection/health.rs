@@ -42,7 +42,10 @@ impl Connection {
     /// Looks whether `lane` makes progress, with what its transport knows of it now. Where it does not, it is silent: what it has is sent on the
     /// others.
     pub fn look(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
-        self.scheduler.set_rtt(lane.0, sample.rtt);
+        // None was measured yet where it is zero.
+        if !sample.rtt.is_zero() {
+            self.scheduler.observe_rtt(lane.0, sample.rtt);
+        }
         let patience = (PATIENCE * sample.rtt + 4 * sample.rtt_variation).max(LEAST_PATIENCE);
         let health = &mut self.lanes[lane.0].health;
         health.patience = Some(patience);

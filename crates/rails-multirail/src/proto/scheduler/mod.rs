@@ -195,6 +195,15 @@ impl Scheduler {
     /// Lane number `lane` is no longer silent. What was known of its speed is not believed any more.
     pub fn restore(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
+        // What no other has taken meanwhile is still on its way.
+        for sent in lane.in_flight.iter_mut().filter(|sent| sent.passed_on) {
+            let end = sent.chunk.offset + u64::from(sent.chunk.length).max(1);
+            let left: Vec<u64> = self.returned.range(sent.chunk.offset..end).map(|(offset, _)| *offset).collect();
+            sent.passed_on &= left.is_empty();
+            for offset in left {
+                self.returned_bytes -= self.returned.remove(&offset).map_or(0, |it| it.chunk.length as usize);
+            }
+        }
         lane.silent = false;
         (lane.rate, lane.service, lane.service_at_least) = Default::default();
     }
@@ -215,9 +224,10 @@ impl Scheduler {
         self.lanes[lane].silent
     }
 
-    /// The round trip of lane number `lane`, as the driver measured it.
-    pub fn set_rtt(&mut self, lane: usize, rtt: Duration) {
-        self.lanes[lane].rtt = Some(rtt);
+    /// The round trip of lane number `lane`, as the driver measured it. The least is kept: the others met queues.
+    pub fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
+        let lane = &mut self.lanes[lane];
+        lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
     }
 
     /// How lane number `lane` stands.

@@ -121,6 +121,18 @@ fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
 }
 
 #[test]
+fn what_nobody_took_from_a_silent_lane_stays_with_it() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 30]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
+    scheduler.silence(0);
+    assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
+    scheduler.restore(0);
+    assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 0)]), [None, None]);
+    assert_eq!((scheduler.bytes_sent_again(), scheduler.bytes_unacknowledged()), (10, 30));
+}
+
+#[test]
 fn a_returned_chunk_is_cut_to_what_its_new_lane_carries() {
     let bytes = Bytes::from((0..100).collect::<Vec<u8>>());
     let payload = vec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];

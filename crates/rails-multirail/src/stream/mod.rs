@@ -173,7 +173,7 @@ impl MultiRailStream {
     /// [`subscribe`](Self::subscribe) tells when.
     ///
     /// # Errors
-    /// [`AddLaneError`](crate::AddLaneError) at the end that accepted the stream, for a rail that it does not have, and beyond 64 lanes.
+    /// [`AddLaneError`] at the end that accepted the stream, for a rail that it does not have, and beyond 64 lanes.
     pub fn add_lane(&mut self, rail: RailId, remote: SocketAddr) -> Result<u16, AddLaneError> {
         let dialing = self.dialing.as_mut().ok_or(AddLaneError::Accepted)?;
         if rail.0 >= dialing.dialer.rails.len() {

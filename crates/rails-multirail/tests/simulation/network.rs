@@ -237,8 +237,8 @@ impl Pipe {
         if !arrived.is_empty() {
             self.progress = Some(now + self.delay);
             // One that has stopped meanwhile leaves it as it was.
-            if self.rate > 0 {
-                self.round_trip = 2 * self.delay + Duration::from_nanos(PIECE as u64 * 8_000_000_000 / self.rate);
+            if let Some(nanoseconds) = (PIECE as u64 * 8_000_000_000).checked_div(self.rate) {
+                self.round_trip = 2 * self.delay + Duration::from_nanos(nanoseconds);
             }
         }
         self.held -= length;

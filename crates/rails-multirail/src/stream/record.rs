@@ -116,8 +116,8 @@ impl LaneRecord {
         }
     }
 
-    /// What it did up to now; `now` is what its connections did that are up.
-    pub(crate) fn stats(&self, now: &LaneFigures) -> LaneStats {
+    /// What it did up to `at`; `now` is what its connections did that are up.
+    pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
         let tcp = self.tcp();
         let up = matches!(&*self.lock(), LaneState::Up { .. });
         let past = self.past();
@@ -149,7 +149,7 @@ impl LaneRecord {
             bytes_retransmitted: retransmitted.map(|it| it.bytes),
             segments_retransmitted: retransmitted.map(|it| it.segments),
             times,
-            down: past.down + past.down_since.map(|since| since.elapsed()).unwrap_or_default(),
+            down: past.down + past.down_since.map(|since| at.saturating_duration_since(since)).unwrap_or_default(),
             tcp,
             joined: self.joined.load(Relaxed),
             losses: self.losses.load(Relaxed),

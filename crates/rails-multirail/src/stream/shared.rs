@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     /// Told that there is news for the supervisor.
     pub(crate) supervise: Notify,
     start: Instant,
+    /// Whether what the stream did was logged.
+    summarized: Mutex<bool>,
     /// The lanes run on these: they are kept until the last lane has ended.
     _rails: Rails,
 }
@@ -52,8 +54,6 @@ pub(crate) struct State {
     events: EventLog,
     /// A lane was closed by both ends after the stream was done, so the other end knows that it is.
     settled: bool,
-    /// What the stream did was logged.
-    summarized: bool,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
 }
@@ -129,7 +129,6 @@ impl Shared {
             records: Vec::new(),
             events: EventLog::new(id),
             settled: false,
-            summarized: false,
             reader: None,
             writer: None,
         };
@@ -142,6 +141,7 @@ impl Shared {
             over: watch::Sender::new(false),
             supervise: Notify::new(),
             start: Instant::now(),
+            summarized: Mutex::new(false),
             _rails: rails,
         })
     }
@@ -223,9 +223,10 @@ impl Shared {
         }
     }
 
-    /// Logs what the stream did, once.
+    /// Logs what the stream did, once; when this returns, it is logged.
     pub(crate) fn summarize(&self) {
-        if !std::mem::replace(&mut self.lock().summarized, true) && tracing::enabled!(tracing::Level::DEBUG) {
+        let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *done, true) && tracing::enabled!(tracing::Level::DEBUG) {
             self.stats().log();
         }
     }
@@ -267,7 +268,7 @@ impl Shared {
             (lanes, state.connection.figures(now))
         };
         // The kernel is asked outside the lock.
-        let mut lanes: Vec<_> = lanes.iter().map(|(record, figures)| record.stats(figures)).collect();
+        let mut lanes: Vec<_> = lanes.iter().map(|(record, figures)| record.stats(now, figures)).collect();
         lanes.sort_by_key(|lane| lane.lane);
         StreamStats {
             stream: self.id,

@@ -2,7 +2,11 @@
 
 use crate::util::{options, pair, pattern, rails, relayed_pair, relayed_pair_by};
 use rails_multirail::{LaneStats, MultiRailStream, StreamMetrics, StreamStats};
-use std::time::Duration;
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::{sleep, timeout},
@@ -141,4 +145,38 @@ async fn streams_are_told_of_as_long_as_they_last() {
     })
     .await
     .expect("an ended stream is told of no longer");
+}
+
+/// What is logged, by whatever thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn both_ends_log_once_what_the_stream_did_and_nothing_per_chunk() {
+    let log = Log::default();
+    let lines = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
+    // The lanes log on their own threads, so it is for the process; other tests' streams have other names.
+    subscriber.with_ansi(false).with_writer(move || lines.clone()).try_init().expect("no other test listens");
+    let rails = rails(2);
+    let (near, far) = pair(&rails, &options().longest_chunk(16 << 10).unwrap()).await;
+    let name = near.id().to_string();
+    let [sent, _] = moved(near, far, pattern(8 << 20)).await;
+    assert!(sum(&sent, |lane| lane.chunks_sent) >= 512);
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let own: Vec<&str> = text.lines().filter(|line| line.contains(&name)).collect();
+    let count = |of: &str| own.iter().filter(|line| line.contains("DEBUG") && line.contains(of)).count();
+    assert_eq!((count("a stream has ended"), count("what a lane did")), (2, 4), "{own:#?}");
+    assert!(own.len() < 100, "{own:#?}");
 }

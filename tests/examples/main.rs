@@ -12,6 +12,9 @@ mod hyper_over_rails;
 #[path = "../../examples/messages.rs"]
 mod messages;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/metrics.rs"]
+mod metrics;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/pin_one_rail.rs"]
 mod pin_one_rail;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -129,6 +132,15 @@ async fn hyper_over_rails_answers_every_request_on_one_stream_of_two_lanes() {
     assert!(done.stats.lanes.len() == 2 && done.stats.lanes.iter().all(|lane| lane.lost.is_none()));
 }
 
+#[tokio::test]
+async fn metrics_are_served_while_a_stream_runs() {
+    let page = metrics::run("127.0.0.1:0".parse().unwrap(), std::time::Duration::from_millis(300)).await.unwrap();
+    let lanes =
+        |name: &str| page.lines().filter(|line| line.starts_with(&format!("{name}{{process=\"example\""))).count();
+    assert_eq!((lanes("rails_lane_bytes_total"), lanes("rails_lane_rtt_seconds")), (4, 2), "{page}");
+    assert!(page.ends_with("# EOF\n"));
+}
+
 /// The list that the reader is given is complete, and its order is one that can be followed.
 #[test]
 fn the_list_of_examples_names_each_of_them() {
@@ -136,7 +148,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 5, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 7, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();

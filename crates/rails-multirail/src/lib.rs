@@ -67,5 +67,5 @@ pub use rails::{Rail, Rails};
 pub use security::Security;
 pub use stream::{
     Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
-    MultiRailStream, StreamEvent, StreamStats, TrySendError,
+    MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
 };

@@ -16,8 +16,10 @@ pub(crate) mod stream;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
+use crate::print;
 use anyhow::{Context, Result, ensure};
-use std::time::Duration;
+use rails_multirail::StreamStats;
+use std::{fs, path::Path, time::Duration};
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
 /// the first is doing.
@@ -31,4 +33,14 @@ fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!(seconds > 0.0 && seconds <= 86_400.0, "it is more than 0 and at most 86400");
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Writes what a stream did where `--prometheus` says, if it does.
+fn write_metrics(to: Option<&Path>, stats: Option<&StreamStats>) -> Result<()> {
+    let (Some(to), Some(stats)) = (to, stats) else { return Ok(()) };
+    let text = stats.to_prometheus(&[]);
+    if to == Path::new("-") {
+        return Ok(print::result(text)?);
+    }
+    fs::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use anyhow::Result;
 use serde::Serialize;
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Receive what `stream` sends, and say what arrived
 ///
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and every longer pause
     #[arg(long, value_name = "TIME", requires = "json", conflicts_with = "ping", value_parser = interval)]
     samples: Option<Duration>,
+    /// Write what the stream and its lanes did to this file after each measurement, in place of the last, as text for Prometheus; `-` is stdout
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
+    prometheus: Option<PathBuf>,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -128,14 +131,16 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
 }
 
 fn say(args: &Args, endpoint: &Endpoint, received: Received, details: bool) -> Result<()> {
-    let Received { count, side: receiver, series } = received;
+    let Received { count, side: receiver, series, stats } = received;
     let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
     if args.json {
         let security = (!args.plain && !args.mptcp).then(|| endpoint.options.security().mode().to_string());
         let report = Report { bytes, seconds, receiver_goodput_bits_per_second: goodput, security, receiver, series };
-        return Ok(print::result(format_args!("{}\n", serde_json::to_string(&report)?))?);
+        print::result(format_args!("{}\n", serde_json::to_string(&report)?))?;
+    } else {
+        report::counted(&count, &receiver, details)?;
     }
-    report::counted(&count, &receiver, details)
+    super::write_metrics(args.prometheus.as_deref(), stats.as_ref())
 }
 
 /// Reads the length of an interval.

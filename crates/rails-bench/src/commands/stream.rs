@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rails_multirail::{Policy, RailRequest};
 use rails_topo::DataSize;
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// How many messages of each length
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "ping", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
+    /// Write what the stream and its lanes did to this file in the end, as text for Prometheus; `-` is stdout
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
+    prometheus: Option<PathBuf>,
     /// Print the measurement as one JSON object
     #[arg(long)]
     json: bool,
@@ -127,6 +130,7 @@ async fn measure(
     } else {
         report::measured(&measurement, details)?;
     }
+    super::write_metrics(args.prometheus.as_deref(), measurement.stats.as_ref())?;
     let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
     Ok(if lost { Ending::Failed } else { Ending::Done })
 }

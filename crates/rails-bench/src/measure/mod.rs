@@ -74,6 +74,8 @@ pub struct Received {
     pub side: report::Side,
     /// How it arrived in the course of time, if that was to be written down.
     pub series: Option<Series>,
+    /// What the receiving end of a striped stream did, as it closed.
+    pub stats: Option<rails_multirail::StreamStats>,
 }
 
 /// Counts what arrives.

@@ -54,6 +54,7 @@ pub async fn send(
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
         sender: Side::since(&baseline, topology, rails, &lanes),
         receiver: receipt.side.context("the receiver did not report its side")?,
+        stats: None,
     })
 }
 
@@ -112,7 +113,7 @@ impl Listener {
             stream.shutdown().await
         });
         told.await?.context("the sender went away before it had the report")?;
-        Ok(Received { count, side, series: counter.series() })
+        Ok(Received { count, side, series: counter.series(), stats: None })
     }
 }
 

@@ -70,6 +70,7 @@ pub async fn send(
         receiver_goodput_bits_per_second: together.bits_per_second(),
         sender: Side::since(&baseline, topology, rails, &lanes),
         receiver: sides.pop().context("the receiver did not report its side")?,
+        stats: None,
     })
 }
 
@@ -136,7 +137,7 @@ impl Listeners {
             });
             told.await?.context("a sender went away before it had the report")?;
         }
-        Ok(Received { count: Count::together(&counts), side, series: Series::together(series) })
+        Ok(Received { count: Count::together(&counts), side, series: Series::together(series), stats: None })
     }
 }
 

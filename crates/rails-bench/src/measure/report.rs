@@ -1,7 +1,7 @@
 //! What a measurement says: one object, units in the key names, placement as it was read back.
 
 use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
-use rails_multirail::{Driver, LaneStats, Policy, RailId, Rails, runtime::Placement};
+use rails_multirail::{Driver, LaneStats, Policy, RailId, Rails, StreamStats, runtime::Placement};
 use rails_net::TcpStats;
 use rails_topo::{CpuSet, NodeId, Topology};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,9 @@ pub struct Measurement {
     pub sender: Side,
     /// The receiving process.
     pub receiver: Side,
+    /// What the sending end of a striped stream did.
+    #[serde(skip)]
+    pub stats: Option<StreamStats>,
 }
 
 /// What carried the bytes.

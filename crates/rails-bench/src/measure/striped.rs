@@ -54,6 +54,7 @@ pub async fn send(
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
         sender: Side::since(&baseline, topology, rails, &lanes),
         receiver: receipt.side,
+        stats: Some(stats),
     })
 }
 
@@ -85,6 +86,6 @@ pub async fn receive(
         stream.write_all(&receipt).await?;
         stream.close().await
     });
-    on_rail.await?.context("the sender went away before it had the report")?;
-    Ok(Received { count, side, series })
+    let stats = Some(on_rail.await?.context("the sender went away before it had the report")?);
+    Ok(Received { count, side, series, stats })
 }

@@ -62,6 +62,28 @@ fn a_stream_is_measured_and_the_json_is_one_object() {
 }
 
 #[test]
+fn what_a_stream_did_is_written_for_prometheus() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [near, far] = ["near", "far"].map(|end| folder.path().join(end));
+    let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure", "--prometheus"];
+    let (child, lines) = start(rails_bench(serve.into_iter().chain(far.to_str())));
+    let addresses = wait_for(&lines, "listening on ").trim_start_matches("listening on ").replace(' ', "");
+    let stream = ["stream", "--to", &addresses, "--insecure", "--bytes", "20MiB", "--prometheus"];
+    let output = run(stream.into_iter().chain(near.to_str()));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(finish(child, &lines).0, 0);
+    for (file, direction) in [(near, "sent"), (far, "received")] {
+        let text = std::fs::read_to_string(file).expect("it was written");
+        let whole = text.lines().find(|line| line.starts_with("rails_stream_bytes_total{") && line.contains(direction));
+        assert!(
+            whole.is_some_and(|line| line.ends_with(&format!("direction=\"{direction}\"}} {}", 20 << 20))),
+            "{text}"
+        );
+        assert!(text.contains("rails_lane_chunks_total{") && text.ends_with("# EOF\n"), "{text}");
+    }
+}
+
+#[test]
 fn plain_flows_are_measured_the_same_way() {
     let (sent, _) = measured(&["--json", "--plain"], &["--seconds", "0.3"]);
     let sent: Value = serde_json::from_str(&sent).expect("one object");

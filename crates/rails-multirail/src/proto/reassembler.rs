@@ -18,6 +18,10 @@ pub struct Reassembler {
     segments: BTreeMap<u64, Segment>,
     /// How many different bytes have arrived, read or not.
     arrived: u64,
+    /// Everything below has arrived.
+    in_order: u64,
+    /// The most bytes that there were above.
+    most_out_of_order: u64,
     /// Bytes that arrived again.
     duplicated: u64,
     /// Where the stream ends, once a chunk has said so.
@@ -105,7 +109,16 @@ enum Segment {
 impl Reassembler {
     /// An empty one that holds at most `window` bytes.
     pub fn new(window: u64) -> Self {
-        Self { window, read: 0, segments: BTreeMap::new(), arrived: 0, duplicated: 0, end: None }
+        Self {
+            window,
+            read: 0,
+            segments: BTreeMap::new(),
+            arrived: 0,
+            in_order: 0,
+            most_out_of_order: 0,
+            duplicated: 0,
+            end: None,
+        }
     }
 
     /// Looks at a chunk's header, before any memory is spent on its bytes.
@@ -162,6 +175,10 @@ impl Reassembler {
             }
         }
         self.duplicated += brought - (self.arrived - before);
+        if header.offset <= self.in_order {
+            self.find_gap();
+        }
+        self.most_out_of_order = self.most_out_of_order.max(self.arrived - self.in_order);
         Ok(())
     }
 
@@ -218,14 +235,17 @@ impl Reassembler {
 
     /// How many bytes can be read from the start of the stream without a gap, those included that have been.
     pub fn bytes_in_order(&self) -> u64 {
-        let mut end = self.read;
-        for (at, held) in &self.segments {
-            if *at != end {
-                break;
-            }
-            end += held.len();
-        }
-        end
+        self.in_order
+    }
+
+    /// How many bytes have arrived behind a gap, and the most that there were.
+    pub fn bytes_out_of_order(&self) -> (u64, u64) {
+        (self.arrived - self.in_order, self.most_out_of_order)
+    }
+
+    /// How much of the window lies below the end of the last byte that has arrived.
+    pub fn window_used(&self) -> u64 {
+        self.highest() - self.read
     }
 
     /// How many bytes arrived more than once.
@@ -236,6 +256,15 @@ impl Reassembler {
     /// How many bytes are held that have not been read.
     pub fn bytes_held(&self) -> u64 {
         self.arrived - self.read
+    }
+
+    /// Moves on to the first gap: each segment is passed once.
+    fn find_gap(&mut self) {
+        while let Some((at, held)) = self.segments.range(..=self.in_order).next_back()
+            && at + held.len() > self.in_order
+        {
+            self.in_order = at + held.len();
+        }
     }
 
     /// Keeps a piece that overlaps nothing. Small ones that meet are gathered, in whatever order they come.
@@ -441,6 +470,13 @@ mod tests {
                 if admission == Admission::Duplicate {
                     prop_assert_eq!(arrived, reassembler.arrived);
                 }
+                let held_in_order = {
+                    let mut end = reassembler.read;
+                    reassembler.segments.iter().for_each(|(at, held)| if *at == end { end += held.len() });
+                    end
+                };
+                prop_assert_eq!(reassembler.bytes_in_order(), held_in_order);
+                prop_assert_eq!(reassembler.bytes_out_of_order().0, reassembler.arrived - held_in_order);
                 if reads[index % reads.len()] {
                     out.extend(drain(&mut reassembler));
                 }

@@ -3,8 +3,8 @@
 use super::{
     io::{read, send_all},
     pool::Pool,
+    record::LaneRecord,
     shared::{Joined, Shared},
-    stats::LaneRecord,
 };
 use crate::{
     RailId, StreamOptions,

@@ -190,6 +190,7 @@ impl MessageSender {
             ready!(super::poll_room(&self.stream.shared, state, context))?;
             if let Some(message) = message.take() {
                 state.connection.send(priority, message);
+                state.note_time();
             }
             Poll::Ready(Ok(()))
         })
@@ -263,6 +264,7 @@ impl MessageReceiver {
         let shared = &self.stream.shared;
         shared.with(|state| {
             if let Some(delivery) = state.connection.receive() {
+                state.note_time();
                 return Poll::Ready(Ok(Some(delivery)));
             }
             if state.connection.is_read() {

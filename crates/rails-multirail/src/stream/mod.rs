@@ -13,6 +13,8 @@ mod listener;
 mod messages;
 mod parts;
 mod pool;
+mod prometheus;
+mod record;
 mod shared;
 mod stats;
 mod supervisor;
@@ -21,7 +23,8 @@ pub use driver::Driver;
 pub use events::StreamEvent;
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
-pub use stats::{LaneStats, StreamStats};
+pub use prometheus::StreamMetrics;
+pub use stats::{LaneStats, StreamStats, ThreadStats};
 
 use crate::{
     AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions,
@@ -222,6 +225,7 @@ impl MultiRailStream {
             let taken = bytes.split_to(room.min(bytes.len()));
             let length = taken.len();
             state.connection.write(taken);
+            state.note_time();
             Poll::Ready(Ok(length))
         })
     }
@@ -244,6 +248,7 @@ impl MultiRailStream {
         }
         self.shared.with(|state| {
             if let Some(bytes) = state.connection.read() {
+                state.note_time();
                 return Poll::Ready(Ok(Some(bytes)));
             }
             if state.connection.is_read() {
@@ -275,6 +280,7 @@ impl MultiRailStream {
         // The other end may keep its side open for a while; what it wrote and what it was sent is complete.
         self.shared.abandoned.send_replace(true);
         let _ = lanes_up.wait_for(|up| *up == 0).await;
+        self.shared.summarize();
     }
 
     /// Shuts the write side down, and waits until the other end has everything.
@@ -282,6 +288,7 @@ impl MultiRailStream {
         self.shared.with(|state| {
             if !state.connection.is_finished() {
                 state.connection.finish();
+                state.note_time();
             }
             if state.connection.is_sent() {
                 return Poll::Ready(Ok(()));

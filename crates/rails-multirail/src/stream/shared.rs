@@ -2,13 +2,14 @@
 
 use super::{
     events::{EventLog, StreamEvent},
-    stats::{LaneRecord, StreamStats},
+    record::LaneRecord,
+    stats::{StreamStats, ThreadStats},
 };
 use crate::{
     RailId, StreamError,
     error::LaneError,
     proto::{
-        connection::{Connection, LaneId, LaneTraits},
+        connection::{Connection, LaneFigures, LaneId, LaneTraits},
         handshake::{Credentials, StreamId},
     },
     rails::Rails,
@@ -35,6 +36,9 @@ pub(crate) struct Shared {
     pub(crate) over: watch::Sender<bool>,
     /// Told that there is news for the supervisor.
     pub(crate) supervise: Notify,
+    start: Instant,
+    /// Whether what the stream did was logged.
+    summarized: Mutex<bool>,
     /// The lanes run on these: they are kept until the last lane has ended.
     _rails: Rails,
 }
@@ -84,6 +88,28 @@ impl State {
         self.settled || self.connection.failure().is_some()
     }
 
+    /// What the connections of a lane did that are up: one, or two for the moment in which one takes the place of another.
+    fn figures_of(&self, now: Instant, record: &Arc<LaneRecord>) -> LaneFigures {
+        let mut sum = LaneFigures::default();
+        let places = self.lanes.iter().enumerate().filter(|(_, place)| place.up && Arc::ptr_eq(&place.record, record));
+        for (lane, _) in places {
+            let figures = self.connection.lane_figures(now, LaneId(lane));
+            sum.reissued += figures.reissued;
+            sum.duplicated += figures.duplicated;
+            sum.times += figures.times;
+            sum.in_flight += figures.in_flight;
+            (sum.rate, sum.service) = (figures.rate.or(sum.rate), figures.service.or(sum.service));
+        }
+        sum
+    }
+
+    /// Tells the connection the time, where it matters for what the application just did.
+    pub(crate) fn note_time(&mut self) {
+        if self.connection.wants_time() {
+            self.connection.observe(Instant::now());
+        }
+    }
+
     fn note_events(&mut self) {
         while let Some(event) = self.connection.poll_event() {
             let record = event.lane.map(|lane| &self.lanes[lane.0].record);
@@ -114,6 +140,8 @@ impl Shared {
             abandoned: watch::Sender::new(false),
             over: watch::Sender::new(false),
             supervise: Notify::new(),
+            start: Instant::now(),
+            summarized: Mutex::new(false),
             _rails: rails,
         })
     }
@@ -178,15 +206,29 @@ impl Shared {
 
     /// A lane has ended.
     pub(crate) fn lane_down(&self, lane: LaneId, socket: &Arc<TcpLane>, end: Result<(), LaneError>) {
-        self.with(|state| {
+        let was_last = self.with(|state| {
+            let now = Instant::now();
+            let did = state.connection.lane_figures(now, lane);
             let place = &mut state.lanes[lane.0];
             place.up = false;
             state.settled |= end.is_ok() && state.connection.is_done();
-            place.record.end(socket, end);
+            place.record.end(socket, end, &did);
             // Whoever hears of the event finds the count right.
             self.lanes_up.send_modify(|up| *up -= 1);
-            state.connection.lane_down(Instant::now(), lane);
+            state.connection.lane_down(now, lane);
+            state.needs_no_lane() && !state.lanes.iter().any(|place| place.up)
         });
+        if was_last {
+            self.summarize();
+        }
+    }
+
+    /// Logs what the stream did, once; when this returns, it is logged.
+    pub(crate) fn summarize(&self) {
+        let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *done, true) && tracing::enabled!(tracing::Level::DEBUG) {
+            self.stats().log();
+        }
     }
 
     /// What happened to the lanes, as far as it is kept.
@@ -218,18 +260,31 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> StreamStats {
-        let (records, sent, again, received) = self.with(|state| {
-            let connection = &state.connection;
-            (state.records.clone(), connection.sent(), connection.bytes_sent_again(), connection.received())
-        });
-        let mut lanes: Vec<_> = records.iter().map(|record| record.stats()).collect();
+        let now = Instant::now();
+        let (lanes, figures) = {
+            let state = self.lock();
+            let lanes: Vec<_> =
+                state.records.iter().map(|record| (record.clone(), state.figures_of(now, record))).collect();
+            (lanes, state.connection.figures(now))
+        };
+        // The kernel is asked outside the lock.
+        let mut lanes: Vec<_> = lanes.iter().map(|(record, figures)| record.stats(now, figures)).collect();
         lanes.sort_by_key(|lane| lane.lane);
         StreamStats {
-            bytes_written: sent.0,
-            bytes_consumed_by_peer: sent.1,
-            bytes_sent_again: again,
-            bytes_read: received.0,
-            bytes_duplicated: received.1,
+            stream: self.id,
+            age: now.saturating_duration_since(self.start),
+            bytes_written: figures.sent.0,
+            bytes_consumed_by_peer: figures.sent.1,
+            bytes_sent_again: figures.reissued.total().bytes,
+            sent_again: figures.reissued,
+            bytes_read: figures.read,
+            bytes_duplicated: figures.duplicated.bytes,
+            chunks_duplicated: figures.duplicated.chunks,
+            reordered: figures.reordered,
+            send_window: figures.sending,
+            receive_window: figures.receiving,
+            stalls: figures.stalls,
+            threads: ThreadStats::of(&lanes),
             lanes,
         }
     }
@@ -238,5 +293,12 @@ impl Shared {
         // A panic under the lock is a broken invariant of the state machines, which the panic itself has reported; the lanes that
         // find it broken again will say so again.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    /// A stream that failed while it had no lane has ended only now.
+    fn drop(&mut self) {
+        self.summarize();
     }
 }

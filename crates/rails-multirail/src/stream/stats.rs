@@ -1,56 +1,109 @@
 //! What a stream and its lanes have done.
 
-use crate::{RailId, error::LaneError};
-use rails_bind::thread::{self, Tid};
-use rails_net::{TcpLane, TcpStats};
-use serde::Serialize;
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+use crate::{
+    RailId, StreamId,
+    proto::{
+        connection::{LaneTimes, Reordered, Stalls, WindowUse},
+        scheduler::{Amount, Reissued},
     },
 };
+use rails_bind::{thread::Tid, usage::ThreadUsage};
+use rails_net::TcpStats;
+use rails_topo::Bandwidth;
+use serde::{Serialize, Serializer};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-/// What a stream has done up to now.
+/// What a stream has done up to now, as this end sees it.
+///
+/// Serialized names carry their units; what is not known is `None`. `docs/metrics.md` lists all of it, with what it is good for.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamStats {
+    /// The stream's name.
+    #[serde(serialize_with = "as_text")]
+    pub stream: StreamId,
+    /// Time since this end of the stream was made.
+    #[serde(rename = "age_us", serialize_with = "microseconds")]
+    pub age: Duration,
     /// Bytes that this end wrote.
     pub bytes_written: u64,
     /// Bytes that the other end's application is known to have read of them.
     pub bytes_consumed_by_peer: u64,
     /// Bytes that this end sent more than once: those of lost lanes, and those that a fast lane took over from a slow one.
     pub bytes_sent_again: u64,
+    /// The same by cause, with the chunks.
+    pub sent_again: Reissued,
     /// Bytes that this end read.
     pub bytes_read: u64,
     /// Bytes that arrived more than once.
     pub bytes_duplicated: u64,
+    /// Chunks with such bytes in them.
+    pub chunks_duplicated: u64,
+    /// Bytes that have arrived and wait for others before them; `None` of messages, whose bytes lie where they belong whatever the order.
+    pub reordered: Option<Reordered>,
+    /// How much of the other end's window is in use by what this end sends.
+    pub send_window: WindowUse,
+    /// How much of this end's window is in use by what has arrived.
+    pub receive_window: WindowUse,
+    /// What the stream waited for.
+    pub stalls: Stalls,
     /// Each lane that the stream has or had, by number.
     pub lanes: Vec<LaneStats>,
+    /// Each thread that drives lanes.
+    pub threads: Vec<ThreadStats>,
 }
 
-/// What a lane has done up to now.
+/// What a lane has done up to now, through all the connections that it had.
 #[derive(Debug, Clone, Serialize)]
 pub struct LaneStats {
     /// The number that the initiator gave it.
     pub lane: u16,
     /// The rail that it runs on at this end.
     pub rail: RailId,
-    /// The thread that drives it at this end: its rail's, or the first rail's ([`Driver`](super::Driver)).
+    /// The thread that drives it at this end: its rail's, or the first rail's ([`Driver`](super::Driver)). It may drive other lanes as well.
     pub thread: Tid,
     /// Its address at this end, that of its newest connection.
     pub local: SocketAddr,
     /// Its address at the other end.
     pub remote: SocketAddr,
+    /// Whether it is up.
+    pub up: bool,
     /// Bytes of the stream that were sent on it.
     pub bytes_sent: u64,
     /// Chunks that were sent on it.
     pub chunks_sent: u64,
+    /// What it was given of that after another lane had been given it.
+    pub sent_again: Reissued,
     /// Bytes of the stream that arrived on it.
     pub bytes_received: u64,
     /// Chunks that arrived on it.
     pub chunks_received: u64,
-    /// What the kernel knows of its connection, or knew at its end; `None` where it did not say.
+    /// What of that had arrived before: bytes, and chunks with such bytes in them.
+    pub duplicated: Amount,
+    /// Bytes that it was given and that are not acknowledged.
+    pub bytes_in_flight: u64,
+    /// What it was seen to carry lately while it was busy, with a half-life of [`HALF_LIFE`](crate::proto::policy::HALF_LIFE): what the
+    /// scheduler goes by. `None` while it is down, and before anything was acknowledged.
+    #[serde(rename = "rate_bits_per_second")]
+    pub rate: Option<Bandwidth>,
+    /// How long a chunk takes from being taken to being acknowledged; `None` as with the rate.
+    #[serde(rename = "service_us", serialize_with = "optional_microseconds")]
+    pub service: Option<Duration>,
+    /// Smoothed round trip of its newest connection, by the kernel; `None` where that does not say.
+    #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
+    pub rtt: Option<Duration>,
+    /// Its least round trip.
+    #[serde(rename = "least_rtt_us", serialize_with = "optional_microseconds")]
+    pub least_rtt: Option<Duration>,
+    /// Bytes that TCP sent again below all of this, on all of its connections; `None` where the kernel did not say of one.
+    pub bytes_retransmitted: Option<u64>,
+    /// Segments that TCP sent again; `None` as with the bytes.
+    pub segments_retransmitted: Option<u64>,
+    /// What it did with its time while it was up.
+    pub times: LaneTimes,
+    /// For how long it was down between its connections, and since.
+    #[serde(rename = "down_us", serialize_with = "microseconds")]
+    pub down: Duration,
+    /// What the kernel knows of its newest connection, or knew at its end; `None` where it did not say.
     pub tcp: Option<TcpStats>,
     /// How often it came up: once, and once more for every time that it was dialled again.
     pub joined: u64,
@@ -60,129 +113,62 @@ pub struct LaneStats {
     pub lost: Option<String>,
 }
 
-/// A lane's counters, through all the connections that it had; written by its driver and read by anyone.
-#[derive(Debug)]
-pub(crate) struct LaneRecord {
-    pub(crate) index: u16,
-    pub(crate) rail: RailId,
-    remote: SocketAddr,
-    joined: AtomicU64,
-    losses: AtomicU64,
-    pub(crate) sent: Traffic,
-    pub(crate) received: Traffic,
-    state: Mutex<LaneState>,
+/// What a thread that drives lanes has used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ThreadStats {
+    /// The thread.
+    pub thread: Tid,
+    /// The lanes of this stream that it drives. What it used is not told apart by lane, nor by stream where it drives others'.
+    pub lanes: Vec<u16>,
+    /// Its time on a CPU since it began, for whatever it did; `None` where the kernel does not say.
+    #[serde(rename = "cpu_us", serialize_with = "optional_microseconds")]
+    pub cpu: Option<Duration>,
 }
 
-/// Bytes and chunks of one direction.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    bytes: AtomicU64,
-    chunks: AtomicU64,
-}
-
-#[derive(Debug)]
-enum LaneState {
-    Up { lane: Arc<TcpLane>, thread: Tid },
-    Ended { thread: Tid, local: SocketAddr, tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
-}
-
-impl LaneRecord {
-    pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<TcpLane>) -> Arc<Self> {
-        let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
-        let (joined, losses, sent, received) = Default::default();
-        Arc::new(Self { index, rail, remote, joined, losses, sent, received, state })
-    }
-
-    /// The lane has a connection, its first or another, and is driven by the calling thread.
-    pub(crate) fn begin(&self, lane: &Arc<TcpLane>) {
-        self.joined.fetch_add(1, Relaxed);
-        *self.lock() = LaneState::up(lane);
-    }
-
-    /// A connection has ended: its socket is let go, and what the kernel knew of it is kept, unless there is another already.
-    pub(crate) fn end(&self, ended: &Arc<TcpLane>, end: Result<(), LaneError>) {
-        self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
-        let mut state = self.lock();
-        if let LaneState::Up { lane, thread } = &*state
-            && Arc::ptr_eq(lane, ended)
-        {
-            let tcp = ended.stats().ok().map(Box::new);
-            *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), tcp, lost: end.err() };
-        }
-    }
-
-    /// How it ended, where it is down and should not be.
-    pub(crate) fn last_error(&self) -> Option<String> {
-        match &*self.lock() {
-            LaneState::Ended { lost, .. } => lost.as_ref().map(LaneError::to_string),
-            LaneState::Up { .. } => None,
-        }
-    }
-
-    /// How it was lost, with its addresses.
-    pub(crate) fn lost(&self) -> Option<String> {
-        match &*self.lock() {
-            LaneState::Ended { local, lost: Some(error), .. } => {
-                Some(format!("lane {} from {local} to {}: {error}", self.index, self.remote))
-            }
-            _ => None,
-        }
-    }
-
-    pub(crate) fn stats(&self) -> LaneStats {
-        LaneStats {
-            lane: self.index,
-            rail: self.rail,
-            thread: self.thread(),
-            local: self.local(),
-            remote: self.remote,
-            bytes_sent: self.sent.bytes.load(Relaxed),
-            chunks_sent: self.sent.chunks.load(Relaxed),
-            bytes_received: self.received.bytes.load(Relaxed),
-            chunks_received: self.received.chunks.load(Relaxed),
-            tcp: self.tcp(),
-            joined: self.joined.load(Relaxed),
-            losses: self.losses.load(Relaxed),
-            lost: self.lost(),
-        }
-    }
-
-    fn thread(&self) -> Tid {
-        match &*self.lock() {
-            LaneState::Up { thread, .. } | LaneState::Ended { thread, .. } => *thread,
-        }
-    }
-
-    fn local(&self) -> SocketAddr {
-        match &*self.lock() {
-            LaneState::Up { lane, .. } => lane.local_addr(),
-            LaneState::Ended { local, .. } => *local,
-        }
-    }
-
-    fn tcp(&self) -> Option<TcpStats> {
-        match &*self.lock() {
-            LaneState::Up { lane, .. } => lane.stats().ok(),
-            LaneState::Ended { tcp, .. } => tcp.as_deref().cloned(),
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, LaneState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl ThreadStats {
+    /// The threads that drive these lanes. Reads three small files of the kernel for each.
+    pub(super) fn of(lanes: &[LaneStats]) -> Vec<Self> {
+        let mut threads = BTreeMap::<Tid, Vec<u16>>::new();
+        lanes.iter().for_each(|lane| threads.entry(lane.thread).or_default().push(lane.lane));
+        let stats = threads.into_iter().map(|(thread, lanes)| Self { thread, lanes, cpu: cpu(thread) });
+        stats.collect()
     }
 }
 
-impl LaneState {
-    /// Up on the calling thread, and to stay on it: the socket is registered with the runtime there.
-    fn up(lane: &Arc<TcpLane>) -> Self {
-        Self::Up { lane: lane.clone(), thread: thread::current_tid() }
+fn cpu(thread: Tid) -> Option<Duration> {
+    ThreadUsage::of(thread).ok().map(|usage| usage.cpu_time.unwrap_or(usage.user + usage.system))
+}
+
+impl StreamStats {
+    /// The summary of a stream that has ended.
+    pub(super) fn log(&self) {
+        for lane in &self.lanes {
+            tracing::debug!(
+                stream = %self.stream, lane = lane.lane, rail = %lane.rail, bytes_sent = lane.bytes_sent, chunks_sent = lane.chunks_sent,
+                bytes_sent_again = lane.sent_again.total().bytes, bytes_received = lane.bytes_received,
+                chunks_received = lane.chunks_received, bytes_duplicated = lane.duplicated.bytes, rtt = ?lane.rtt, least_rtt = ?lane.least_rtt,
+                segments_retransmitted = lane.segments_retransmitted, joined = lane.joined, losses = lane.losses,
+                times = ?lane.times, down = ?lane.down, "what a lane did"
+            );
+        }
+        tracing::debug!(
+            stream = %self.stream, age = ?self.age, bytes_written = self.bytes_written, bytes_consumed_by_peer = self.bytes_consumed_by_peer,
+            bytes_sent_again = self.bytes_sent_again, bytes_read = self.bytes_read, bytes_duplicated = self.bytes_duplicated,
+            most_bytes_reordered = self.reordered.map(|reordered| reordered.most_bytes),
+            send_window_most_used = self.send_window.most_share(), receive_window_most_used = self.receive_window.most_share(),
+            stalls = ?self.stalls, threads = ?self.threads, "a stream has ended"
+        );
     }
 }
 
-impl Traffic {
-    /// One more chunk.
-    pub(crate) fn count(&self, bytes: u32) {
-        self.bytes.fetch_add(bytes.into(), Relaxed);
-        self.chunks.fetch_add(1, Relaxed);
-    }
+fn as_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
+}
+
+fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    optional_microseconds(&Some(*time), serializer)
+}
+
+fn optional_microseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
 }

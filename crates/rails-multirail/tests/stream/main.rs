@@ -8,5 +8,6 @@ mod messages;
 mod pairing;
 mod redial;
 mod security;
+mod stats;
 mod transfer;
 mod util;

@@ -26,6 +26,12 @@ pub(super) struct Health {
     link_is_down: bool,
 }
 
+impl Health {
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent_since.is_some()
+    }
+}
+
 impl Connection {
     /// When `lane` is to be [looked at](Connection::look) next; `None` while nothing on it waits for an answer.
     pub fn look_at(&self, lane: LaneId) -> Option<Instant> {
@@ -92,7 +98,7 @@ impl Connection {
 
     /// Whether `lane` is silent.
     pub fn is_silent(&self, lane: LaneId) -> bool {
-        self.lanes[lane.0].health.silent_since.is_some()
+        self.lanes[lane.0].health.is_silent()
     }
 
     /// When [`Connection::handle_timeout`] is to be called.
@@ -135,6 +141,7 @@ impl Connection {
         }
         self.watch_for_outage(now);
         self.wake_all_lanes();
+        self.observe(now);
     }
 
     fn silence(&mut self, now: Instant, lane: LaneId, cause: Silence, silent_for: Duration) {
@@ -146,6 +153,7 @@ impl Connection {
         self.tell(now, Some(lane), EventKind::Silenced { cause, silent_for, bytes_at_risk });
         self.watch_for_outage(now);
         self.wake_all_lanes();
+        self.observe(now);
     }
 
     /// Notes when the last lane that can be used is gone, and when there is one again.

@@ -1,6 +1,6 @@
 //! What arrives: bytes or messages.
 
-use super::Form;
+use super::{Form, Reordered};
 use crate::proto::{
     messages::{Content, Delivery, Inbox, Lent, Place},
     reassembler::{Admission, Reassembler, Violation},
@@ -166,6 +166,25 @@ impl Incoming {
         match self {
             Self::Bytes(reassembler) => reassembler.bytes_held(),
             Self::Messages(inbox) => inbox.bytes_held(),
+        }
+    }
+
+    /// How much of the window is in use, up to the last byte that has arrived or is about to.
+    pub(super) fn window_used(&self) -> u64 {
+        match self {
+            Self::Bytes(reassembler) => reassembler.window_used(),
+            Self::Messages(inbox) => inbox.window_used(),
+        }
+    }
+
+    /// How much waits for what comes before it; `None` of messages.
+    pub(super) fn reordered(&self) -> Option<Reordered> {
+        match self {
+            Self::Bytes(reassembler) => {
+                let (bytes, most_bytes) = reassembler.bytes_out_of_order();
+                Some(Reordered { bytes, most_bytes })
+            }
+            Self::Messages(_) => None,
         }
     }
 

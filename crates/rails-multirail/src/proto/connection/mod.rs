@@ -14,25 +14,31 @@
 //! that is how bytes written find an idle lane, and how a window that opened finds the writer.
 
 mod event;
+mod figures;
 mod health;
 mod incoming;
 mod messages;
+mod stalls;
 
 pub use event::{Event, EventKind, Silence};
+pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
 pub use messages::{Form, NotForMessages};
+pub use stalls::{LaneTimes, Stalls};
 
 use super::{
     handshake::Terms,
     policy::StripePolicy,
     reassembler::{Admission, Violation},
-    scheduler::{ACK_DELAY, Chunk, Scheduler},
+    scheduler::{ACK_DELAY, Amount, Chunk, Scheduler},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use bytes::Bytes;
+use figures::Peaks;
 use health::Health;
 use incoming::Incoming;
 use serde::Serialize;
+use stalls::{Clocks, LaneClock};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -74,6 +80,10 @@ pub struct Connection {
     outage_since: Option<Instant>,
     events: VecDeque<Event>,
     wakes: Wakes,
+    clocks: Clocks,
+    peaks: Peaks,
+    /// What has arrived more than once.
+    duplicates: Amount,
 }
 
 /// What is known of a lane when it joins.
@@ -153,6 +163,9 @@ struct Lane {
     /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
     leave_sent: Option<bool>,
     other_drained: bool,
+    clock: LaneClock,
+    /// What came in on it that was there before.
+    duplicates: Amount,
 }
 
 #[derive(Debug, Default)]
@@ -181,6 +194,9 @@ impl Connection {
             outage_since: None,
             events: VecDeque::new(),
             wakes: Wakes::default(),
+            clocks: Clocks::default(),
+            peaks: Peaks::default(),
+            duplicates: Amount::default(),
         }
     }
 
@@ -265,6 +281,7 @@ impl Connection {
         self.scheduler.lane_up(free, traits);
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
         self.watch_for_outage(now);
+        self.observe(now);
         Some(LaneId(free))
     }
 
@@ -279,6 +296,7 @@ impl Connection {
         // All of them, for it may have been the one that watched over another.
         self.wake_all_lanes();
         self.wakes.writer = true;
+        self.observe(now);
     }
 
     /// Takes a lane out of the stream: it is given nothing more, and closed once both ends know what has arrived on it.
@@ -289,6 +307,7 @@ impl Connection {
             self.tell(now, Some(lane), EventKind::Leaving);
             self.watch_for_outage(now);
             self.wake_all_lanes();
+            self.observe(now);
         }
     }
 
@@ -338,6 +357,10 @@ impl Connection {
         if chunk.is_some() || acknowledged || left {
             // There may be more for another lane that stands idle.
             self.wake_idle_lanes();
+            if chunk.is_some() {
+                self.peaks.sending = self.peaks.sending.max(self.scheduler.window_used());
+            }
+            self.observe(now);
             return Transmit::Send(chunk);
         }
         let state = &mut self.lanes[lane.0];
@@ -348,7 +371,9 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         self.scheduler.set_resting(now, lane.0);
-        Transmit::Idle(state.since.map(|since| since + ACK_DELAY))
+        let until = state.since.map(|since| since + ACK_DELAY);
+        self.observe(now);
+        Transmit::Idle(until)
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
@@ -420,6 +445,8 @@ impl Connection {
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();
         self.wakes.supervisor |= self.is_done();
+        self.count_arrival(lane);
+        self.observe(now);
     }
 
     /// An acknowledgement has arrived on `lane`.
@@ -450,6 +477,7 @@ impl Connection {
             self.wakes.supervisor = true;
             self.wake_all_lanes();
         }
+        self.observe(now);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! One lane as the scheduler sees it: what it has in flight, and how it has done up to now.
 
-use super::{Chunk, estimate::Estimate};
+use super::{Chunk, Reissued, estimate::Estimate};
 use crate::proto::policy::Standing;
 use std::{
     collections::VecDeque,
@@ -36,6 +36,8 @@ pub(super) struct Lane {
     pub(super) rested_at: Option<Instant>,
     /// When the last news of an acknowledgement came.
     pub(super) acknowledged_at: Option<Instant>,
+    /// What it was given that another lane had had.
+    pub(super) reissued: Reissued,
 }
 
 /// A chunk on its way.

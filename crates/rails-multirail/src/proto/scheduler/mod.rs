@@ -4,9 +4,11 @@ mod estimate;
 mod lane;
 mod overtake;
 mod pending;
+mod reissued;
 mod waiting;
 
 pub(super) use lane::ACK_DELAY;
+pub use reissued::{Amount, Reissued};
 
 use super::{
     connection::LaneTraits,
@@ -69,8 +71,8 @@ pub struct Scheduler {
     standings: Vec<Standing>,
     /// Everything below has been read by the other end.
     consumed: u64,
-    /// Bytes that were given to a lane more than once.
-    sent_again: u64,
+    /// What was given to a lane more than once.
+    reissued: Reissued,
     /// The other end has all of the stream.
     complete: bool,
 }
@@ -99,7 +101,7 @@ impl Scheduler {
             lanes: Vec::new(),
             standings: Vec::new(),
             consumed: 0,
-            sent_again: 0,
+            reissued: Reissued::default(),
             complete: false,
         }
     }
@@ -167,7 +169,27 @@ impl Scheduler {
 
     /// How many bytes were given to a lane more than once: those of lost and silent lanes, and those that were taken over from slow ones.
     pub fn bytes_sent_again(&self) -> u64 {
-        self.sent_again
+        self.reissued.total().bytes
+    }
+
+    /// The same by cause, with the chunks.
+    pub fn reissued(&self) -> Reissued {
+        self.reissued
+    }
+
+    /// What lane number `lane` was given of that since it joined.
+    pub fn reissued_by(&self, lane: usize) -> Reissued {
+        self.lanes[lane].reissued
+    }
+
+    /// How many bytes wait to be taken by a lane for the first time.
+    pub fn bytes_waiting(&self) -> usize {
+        self.pending.bytes()
+    }
+
+    /// How much of the other end's window is in use, as far as this end knows.
+    pub fn window_used(&self) -> u64 {
+        self.pending.next() - self.consumed
     }
 
     /// Lane number `lane` has joined.
@@ -267,21 +289,22 @@ impl Scheduler {
             return None;
         }
         self.look_at_lanes();
-        let again = self.take_returned(lane).or_else(|| self.overtake_overdue(now, lane));
-        let (chunk, carriers) = match again {
-            Some((chunk, carriers)) => {
-                self.sent_again += u64::from(chunk.length);
-                (chunk, carriers)
-            }
-            None => match self.cut(lane) {
-                Some(chunk) => (chunk, 0),
-                None => {
-                    let (chunk, carriers) = self.overtake_slower(now, lane)?;
-                    self.sent_again += u64::from(chunk.length);
-                    (chunk, carriers)
-                }
-            },
+        let mut reissued = Reissued::default();
+        let (chunk, carriers) = if let Some((chunk, carriers)) = self.take_returned(lane) {
+            reissued.returned.add(chunk.length.into());
+            (chunk, carriers)
+        } else if let Some((chunk, carriers)) = self.overtake_overdue(now, lane) {
+            reissued.taken_over.add(chunk.length.into());
+            (chunk, carriers)
+        } else if let Some(chunk) = self.cut(lane) {
+            (chunk, 0)
+        } else {
+            let (chunk, carriers) = self.overtake_slower(now, lane)?;
+            reissued.taken_over.add(chunk.length.into());
+            (chunk, carriers)
         };
+        self.reissued += reissued;
+        self.lanes[lane].reissued += reissued;
         let carriers = carriers | bit(lane);
         self.lanes[lane].put(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, carriers });
         Some(chunk)

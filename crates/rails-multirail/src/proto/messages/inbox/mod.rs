@@ -256,6 +256,11 @@ impl Inbox {
         held.map(|(base, item)| item.end - base).sum()
     }
 
+    /// How much of the window lies below the end of the last that has been begun.
+    pub(crate) fn window_used(&self) -> u64 {
+        self.highest() - self.read
+    }
+
     /// Whether no message has arrived or begun to.
     pub fn is_untouched(&self) -> bool {
         self.read == 0 && self.items.is_empty()

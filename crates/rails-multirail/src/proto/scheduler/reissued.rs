@@ -1,0 +1,52 @@
+//! What was sent more than once, by cause.
+
+use serde::Serialize;
+use std::ops::AddAssign;
+
+/// Bytes and chunks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// Bytes of the stream.
+    pub bytes: u64,
+    /// Chunks that they came in.
+    pub chunks: u64,
+}
+
+/// What was given to a lane once more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Reissued {
+    /// What came back from lanes that were lost or fell silent.
+    pub returned: Amount,
+    /// What another lane had on its way still, and would have had there later.
+    pub taken_over: Amount,
+}
+
+impl Amount {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.chunks += 1;
+    }
+}
+
+impl Reissued {
+    /// Both together.
+    pub fn total(&self) -> Amount {
+        let mut total = self.returned;
+        total += self.taken_over;
+        total
+    }
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.chunks += other.chunks;
+    }
+}
+
+impl AddAssign for Reissued {
+    fn add_assign(&mut self, other: Self) {
+        self.returned += other.returned;
+        self.taken_over += other.taken_over;
+    }
+}

@@ -1,0 +1,315 @@
+//! Which metrics there are. `docs/metrics.md` has the same list for readers, and a test holds the two against each other.
+
+use crate::{
+    LaneStats, StreamStats,
+    proto::{connection::WindowUse, scheduler::Reissued},
+};
+use prometheus_client::{metrics::MetricType, registry::Unit};
+use std::time::Duration;
+
+/// One metric: the name without its unit and without `_total`, as the encoder wants it.
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) unit: Option<&'static str>,
+    pub(super) kind: MetricType,
+    pub(super) help: &'static str,
+    /// Appends what a stream has of it: nothing where it is not known.
+    pub(super) samples: fn(&StreamStats, &mut Vec<Sample>),
+}
+
+/// One series' value now.
+pub(super) struct Sample {
+    pub(super) labels: Vec<(&'static str, String)>,
+    pub(super) value: Value,
+}
+
+/// A value, by the kind of metric.
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    Total(u64),
+    Seconds(Duration),
+    Gauge(f64),
+}
+
+/// The unit as the format spells it.
+pub(super) fn unit(name: &str) -> Unit {
+    match name {
+        BYTES => Unit::Bytes,
+        SECONDS => Unit::Seconds,
+        other => Unit::Other(other.to_owned()),
+    }
+}
+
+use Value::{Gauge, Seconds, Total};
+
+pub(super) const METRICS: &[Metric] = &[
+    // Of a stream.
+    gauge("rails_stream_age", Some(SECONDS), "Time since this end of the stream was made.", |stats, to| {
+        to.push(of(stats, &[], Gauge(stats.age.as_secs_f64())));
+    }),
+    counter(
+        "rails_stream",
+        Some(BYTES),
+        "Bytes that the application wrote (sent) and read (received).",
+        |stats, to| {
+            to.push(of(stats, &[("direction", "sent")], Total(stats.bytes_written)));
+            to.push(of(stats, &[("direction", "received")], Total(stats.bytes_read)));
+        },
+    ),
+    counter(
+        "rails_stream_consumed",
+        Some(BYTES),
+        "Bytes that the other end's application is known to have read.",
+        |stats, to| to.push(of(stats, &[], Total(stats.bytes_consumed_by_peer))),
+    ),
+    counter(
+        "rails_stream_reissued",
+        Some(BYTES),
+        "Bytes that were given to a lane once more, by cause.",
+        |stats, to| {
+            reissued(&stats.sent_again, |reissued| reissued.bytes, |cause, value| to.push(of(stats, &[cause], value)));
+        },
+    ),
+    counter(
+        "rails_stream_reissued_chunks",
+        None,
+        "Chunks that were given to a lane once more, by cause.",
+        |stats, to| {
+            reissued(&stats.sent_again, |reissued| reissued.chunks, |cause, value| to.push(of(stats, &[cause], value)));
+        },
+    ),
+    counter("rails_stream_duplicate", Some(BYTES), "Bytes that arrived and had arrived before.", |stats, to| {
+        to.push(of(stats, &[], Total(stats.bytes_duplicated)));
+    }),
+    counter("rails_stream_duplicate_chunks", None, "Chunks that arrived with such bytes in them.", |stats, to| {
+        to.push(of(stats, &[], Total(stats.chunks_duplicated)));
+    }),
+    gauge(
+        "rails_stream_reordered",
+        Some(BYTES),
+        "Bytes that have arrived and wait for others before them.",
+        |stats, to| to.extend(stats.reordered.map(|reordered| of(stats, &[], Gauge(reordered.bytes as f64)))),
+    ),
+    gauge("rails_stream_reordered_most", Some(BYTES), "The most bytes that did.", |stats, to| {
+        to.extend(stats.reordered.map(|reordered| of(stats, &[], Gauge(reordered.most_bytes as f64))));
+    }),
+    gauge(
+        "rails_stream_window",
+        Some(BYTES),
+        "The window of the other end (sent) and of this one (received).",
+        |stats, to| windows(stats, to, |window| window.size_bytes as f64),
+    ),
+    gauge("rails_stream_window_used", Some("ratio"), "The part of the window that is in use.", |stats, to| {
+        windows(stats, to, WindowUse::share);
+    }),
+    gauge("rails_stream_window_used_most", Some("ratio"), "The largest part that was in use.", |stats, to| {
+        windows(stats, to, WindowUse::most_share);
+    }),
+    counter(
+        "rails_stream_stalled",
+        Some(SECONDS),
+        "Time that the stream waited, by cause; not_read may go with any other.",
+        |stats, to| {
+            let stalls = &stats.stalls;
+            let causes = [
+                ("nothing_to_send", stalls.nothing_to_send),
+                ("window_full", stalls.window_full),
+                ("no_room", stalls.no_room),
+                ("no_lane", stalls.no_lane),
+                ("not_read", stalls.not_read),
+            ];
+            to.extend(causes.map(|(cause, time)| of(stats, &[("cause", cause)], Seconds(time))));
+        },
+    ),
+    // Of a lane.
+    gauge("rails_lane_up", None, "1 while the lane is up, 0 while it is down.", |stats, to| {
+        lanes(stats, to, |lane, put| put(&[], Gauge(f64::from(u8::from(lane.up)))));
+    }),
+    counter("rails_lane_joins", None, "How often the lane came up.", |stats, to| {
+        lanes(stats, to, |lane, put| put(&[], Total(lane.joined)));
+    }),
+    counter("rails_lane_losses", None, "How often the lane was lost.", |stats, to| {
+        lanes(stats, to, |lane, put| put(&[], Total(lane.losses)));
+    }),
+    counter(
+        "rails_lane",
+        Some(BYTES),
+        "Bytes of the stream on the lane, what was sent again among them.",
+        |stats, to| {
+            lanes(stats, to, |lane, put| {
+                put(&[("direction", "sent")], Total(lane.bytes_sent));
+                put(&[("direction", "received")], Total(lane.bytes_received));
+            });
+        },
+    ),
+    counter("rails_lane_chunks", None, "Chunks on the lane.", |stats, to| {
+        lanes(stats, to, |lane, put| {
+            put(&[("direction", "sent")], Total(lane.chunks_sent));
+            put(&[("direction", "received")], Total(lane.chunks_received));
+        });
+    }),
+    counter(
+        "rails_lane_reissued",
+        Some(BYTES),
+        "Bytes that the lane was given after another had been, by cause.",
+        |stats, to| {
+            lanes(stats, to, |lane, put| {
+                reissued(&lane.sent_again, |reissued| reissued.bytes, |cause, value| put(&[cause], value));
+            });
+        },
+    ),
+    counter(
+        "rails_lane_reissued_chunks",
+        None,
+        "Chunks that the lane was given after another had been, by cause.",
+        |stats, to| {
+            lanes(stats, to, |lane, put| {
+                reissued(&lane.sent_again, |reissued| reissued.chunks, |cause, value| put(&[cause], value));
+            });
+        },
+    ),
+    counter(
+        "rails_lane_duplicate",
+        Some(BYTES),
+        "Bytes that arrived on the lane and had arrived before.",
+        |stats, to| lanes(stats, to, |lane, put| put(&[], Total(lane.duplicated.bytes))),
+    ),
+    counter(
+        "rails_lane_duplicate_chunks",
+        None,
+        "Chunks that arrived on the lane with such bytes in them.",
+        |stats, to| lanes(stats, to, |lane, put| put(&[], Total(lane.duplicated.chunks))),
+    ),
+    gauge(
+        "rails_lane_in_flight",
+        Some(BYTES),
+        "Bytes that the lane was given and that are not acknowledged.",
+        |stats, to| lanes(stats, to, |lane, put| put(&[], Gauge(lane.bytes_in_flight as f64))),
+    ),
+    gauge(
+        "rails_lane_rate",
+        Some("bytes_per_second"),
+        "What the lane was seen to carry lately while it was busy.",
+        |stats, to| {
+            lanes(stats, to, |lane, put| {
+                let rate = lane.rate.map(|rate| rate.as_bits_per_second() as f64 / 8.0);
+                rate.into_iter().for_each(|rate| put(&[], Gauge(rate)));
+            });
+        },
+    ),
+    gauge(
+        "rails_lane_service",
+        Some(SECONDS),
+        "How long a chunk takes from being taken to being acknowledged.",
+        |stats, to| lanes(stats, to, |lane, put| known(lane.service, put)),
+    ),
+    gauge("rails_lane_rtt", Some(SECONDS), "Smoothed round trip, by the kernel.", |stats, to| {
+        lanes(stats, to, |lane, put| known(lane.rtt, put));
+    }),
+    gauge("rails_lane_least_rtt", Some(SECONDS), "Least round trip lately, by the kernel.", |stats, to| {
+        lanes(stats, to, |lane, put| known(lane.least_rtt, put));
+    }),
+    counter("rails_lane_retransmitted", Some(BYTES), "Bytes that TCP sent again.", |stats, to| {
+        lanes(stats, to, |lane, put| lane.bytes_retransmitted.into_iter().for_each(|bytes| put(&[], Total(bytes))));
+    }),
+    counter("rails_lane_retransmitted_segments", None, "Segments that TCP sent again.", |stats, to| {
+        lanes(stats, to, |lane, put| {
+            lane.segments_retransmitted.into_iter().for_each(|segments| put(&[], Total(segments)));
+        });
+    }),
+    counter("rails_lane_time", Some(SECONDS), "What the lane did with its time.", |stats, to| {
+        lanes(stats, to, |lane, put| {
+            let states = [
+                ("busy", lane.times.busy),
+                ("nothing_to_send", lane.times.nothing_to_send),
+                ("window_full", lane.times.window_full),
+                ("left_to_others", lane.times.left_to_others),
+                ("silent", lane.times.silent),
+                ("down", lane.down),
+            ];
+            states.into_iter().for_each(|(state, time)| put(&[("state", state)], Seconds(time)));
+        });
+    }),
+    gauge("rails_lane_thread", None, "1; its labels say which thread drives which lane.", |stats, to| {
+        for lane in &stats.lanes {
+            let mut sample =
+                of(stats, &[("lane", &lane.lane.to_string()), ("rail", &lane.rail.0.to_string())], Gauge(1.0));
+            sample.labels.push(("thread", i32::from(lane.thread).to_string()));
+            to.push(sample);
+        }
+    }),
+    // Of a thread, which may drive several lanes.
+    counter(
+        "rails_thread_cpu",
+        Some(SECONDS),
+        "Time on a CPU of a thread that drives lanes, since it began and for whatever it did.",
+        |stats, to| {
+            let known = stats.threads.iter().filter_map(|thread| Some((thread.thread, thread.cpu?)));
+            to.extend(known.map(|(thread, cpu)| Sample {
+                labels: vec![("thread", i32::from(thread).to_string())],
+                value: Seconds(cpu),
+            }));
+        },
+    ),
+];
+
+const fn counter(
+    name: &'static str,
+    unit: Option<&'static str>,
+    help: &'static str,
+    samples: fn(&StreamStats, &mut Vec<Sample>),
+) -> Metric {
+    Metric { name, unit, kind: MetricType::Counter, help, samples }
+}
+
+const fn gauge(
+    name: &'static str,
+    unit: Option<&'static str>,
+    help: &'static str,
+    samples: fn(&StreamStats, &mut Vec<Sample>),
+) -> Metric {
+    Metric { name, unit, kind: MetricType::Gauge, help, samples }
+}
+
+/// A sample of a stream.
+fn of(stats: &StreamStats, labels: &[(&'static str, &str)], value: Value) -> Sample {
+    let stream = ("stream", stats.stream.to_string());
+    let own = labels.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    Sample { labels: std::iter::once(stream).chain(own).collect(), value }
+}
+
+/// Puts a sample of a lane, with these labels besides.
+type Put<'a> = &'a mut dyn FnMut(&[(&'static str, &str)], Value);
+
+/// The samples of each lane.
+fn lanes(stats: &StreamStats, to: &mut Vec<Sample>, samples: fn(&LaneStats, Put<'_>)) {
+    for lane in &stats.lanes {
+        let (number, rail) = (lane.lane.to_string(), lane.rail.0.to_string());
+        samples(lane, &mut |labels, value| {
+            let mut all = vec![("lane", number.as_str()), ("rail", rail.as_str())];
+            all.extend_from_slice(labels);
+            to.push(of(stats, &all, value));
+        });
+    }
+}
+
+fn known(time: Option<Duration>, put: Put<'_>) {
+    time.into_iter().for_each(|time| put(&[], Gauge(time.as_secs_f64())));
+}
+
+fn windows(stats: &StreamStats, to: &mut Vec<Sample>, value: impl Fn(&WindowUse) -> f64) {
+    to.push(of(stats, &[("direction", "sent")], Gauge(value(&stats.send_window))));
+    to.push(of(stats, &[("direction", "received")], Gauge(value(&stats.receive_window))));
+}
+
+fn reissued(
+    of: &Reissued,
+    count: fn(&crate::proto::scheduler::Amount) -> u64,
+    mut put: impl FnMut((&'static str, &str), Value),
+) {
+    put(("cause", "returned"), Total(count(&of.returned)));
+    put(("cause", "taken_over"), Total(count(&of.taken_over)));
+}
+
+const BYTES: &str = "bytes";
+const SECONDS: &str = "seconds";

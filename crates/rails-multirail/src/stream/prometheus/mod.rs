@@ -1,0 +1,146 @@
+//! The statistics as Prometheus reads them: the text format of OpenMetrics.
+
+mod metrics;
+
+use super::{MultiRailStream, StreamStats, shared::Shared};
+use metrics::{METRICS, Sample, Value};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, NoLabelSet, text},
+    registry::Registry,
+};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+/// The statistics of many streams, to be served to Prometheus.
+///
+/// A stream that is [watched](Self::watch) is in the text as long as it lasts; then its series end. Every series has the label `stream`, so an
+/// application with many short streams had better sum up [`StreamStats`] by itself.
+///
+/// It is a collector of the crate `prometheus-client` as well, so that it can be registered beside the application's own metrics.
+/// `docs/metrics.md` lists the metrics.
+#[derive(Debug, Clone, Default)]
+pub struct StreamMetrics {
+    watched: Arc<Mutex<Vec<Weak<Shared>>>>,
+    labels: Vec<(String, String)>,
+}
+
+impl StreamMetrics {
+    /// The content type of the text.
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// Watches no stream yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a label to every series, to tell this process's from another's.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
+    }
+
+    /// Tells of `stream` as long as it lasts. It is not kept from ending.
+    pub fn watch(&self, stream: &MultiRailStream) {
+        let mut watched = self.lock();
+        watched.retain(|known| known.strong_count() > 0);
+        let new = Arc::downgrade(&stream.shared);
+        if !watched.iter().any(|known| known.ptr_eq(&new)) {
+            watched.push(new);
+        }
+    }
+
+    /// The statistics of all streams that last, as text. Each stream's lock is taken for a moment, and the kernel is asked about each lane and thread.
+    pub fn to_prometheus(&self) -> String {
+        text_of(Encoded(self.clone()))
+    }
+
+    fn stats(&self) -> Vec<StreamStats> {
+        // The list's lock is not held while streams are asked, nor while the last handle of one is let go.
+        let streams: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        streams.iter().map(|shared| shared.stats()).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Shared>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for StreamMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        encode(encoder, &self.stats(), &self.labels)
+    }
+}
+
+impl StreamStats {
+    /// The statistics as text for Prometheus, with these labels before each series' own: what a stream did, for a file or a push gateway. See
+    /// [`StreamMetrics`] for streams that run.
+    pub fn to_prometheus(&self, labels: &[(&str, &str)]) -> String {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        text_of(Once { stats: self.clone(), labels: labels.collect() })
+    }
+}
+
+/// One stream's statistics as they were.
+#[derive(Debug)]
+struct Once {
+    stats: StreamStats,
+    labels: Vec<(String, String)>,
+}
+
+/// A collector by value, as a registry takes it.
+#[derive(Debug)]
+struct Encoded(StreamMetrics);
+
+impl Collector for Once {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        encode(encoder, std::slice::from_ref(&self.stats), &self.labels)
+    }
+}
+
+impl Collector for Encoded {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+fn text_of(collector: impl Collector) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collector));
+    let mut text = String::new();
+    text::encode(&mut text, &registry).expect("a string takes whatever is written to it");
+    text
+}
+
+/// Every metric with the samples of all streams, as the format wants it.
+fn encode(mut encoder: DescriptorEncoder<'_>, streams: &[StreamStats], labels: &[(String, String)]) -> fmt::Result {
+    for metric in METRICS {
+        let mut samples = Vec::new();
+        streams.iter().for_each(|stats| (metric.samples)(stats, &mut samples));
+        // Streams share threads, and a series must not come twice.
+        let mut told = std::collections::HashSet::new();
+        samples.retain(|sample: &Sample| told.insert(sample.labels.clone()));
+        if samples.is_empty() {
+            continue;
+        }
+        let unit = metric.unit.map(metrics::unit);
+        let mut family = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), metric.kind)?;
+        for sample in samples {
+            let own = sample.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+            let all: Vec<(String, String)> = labels.iter().cloned().chain(own).collect();
+            let mut series = family.encode_family(&all)?;
+            match sample.value {
+                Value::Total(total) => series.encode_counter::<NoLabelSet, _, u64>(&total, None)?,
+                Value::Seconds(time) => series.encode_counter::<NoLabelSet, _, f64>(&time.as_secs_f64(), None)?,
+                Value::Gauge(value) => series.encode_gauge(&value)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

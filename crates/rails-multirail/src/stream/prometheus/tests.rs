@@ -1,0 +1,150 @@
+use super::*;
+use crate::{
+    LaneStats, RailId, StreamId, ThreadStats,
+    proto::connection::{LaneTimes, Reordered, Stalls, WindowUse},
+};
+use prometheus_client::metrics::MetricType;
+use rails_bind::thread;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
+
+fn lane(number: u16) -> LaneStats {
+    LaneStats {
+        lane: number,
+        rail: RailId(usize::from(number) % 2),
+        thread: thread::current_tid(),
+        local: "127.0.0.1:1".parse().unwrap(),
+        remote: "127.0.0.2:2".parse().unwrap(),
+        up: true,
+        bytes_sent: 1000 + u64::from(number),
+        chunks_sent: 3,
+        sent_again: Default::default(),
+        bytes_received: 0,
+        chunks_received: 0,
+        duplicated: Default::default(),
+        bytes_in_flight: 17,
+        rate: Some(rails_topo::Bandwidth::mbps(8)),
+        service: None,
+        rtt: Some(Duration::from_micros(1500)),
+        least_rtt: Some(Duration::from_micros(500)),
+        bytes_retransmitted: Some(0),
+        segments_retransmitted: Some(0),
+        times: LaneTimes { busy: Duration::from_millis(1250), ..LaneTimes::default() },
+        down: Duration::ZERO,
+        tcp: None,
+        joined: 1,
+        losses: 0,
+        lost: None,
+    }
+}
+
+fn stats(id: u8) -> StreamStats {
+    let window = WindowUse { size_bytes: 100, used_bytes: 25, most_used_bytes: 50 };
+    StreamStats {
+        stream: StreamId([id; 16]),
+        age: Duration::from_secs(2),
+        bytes_written: 2001,
+        bytes_consumed_by_peer: 2000,
+        bytes_sent_again: 0,
+        sent_again: Default::default(),
+        bytes_read: 0,
+        bytes_duplicated: 0,
+        chunks_duplicated: 0,
+        reordered: Some(Reordered { bytes: 1, most_bytes: 2 }),
+        send_window: window,
+        receive_window: window,
+        stalls: Stalls { no_room: Duration::from_millis(500), ..Stalls::default() },
+        lanes: vec![lane(0), lane(1)],
+        threads: vec![ThreadStats {
+            thread: thread::current_tid(),
+            lanes: vec![0, 1],
+            cpu: Some(Duration::from_secs(3)),
+        }],
+    }
+}
+
+/// What the text says: the type of each metric, and each series' value. Panics where a line is not of the format.
+fn parse(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, f64>) {
+    let (mut types, mut series) = (BTreeMap::new(), BTreeMap::new());
+    let body = text.strip_suffix("# EOF\n").expect("it ends as it should");
+    for line in body.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let (kind, rest) = comment.split_once(' ').expect(line);
+            let (name, said) = rest.split_once(' ').expect(line);
+            assert!(["HELP", "TYPE", "UNIT"].contains(&kind) && !said.is_empty(), "{line}");
+            match kind {
+                "TYPE" => assert!(types.insert(name.to_owned(), said.to_owned()).is_none(), "{name} comes twice"),
+                "UNIT" => assert!(name.ends_with(&format!("_{said}")), "{line}"),
+                _ => assert!(said.ends_with('.'), "{line}"),
+            }
+            continue;
+        }
+        let (key, value) = line.rsplit_once(' ').expect(line);
+        let (name, labels) = key.split_once('{').expect(line);
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        assert_eq!(types.get(family).map(String::as_str) == Some("counter"), name.ends_with("_total"), "{line}");
+        for label in labels.strip_suffix('}').expect(line).split(',') {
+            let (label, value) = label.split_once('=').expect(line);
+            assert!(label.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
+            assert!(value.len() >= 2 && value.starts_with('"') && value.ends_with('"'), "{line}");
+        }
+        let value: f64 = value.parse().expect(line);
+        assert!(value.is_finite() && series.insert(key.to_owned(), value).is_none(), "{line}");
+    }
+    (types, series)
+}
+
+/// The name under which its series are found.
+fn full_name(metric: &metrics::Metric) -> String {
+    let unit = metric.unit.map(|unit| format!("_{unit}")).unwrap_or_default();
+    let total = if matches!(metric.kind, MetricType::Counter) { "_total" } else { "" };
+    format!("{}{unit}{total}", metric.name)
+}
+
+#[test]
+fn every_line_is_of_the_format_and_says_what_the_statistics_say() {
+    let text = stats(0xab).to_prometheus(&[("host", "a \"b\"\\")]);
+    let stream = "ab".repeat(16);
+    let own = format!("host=\"a \\\"b\\\"\\\\\",stream=\"{stream}\"");
+    // The parser above takes no label apart that has a quotation mark in it.
+    let (types, series) = parse(&text.replace("a \\\"b\\\"\\\\", "x"));
+    assert_eq!(types.len(), METRICS.len() - 1, "a metric of which nothing is known is left out: the service time");
+    assert!(text.contains(&format!("rails_lane_bytes_total{{{own},lane=\"1\",rail=\"1\",direction=\"sent\"}} 1001\n")));
+    let value = |name: &str, labels: &str| series[&format!("{name}{{host=\"x\",stream=\"{stream}\"{labels}}}")];
+    assert_eq!(value("rails_stream_stalled_seconds_total", ",cause=\"no_room\""), 0.5);
+    assert_eq!(value("rails_stream_window_used_most_ratio", ",direction=\"received\""), 0.5);
+    assert_eq!(value("rails_lane_time_seconds_total", ",lane=\"0\",rail=\"0\",state=\"busy\""), 1.25);
+    assert_eq!(value("rails_lane_rate_bytes_per_second", ",lane=\"0\",rail=\"0\""), 1e6);
+}
+
+#[test]
+fn streams_that_share_a_thread_tell_of_it_once() {
+    let mut text = String::new();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Both));
+    text::encode(&mut text, &registry).unwrap();
+    let (_, series) = parse(&text);
+    let named = |name: &str| series.keys().filter(|key| key.starts_with(&format!("{name}{{"))).count();
+    assert_eq!((named("rails_thread_cpu_seconds_total"), named("rails_lane_thread")), (1, 4));
+    assert_eq!(named("rails_lane_bytes_total"), 8);
+}
+
+#[derive(Debug)]
+struct Both;
+
+impl Collector for Both {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        super::encode(encoder, &[stats(1), stats(2)], &[])
+    }
+}
+
+#[test]
+fn the_list_for_readers_names_each_metric_and_no_other() {
+    let list = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let row = |line: &str| Some(line.strip_prefix("| `rails_")?.split_once('`')?.0.to_owned());
+    let listed: BTreeSet<String> = list.lines().filter_map(row).map(|name| format!("rails_{name}")).collect();
+    assert_eq!(listed, METRICS.iter().map(full_name).collect());
+}

@@ -1,0 +1,211 @@
+//! A lane's counters, from its first connection to its last.
+
+use super::stats::LaneStats;
+use crate::{RailId, error::LaneError, proto::connection::LaneFigures};
+use rails_bind::thread::{self, Tid};
+use rails_net::{TcpLane, TcpStats};
+use rails_topo::Bandwidth;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// A lane's counters, through all the connections that it had; written by its driver and read by anyone.
+#[derive(Debug)]
+pub(crate) struct LaneRecord {
+    pub(crate) index: u16,
+    pub(crate) rail: RailId,
+    remote: SocketAddr,
+    joined: AtomicU64,
+    losses: AtomicU64,
+    pub(crate) sent: Traffic,
+    pub(crate) received: Traffic,
+    state: Mutex<LaneState>,
+    past: Mutex<Past>,
+}
+
+/// What the connections did that have ended.
+#[derive(Debug, Default)]
+struct Past {
+    figures: LaneFigures,
+    /// `None` where the kernel did not say of one of them.
+    retransmitted: Option<Retransmitted>,
+    /// For how long there was none, and since when there is none now.
+    down: Duration,
+    down_since: Option<Instant>,
+}
+
+/// What TCP sent again.
+#[derive(Debug, Clone, Copy, Default)]
+struct Retransmitted {
+    bytes: u64,
+    segments: u64,
+}
+
+/// Bytes and chunks of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    bytes: AtomicU64,
+    chunks: AtomicU64,
+}
+
+#[derive(Debug)]
+enum LaneState {
+    Up { lane: Arc<TcpLane>, thread: Tid },
+    Ended { thread: Tid, local: SocketAddr, tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
+}
+
+impl LaneRecord {
+    pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<TcpLane>) -> Arc<Self> {
+        let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
+        let (joined, losses, sent, received) = Default::default();
+        let past = Mutex::new(Past { retransmitted: Some(Retransmitted::default()), ..Past::default() });
+        Arc::new(Self { index, rail, remote, joined, losses, sent, received, state, past })
+    }
+
+    /// The lane has a connection, its first or another, and is driven by the calling thread.
+    pub(crate) fn begin(&self, lane: &Arc<TcpLane>) {
+        self.joined.fetch_add(1, Relaxed);
+        let mut past = self.past();
+        if let Some(since) = past.down_since.take() {
+            past.down += since.elapsed();
+        }
+        drop(past);
+        *self.lock() = LaneState::up(lane);
+    }
+
+    /// A connection has ended, having done that much: its socket is let go, and what the kernel knew of it is kept, unless there is another
+    /// already.
+    pub(crate) fn end(&self, ended: &Arc<TcpLane>, end: Result<(), LaneError>, did: &LaneFigures) {
+        self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
+        let tcp = ended.stats().ok();
+        let mut past = self.past();
+        past.figures.reissued += did.reissued;
+        past.figures.duplicated += did.duplicated;
+        past.figures.times += did.times;
+        past.retransmitted = Retransmitted::together(past.retransmitted, tcp.as_ref());
+        let mut state = self.lock();
+        if let LaneState::Up { lane, thread } = &*state
+            && Arc::ptr_eq(lane, ended)
+        {
+            past.down_since = Some(Instant::now());
+            let tcp = tcp.map(Box::new);
+            *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), tcp, lost: end.err() };
+        }
+    }
+
+    /// How it ended, where it is down and should not be.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        match &*self.lock() {
+            LaneState::Ended { lost, .. } => lost.as_ref().map(LaneError::to_string),
+            LaneState::Up { .. } => None,
+        }
+    }
+
+    /// How it was lost, with its addresses.
+    pub(crate) fn lost(&self) -> Option<String> {
+        match &*self.lock() {
+            LaneState::Ended { local, lost: Some(error), .. } => {
+                Some(format!("lane {} from {local} to {}: {error}", self.index, self.remote))
+            }
+            _ => None,
+        }
+    }
+
+    /// What it did up to `at`; `now` is what its connections did that are up.
+    pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
+        let tcp = self.tcp();
+        let up = matches!(&*self.lock(), LaneState::Up { .. });
+        let past = self.past();
+        let (mut sent_again, mut duplicated, mut times) =
+            (past.figures.reissued, past.figures.duplicated, past.figures.times);
+        sent_again += now.reissued;
+        duplicated += now.duplicated;
+        times += now.times;
+        let retransmitted =
+            if up { Retransmitted::together(past.retransmitted, tcp.as_ref()) } else { past.retransmitted };
+        LaneStats {
+            lane: self.index,
+            rail: self.rail,
+            thread: self.thread(),
+            local: self.local(),
+            remote: self.remote,
+            up,
+            bytes_sent: self.sent.bytes.load(Relaxed),
+            chunks_sent: self.sent.chunks.load(Relaxed),
+            sent_again,
+            bytes_received: self.received.bytes.load(Relaxed),
+            chunks_received: self.received.chunks.load(Relaxed),
+            duplicated,
+            bytes_in_flight: now.in_flight,
+            rate: now.rate.map(|rate| Bandwidth::bits_per_second((rate * 8.0) as u64)),
+            service: now.service,
+            rtt: tcp.as_ref().and_then(|tcp| tcp.rtt),
+            least_rtt: tcp.as_ref().and_then(|tcp| tcp.min_rtt),
+            bytes_retransmitted: retransmitted.map(|it| it.bytes),
+            segments_retransmitted: retransmitted.map(|it| it.segments),
+            times,
+            down: past.down + past.down_since.map(|since| at.saturating_duration_since(since)).unwrap_or_default(),
+            tcp,
+            joined: self.joined.load(Relaxed),
+            losses: self.losses.load(Relaxed),
+            lost: self.lost(),
+        }
+    }
+
+    fn thread(&self) -> Tid {
+        match &*self.lock() {
+            LaneState::Up { thread, .. } | LaneState::Ended { thread, .. } => *thread,
+        }
+    }
+
+    fn local(&self) -> SocketAddr {
+        match &*self.lock() {
+            LaneState::Up { lane, .. } => lane.local_addr(),
+            LaneState::Ended { local, .. } => *local,
+        }
+    }
+
+    fn tcp(&self) -> Option<TcpStats> {
+        match &*self.lock() {
+            LaneState::Up { lane, .. } => lane.stats().ok(),
+            LaneState::Ended { tcp, .. } => tcp.as_deref().cloned(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Taken before the state, where both are.
+    fn past(&self) -> MutexGuard<'_, Past> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LaneState {
+    /// Up on the calling thread, and to stay on it: the socket is registered with the runtime there.
+    fn up(lane: &Arc<TcpLane>) -> Self {
+        Self::Up { lane: lane.clone(), thread: thread::current_tid() }
+    }
+}
+
+impl Retransmitted {
+    fn together(before: Option<Self>, tcp: Option<&TcpStats>) -> Option<Self> {
+        let (before, tcp) = (before?, tcp?);
+        let bytes = before.bytes + tcp.bytes_retransmitted?;
+        Some(Self { bytes, segments: before.segments + u64::from(tcp.retransmitted_segments) })
+    }
+}
+
+impl Traffic {
+    /// One more chunk.
+    pub(crate) fn count(&self, bytes: u32) {
+        self.bytes.fetch_add(bytes.into(), Relaxed);
+        self.chunks.fetch_add(1, Relaxed);
+    }
+}

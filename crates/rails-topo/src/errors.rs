@@ -139,6 +139,12 @@ pub enum SyntheticError {
         /// The most there may be.
         limit: u32,
     },
+    /// More NUMA nodes than a description may make.
+    #[error("more than {limit} NUMA nodes")]
+    TooManyNodes {
+        /// The most there may be.
+        limit: u32,
+    },
     /// Two interfaces of one name.
     #[error("two interfaces are named `{name}`")]
     RepeatedNic {

@@ -124,6 +124,9 @@ fn levels(description: &str) -> Result<Vec<(Level, u32)>, SyntheticError> {
             .checked_mul(count)
             .filter(|total| *total <= MOST_PUS)
             .ok_or(SyntheticError::TooLarge { limit: MOST_PUS })?;
+        if level == Level::Numa && total > MOST_NODES {
+            return Err(SyntheticError::TooManyNodes { limit: MOST_NODES });
+        }
         levels.push((level, total));
     }
     match levels.last() {
@@ -164,6 +167,8 @@ const CACHES: [Level; 3] = [Level::L3, Level::L2, Level::L1];
 
 /// Enough for any machine of today, and little enough that a description cannot ask for memory without end.
 const MOST_PUS: u32 = 4096;
+/// The most that Linux is built for (`CONFIG_NODES_SHIFT` is at most 10); there is a distance between any two.
+const MOST_NODES: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -204,6 +209,7 @@ mod tests {
         assert_eq!(error(""), "the last level must be pu, as in core:4 pu:2");
         assert_eq!(error("core:4096 pu:2"), "more than 4096 PUs");
         assert_eq!(error("core:65536 pu:65536"), "more than 4096 PUs");
+        assert_eq!(error("numa:4096 pu:1"), "more than 1024 NUMA nodes");
         let twins = vec![Nic::named("eth0"), Nic::named("eth0")];
         assert!(matches!(Topology::synthetic("pu:1", twins), Err(SyntheticError::RepeatedNic { .. })));
     }

@@ -3,11 +3,15 @@
 use crate::ends;
 use bytes::Bytes;
 use rails::{
-    multirail::{MultiRailStream, Secret, StreamOptions, StreamStats},
+    multirail::{
+        MultiRailStream, Secret, StreamOptions, StreamStats,
+        proto::connection::{EventKind, Silence},
+    },
     net::{KeepAlive, LaneOptions},
 };
 use rails_lab::{LinkLab, Shape, Side};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -59,6 +63,44 @@ fn netns_a_link_down_in_mid_stream_loses_nothing() {
     let carried: Vec<u64> = before.iter().zip(received(&lab)).map(|(before, after)| after - before).collect();
     println!("the links carried {carried:?} of {TOTAL} bytes");
     assert!(carried[0] > 0 && carried[1] > TOTAL as u64 / 2, "{carried:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_link_that_goes_down_is_known_at_once_and_used_again_when_it_is_up() {
+    let lab = two_links();
+    let sent = bytes(TOTAL);
+    let digest = blake3::hash(&sent);
+    let (events, (got, _)) = ends::run(
+        &lab,
+        &options(),
+        async |mut stream| {
+            stream.write_bytes(sent).await.expect("one link is up");
+            stream.shutdown().await.expect("one link is up");
+            let events = stream.events();
+            stream.close().await.expect("one link is up");
+            events
+        },
+        async |mut stream| {
+            let mut hasher = blake3::Hasher::new();
+            let mut read = 0;
+            for (until, up) in [(TOTAL / 4, false), (TOTAL * 3 / 8, true)] {
+                while read < until {
+                    let bytes = stream.read_bytes().await.expect("one link is up").expect("more is to come");
+                    hasher.update(&bytes);
+                    read += bytes.len();
+                }
+                lab.set_link_up(Side::A, 0, up).expect("root may do that");
+            }
+            finish(stream, hasher).await
+        },
+    );
+    assert_eq!(got, digest);
+    let of_lane: Vec<EventKind> = events.iter().filter(|event| event.lane == Some(0)).map(|event| event.kind).collect();
+    let down = of_lane.iter().position(|kind| matches!(kind, EventKind::Silenced { cause: Silence::LinkDown, .. }));
+    let after = &of_lane[down.unwrap_or_else(|| panic!("the kernel tells: {events:?}"))..];
+    let back = |kind: &EventKind| matches!(kind, EventKind::Restored { .. } | EventKind::Joined);
+    assert!(after.iter().any(back), "{events:?}");
 }
 
 fn two_links() -> LinkLab {

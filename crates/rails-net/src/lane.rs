@@ -181,6 +181,12 @@ impl TcpLane {
         Ok(holder.map(|interface| interface.interface_name))
     }
 
+    /// The number of that [`interface`](Self::interface), as [`LinkWatch`](crate::LinkWatch) names links; `None` where there is none, or none is known.
+    pub fn link_index(&self) -> Option<u32> {
+        let name = self.interface().ok().flatten()?;
+        nix::net::if_::if_nametoindex(name.as_str()).ok()
+    }
+
     /// The stream, to read and write by.
     pub fn get_ref(&self) -> &TcpStream {
         &self.stream

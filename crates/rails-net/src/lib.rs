@@ -33,7 +33,8 @@
 //!
 //! # Map
 //! [`LaneOptions`] says what lanes are to be, with [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
-//! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures; [`local_address_towards`] asks the
+//! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures; [`LinkWatch`] tells when the
+//! link under one goes down; [`local_address_towards`] asks the
 //! routing table where a lane would begin.
 //!
 //! # Privileges
@@ -51,6 +52,7 @@ compile_error!("rails-net uses Linux socket options and runs on Linux only");
 mod connect;
 mod error;
 mod lane;
+mod links;
 mod listener;
 mod options;
 mod route;
@@ -60,6 +62,7 @@ mod sys;
 
 pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
 pub use lane::{DetachedLane, Deviation, LaneSettings, TcpLane};
+pub use links::{LinkChange, LinkWatch};
 pub use listener::LaneListener;
 pub use options::{KeepAlive, LaneOptions, LocalEnd};
 pub use route::local_address_towards;

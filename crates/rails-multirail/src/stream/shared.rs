@@ -14,7 +14,7 @@ use crate::{
     },
     rails::Rails,
 };
-use rails_net::TcpLane;
+use rails_net::{LinkChange, TcpLane};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
@@ -62,6 +62,8 @@ pub(crate) struct State {
 #[derive(Debug, Clone)]
 struct Place {
     up: bool,
+    /// The interface that its connection begins on.
+    link: Option<u32>,
     record: Arc<LaneRecord>,
     notify: Arc<Notify>,
     replaced: Arc<Notify>,
@@ -176,6 +178,7 @@ impl Shared {
         socket: &Arc<TcpLane>,
         traits: LaneTraits,
     ) -> Option<Joined> {
+        let link = socket.link_index();
         self.with(|state| {
             // One that is done may still owe the other end its last acknowledgement.
             if state.connection.failure().is_some() {
@@ -193,7 +196,7 @@ impl Shared {
                 }
             };
             record.begin(socket);
-            let place = Place { up: true, record, notify: Arc::default(), replaced: Arc::default() };
+            let place = Place { up: true, link, record, notify: Arc::default(), replaced: Arc::default() };
             let Place { record, notify, replaced, .. } = place.clone();
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
@@ -239,6 +242,20 @@ impl Shared {
     /// What happens to the lanes from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
         self.lock().events.subscribe()
+    }
+
+    /// Links have gone down or come up.
+    pub(crate) fn links_changed(&self, changes: &[LinkChange]) {
+        self.with(|state| {
+            let now = Instant::now();
+            for (lane, place) in state.lanes.iter().enumerate().filter(|(_, place)| place.up) {
+                match changes.iter().rfind(|change| Some(change.index) == place.link) {
+                    Some(change) if change.up => state.connection.link_up(now, LaneId(lane)),
+                    Some(_) => state.connection.link_down(now, LaneId(lane)),
+                    None => {}
+                }
+            }
+        });
     }
 
     /// Takes lane number `index` out of the stream; `false` where there is none.

@@ -1,13 +1,14 @@
 //! What a stream needs beside its lanes: somebody who keeps the time.
 
 use super::shared::Shared;
+use rails_net::LinkWatch;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::time::{sleep, sleep_until};
 
-/// Keeps the time of one end of a stream, until that end is over: fails it when there has been no lane for too long, and tells those who dial when to
+/// Keeps the time of one end of a stream and watches its links, until that end is over: fails it when there has been no lane for too long, and tells those who dial when to
 /// stop.
 pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
     let mut abandoned = shared.abandoned.subscribe();
@@ -18,9 +19,27 @@ pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
     };
     tokio::select! {
         () = keep_time(&shared) => {}
+        () = watch_links(&shared) => {}
         () = lingered => {}
     }
     shared.over.send_replace(true);
+}
+
+/// Tells the stream of links that go down and come up. It does not end.
+async fn watch_links(shared: &Shared) {
+    match LinkWatch::new() {
+        Ok(mut links) => loop {
+            match links.changed().await {
+                Ok(changes) => shared.links_changed(&changes),
+                // Too many at once, and some are lost: a link that stays down is found out by the silence of its lane.
+                Err(error) => tracing::debug!(stream = %shared.id, %error, "changes of links were missed"),
+            }
+        },
+        Err(error) => {
+            tracing::debug!(stream = %shared.id, %error, "links cannot be watched; the silence of lanes tells");
+            std::future::pending().await
+        }
+    }
 }
 
 async fn keep_time(shared: &Shared) {

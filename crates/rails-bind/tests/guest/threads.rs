@@ -359,14 +359,14 @@ fn guest_numa_faults_are_told_when_the_kernel_looks() {
         let tid = thread::current_tid();
         let _bound = thread::bind_current(&node_1()).expect("the node is there");
         let mut buffer = vec![1_u8; 16 << 20];
-        // The kernel begins to look when the thread has run for a second; the number of rounds only bounds a failure.
+        // The kernel begins to look when the thread has run for a second, and may come by a shared library's page on the other node first. The
+        // number of rounds only bounds a failure.
         let numa = (0..20_000_u32).find_map(|round| {
             buffer.iter_mut().step_by(4096).for_each(|byte| *byte = round as u8);
-            ThreadUsage::of(tid).expect("it lives").numa.filter(|numa| numa.local() + numa.remote() > 0)
+            ThreadUsage::of(tid).expect("it lives").numa.filter(|numa| numa.local() > 0)
         });
-        let numa = numa.expect("faults on memory that is used");
+        let numa = numa.expect("faults on memory that was touched first on node 1, and lies there");
         assert!(numa.current.0 == 1 && numa.by_node.len() == 2, "{numa:?}");
-        assert!(numa.local() > 0, "what was touched first on node 1 lies there: {numa:?}");
     });
 }
 

@@ -98,6 +98,31 @@ pub enum Violation {
     Message(MessageViolation),
 }
 
+/// Where what arrives may lie.
+pub(super) struct Bounds {
+    /// The offset that the other end must not pass.
+    pub(super) limit: u64,
+    /// Where the stream ends, once that was said.
+    pub(super) end: Option<u64>,
+    /// The end of the last that has arrived.
+    pub(super) highest: u64,
+}
+
+impl Bounds {
+    /// Whether something may end at `end`, and the stream there if it is its `fin`.
+    pub(super) fn check(&self, end: u64, fin: bool) -> Result<(), Violation> {
+        if end > self.limit {
+            return Err(Violation::BeyondWindow { end, limit: self.limit });
+        }
+        match self.end {
+            Some(known) if end > known => Err(Violation::BeyondEnd { chunk_end: end, end: known }),
+            Some(known) if fin && end != known => Err(Violation::EndMoved { end }),
+            None if fin && end < self.highest => Err(Violation::EndMoved { end }),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Segment {
     /// A chunk as it arrived.
@@ -126,17 +151,11 @@ impl Reassembler {
     /// # Errors
     /// [`Violation`] where it lies outside the window or the stream.
     pub fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
-        let limit = self.limit();
         let end = header.offset.saturating_add(header.length.into());
-        if end > limit {
-            return Err(Violation::BeyondWindow { end, limit });
-        }
-        match self.end {
-            Some(known) if end > known => return Err(Violation::BeyondEnd { chunk_end: end, end: known }),
-            Some(known) if header.fin && end != known => return Err(Violation::EndMoved { end }),
-            None if header.fin && end < self.highest() => return Err(Violation::EndMoved { end }),
-            None if header.fin => return Ok(Admission::Wanted),
-            _ => {}
+        let bounds = Bounds { limit: self.limit(), end: self.end, highest: self.highest() };
+        bounds.check(end, header.fin)?;
+        if header.fin && self.end.is_none() {
+            return Ok(Admission::Wanted);
         }
         let known = end <= self.read
             || self.segments.range(..=header.offset).next_back().is_some_and(|(at, held)| end <= at + held.len());

@@ -12,6 +12,7 @@ use crate::{
     error::{FailedLane, JoinError},
     proto::{
         backoff::Backoff,
+        connection::LaneId,
         handshake::{Credentials, Hello, Joined, Purpose, StreamId},
     },
     rails::Rails,
@@ -166,12 +167,7 @@ impl Dialer {
 
     /// Joins anew when the lane has been silent for a while: a connection that was cut off by a fault may take far longer to find out
     /// that the fault is over than a new one takes to be made.
-    async fn join_instead(
-        &self,
-        path: Path,
-        shared: &Arc<Shared>,
-        lane: crate::proto::connection::LaneId,
-    ) -> Option<Lane> {
+    async fn join_instead(&self, path: Path, shared: &Arc<Shared>, lane: LaneId) -> Option<Lane> {
         let mut backoff = Backoff::default();
         loop {
             sleep(backoff.next()).await;

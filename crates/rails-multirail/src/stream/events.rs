@@ -3,7 +3,7 @@
 use crate::{
     RailId,
     proto::{
-        connection::{Event, EventKind},
+        connection::{Event, EventKind, milliseconds},
         handshake::StreamId,
     },
 };
@@ -87,10 +87,6 @@ impl StreamEvent {
             _ => tracing::debug!(%stream, lane, event = ?self.kind, "a lane's life"),
         }
     }
-}
-
-fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64() * 1e3)
 }
 
 /// How many events are kept, and how many a listener may lag behind.

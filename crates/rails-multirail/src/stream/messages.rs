@@ -2,7 +2,7 @@
 
 use super::{MultiRailStream, StreamStats};
 use crate::proto::{
-    connection::NotForMessages,
+    connection::{Connection, NotForMessages},
     handshake::StreamId,
     messages::{Delivery, Message, Priority, next_of_packet},
 };
@@ -248,7 +248,7 @@ impl MessageReceiver {
             if let Some(payload) = next_of_packet(&mut self.packet, self.packet_length) {
                 return Poll::Ready(Ok(Some(Message { priority: self.priority, payload })));
             }
-            match ready!(self.poll_delivery(context))? {
+            match ready!(self.stream.shared.poll_next(context, Connection::receive))? {
                 None => return Poll::Ready(Ok(None)),
                 Some(Delivery::Message { priority, bytes: payload }) => {
                     return Poll::Ready(Ok(Some(Message { priority, payload })));
@@ -258,24 +258,6 @@ impl MessageReceiver {
                 }
             }
         }
-    }
-
-    fn poll_delivery(&self, context: &mut Context<'_>) -> Poll<IoResult<Option<Delivery>>> {
-        let shared = &self.stream.shared;
-        shared.with(|state| {
-            if let Some(delivery) = state.connection.receive() {
-                state.note_time();
-                return Poll::Ready(Ok(Some(delivery)));
-            }
-            if state.connection.is_read() {
-                return Poll::Ready(Ok(None));
-            }
-            if let Some(error) = shared.error(state) {
-                return Poll::Ready(Err(error.into()));
-            }
-            state.reader = Some(context.waker().clone());
-            Poll::Pending
-        })
     }
 }
 

@@ -246,20 +246,7 @@ impl MultiRailStream {
         if !self.reading.is_empty() {
             return Poll::Ready(Ok(Some(std::mem::take(&mut self.reading))));
         }
-        self.shared.with(|state| {
-            if let Some(bytes) = state.connection.read() {
-                state.note_time();
-                return Poll::Ready(Ok(Some(bytes)));
-            }
-            if state.connection.is_read() {
-                return Poll::Ready(Ok(None));
-            }
-            if let Some(error) = self.shared.error(state) {
-                return Poll::Ready(Err(error.into()));
-            }
-            state.reader = Some(context.waker().clone());
-            Poll::Pending
-        })
+        self.shared.poll_next(context, Connection::read)
     }
 
     /// Brings both directions to their end and says what the stream did: shuts the write side down, reads the other end's bytes to

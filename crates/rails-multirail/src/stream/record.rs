@@ -84,9 +84,7 @@ impl LaneRecord {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
         let tcp = ended.stats().ok();
         let mut past = self.past();
-        past.figures.reissued += did.reissued;
-        past.figures.duplicated += did.duplicated;
-        past.figures.times += did.times;
+        past.figures += *did;
         past.retransmitted = Retransmitted::together(past.retransmitted, tcp.as_ref());
         let mut state = self.lock();
         if let LaneState::Up { lane, thread } = &*state
@@ -121,11 +119,8 @@ impl LaneRecord {
         let tcp = self.tcp();
         let up = matches!(&*self.lock(), LaneState::Up { .. });
         let past = self.past();
-        let (mut sent_again, mut duplicated, mut times) =
-            (past.figures.reissued, past.figures.duplicated, past.figures.times);
-        sent_again += now.reissued;
-        duplicated += now.duplicated;
-        times += now.times;
+        let mut figures = past.figures;
+        figures += *now;
         let retransmitted =
             if up { Retransmitted::together(past.retransmitted, tcp.as_ref()) } else { past.retransmitted };
         LaneStats {
@@ -137,10 +132,10 @@ impl LaneRecord {
             up,
             bytes_sent: self.sent.bytes.load(Relaxed),
             chunks_sent: self.sent.chunks.load(Relaxed),
-            sent_again,
+            sent_again: figures.reissued,
             bytes_received: self.received.bytes.load(Relaxed),
             chunks_received: self.received.chunks.load(Relaxed),
-            duplicated,
+            duplicated: figures.duplicated,
             bytes_in_flight: now.in_flight,
             rate: now.rate.map(|rate| Bandwidth::bits_per_second((rate * 8.0) as u64)),
             service: now.service,
@@ -148,7 +143,7 @@ impl LaneRecord {
             least_rtt: tcp.as_ref().and_then(|tcp| tcp.min_rtt),
             bytes_retransmitted: retransmitted.map(|it| it.bytes),
             segments_retransmitted: retransmitted.map(|it| it.segments),
-            times,
+            times: figures.times,
             down: past.down + past.down_since.map(|since| at.saturating_duration_since(since)).unwrap_or_default(),
             tcp,
             joined: self.joined.load(Relaxed),

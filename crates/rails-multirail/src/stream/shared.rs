@@ -9,15 +9,16 @@ use crate::{
     RailId, StreamError,
     error::LaneError,
     proto::{
-        connection::{Connection, LaneFigures, LaneId, LaneTraits},
+        connection::{Connection, EventKind, LaneFigures, LaneId, LaneTraits},
         handshake::{Credentials, StreamId},
     },
     rails::Rails,
 };
 use rails_net::{LinkChange, TcpLane};
 use std::{
+    io::Result as IoResult,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Waker,
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 use tokio::sync::{Notify, broadcast, watch};
@@ -95,12 +96,7 @@ impl State {
         let mut sum = LaneFigures::default();
         let places = self.lanes.iter().enumerate().filter(|(_, place)| place.up && Arc::ptr_eq(&place.record, record));
         for (lane, _) in places {
-            let figures = self.connection.lane_figures(now, LaneId(lane));
-            sum.reissued += figures.reissued;
-            sum.duplicated += figures.duplicated;
-            sum.times += figures.times;
-            sum.in_flight += figures.in_flight;
-            (sum.rate, sum.service) = (figures.rate.or(sum.rate), figures.service.or(sum.service));
+            sum += self.connection.lane_figures(now, LaneId(lane));
         }
         sum
     }
@@ -115,7 +111,7 @@ impl State {
     fn note_events(&mut self) {
         while let Some(event) = self.connection.poll_event() {
             let record = event.lane.map(|lane| &self.lanes[lane.0].record);
-            let ended = matches!(event.kind, crate::proto::connection::EventKind::Ended { .. });
+            let ended = matches!(event.kind, EventKind::Ended { .. });
             let error = record.filter(|_| ended).and_then(|record| record.last_error());
             self.events.add(event, record.map(|record| (record.index, record.rail)), error);
         }
@@ -168,6 +164,28 @@ impl Shared {
             self.supervise.notify_one();
         }
         result
+    }
+
+    /// The next thing that the application receives, by `read`: `None` at the end of the stream.
+    pub(crate) fn poll_next<T>(
+        &self,
+        context: &mut Context<'_>,
+        read: impl FnOnce(&mut Connection) -> Option<T>,
+    ) -> Poll<IoResult<Option<T>>> {
+        self.with(|state| {
+            if let Some(next) = read(&mut state.connection) {
+                state.note_time();
+                return Poll::Ready(Ok(Some(next)));
+            }
+            if state.connection.is_read() {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(error) = self.error(state) {
+                return Poll::Ready(Err(error.into()));
+            }
+            state.reader = Some(context.waker().clone());
+            Poll::Pending
+        })
     }
 
     /// A lane has joined; `None` where the stream takes no more. A connection that had its number before gives way to it.

@@ -65,6 +65,7 @@ pub enum Silence {
     LinkDown,
 }
 
-fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Times are written in milliseconds.
+pub(crate) fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.as_secs_f64() * 1e3)
 }

@@ -83,6 +83,18 @@ impl WindowUse {
     }
 }
 
+/// Of two connections of a lane: what they did is added up, and what is known of the second's speed holds.
+impl std::ops::AddAssign for LaneFigures {
+    fn add_assign(&mut self, other: Self) {
+        self.reissued += other.reissued;
+        self.duplicated += other.duplicated;
+        self.times += other.times;
+        self.in_flight += other.in_flight;
+        self.rate = other.rate.or(self.rate);
+        self.service = other.service.or(self.service);
+    }
+}
+
 impl Connection {
     /// What it has done up to now.
     pub fn figures(&self, now: Instant) -> Figures {

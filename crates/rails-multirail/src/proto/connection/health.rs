@@ -59,7 +59,8 @@ impl Connection {
         if health.silent_since.is_some() {
             health.look_at = Some(now + patience);
             if silent_for < patience && !health.link_is_down {
-                self.restore(now, lane);
+                self.scheduler.restore(lane.0);
+                self.has_answered(now, lane);
             }
             return;
         }
@@ -131,9 +132,8 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// A lane that was silent has answered.
-    pub(super) fn restore(&mut self, now: Instant, lane: LaneId) {
-        self.scheduler.restore(lane.0);
+    /// A lane that was silent is not any more.
+    pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         let health = &mut self.lanes[lane.0].health;
         if let Some(since) = health.silent_since.take() {
             health.look_at = Some(now + health.patience.unwrap_or(LEAST_PATIENCE));
@@ -158,7 +158,7 @@ impl Connection {
 
     /// Notes when the last lane that can be used is gone, and when there is one again.
     pub(super) fn watch_for_outage(&mut self, now: Instant) {
-        let usable = self.lanes.iter().any(|lane| lane.up && !lane.leaving && lane.health.silent_since.is_none());
+        let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
         if self.is_done() || self.failure.is_some() {
             return;
         }

@@ -20,6 +20,7 @@ mod incoming;
 mod messages;
 mod stalls;
 
+pub(crate) use event::milliseconds;
 pub use event::{Event, EventKind, Silence};
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
@@ -319,11 +320,8 @@ impl Connection {
     /// The other end takes the lane out of the stream.
     pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
         self.leave(now, lane);
-        let state = &mut self.lanes[lane.0];
-        state.other_drained |= drained;
-        if std::mem::take(&mut state.idle) {
-            self.wakes.lanes |= 1 << lane.0;
-        }
+        self.lanes[lane.0].other_drained |= drained;
+        self.wake(lane);
     }
 
     /// Which lanes are up.
@@ -432,8 +430,8 @@ impl Connection {
         // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due.
         let due = state.since.is_none() || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
-        if due && std::mem::take(&mut state.idle) {
-            self.wakes.lanes |= 1 << lane.0;
+        if due {
+            self.wake(lane);
         }
         if self.incoming.is_complete() && !was_complete {
             self.wake_all_lanes();
@@ -462,16 +460,15 @@ impl Connection {
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(handled)?;
         if was_silent && !self.scheduler.is_silent(lane.0) {
-            self.restore(now, lane);
+            self.has_answered(now, lane);
         }
         self.wake_idle_lanes();
         if self.scheduler.lags(now, lane.0) {
             self.wake_all_lanes();
         }
         self.wakes.writer |= self.scheduler.is_complete();
-        let state = &mut self.lanes[lane.0];
-        if state.leaving && std::mem::take(&mut state.idle) {
-            self.wakes.lanes |= 1 << lane.0;
+        if self.lanes[lane.0].leaving {
+            self.wake(lane);
         }
         if self.is_done() {
             self.wakes.supervisor = true;
@@ -568,6 +565,13 @@ impl Connection {
             }
         }
         self.wakes.writer |= self.scheduler.has_much_room();
+    }
+
+    /// Wakes a lane that stands idle.
+    fn wake(&mut self, lane: LaneId) {
+        if std::mem::take(&mut self.lanes[lane.0].idle) {
+            self.wakes.lanes |= 1 << lane.0;
+        }
     }
 
     fn wake_all_lanes(&mut self) {

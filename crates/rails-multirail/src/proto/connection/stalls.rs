@@ -128,11 +128,12 @@ impl Connection {
                 _ => Cause::WindowFull,
             };
         }
-        let mut usable = self.lanes.iter().filter(|lane| lane.up && !lane.leaving && !lane.health.is_silent());
-        match usable.next() {
+        let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.is_usable(*index));
+        // `None` of no lane, or whether one of them stands idle.
+        match usable.map(|(_, lane)| lane.idle).reduce(|one, other| one || other) {
             None => Cause::NoLane,
-            Some(first) if first.idle || usable.any(|lane| lane.idle) => Cause::LeftToOthers,
-            Some(_) => Cause::NoRoom,
+            Some(true) => Cause::LeftToOthers,
+            Some(false) => Cause::NoRoom,
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The side that brings a lane.
 
 use super::{
-    Credentials, HandshakeError, Hello, Message, Mode, Refusal, Secret, Terms, farewell, tls::Tls,
-    transcript::Transcript,
+    Credentials, HandshakeError, Hello, Message, Mode, Refusal, Terms, farewell, tls::Tls, transcript::Transcript,
 };
 use crate::proto::seal::{Role, Seals};
 
@@ -90,8 +89,8 @@ impl Initiator {
                 Ok(InitiatorStep::Send(flight))
             }
             (Message::Accepted(tag), State::Proved(joining, transcript)) => {
-                transcript.verify(Role::Responder, secret_of(&joining).map_or(&[], Secret::bytes), &tag)?;
-                let seals = secret_of(&joining).and_then(|secret| transcript.seals(Role::Initiator, secret));
+                transcript.verify(Role::Responder, joining.key(), &tag)?;
+                let seals = transcript.seals(Role::Initiator, &joining);
                 Ok(InitiatorStep::Joined(Box::new(Joined {
                     terms: transcript.challenge.terms,
                     seals,
@@ -112,15 +111,8 @@ impl Initiator {
     }
 
     fn prove(&mut self, credentials: Credentials, transcript: Transcript) -> Message {
-        let tag = transcript.prove(Role::Initiator, secret_of(&credentials).map_or(&[], Secret::bytes));
+        let tag = transcript.prove(Role::Initiator, credentials.key());
         self.state = State::Proved(credentials, transcript);
         Message::Proof(tag)
-    }
-}
-
-pub(super) fn secret_of(credentials: &Credentials) -> Option<&Secret> {
-    match credentials {
-        Credentials::Secret { secret, .. } => Some(secret),
-        _ => None,
     }
 }

@@ -1,8 +1,8 @@
 //! The side that takes a lane in.
 
 use super::{
-    Challenge, Credentials, HandshakeError, Hello, Message, Mode, Nonce, Purpose, Secret, Terms, farewell,
-    initiator::secret_of, tls::Tls, transcript::Transcript,
+    Challenge, Credentials, HandshakeError, Hello, Message, Mode, Nonce, Purpose, Terms, farewell, tls::Tls,
+    transcript::Transcript,
 };
 use crate::proto::seal::{Role, Seals};
 
@@ -95,17 +95,15 @@ impl Responder {
                 Ok(ResponderStep::Send(flight))
             }
             (Message::Proof(tag), State::Challenged(joining)) => {
-                let secret = secret_of(&joining);
-                let key = secret.map_or(&[][..], Secret::bytes);
                 let hello = self.transcript.hello;
-                self.transcript.verify(Role::Initiator, key, &tag).map_err(|error| {
+                self.transcript.verify(Role::Initiator, joining.key(), &tag).map_err(|error| {
                     match (hello.mode, hello.purpose) {
                         (Mode::Tls, Purpose::Join) => HandshakeError::NoSuchStream,
                         _ => error,
                     }
                 })?;
-                let accept = Message::Accepted(self.transcript.prove(Role::Responder, key));
-                let seals = secret.and_then(|secret| self.transcript.seals(Role::Responder, secret));
+                let accept = Message::Accepted(self.transcript.prove(Role::Responder, joining.key()));
+                let seals = self.transcript.seals(Role::Responder, &joining);
                 Ok(ResponderStep::Proved(Box::new(Proved {
                     hello,
                     accept,

@@ -75,6 +75,19 @@ impl Credentials {
             Self::TlsClient { .. } | Self::TlsServer(_) => Mode::Tls,
         }
     }
+
+    /// The secret, where there is one.
+    pub(super) fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Secret { secret, .. } => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// What proofs are keyed with: the secret, or nothing.
+    pub(super) fn key(&self) -> &[u8] {
+        self.secret().map_or(&[], Secret::bytes)
+    }
 }
 
 /// Never shows the secret.

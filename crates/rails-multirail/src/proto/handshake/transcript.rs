@@ -1,6 +1,6 @@
 //! What the two ends have said, and what is made of it: proofs and keys.
 
-use super::{Challenge, HandshakeError, Hello, Message, Secret, Tag};
+use super::{Challenge, Credentials, HandshakeError, Hello, Message, Tag};
 use crate::proto::seal::{Role, Seals};
 use aws_lc_rs::{digest, hmac};
 
@@ -14,31 +14,28 @@ pub(super) struct Transcript {
 impl Transcript {
     /// The proof that `role` knows `secret`. With an empty one it proves nothing but that both ends saw the same messages.
     pub(super) fn prove(&self, role: Role, secret: &[u8]) -> Tag {
-        let mut tag = [0; 32];
-        tag.copy_from_slice(hmac::sign(&key(secret), &self.claim(role)).as_ref());
-        tag
+        sign(secret, &self.claim(role))
     }
 
     /// Whether `tag` is that proof; compares in constant time.
     pub(super) fn verify(&self, role: Role, secret: &[u8], tag: &Tag) -> Result<(), HandshakeError> {
-        hmac::verify(&key(secret), &self.claim(role), tag).map_err(|_| HandshakeError::Secret)
+        verify(secret, &self.claim(role), tag)
     }
 
     /// The responder's proof that what it says of its lanes is its own, and an answer to this handshake.
     pub(super) fn sign_lanes(&self, secret: &[u8], message: &[u8]) -> Tag {
-        let mut tag = [0; 32];
-        tag.copy_from_slice(hmac::sign(&key(secret), &self.claim_lanes(message)).as_ref());
-        tag
+        sign(secret, &self.claim_lanes(message))
     }
 
     /// Whether `tag` is that proof; compares in constant time.
     pub(super) fn verify_lanes(&self, secret: &[u8], message: &[u8], tag: &[u8]) -> Result<(), HandshakeError> {
-        hmac::verify(&key(secret), &self.claim_lanes(message), tag).map_err(|_| HandshakeError::Secret)
+        verify(secret, &self.claim_lanes(message), tag)
     }
 
     /// The keys of this lane, where its frames are sealed.
-    pub(super) fn seals(&self, ours: Role, secret: &Secret) -> Option<Seals> {
-        self.hello.mode.is_sealed().then(|| Seals::derive(secret, &self.hash(), ours))
+    pub(super) fn seals(&self, ours: Role, credentials: &Credentials) -> Option<Seals> {
+        let secret = credentials.secret().filter(|_| self.hello.mode.is_sealed())?;
+        Some(Seals::derive(secret, &self.hash(), ours))
     }
 
     /// SHA-256 of both messages.
@@ -64,6 +61,16 @@ impl Transcript {
     fn bytes(&self) -> Vec<u8> {
         [Message::Hello(self.hello).encode(), Message::Challenge(self.challenge).encode()].concat()
     }
+}
+
+fn sign(secret: &[u8], claim: &[u8]) -> Tag {
+    let mut tag = [0; 32];
+    tag.copy_from_slice(hmac::sign(&key(secret), claim).as_ref());
+    tag
+}
+
+fn verify(secret: &[u8], claim: &[u8], tag: &[u8]) -> Result<(), HandshakeError> {
+    hmac::verify(&key(secret), claim, tag).map_err(|_| HandshakeError::Secret)
 }
 
 fn key(secret: &[u8]) -> hmac::Key {

@@ -19,7 +19,7 @@ pub(super) struct Lane {
     /// It stands idle, and asks when it is woken.
     pub(super) resting: bool,
     pub(super) weight: u32,
-    /// The round trip that the driver last spoke of.
+    /// The least round trip that the driver spoke of.
     pub(super) rtt: Option<Duration>,
     /// Chunks given to this lane, oldest first; the first of them was the lane's `first`-th.
     pub(super) in_flight: VecDeque<InFlight>,

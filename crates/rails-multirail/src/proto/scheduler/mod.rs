@@ -5,6 +5,7 @@ mod lane;
 mod overtake;
 mod pending;
 mod reissued;
+mod returned;
 mod waiting;
 
 pub(super) use lane::ACK_DELAY;
@@ -19,10 +20,8 @@ use super::{
 };
 use bytes::Bytes;
 use lane::{InFlight, Lane};
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use returned::{Back, Returned};
+use std::time::{Duration, Instant};
 use waiting::Waiting;
 
 /// Some of a stream's bytes, to be sent on one lane.
@@ -63,9 +62,8 @@ pub struct Scheduler {
     /// The offset that must not be passed.
     limit: u64,
     pending: Waiting,
-    /// Chunks of lost and silent lanes, by offset, and their bytes.
-    returned: BTreeMap<u64, Returned>,
-    returned_bytes: usize,
+    /// Chunks of lost and silent lanes.
+    returned: Returned,
     lanes: Vec<Lane>,
     /// How the lanes stand, as the policy sees them.
     standings: Vec<Standing>,
@@ -75,14 +73,6 @@ pub struct Scheduler {
     reissued: Reissued,
     /// The other end has all of the stream.
     complete: bool,
-}
-
-/// A chunk of a lane that was lost or is silent.
-#[derive(Debug)]
-struct Returned {
-    chunk: Chunk,
-    /// The lanes that have had it.
-    carriers: u64,
 }
 
 impl Scheduler {
@@ -96,8 +86,7 @@ impl Scheduler {
             window,
             limit: window.min(MOST_KEPT),
             pending: Waiting::default(),
-            returned: BTreeMap::new(),
-            returned_bytes: 0,
+            returned: Returned::default(),
             lanes: Vec::new(),
             standings: Vec::new(),
             consumed: 0,
@@ -220,11 +209,7 @@ impl Scheduler {
         // What no other has taken meanwhile is still on its way.
         for sent in lane.in_flight.iter_mut().filter(|sent| sent.passed_on) {
             let end = sent.chunk.offset + u64::from(sent.chunk.length).max(1);
-            let left: Vec<u64> = self.returned.range(sent.chunk.offset..end).map(|(offset, _)| *offset).collect();
-            sent.passed_on &= left.is_empty();
-            for offset in left {
-                self.returned_bytes -= self.returned.remove(&offset).map_or(0, |it| it.chunk.length as usize);
-            }
+            sent.passed_on = !self.returned.remove_range(sent.chunk.offset..end);
         }
         lane.silent = false;
         (lane.rate, lane.service, lane.service_at_least) = Default::default();
@@ -239,6 +224,11 @@ impl Scheduler {
     pub fn set_resting(&mut self, now: Instant, lane: usize) {
         let lane = &mut self.lanes[lane];
         (lane.resting, lane.rested_at) = (true, Some(now));
+    }
+
+    /// Whether lane number `lane` may be given something: it is up, and neither silent nor retired.
+    pub fn is_usable(&self, lane: usize) -> bool {
+        self.lanes[lane].is_usable()
     }
 
     /// Whether lane number `lane` is silent.
@@ -277,7 +267,7 @@ impl Scheduler {
             return false;
         }
         self.look_at_lanes();
-        let returned = self.returned.values().any(|returned| self.may_return_to(returned, lane));
+        let returned = self.returned.iter().any(|chunk| self.may_return_to(chunk, lane));
         returned || self.share(lane).is_some()
     }
 
@@ -329,14 +319,10 @@ impl Scheduler {
         }
         self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
         self.consumed = self.consumed.max(consumed);
-        let news = ack.chunks > self.lanes[lane].first;
-        if news && self.lanes[lane].silent {
-            self.restore(lane);
-        }
+        let answers = self.lanes[lane].silent && ack.chunks > self.lanes[lane].first;
         if ack.complete {
             self.complete = true;
-            self.returned.clear();
-            self.returned_bytes = 0;
+            self.returned = Returned::default();
             self.lanes.iter_mut().for_each(|lane| lane.release(now, u64::MAX, 0));
         } else {
             self.lanes[lane].observe(now, ack.chunks);
@@ -344,14 +330,12 @@ impl Scheduler {
             self.lanes[lane].release(now, ack.chunks, self.consumed);
             let consumed = self.consumed;
             self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
-            // They lie in order and do not overlap, so that an acknowledgement costs no look at those that stay.
-            while let Some(first) =
-                self.returned.first_entry().filter(|first| first.get().chunk.is_known_below(consumed))
-            {
-                self.returned_bytes -= first.remove().chunk.length as usize;
-            }
+            self.returned.remove_known_below(consumed);
             let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty());
             self.complete = self.pending.is_end_cut() && self.returned.is_empty() && settled;
+        }
+        if answers {
+            self.restore(lane);
         }
         Ok(())
     }
@@ -361,7 +345,7 @@ impl Scheduler {
         let once = |lane: &Lane| -> u64 {
             lane.in_flight.iter().filter(|sent| !sent.passed_on).map(|sent| u64::from(sent.chunk.length)).sum()
         };
-        self.returned_bytes as u64 + self.lanes.iter().map(once).sum::<u64>()
+        self.returned.bytes() as u64 + self.lanes.iter().map(once).sum::<u64>()
     }
 
     /// How many chunks are in flight on `lane`.
@@ -382,9 +366,7 @@ impl Scheduler {
         for sent in self.lanes[lane].in_flight.iter_mut().filter(|sent| !sent.passed_on) {
             sent.passed_on = true;
             if !sent.chunk.is_known_below(self.consumed) {
-                self.returned_bytes += sent.chunk.length as usize;
-                let returned = Returned { chunk: sent.chunk.clone(), carriers: sent.carriers };
-                self.returned.insert(sent.chunk.offset, returned);
+                self.returned.insert(Back { chunk: sent.chunk.clone(), carriers: sent.carriers });
             }
         }
     }
@@ -396,31 +378,25 @@ impl Scheduler {
             return;
         }
         for sent in self.lanes[lane].in_flight.iter().take(news).filter(|sent| sent.passed_on && !sent.chunk.fin) {
-            let end = sent.chunk.offset + u64::from(sent.chunk.length);
-            let arrived: Vec<u64> = self.returned.range(sent.chunk.offset..end).map(|(offset, _)| *offset).collect();
-            for offset in arrived {
-                self.returned_bytes -= self.returned.remove(&offset).map_or(0, |it| it.chunk.length as usize);
-            }
+            self.returned.remove_range(sent.chunk.offset..sent.chunk.offset + u64::from(sent.chunk.length));
         }
     }
 
     /// The first chunk that came back from another lane, or as much of it as `lane` carries at a time.
     fn take_returned(&mut self, lane: usize) -> Option<(Chunk, u64)> {
-        let (offset, _) = self.returned.iter().find(|(_, returned)| self.may_return_to(returned, lane))?;
-        let offset = *offset;
+        let offset = self.returned.iter().find(|chunk| self.may_return_to(chunk, lane))?.offset;
         let most = self.policy.longest_chunk(&self.offer(0), lane).max(1);
-        let Returned { mut chunk, carriers } = self.returned.remove(&offset).expect("it was just seen");
+        let Back { mut chunk, carriers } = self.returned.remove(offset)?;
         if let Some(rest) = chunk.split_off(most) {
-            self.returned.insert(rest.offset, Returned { chunk: rest, carriers });
+            self.returned.insert(Back { chunk: rest, carriers });
         }
-        self.returned_bytes -= chunk.length as usize;
         Some((chunk, carriers))
     }
 
     /// Whether `lane` takes what came back from another: not if one that is faster will have it there sooner.
-    fn may_return_to(&self, returned: &Returned, lane: usize) -> bool {
-        let offer = self.offer(self.returned_bytes);
-        let length = self.policy.longest_chunk(&offer, lane).min(returned.chunk.length as usize);
+    fn may_return_to(&self, chunk: &Chunk, lane: usize) -> bool {
+        let offer = self.offer(self.returned.bytes());
+        let length = self.policy.longest_chunk(&offer, lane).min(chunk.length as usize);
         !self.policy.overtakes() || !offer.is_sooner_elsewhere(lane, length)
     }
 

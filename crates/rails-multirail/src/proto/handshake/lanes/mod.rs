@@ -3,8 +3,7 @@
 //! It carries the same kind of proof as `Accepted`, over itself as well; where the frames of the lane would be sealed, so is it.
 
 use super::{
-    HandshakeError, Joined, Message, PREFIX_LEN, Proved, Secret, VERSION,
-    initiator::secret_of,
+    HandshakeError, Joined, Message, PREFIX_LEN, Proved, VERSION,
     message::{LANES, MAGIC, array_at},
 };
 use crate::{
@@ -68,8 +67,7 @@ impl Proved {
         let mut message = MAGIC.to_vec();
         message.extend_from_slice(&[VERSION, LANES, 0, offers.len() as u8]);
         offers.iter().for_each(|offer| encode(offer, &mut message));
-        let key = secret_of(&self.joining).map_or(&[][..], Secret::bytes);
-        let tag = self.transcript.sign_lanes(key, &message);
+        let tag = self.transcript.sign_lanes(self.joining.key(), &message);
         message.extend_from_slice(&tag);
         match &mut self.seals {
             None => message,
@@ -117,8 +115,7 @@ impl Joined {
             seals.opener.payload(text, tag).map_err(|_| HandshakeError::Lanes(LanesError::Sealed))?;
         }
         let (entries, rest) = body.split_at(usize::from(prefix[7]) * ENTRY_LEN);
-        let key = secret_of(&self.joining).map_or(&[][..], Secret::bytes);
-        self.transcript.verify_lanes(key, &[prefix, entries].concat(), &rest[..MAC_LEN])?;
+        self.transcript.verify_lanes(self.joining.key(), &[prefix, entries].concat(), &rest[..MAC_LEN])?;
         let (entries, _) = entries.as_chunks::<ENTRY_LEN>();
         let offers: Result<Vec<LaneOffer>, LanesError> = entries.iter().map(decode).collect();
         let offers = offers.map_err(HandshakeError::Lanes)?;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    proto::handshake::{Challenge, Credentials, Hello, Mode, Purpose, StreamId, Terms, transcript::Transcript},
+    proto::handshake::{Challenge, Credentials, Hello, Mode, Purpose, Secret, StreamId, Terms, transcript::Transcript},
     proto::seal::Role,
 };
 use proptest::prelude::*;
@@ -23,12 +23,10 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
         nonce: [nonce; 32],
     };
     let transcript = Transcript { hello, challenge: Challenge { terms: TERMS, nonce: [9; 32] } };
-    let seals =
-        |role, credentials: &Credentials| secret_of(credentials).and_then(|secret| transcript.seals(role, secret));
     let (our, their) = (credentials(ours), credentials(theirs));
-    let joined = Joined { terms: TERMS, seals: seals(Role::Initiator, &our), joining: our, transcript };
+    let joined = Joined { terms: TERMS, seals: transcript.seals(Role::Initiator, &our), joining: our, transcript };
     let accept = Message::Accepted([0; 32]);
-    let proved = Proved { hello, accept, seals: seals(Role::Responder, &their), joining: their, transcript };
+    let proved = Proved { hello, accept, seals: transcript.seals(Role::Responder, &their), joining: their, transcript };
     (joined, proved)
 }
 

@@ -3,7 +3,7 @@
 use super::{Inbox, Item, Kind};
 use crate::proto::{
     messages::{Content, MessageViolation, PREFIX, Packet, Part, Priority, space},
-    reassembler::Violation,
+    reassembler::{Bounds, Violation},
     wire::DataHeader,
 };
 
@@ -37,16 +37,7 @@ impl Inbox {
     pub(super) fn find(&self, header: &DataHeader, content: &Content) -> Result<Found, Violation> {
         let (base, length) = extent(header, content)?;
         let end = base.saturating_add(length);
-        let limit = self.limit();
-        if end > limit {
-            return Err(Violation::BeyondWindow { end, limit });
-        }
-        match self.end {
-            Some(known) if end > known => return Err(Violation::BeyondEnd { chunk_end: end, end: known }),
-            Some(known) if header.fin && end != known => return Err(Violation::EndMoved { end }),
-            None if header.fin && end < self.highest() => return Err(Violation::EndMoved { end }),
-            _ => {}
-        }
+        Bounds { limit: self.limit(), end: self.end, highest: self.highest() }.check(end, header.fin)?;
         if header.fin {
             return Ok(Found::New);
         }

@@ -5,6 +5,7 @@ use super::{
     pool::Pool,
     record::LaneRecord,
     shared::{Joined, Shared},
+    turn::Turn,
 };
 use crate::{
     RailId, StreamOptions,
@@ -229,6 +230,7 @@ impl Lane {
         let pool = Pool::new(self.longest_chunk, self.window);
         let mut intake = Intake::new(self.socket.get_ref(), opener);
         let mut content = Content::Bytes;
+        let mut turn = Turn::new();
         while let Some(frame) = intake.frame().await? {
             if content != Content::Bytes && !matches!(frame, Frame::Data(_)) {
                 return Err(LaneError::Frame(FrameError::WithoutData));
@@ -238,6 +240,7 @@ impl Lane {
                 Frame::Part(part) => content = Content::Part(part),
                 Frame::Data(header) if content != Content::Bytes => {
                     self.receive_content(&mut intake, &pool, &header, std::mem::take(&mut content)).await?;
+                    turn.spend(header.length).await;
                 }
                 Frame::Data(header) => {
                     self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
@@ -249,6 +252,7 @@ impl Lane {
                         .with(|state| state.connection.handle_data(now, self.id, &header, payload))
                         .map_err(LaneError::Violation)?;
                     self.record.received.count(header.length);
+                    turn.spend(header.length).await;
                 }
                 Frame::Ack(ack) => {
                     let now = Instant::now();

@@ -18,6 +18,7 @@ mod record;
 mod shared;
 mod stats;
 mod supervisor;
+mod turn;
 
 pub use driver::Driver;
 pub use events::StreamEvent;

@@ -427,8 +427,10 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
         state.unacknowledged += u64::from(length);
-        // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due.
-        let due = state.since.is_none() || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
+        // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due. On a busy machine its timer may
+        // be late.
+        let due = state.since.is_none_or(|since| now >= since + ACK_DELAY)
+            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due {
             self.wake(lane);

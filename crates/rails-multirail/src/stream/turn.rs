@@ -1,0 +1,33 @@
+//! Taking turns on a thread.
+
+use tokio::task::yield_now;
+
+/// How much a task may still move before others have their turn: its lane's other direction, the other tasks of its rail, and the timers and
+/// sockets of its runtime.
+///
+/// A socket that always has something, or always takes something, never makes its task wait. tokio's own budget counts calls, 128 of them, and
+/// on a busy CPU 128 reads can take a tenth of a second, for which nothing that came in would be acknowledged.
+#[derive(Debug)]
+pub(super) struct Turn {
+    left: usize,
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self { left: LONGEST }
+    }
+
+    /// Notes that `bytes` were moved, and gives the turn away where that was enough.
+    pub(super) async fn spend(&mut self, bytes: u32) {
+        match self.left.checked_sub(bytes as usize) {
+            Some(left) => self.left = left,
+            None => {
+                self.left = LONGEST;
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// How many bytes are one turn. It is 2.6 ms at 50 MB/s; at 5 GB/s one more look at the sockets for each is less than 1 % of the time.
+const LONGEST: usize = 128 << 10;

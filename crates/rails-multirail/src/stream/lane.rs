@@ -11,7 +11,7 @@ use crate::{
     RailId, StreamOptions,
     error::LaneError,
     proto::{
-        connection::{CONTROL_LEN, LaneId, LaneTraits, LinkSample, Transmit},
+        connection::{CONTROL_LEN, LaneId, LaneTraits, LinkSample, NEEDS_NO_ROOM, Transmit},
         messages::Content,
         scheduler::Chunk,
         seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
@@ -104,6 +104,7 @@ impl Lane {
         let (mut received, mut transmitted) = (false, false);
         while !(received && transmitted) {
             tokio::select! {
+                biased;
                 end = &mut receive, if !received => {
                     if matches!(end, Err(LaneError::Violation(_))) && !transmitted {
                         // The other end is told on this lane too, as far as it still listens.
@@ -168,7 +169,7 @@ impl Lane {
         loop {
             // A chunk is bound to this lane when it is taken, so none is before there is room for it. What is not even in flight does not wait in the
             // socket, so that a little there needs no asking.
-            if in_flight >= LITTLE {
+            if in_flight >= NEEDS_NO_ROOM {
                 self.socket.room().await?;
             }
             control.clear();
@@ -177,11 +178,15 @@ impl Lane {
             (transmit, chunk_length, in_flight) = self.shared.with(|state| {
                 let connection = &mut state.connection;
                 let transmit = connection.poll_transmit(now, self.id, &mut control);
-                (transmit, connection.chunk_length(self.id), connection.in_flight(self.id))
+                let chunk_length =
+                    matches!(transmit, Transmit::Send(Some(_))).then(|| connection.chunk_length(self.id));
+                (transmit, chunk_length, connection.in_flight(self.id))
             });
             match transmit {
                 Transmit::Send(chunk) => {
-                    backlog.follow(&self.socket, chunk_length)?;
+                    if let Some(chunk_length) = chunk_length {
+                        backlog.follow(&self.socket, chunk_length)?;
+                    }
                     let (length, payload) = match chunk {
                         Some(Chunk { offset, payload, length, fin, content }) => {
                             sent.notify_one();
@@ -446,8 +451,6 @@ impl<'a> Intake<'a> {
 
 /// How long a lane tries to tell the other end that it broke the protocol.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// So few bytes in flight that the socket has room whatever its limits are: half of the least that may wait unsent.
-const LITTLE: u64 = 16 << 10;
 /// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
 /// a large chunk costs nothing to speak of.
 const READ_AHEAD: usize = 16 << 10;

@@ -333,9 +333,13 @@ impl AsyncWrite for MultiRailStream {
         if buffer.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        // Nobody else writes, so the room cannot shrink while the copy is made outside the lock.
-        let room = ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?;
-        let mut copy = Bytes::copy_from_slice(&buffer[..room.min(buffer.len()).min(MOST_COPIED)]);
+        // The copy is made outside the lock. What is little is copied without asking for room, which is nearly always there; for more, nobody else
+        // writes, so the room cannot shrink meanwhile.
+        let most = match buffer.len() {
+            little @ ..=LITTLE => little,
+            length => ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?.min(length),
+        };
+        let mut copy = Bytes::copy_from_slice(&buffer[..most.min(MOST_COPIED)]);
         self.poll_write_bytes(context, &mut copy)
     }
 
@@ -378,5 +382,7 @@ impl Drop for MultiRailStream {
     }
 }
 
+/// Copying so many bytes costs less than taking the lock.
+const LITTLE: usize = 4 << 10;
 /// The most that one write copies: what a lane takes at once, so that the first chunk is on its way while the next is copied.
 const MOST_COPIED: usize = 256 << 10;

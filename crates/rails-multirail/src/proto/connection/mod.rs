@@ -149,6 +149,8 @@ struct Lane {
     up: bool,
     /// It was told [`Transmit::Idle`], and not woken since.
     idle: bool,
+    /// It was woken from that, and has not asked since.
+    called: bool,
     /// Chunks that have arrived whole.
     chunks: u64,
     /// What the other end was last told on this lane.
@@ -331,6 +333,7 @@ impl Connection {
 
     /// What `lane`, which has room, sends next. Control frames are appended to `control` and go first.
     pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
+        self.lanes[lane.0].called = false;
         if let Some(failure) = &self.failure {
             let reason = match failure {
                 Failure::Dropped => Some(ResetReason::Dropped),
@@ -549,8 +552,7 @@ impl Connection {
         let limit = self.incoming.limit();
         let worth = part(self.terms.window, LIMITS_PER_WINDOW);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && lane.idle && limit - lane.told.limit >= worth {
-                lane.idle = false;
+            if lane.up && limit - lane.told.limit >= worth && lane.call() {
                 self.wakes.lanes |= 1 << index;
             }
         }
@@ -559,9 +561,15 @@ impl Connection {
     /// Wakes as many idle lanes as there is work for.
     fn wake_idle_lanes(&mut self) {
         let mut work = self.scheduler.waiting();
+        // One that was woken for something else, and will not have to wait for room, takes something too: waking another costs more than it saves.
+        for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
+            if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(index) {
+                work -= 1;
+            }
+        }
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if work > 0 && lane.up && lane.idle && self.scheduler.wants(index) {
-                lane.idle = false;
+                lane.call();
                 self.wakes.lanes |= 1 << index;
                 work -= 1;
             }
@@ -571,14 +579,14 @@ impl Connection {
 
     /// Wakes a lane that stands idle.
     fn wake(&mut self, lane: LaneId) {
-        if std::mem::take(&mut self.lanes[lane.0].idle) {
+        if self.lanes[lane.0].call() {
             self.wakes.lanes |= 1 << lane.0;
         }
     }
 
     fn wake_all_lanes(&mut self) {
         for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up) {
-            lane.idle = false;
+            lane.call();
             self.wakes.lanes |= 1 << index;
         }
     }
@@ -601,10 +609,20 @@ impl Connection {
     }
 }
 
+impl Lane {
+    /// Wakes it where it stands idle; whether it did.
+    fn call(&mut self) -> bool {
+        self.called |= self.idle;
+        std::mem::take(&mut self.idle)
+    }
+}
+
 impl Wakes {
     /// The lanes to be woken.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        (0..Connection::MOST_LANES).filter(move |index| self.lanes >> index & 1 == 1).map(LaneId)
+        let rest = |lanes: &u64| Some(lanes & (lanes - 1)).filter(|lanes| *lanes > 0);
+        std::iter::successors(Some(self.lanes).filter(|lanes| *lanes > 0), rest)
+            .map(|lanes| LaneId(lanes.trailing_zeros() as usize))
     }
 }
 
@@ -615,6 +633,10 @@ fn part(window: u64, parts: u64) -> u64 {
 
 /// The length of a control frame, so that a driver can size its buffer.
 pub const CONTROL_LEN: usize = FRAME_LEN;
+
+/// So few bytes in flight that a socket has room whatever its limits are: half of the least that may wait unsent. The driver of a lane with fewer
+/// need not ask its socket.
+pub const NEEDS_NO_ROOM: u64 = 16 << 10;
 
 /// A lane acknowledges at the latest after this part of the window.
 const ACKS_PER_WINDOW: u64 = 8;

@@ -182,9 +182,12 @@ impl<const N: usize> Clock<N> {
         if self.cause() == cause {
             return;
         }
-        self.spent = self.at(now);
-        // Drivers read their clocks before they wait for the lock, so a time may lie before the last one: nothing is counted twice.
-        let since = self.running.map_or(now, |(_, since)| since.max(now));
+        let mut since = now;
+        if let Some((before, began)) = self.running {
+            self.spent[before] += now.saturating_duration_since(began);
+            // Drivers read their clocks before they wait for the lock, so a time may lie before the last one: nothing is counted twice.
+            since = began.max(now);
+        }
         self.running = cause.map(|cause| (cause, since));
     }
 

@@ -275,7 +275,7 @@ impl Scheduler {
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
         self.lanes[lane].resting = false;
-        if !self.lanes[lane].is_usable() {
+        if !self.lanes[lane].is_usable() || !self.has_anything_for(lane) {
             return None;
         }
         self.look_at_lanes();
@@ -298,6 +298,13 @@ impl Scheduler {
         let carriers = carriers | bit(lane);
         self.lanes[lane].put(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, carriers });
         Some(chunk)
+    }
+
+    /// Whether there is anything that `lane` might be given: most of the time a lane that asks again has just taken the last of it.
+    fn has_anything_for(&self, lane: usize) -> bool {
+        let others =
+            || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
+        !self.returned.is_empty() || self.pending.ready(self.limit).is_some() || others()
     }
 
     /// The longest chunk that `lane` is given, which may follow how fast it is.

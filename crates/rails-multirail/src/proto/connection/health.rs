@@ -145,7 +145,7 @@ impl Connection {
     }
 
     fn silence(&mut self, now: Instant, lane: LaneId, cause: Silence, silent_for: Duration) {
-        let bytes_at_risk = self.scheduler.in_flight(lane.0);
+        let bytes_at_risk = self.scheduler.at_risk(lane.0);
         self.scheduler.silence(lane.0);
         let health = &mut self.lanes[lane.0].health;
         health.silent_since = Some(now);

@@ -290,7 +290,7 @@ impl Connection {
 
     /// A lane has ended, in whatever way.
     pub fn lane_down(&mut self, now: Instant, lane: LaneId) {
-        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.in_flight(lane.0) };
+        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
         self.lanes[lane.0] = Lane::default();

@@ -45,8 +45,10 @@ pub(super) struct Lane {
 pub(super) struct InFlight {
     pub(super) chunk: Chunk,
     pub(super) taken: Instant,
-    /// Another lane has it as well, or is to, and is the one to be watched.
+    /// Another lane has it as well, or is to, and is the one to be watched; or nobody has to.
     pub(super) passed_on: bool,
+    /// The other end has read it, though it was not acknowledged on this lane: it came by another, or its acknowledgement is late.
+    pub(super) settled: bool,
     /// The lanes that it was on when this one took it, and this one: none of them takes it again.
     pub(super) carriers: u64,
 }
@@ -141,22 +143,36 @@ impl Lane {
         self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).max(LEAST_OVERDUE))
     }
 
-    /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`.
+    /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`. Where another lane has taken one of these over, this
+    /// one still has it to carry: its bytes are let go, but not that it is on its way, for how long that takes tells how fast the lane is.
     pub(super) fn release(&mut self, now: Instant, chunks: u64, consumed: u64) {
-        while let Some(front) = self.in_flight.front()
-            && (self.first < chunks || front.chunk.is_known_below(consumed))
+        let known = self.in_flight.iter().take_while(|sent| sent.settled || sent.chunk.is_known_below(consumed));
+        // What no other lane has had came by this one, and with it all that went before.
+        let alone = |sent: &InFlight| !sent.passed_on && sent.carriers.is_power_of_two();
+        let own = known.enumerate().filter(|(_, sent)| alone(sent)).last().map_or(0, |(index, _)| index as u64 + 1);
+        let end = chunks.max(self.first + own);
+        while self.first < end
+            && let Some(front) = self.in_flight.pop_front()
         {
-            if self.first >= chunks && front.passed_on {
-                // It came by the lane that took it over. How long this one takes is not known, but that it is longer.
-                let least = now.saturating_duration_since(front.taken);
-                if self.service().is_none_or(|service| service < least) {
-                    self.service_at_least = Some(least);
-                }
-            }
             self.bytes -= u64::from(front.chunk.length);
-            self.in_flight.pop_front();
             self.first += 1;
         }
+        for sent in self.in_flight.iter_mut().skip_while(|sent| sent.settled) {
+            if !sent.chunk.is_known_below(consumed) {
+                break;
+            }
+            (sent.settled, sent.passed_on) = (true, true);
+            sent.chunk.payload = Vec::new();
+            let least = now.saturating_duration_since(sent.taken);
+            if self.service.get().is_none_or(|service| Duration::from_secs_f64(service) < least) {
+                self.service_at_least = self.service_at_least.max(Some(least));
+            }
+        }
+    }
+
+    /// Bytes of what it has in flight that the other end is not known to have from elsewhere.
+    pub(super) fn at_risk(&self) -> u64 {
+        self.in_flight.iter().filter(|sent| !sent.settled).map(|sent| u64::from(sent.chunk.length)).sum()
     }
 }
 

@@ -207,7 +207,7 @@ impl Scheduler {
     pub fn restore(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         // What no other has taken meanwhile is still on its way.
-        for sent in lane.in_flight.iter_mut().filter(|sent| sent.passed_on) {
+        for sent in lane.in_flight.iter_mut().filter(|sent| sent.passed_on && !sent.settled) {
             let end = sent.chunk.offset + u64::from(sent.chunk.length).max(1);
             sent.passed_on = !self.returned.remove_range(sent.chunk.offset..end);
         }
@@ -296,7 +296,7 @@ impl Scheduler {
         self.reissued += reissued;
         self.lanes[lane].reissued += reissued;
         let carriers = carriers | bit(lane);
-        self.lanes[lane].put(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, carriers });
+        self.lanes[lane].put(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, settled: false, carriers });
         Some(chunk)
     }
 
@@ -338,7 +338,7 @@ impl Scheduler {
             let consumed = self.consumed;
             self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
             self.returned.remove_known_below(consumed);
-            let settled = self.lanes.iter().all(|lane| lane.in_flight.is_empty());
+            let settled = self.lanes.iter().flat_map(|lane| &lane.in_flight).all(|sent| sent.settled);
             self.complete = self.pending.is_end_cut() && self.returned.is_empty() && settled;
         }
         if answers {
@@ -358,6 +358,11 @@ impl Scheduler {
     /// How many chunks are in flight on `lane`.
     pub fn in_flight_chunks(&self, lane: usize) -> usize {
         self.lanes[lane].in_flight.len()
+    }
+
+    /// How many of the bytes in flight on `lane` the other end is not known to have from elsewhere.
+    pub fn at_risk(&self, lane: usize) -> u64 {
+        self.lanes[lane].at_risk()
     }
 
     /// How many bytes are in flight on `lane`.

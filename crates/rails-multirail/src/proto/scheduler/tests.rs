@@ -246,6 +246,26 @@ fn an_overdue_chunk_is_taken_over() {
     assert!(scheduler.overdue_at(0).is_some());
 }
 
+/// A lane whose every chunk is taken over must not be thought as fast as it once was: it would be given long chunks for ever.
+#[test]
+fn what_was_taken_over_tells_how_slow_its_lane_is() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    let length = FIRST_CHUNK as u64;
+    scheduler.write(Bytes::from(vec![0; FIRST_CHUNK]));
+    scheduler.take(now(), 1).unwrap();
+    let overdue = scheduler.overdue_at(1).unwrap();
+    assert_eq!(scheduler.take(overdue, 0).unwrap().offset, 0);
+    let limit = (64 << 20) + length;
+    scheduler.handle_ack(overdue + Duration::from_millis(1), 0, &ack(1, limit)).unwrap();
+    assert_eq!((scheduler.at_risk(1), scheduler.in_flight(1)), (0, length), "it is there, but not by this lane");
+    assert_eq!(scheduler.standing(1).rate, None);
+    let late = now() + Duration::from_secs(1);
+    scheduler.handle_ack(late, 1, &ack(1, limit)).unwrap();
+    assert_eq!(scheduler.in_flight(1), 0);
+    assert!(scheduler.standing(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
+}
+
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
     let mut scheduler = scheduler(Policy::Adaptive);

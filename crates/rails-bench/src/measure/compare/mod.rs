@@ -195,7 +195,7 @@ pub(super) mod tests {
     }
 
     pub(super) fn comparison(contenders: &[Contender]) -> Comparison {
-        let goodput = |index: usize, round: usize| 1e8 * (10 - index) as f64 + 1e6 * round as f64;
+        let goodput = |index: usize, round: usize| 1e8 * (10 - index.min(9)) as f64 + 1e6 * round as f64;
         let rounds = (1..=2).flat_map(|round| {
             contenders
                 .iter()

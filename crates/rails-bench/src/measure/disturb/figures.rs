@@ -8,7 +8,8 @@ use crate::measure::{
 
 impl Disturbance {
     pub(super) fn new(contest: &DisturbContest, samples: Vec<DisturbSample>) -> Self {
-        let plain: Vec<&DisturbSample> = samples.iter().filter(|one| one.contender == Contender::PlainFlows).collect();
+        let is_plain = |sample: &&DisturbSample| sample.contender == Contender::PlainFlows && is_whole(sample);
+        let plain: Vec<&DisturbSample> = samples.iter().filter(is_plain).collect();
         let ceiling = |phase: usize| {
             let rates = plain.iter().filter_map(|sample| {
                 let (from, to) = *phases(sample).get(phase)?;

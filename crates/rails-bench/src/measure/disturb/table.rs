@@ -20,12 +20,17 @@ impl fmt::Display for Disturbance {
         table.load_style(UTF8_HORIZONTAL_ONLY);
         let head = |outcome: &super::DisturbOutcome| {
             let mark = if outcome.warnings.is_empty() { "" } else { " (!)" };
-            format!("{}{mark}: {} of {} rounds", outcome.contender, outcome.rounds.0, outcome.rounds.1)
+            // Names are long, and there are several columns.
+            let name = outcome.contender.to_string().replace(", ", ",\n");
+            format!("{name}{mark}\n{} of {} rounds", outcome.rounds.0, outcome.rounds.1)
         };
         let named = ["median (most)".to_owned(), "target".to_owned()];
         table.set_header(named.into_iter().chain(self.results.iter().map(head)));
         for (row, measure) in Measure::ALL.into_iter().enumerate() {
-            let target = measure.target(self.scenario).map(|most| format!("<= {}", measure.show(most)));
+            let target = measure.target(self.scenario).map(|most| match measure.show(most) {
+                none if most == 0.0 => none,
+                most => format!("<= {most}"),
+            });
             let figures = self.results.iter().map(|outcome| shown(&outcome.figures[row]));
             table.add_row([measure.to_string(), target.unwrap_or_default()].into_iter().chain(figures));
         }

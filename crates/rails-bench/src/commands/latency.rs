@@ -1,77 +1,48 @@
 //! `latency`: round trips over striped streams beside those over plain TCP.
 
-use super::compare;
+use super::contest::{CaseArgs, ContestArgs, explained};
 use crate::{
     ending::Ending,
     machine::this_machine,
-    measure::latency::{Carrier, LONGEST, LatencyContest},
+    measure::latency::{LONGEST, LatencyContest},
     print, size,
 };
-use anyhow::{Context, Result};
-use std::path::PathBuf;
+use anyhow::Result;
 
 /// Compare the round trips of small messages over striped streams and plain TCP, over links made for it (needs root)
 ///
-/// In each round every carrier runs once, in random order, with both ends as processes of their own.
+/// In each round every carrier runs once, in random order, with both ends as processes of their own; the first round does not count.
+/// Without --rates and --wires there is one case, unshaped,unshaped.
 ///
 /// Example: rails-bench latency --rates unshaped,unshaped --sizes 64,4KiB
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Links of one case: the rate of each in Mbit/s, or `unshaped`; repeat for more cases [default: unshaped,unshaped]
-    #[arg(long, value_name = "RATE[,RATE...]")]
-    rates: Vec<String>,
-    /// Wires of one case, with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms; repeat for more
-    #[arg(long, value_name = "RATE@RTT[,...]")]
-    wires: Vec<String>,
+    #[command(flatten)]
+    cases: CaseArgs,
+    #[command(flatten)]
+    contest: ContestArgs,
     /// Lengths of the messages
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,1KiB,4KiB,16KiB,64KiB", value_parser = message)]
     sizes: Vec<u32>,
     /// Round trips of each length in each round
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
-    /// Rounds of each case that count, after one that does not
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// Draw the order of the carriers from this [default: a random one, which is printed]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Congestion control of all sockets
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
-    congestion: String,
-    /// Write every sample to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Ending> {
-    let default = ["unshaped,unshaped".to_owned()];
-    let rates = if args.rates.is_empty() && args.wires.is_empty() { &default } else { args.rates.as_slice() };
+    let cases = args.cases.cases(&["unshaped,unshaped"])?;
     let topology = this_machine()?;
-    let seed = args.seed.unwrap_or_else(rand::random);
-    let program = std::env::current_exe().context("this program's own path")?;
+    let terms = args.contest.terms()?;
     let mut comparisons = Vec::new();
-    for links in compare::cases(rates, &args.wires)? {
-        let contest = LatencyContest {
-            links,
-            sizes: args.sizes.clone(),
-            count: args.round_trips,
-            rounds: args.rounds.into(),
-            seed,
-            congestion: args.congestion.clone(),
-            program: program.clone(),
-        };
-        let progress = |round, carrier: Carrier| match round {
-            0 => print::note(format_args!("warm-up: {carrier}")),
-            _ => print::note(format_args!("round {round} of {}: {carrier}", args.rounds)),
-        };
-        let comparison = contest.run(&topology, progress).map_err(compare::explained)?;
+    for links in cases {
+        let (sizes, terms) = (args.sizes.clone(), terms.clone());
+        let contest = LatencyContest { links, sizes, count: args.round_trips, terms };
+        let progress = |round, carrier| args.contest.say(round, carrier);
+        let comparison = contest.run(&topology, progress).map_err(explained)?;
         print::result(format_args!("{comparison}\n"))?;
         comparisons.push(comparison);
     }
-    if let Some(path) = &args.json {
-        let json = serde_json::to_vec_pretty(&comparisons)?;
-        std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
-    }
+    args.contest.write(&comparisons)?;
     Ok(Ending::Done)
 }
 

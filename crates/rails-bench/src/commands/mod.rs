@@ -1,6 +1,7 @@
 //! The commands, one file each: arguments, and what is done with them.
 
 pub(crate) mod compare;
+mod contest;
 pub(crate) mod demo;
 pub(crate) mod disturb;
 pub(crate) mod doctor;

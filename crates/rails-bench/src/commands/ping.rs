@@ -12,16 +12,38 @@ use rails_multirail::{MultiRailListener, Rail};
 use rails_net::LaneListener;
 use std::{net::SocketAddr, sync::Arc};
 
-/// Sends messages of each length so many times, over a plain flow to `plain` or else a stream, and prints how long it took.
+/// What messages go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// A plain flow to the first address.
+    Plain,
+    /// The bytes of a stream.
+    Bytes,
+    /// The messages of a stream.
+    Messages,
+}
+
+impl Over {
+    pub(super) fn chosen(plain: bool, messages: bool) -> Self {
+        match (plain, messages) {
+            (true, _) => Self::Plain,
+            (false, true) => Self::Messages,
+            (false, false) => Self::Bytes,
+        }
+    }
+}
+
+/// Sends messages of each length so many times, and prints how long it took.
 pub(super) async fn ask(
     endpoint: &Endpoint,
     remotes: &[SocketAddr],
-    plain: Option<SocketAddr>,
+    over: Over,
     (sizes, count): (&[u32], u32),
     json: bool,
 ) -> Result<Ending> {
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
-    let figures = if let Some(remote) = plain {
+    let figures = if over == Over::Plain {
+        let remote = remotes[0];
         let lane = rail.lane_options(endpoint.options.lane_options());
         let asked = rail.runtime().spawn(move || async move {
             let mut lane = lane.connect(remote).await?;
@@ -31,6 +53,12 @@ pub(super) async fn ask(
     } else {
         let mut stream = endpoint.open(remotes, "serve --ping").await?;
         let asked = rail.runtime().spawn(move || async move {
+            if over == Over::Messages {
+                let mut messages = stream.into_messages()?;
+                let figures = latency::ask_messages(&mut messages, &sizes, count).await?;
+                messages.close().await?;
+                return anyhow::Ok(figures);
+            }
             let figures = latency::ask(&mut stream, &sizes, count).await?;
             stream.close().await?;
             anyhow::Ok(figures)
@@ -49,8 +77,8 @@ pub(super) async fn ask(
 }
 
 /// Sends messages back: those of plain flows to the first address, or those of streams.
-pub(super) async fn answer(endpoint: &Endpoint, addresses: &[SocketAddr], plain: bool, once: bool) -> Result<Ending> {
-    let mut source = Source::bind(endpoint, addresses, plain).await?;
+pub(super) async fn answer(endpoint: &Endpoint, addresses: &[SocketAddr], over: Over, once: bool) -> Result<Ending> {
+    let mut source = Source::bind(endpoint, addresses, over).await?;
     loop {
         match source.answer_one(first(endpoint)?).await {
             Ok(answered) => print::note(format_args!("answered {answered} messages")),
@@ -66,13 +94,16 @@ pub(super) async fn answer(endpoint: &Endpoint, addresses: &[SocketAddr], plain:
 /// Where messages come from.
 enum Source {
     Plain(Arc<LaneListener>),
-    Streams(MultiRailListener),
+    Bytes(MultiRailListener),
+    Messages(MultiRailListener),
 }
 
 impl Source {
-    async fn bind(endpoint: &Endpoint, addresses: &[SocketAddr], plain: bool) -> Result<Self> {
-        if !plain {
-            return Ok(Self::Streams(endpoint.listen(addresses).await?));
+    async fn bind(endpoint: &Endpoint, addresses: &[SocketAddr], over: Over) -> Result<Self> {
+        match over {
+            Over::Plain => {}
+            Over::Bytes => return Ok(Self::Bytes(endpoint.listen(addresses).await?)),
+            Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
         }
         let (options, address) = (endpoint.options.lane_options().clone(), addresses[0]);
         let bound = first(endpoint)?.runtime().spawn(move || async move { options.listen(address) }).await?;
@@ -91,7 +122,17 @@ impl Source {
                 });
                 answered.await?
             }
-            Self::Streams(listener) => {
+            Self::Messages(listener) => {
+                let stream = listener.accept().await?;
+                let answered = rail.runtime().spawn(move || async move {
+                    let mut messages = stream.into_messages()?;
+                    let answered = latency::answer_messages(&mut messages).await?;
+                    messages.close().await?;
+                    anyhow::Ok(answered)
+                });
+                answered.await?
+            }
+            Self::Bytes(listener) => {
                 let mut stream = listener.accept().await?;
                 let answered = rail.runtime().spawn(move || async move {
                     let answered = latency::answer(&mut stream).await?;

@@ -4,7 +4,7 @@ use crate::{
     batch,
     commands::block_on,
     ending::Ending,
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
     print,
     progress::Progress,
     report,
@@ -48,6 +48,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    striping: StripingArgs,
+    #[command(flatten)]
     stream: StreamArgs<ClientTls>,
 }
 
@@ -63,7 +65,7 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }
     let remotes = addresses_of("--to", &args.to)?;
-    let end = Endpoint::calling(&remotes, args.from.as_ref(), options)?;
+    let end = Endpoint::calling(&remotes, args.from.as_ref(), options)?.striping(&args.striping)?;
     let (stream, paired) = tokio::select! {
         opened = end.open_explained(&remotes, "recv") => opened?,
         () = stop.requested() => return Ok(Ending::Interrupted),

@@ -5,12 +5,12 @@ use crate::{
     duration,
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
-    measure::{Received, mptcp, plain, report::Side, series::Series, striped},
+    measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
     print, report,
     stop::Stop,
     tls::ServerTls,
 };
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -34,9 +34,15 @@ pub(crate) struct Args {
     /// Send messages back, as `stream --ping` wants it; of plain flows on the first address only
     #[arg(long, conflicts_with = "mptcp")]
     ping: bool,
+    /// Take them through the interface for messages, as `stream --ping --messages` sends them
+    #[arg(long, requires = "ping", conflicts_with = "plain")]
+    messages: bool,
     /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and every longer pause
     #[arg(long, value_name = "TIME", requires = "json", conflicts_with = "ping", value_parser = interval)]
     samples: Option<Duration>,
+    /// Look whether every byte is the one that `stream` sent at its place, and fail where one is not
+    #[arg(long, conflicts_with = "ping")]
+    check: bool,
     /// Write what the stream and its lanes did to this file after each measurement, in place of the last, as text for Prometheus; `-` is stdout
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
     prometheus: Option<PathBuf>,
@@ -53,6 +59,8 @@ struct Report {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
+    /// The place of the first byte that was another than the one sent, where `--check` found one.
+    wrong_at: Option<u64>,
     /// How the stream was kept; none of plain flows.
     security: Option<String>,
     receiver: Side,
@@ -74,7 +82,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
 
 async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
     if args.ping {
-        return ping::answer(endpoint, addresses, args.plain, args.once).await;
+        return ping::answer(endpoint, addresses, ping::Over::chosen(args.plain, args.messages), args.once).await;
     }
     if args.plain {
         return serve_plain(args, endpoint, addresses, details).await;
@@ -85,7 +93,7 @@ async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], detai
     let mut listener = endpoint.listen(addresses).await?;
     loop {
         let stream = listener.accept().await?;
-        match striped::receive(stream, &endpoint.topology, &endpoint.rails, args.samples).await {
+        match striped::receive(stream, &endpoint.topology, &endpoint.rails, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
@@ -103,7 +111,7 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
     say_listening(&listeners.local_addrs());
     loop {
-        match listeners.receive(rails, &endpoint.topology, args.samples).await {
+        match listeners.receive(rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -119,7 +127,7 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
     say_listening(&[listener.local_addr()?]);
     loop {
-        match listener.receive(&endpoint.rails, &endpoint.topology, args.samples).await {
+        match listener.receive(&endpoint.rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
             Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
             Err(error) => return Err(error),
@@ -131,16 +139,27 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
 }
 
 fn say(args: &Args, endpoint: &Endpoint, received: Received, details: bool) -> Result<()> {
-    let Received { count, side: receiver, series, stats } = received;
-    let (bytes, seconds, goodput) = (count.bytes, count.seconds(), count.bits_per_second());
+    let Received { count, goodput_bits_per_second: goodput, side: receiver, series, stats } = received;
+    let (bytes, seconds, wrong_at) = (count.bytes, count.seconds(), count.wrong_at);
     if args.json {
         let security = (!args.plain && !args.mptcp).then(|| endpoint.options.security().mode().to_string());
-        let report = Report { bytes, seconds, receiver_goodput_bits_per_second: goodput, security, receiver, series };
+        let receiver_goodput_bits_per_second = goodput;
+        let report = Report { bytes, seconds, receiver_goodput_bits_per_second, wrong_at, security, receiver, series };
         print::result(format_args!("{}\n", serde_json::to_string(&report)?))?;
     } else {
-        report::counted(&count, &receiver, details)?;
+        report::counted(&count, goodput, &receiver, details)?;
     }
-    super::write_metrics(args.prometheus.as_deref(), stats.as_ref())
+    super::write_metrics(args.prometheus.as_deref(), stats.as_ref())?;
+    match wrong_at {
+        Some(at) => bail!("--check: byte {at} is another than the one that was sent"),
+        None => Ok(()),
+    }
+}
+
+impl Args {
+    fn watch(&self) -> Watch {
+        Watch { interval: self.samples, check: self.check }
+    }
 }
 
 /// Reads the length of an interval.

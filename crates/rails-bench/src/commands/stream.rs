@@ -3,15 +3,14 @@
 use super::{block_on, ping, seconds};
 use crate::{
     ending::Ending,
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
     measure::{Amount, mptcp, plain, striped},
     print, report, size,
     stop::Stop,
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use clap::ValueEnum;
-use rails_multirail::{Policy, RailRequest};
+use rails_multirail::RailRequest;
 use rails_topo::DataSize;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -39,19 +38,21 @@ pub(crate) struct Args {
     /// How much to send, for example 4GiB
     #[arg(long, value_name = "N", value_parser = size::parse)]
     bytes: Option<DataSize>,
-    /// How the bytes are shared out among the lanes
-    #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with_all = ["plain", "mptcp"])]
-    policy: PolicyArg,
+    #[command(flatten)]
+    striping: StripingArgs,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
-    #[arg(long, conflicts_with_all = ["encrypt", "tls_ca", "tls_pin"])]
+    #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "tls_ca", "tls_pin"])]
     plain: bool,
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
-    #[arg(long, conflicts_with = "plain")]
+    #[arg(long, conflicts_with_all = ["plain", "policy", "parallel"])]
     mptcp: bool,
     /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; on a plain flow it
     /// goes to the first address
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::latency::message, conflicts_with_all = ["seconds", "bytes", "mptcp"])]
     ping: Vec<u32>,
+    /// Send them through the interface for messages instead of the stream of bytes
+    #[arg(long, requires = "ping", conflicts_with = "plain")]
+    messages: bool,
     /// How many messages of each length
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "ping", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
@@ -65,45 +66,27 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
-/// [`Policy`], as clap sees it.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PolicyArg {
-    /// A lane with room takes the next chunk
-    Adaptive,
-    /// Equal shares, whatever the lanes can carry
-    Static,
-}
-
 pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
     block_on(async {
         let mut stop = Stop::on_ctrl_c()?;
         let remotes = addresses_of("--to", &args.to)?;
-        let policy = match args.policy {
-            PolicyArg::Adaptive => Policy::Adaptive,
-            PolicyArg::Static => Policy::Static,
-        };
-        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), args.stream.options()?.policy(policy))?;
+        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), args.stream.options()?)?;
+        let endpoint = endpoint.striping(&args.striping)?;
         tokio::select! {
-            ended = measure(args, &endpoint, &remotes, policy, details) => ended,
+            ended = measure(args, &endpoint, &remotes, details) => ended,
             () = stop.requested() => Ok(Ending::Interrupted),
         }
     })
 }
 
-async fn measure(
-    args: &Args,
-    endpoint: &Endpoint,
-    remotes: &[SocketAddr],
-    policy: Policy,
-    details: bool,
-) -> Result<Ending> {
+async fn measure(args: &Args, endpoint: &Endpoint, remotes: &[SocketAddr], details: bool) -> Result<Ending> {
     let amount = match (args.bytes, args.seconds) {
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
     };
     if !args.ping.is_empty() {
-        let plain = args.plain.then_some(remotes[0]);
-        return ping::ask(endpoint, remotes, plain, (&args.ping, args.round_trips), args.json).await;
+        let over = ping::Over::chosen(args.plain, args.messages);
+        return ping::ask(endpoint, remotes, over, (&args.ping, args.round_trips), args.json).await;
     }
     let Endpoint { topology, rails, options, .. } = endpoint;
     let mut explained = None;
@@ -118,7 +101,7 @@ async fn measure(
         if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
             print::note(format_args!("{paired}"));
         }
-        let kept = options.security().mode();
+        let (policy, kept) = (args.striping.policy(), options.security().mode());
         striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails).await?
     };
     if args.json {

@@ -2,9 +2,11 @@
 
 mod address;
 mod paired;
+mod striping;
 
 pub(crate) use address::Address;
 pub(crate) use paired::Paired;
+pub(crate) use striping::StripingArgs;
 
 use crate::{
     ending::{Help, Helped},
@@ -127,6 +129,12 @@ impl Endpoint {
             Some(from) => plan(&topology, from).context("--from")?,
         };
         Self::build(topology, plan, options)
+    }
+
+    /// The same, sharing bytes out like this.
+    pub(crate) fn striping(mut self, striping: &StripingArgs) -> Result<Self> {
+        self.options = striping.applied(self.options, &self.rails)?;
+        Ok(self)
     }
 
     /// Listens, and says where.

@@ -7,12 +7,14 @@ pub mod compare;
 pub mod disturb;
 pub mod latency;
 pub mod mptcp;
+mod pattern;
 pub mod plain;
 pub mod report;
 pub mod series;
 pub mod striped;
 
 use bytes::Bytes;
+use pattern::{Checker, Pattern};
 use serde::{Deserialize, Serialize};
 use series::{Recorder, Series};
 use std::time::{Duration, Instant};
@@ -35,12 +37,14 @@ pub struct Count {
     pub first_seconds: f64,
     /// When the last of them was.
     pub last_seconds: f64,
+    /// The place of the first byte that was another than the one sent there, where that was looked at; of several flows, that of any of them.
+    pub wrong_at: Option<u64>,
 }
 
 /// Deals out blocks to send until the amount is reached.
 #[derive(Debug)]
 pub(crate) struct Supply {
-    block: Bytes,
+    pattern: Pattern,
     amount: Amount,
     start: Instant,
     dealt: u64,
@@ -49,19 +53,25 @@ pub(crate) struct Supply {
 impl Supply {
     /// A supply of incompressible bytes; it starts now.
     pub(crate) fn start(amount: Amount) -> Self {
-        Self { block: incompressible(), amount, start: Instant::now(), dealt: 0 }
+        Self { pattern: Pattern::new(), amount, start: Instant::now(), dealt: 0 }
     }
 
     /// The next block; `None` when the amount is reached.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        let block = match self.amount {
+        let length = match self.amount {
             Amount::Time(time) if self.start.elapsed() >= time => return None,
-            Amount::Time(_) => self.block.clone(),
+            Amount::Time(_) => BLOCK,
             Amount::Bytes(bytes) if self.dealt >= bytes => return None,
-            Amount::Bytes(bytes) => self.block.slice(..(bytes - self.dealt).min(self.block.len() as u64) as usize),
+            Amount::Bytes(bytes) => (bytes - self.dealt).min(BLOCK as u64) as usize,
         };
-        self.dealt += block.len() as u64;
+        let block = self.pattern.block(self.dealt / BLOCK as u64).slice(..length);
+        self.dealt += length as u64;
         Some(block)
+    }
+
+    /// How many bytes were dealt out.
+    pub(crate) fn dealt(&self) -> u64 {
+        self.dealt
     }
 }
 
@@ -70,6 +80,8 @@ impl Supply {
 pub struct Received {
     /// What arrived.
     pub count: Count,
+    /// How fast it did; of several flows, while all of them ran.
+    pub goodput_bits_per_second: f64,
     /// What this side did for it.
     pub side: report::Side,
     /// How it arrived in the course of time, if that was to be written down.
@@ -84,12 +96,22 @@ pub(crate) struct Counter {
     zero: Instant,
     count: Option<Count>,
     recorder: Option<Recorder>,
+    checker: Option<Checker>,
+}
+
+/// What a receiver does besides counting.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Watch {
+    /// It writes down what arrived in each of these.
+    pub interval: Option<Duration>,
+    /// It looks whether every byte is the one that was sent at its place.
+    pub check: bool,
 }
 
 impl Counter {
     /// Nothing yet; times are counted from `zero`.
     pub(crate) fn new(zero: Instant) -> Self {
-        Self { zero, count: None, recorder: None }
+        Self { zero, count: None, recorder: None, checker: None }
     }
 
     /// Writes down as well how it arrives.
@@ -97,14 +119,23 @@ impl Counter {
         Self { recorder, ..self }
     }
 
+    /// Looks at the bytes as well.
+    pub(crate) fn checked(self, check: bool) -> Self {
+        Self { checker: check.then(Checker::new), ..self }
+    }
+
     /// What was written down.
     pub(crate) fn series(self) -> Option<Series> {
         self.recorder.map(Recorder::finish)
     }
 
-    pub(crate) fn add(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, received: &[u8]) {
+        let bytes = received.len();
+        if let Some(checker) = &mut self.checker {
+            checker.add(received);
+        }
         let now = self.zero.elapsed().as_secs_f64();
-        let count = self.count.get_or_insert(Count { bytes: 0, first_seconds: now, last_seconds: now });
+        let count = self.count.get_or_insert(Count::none(now));
         count.bytes += bytes as u64;
         count.last_seconds = now;
         if let Some(recorder) = &mut self.recorder {
@@ -114,7 +145,8 @@ impl Counter {
 
     pub(crate) fn count(&self) -> Count {
         let now = self.zero.elapsed().as_secs_f64();
-        self.count.unwrap_or(Count { bytes: 0, first_seconds: now, last_seconds: now })
+        let wrong_at = self.checker.as_ref().and_then(Checker::wrong_at);
+        Count { wrong_at, ..self.count.unwrap_or(Count::none(now)) }
     }
 }
 
@@ -125,7 +157,12 @@ impl Count {
             bytes: counts.iter().map(|count| count.bytes).sum(),
             first_seconds: counts.iter().map(|count| count.first_seconds).fold(f64::INFINITY, f64::min),
             last_seconds: counts.iter().map(|count| count.last_seconds).fold(0.0, f64::max),
+            wrong_at: counts.iter().find_map(|count| count.wrong_at),
         }
+    }
+
+    fn none(now: f64) -> Self {
+        Self { bytes: 0, first_seconds: now, last_seconds: now, wrong_at: None }
     }
 
     /// From the first byte to the last.
@@ -137,13 +174,6 @@ impl Count {
     pub fn bits_per_second(&self) -> f64 {
         if self.seconds() > 0.0 { self.bytes as f64 * 8.0 / self.seconds() } else { 0.0 }
     }
-}
-
-/// A block that no link could compress: BLAKE3's output stream of a fixed key.
-fn incompressible() -> Bytes {
-    let mut block = vec![0; BLOCK];
-    blake3::Hasher::new().finalize_xof().fill(&mut block);
-    block.into()
 }
 
 /// The longest report of a receiver that is read: a few hundred bytes for each of at most 64 rails and lanes.
@@ -166,7 +196,7 @@ mod tests {
 
     #[test]
     fn flows_together_span_from_the_first_byte_of_all_to_the_last() {
-        let flow = |bytes, first_seconds, last_seconds| Count { bytes, first_seconds, last_seconds };
+        let flow = |bytes, first_seconds, last_seconds| Count { bytes, first_seconds, last_seconds, wrong_at: None };
         let together = Count::together(&[flow(100, 1.0, 3.0), flow(300, 2.0, 5.0)]);
         assert_eq!(together, flow(400, 1.0, 5.0));
         assert_eq!(together.bits_per_second(), 800.0);

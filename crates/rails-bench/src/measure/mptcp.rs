@@ -4,7 +4,7 @@
 //! References: RFC 8684; `Documentation/networking/mptcp.rst`.
 
 use super::{
-    Amount, Counter, Received,
+    Amount, Counter, Received, Watch,
     plain::{Receipt, give, take},
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
     series::Recorder,
@@ -13,11 +13,7 @@ use anyhow::{Context, Result, ensure};
 use rails_multirail::{Rail, RailId, Rails};
 use rails_topo::Topology;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::{
-    io,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::{io, net::SocketAddr, time::Instant};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -45,13 +41,15 @@ pub async fn send(
     });
     let (report, receipt) = flow.await?.context("the MPTCP connection failed")?;
     let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
+    let bytes_written = report.bytes_sent;
     let lanes = [LaneReportOn { rail: RailId(0), report }];
     Ok(Measurement {
         transport: Transport::Mptcp,
         security: None,
+        bytes_written,
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
-        receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
+        receiver_goodput_bits_per_second: receipt.goodput_bits_per_second,
         sender: Side::since(&baseline, topology, rails, &lanes),
         receiver: receipt.side.context("the receiver did not report its side")?,
         stats: None,
@@ -86,12 +84,11 @@ impl Listener {
         self.listener.local_addr()
     }
 
-    /// Takes one connection on the first rail, counts, and reports to the sender. With `interval` it writes down what arrived in
-    /// each of these.
+    /// Takes one connection on the first rail, counts, and reports to the sender.
     ///
     /// # Errors
     /// How the connection failed.
-    pub async fn receive(&self, rails: &Rails, topology: &Topology, interval: Option<Duration>) -> Result<Received> {
+    pub async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
         let listener = self.listener.try_clone()?;
         let accepted = rail.runtime().spawn(move || async move { TcpListener::from_std(listener)?.accept().await });
@@ -99,7 +96,7 @@ impl Listener {
         let baseline = Baseline::take(rails);
         let counting = rail.runtime().spawn(move || async move {
             let report = report(&stream)?;
-            let counter = Counter::new(zero).recorded(interval.map(Recorder::start));
+            let counter = Counter::new(zero).recorded(watch.interval.map(Recorder::start)).checked(watch.check);
             let counter = take(&mut stream, counter).await?;
             let bytes_received = counter.count().bytes;
             io::Result::Ok((counter, LaneReport { bytes_received, ..report }, stream))
@@ -107,13 +104,15 @@ impl Listener {
         let (counter, report, mut stream) = counting.await?.context("the MPTCP connection failed")?;
         let count = counter.count();
         let side = Side::since(&baseline, topology, rails, &[LaneReportOn { rail: RailId(0), report }]);
-        let receipt = serde_json::to_vec(&Receipt { count, side: Some(side.clone()) })?;
+        let goodput_bits_per_second = count.bits_per_second();
+        let receipt = Receipt { count, side: Some(side.clone()), goodput_bits_per_second };
+        let receipt = serde_json::to_vec(&receipt)?;
         let told = rail.runtime().spawn(move || async move {
             stream.write_all(&receipt).await?;
             stream.shutdown().await
         });
         told.await?.context("the sender went away before it had the report")?;
-        Ok(Received { count, side, series: counter.series(), stats: None })
+        Ok(Received { count, goodput_bits_per_second, side, series: counter.series(), stats: None })
     }
 }
 

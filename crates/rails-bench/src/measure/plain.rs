@@ -1,9 +1,12 @@
 //! Independent tokio TCP flows from memory to memory: what the links give without any of this project's work, and so the
 //! ceiling that striping is measured against. The flows run on the same pinned runtimes, with the same buffers and socket
 //! options, as the lanes of a stream would.
+//!
+//! The goodput of several flows is what they carried while all of them ran: a slow one may still be draining its socket's buffer
+//! when the others have long ended, and by itself none of them is the ceiling of anything.
 
 use super::{
-    Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Received, Supply,
+    Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
     series::{Recorder, Series},
 };
@@ -15,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     io,
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -28,6 +31,8 @@ use tokio::{
 pub(super) struct Receipt {
     pub(super) count: Count,
     pub(super) side: Option<Side>,
+    /// How fast all of them were while all of them ran.
+    pub(super) goodput_bits_per_second: f64,
 }
 
 /// Opens one flow from each rail to the address of the same number, sends on all of them, and gives the measurement.
@@ -53,23 +58,25 @@ pub async fn send(
         let (remote, options) = (remotes[index % remotes.len()], rails[rail].lane_options(options));
         flows.push((rail, rails[rail].runtime().spawn(move || source(remote, options, share))));
     }
-    let (mut counts, mut lanes, mut sides) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut counts, mut lanes, mut last) = (Vec::new(), Vec::new(), None);
     for (rail, flow) in flows {
         let (report, receipt) = flow.await?.context("a flow failed")?;
         let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
         counts.push(receipt.count);
-        sides.extend(receipt.side);
+        last = receipt.side.map(|side| (side, receipt.goodput_bits_per_second)).or(last);
         lanes.push(LaneReportOn { rail, report });
     }
     let together = Count::together(&counts);
+    let (receiver, receiver_goodput_bits_per_second) = last.context("the receiver did not report its side")?;
     Ok(Measurement {
         transport: Transport::PlainTcp,
         security: None,
+        bytes_written: lanes.iter().map(|lane| lane.report.bytes_sent).sum(),
         bytes: together.bytes,
         seconds: together.seconds(),
-        receiver_goodput_bits_per_second: together.bits_per_second(),
+        receiver_goodput_bits_per_second,
         sender: Side::since(&baseline, topology, rails, &lanes),
-        receiver: sides.pop().context("the receiver did not report its side")?,
+        receiver,
         stats: None,
     })
 }
@@ -102,16 +109,21 @@ impl Listeners {
         self.listeners.iter().map(|(_, listener)| listener.local_addr()).collect()
     }
 
-    /// Takes one flow on each address, counts, and reports on each when all have ended. With `interval` it writes down what arrived
-    /// in each of these.
+    /// Takes one flow on each address, counts, and reports on each when all have ended.
     ///
     /// # Errors
     /// How a flow failed.
-    pub async fn receive(&self, rails: &Rails, topology: &Topology, interval: Option<Duration>) -> Result<Received> {
-        let recorder = interval.map(Recorder::start);
+    pub async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
+        // All of them count from when the first came.
+        let begun: Arc<OnceLock<Recorder>> = Arc::default();
         let sinks = self.listeners.iter().map(|(rail, listener)| {
-            let (listener, counter) = (listener.clone(), Counter::new(self.zero).recorded(recorder.clone()));
-            let sink = move || async move { sink(listener.accept().await?, counter).await };
+            let (listener, counter) = (listener.clone(), Counter::new(self.zero).checked(watch.check));
+            let begun = begun.clone();
+            let sink = move || async move {
+                let lane = listener.accept().await?;
+                let recorder = begun.get_or_init(|| Recorder::start(watch.interval.unwrap_or(FINE)));
+                sink(lane, counter.recorded(Some(recorder.clone()))).await
+            };
             (*rail, rails[*rail].runtime().spawn(sink))
         });
         let sinks: Vec<_> = sinks.collect();
@@ -126,10 +138,13 @@ impl Listeners {
             open.push((rail, lane, count));
         }
         let side = Side::since(&baseline, topology, rails, &lanes);
+        let count = Count::together(&counts);
+        let at_once = Series::bits_per_second_together(&series);
+        let goodput_bits_per_second = at_once.unwrap_or_else(|| count.bits_per_second());
         // Each flow is told what it carried, and the last one what the side did.
         let last = open.len() - 1;
         for (index, (rail, mut lane, count)) in open.into_iter().enumerate() {
-            let receipt = Receipt { count, side: (index == last).then(|| side.clone()) };
+            let receipt = Receipt { count, side: (index == last).then(|| side.clone()), goodput_bits_per_second };
             let receipt = serde_json::to_vec(&receipt)?;
             let told = rails[rail].runtime().spawn(move || async move {
                 lane.get_mut().write_all(&receipt).await?;
@@ -137,7 +152,8 @@ impl Listeners {
             });
             told.await?.context("a sender went away before it had the report")?;
         }
-        Ok(Received { count: Count::together(&counts), side, series: Series::together(series), stats: None })
+        let series = watch.interval.and_then(|_| Series::together(series));
+        Ok(Received { count, goodput_bits_per_second, side, series, stats: None })
     }
 }
 
@@ -174,7 +190,7 @@ pub(super) async fn take(stream: &mut TcpStream, mut counter: Counter) -> io::Re
     loop {
         match stream.read(&mut buffer).await? {
             0 => return Ok(counter),
-            count => counter.add(count),
+            count => counter.add(&buffer[..count]),
         }
     }
 }
@@ -183,3 +199,6 @@ fn lane_report(lane: &TcpLane, bytes_sent: u64, bytes_received: u64) -> LaneRepo
     let carried = (bytes_sent, bytes_received);
     LaneReport::new((lane.local_addr(), lane.peer_addr()), carried, lane.stats().ok().as_ref())
 }
+
+/// Small beside a measurement, and large beside what a flow takes for a read.
+const FINE: Duration = Duration::from_millis(10);

@@ -14,11 +14,13 @@ pub struct Measurement {
     pub transport: Transport,
     /// How the stream was kept: `insecure`, `psk`, `psk encrypted` or `tls`; `None` of plain flows.
     pub security: Option<String>,
+    /// Bytes that the sending application wrote.
+    pub bytes_written: u64,
     /// Bytes that the receiving application read.
     pub bytes: u64,
     /// From its first byte to its last, by the receiver's clock.
     pub seconds: f64,
-    /// The two above, divided.
+    /// The two above, divided; of several plain flows, what they carried while all of them ran.
     pub receiver_goodput_bits_per_second: f64,
     /// The sending process.
     pub sender: Side,
@@ -93,7 +95,7 @@ pub struct LaneReport {
     pub bytes_sent: u64,
     /// Bytes of the stream that arrived on it.
     pub bytes_received: u64,
-    /// Segments that its TCP sent again.
+    /// Segments that its TCP sent again, through all the connections that it had.
     pub retransmitted_segments: Option<u64>,
     /// Its smoothed round-trip time.
     pub rtt_us: Option<u64>,
@@ -182,7 +184,8 @@ impl From<&LaneStats> for LaneReportOn {
     fn from(lane: &LaneStats) -> Self {
         let carried = (lane.bytes_sent, lane.bytes_received);
         let report = LaneReport::new((lane.local, lane.remote), carried, lane.tcp.as_ref());
-        Self { rail: lane.rail, report: LaneReport { lost: lane.lost.clone(), ..report } }
+        let retransmitted_segments = lane.segments_retransmitted;
+        Self { rail: lane.rail, report: LaneReport { lost: lane.lost.clone(), retransmitted_segments, ..report } }
     }
 }
 

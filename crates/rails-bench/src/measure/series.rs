@@ -100,6 +100,16 @@ impl Series {
         Some(sum)
     }
 
+    /// The rate of independent flows, all counted from the same time, while all of them ran: bytes of the intervals after the one
+    /// in which the last began and before the one in which the first ended. `None` where there are none such.
+    pub(crate) fn bits_per_second_together(all: &[Self]) -> Option<f64> {
+        let busy = |bytes: &u64| *bytes > 0;
+        let begun = all.iter().map(|series| series.bytes.iter().position(busy)).max()??;
+        let ended = all.iter().map(|series| series.bytes.iter().rposition(busy)).min()??;
+        let bytes: u64 = all.iter().flat_map(|series| series.bytes.get(begun + 1..ended)).flatten().sum();
+        (ended > begun + 1).then(|| bytes as f64 * 8.0 / ((ended - begun - 1) as f64 * all[0].interval_seconds))
+    }
+
     /// The mean rate between two times of the wall clock, from the intervals that lie wholly between; `None` where there are none.
     pub fn bits_per_second(&self, from_unix: f64, to_unix: f64) -> Option<f64> {
         let first = ((from_unix - self.start_unix_seconds) / self.interval_seconds).ceil().max(0.0) as usize;
@@ -138,6 +148,18 @@ mod tests {
         assert_eq!(series.bits_per_second(100.0, 100.04), Some(18.0 * 8.0 / 0.04));
         assert_eq!(series.bits_per_second(100.01, 100.02), None, "no interval lies within");
         assert_eq!(series.bits_per_second(100.0, 200.0), None, "beyond the end");
+    }
+
+    #[test]
+    fn the_rate_of_flows_together_is_that_while_all_of_them_ran() {
+        let steady =
+            |from: u64, to: u64, bytes| recorded(&(from..to).map(|step| (step * 20, bytes)).collect::<Vec<_>>());
+        // The slow one began later and drags on; what it carries by itself does not count.
+        let rate = Series::bits_per_second_together(&[steady(0, 50, 100), steady(10, 500, 1)]).unwrap();
+        assert!((rate - 101.0 * 8.0 / 0.02).abs() < 1e-6, "{rate}");
+        assert_eq!(Series::bits_per_second_together(&[steady(0, 5, 1), steady(6, 9, 1)]), None, "never at once");
+        assert_eq!(Series::bits_per_second_together(&[steady(0, 5, 1), steady(0, 0, 1)]), None, "one carried nothing");
+        assert_eq!(Series::bits_per_second_together(&[]), None);
     }
 
     #[test]

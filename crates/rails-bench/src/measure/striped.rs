@@ -1,7 +1,7 @@
 //! One striped stream from memory to memory.
 
 use super::{
-    Amount, Count, Counter, LONGEST_RECEIPT, Received, Supply,
+    Amount, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
     report::{Baseline, LaneReportOn, Measurement, Side, Transport},
     series::Recorder,
 };
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rails_multirail::{Driver, MultiRailStream, Policy, Rails, proto::handshake::Mode};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What a sink tells the source when it has read everything.
@@ -41,14 +41,15 @@ pub async fn send(
         stream.shutdown().await?;
         let mut receipt = Vec::new();
         (&mut stream).take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
-        Ok::<_, std::io::Error>((receipt, stream.close().await?))
+        Ok::<_, std::io::Error>((supply.dealt(), receipt, stream.close().await?))
     });
-    let (receipt, stats) = on_rail.await?.context("the stream failed")?;
+    let (bytes_written, receipt, stats) = on_rail.await?.context("the stream failed")?;
     let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
     let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
     Ok(Measurement {
         transport: Transport::Rails { policy, driver },
         security: Some(security.to_string()),
+        bytes_written,
         bytes: receipt.count.bytes,
         seconds: receipt.count.seconds(),
         receiver_goodput_bits_per_second: receipt.count.bits_per_second(),
@@ -58,23 +59,19 @@ pub async fn send(
     })
 }
 
-/// Reads `stream` to its end, and reports to the source. With `interval` it writes down what arrived in each of these.
+/// Reads `stream` to its end, and reports to the source.
 ///
 /// # Errors
 /// How the stream failed.
-pub async fn receive(
-    stream: MultiRailStream,
-    topology: &Topology,
-    rails: &Rails,
-    interval: Option<Duration>,
-) -> Result<Received> {
+pub async fn receive(stream: MultiRailStream, topology: &Topology, rails: &Rails, watch: Watch) -> Result<Received> {
     let baseline = Baseline::take(rails);
     let first = || rails.iter().next().context("no rails");
     let on_rail = first()?.runtime().spawn(move || async move {
         let mut stream = stream;
-        let mut counter = Counter::new(Instant::now()).recorded(interval.map(Recorder::start));
+        let mut counter = Counter::new(Instant::now());
+        counter = counter.recorded(watch.interval.map(Recorder::start)).checked(watch.check);
         while let Some(bytes) = stream.read_bytes().await? {
-            counter.add(bytes.len());
+            counter.add(&bytes);
         }
         Ok::<_, std::io::Error>((stream, counter.count(), counter.series()))
     });
@@ -87,5 +84,5 @@ pub async fn receive(
         stream.close().await
     });
     let stats = Some(on_rail.await?.context("the sender went away before it had the report")?);
-    Ok(Received { count, side, series, stats })
+    Ok(Received { count, goodput_bits_per_second: count.bits_per_second(), side, series, stats })
 }

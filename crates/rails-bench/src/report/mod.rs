@@ -61,7 +61,8 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
         Transport::PlainTcp => "plain TCP flows",
         Transport::Mptcp => "one MPTCP socket",
     };
-    let amount = Amount { bytes: measurement.bytes, time: Duration::from_secs_f64(measurement.seconds) };
+    let time = Duration::from_secs_f64(measurement.seconds);
+    let amount = Amount::new(measurement.bytes, time).at(measurement.receiver_goodput_bits_per_second);
     let parts = [
         Part { name: "send", sends: true, side: &measurement.sender },
         Part { name: "receive", sends: false, side: &measurement.receiver },
@@ -71,13 +72,13 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
 }
 
 /// Prints what the receiving end of a measurement got, and what its rails did for it.
-pub(crate) fn counted(count: &Count, receiver: &Side, details: bool) -> Result<()> {
-    let amount = Amount { bytes: count.bytes, time: Duration::from_secs_f64(count.seconds()) };
+pub(crate) fn counted(count: &Count, goodput: f64, receiver: &Side, details: bool) -> Result<()> {
+    let amount = Amount::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(goodput);
     print_parts(&format!("received {amount}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
 }
 
 fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
-    let amount = Amount { bytes, time: batch.time };
+    let amount = Amount::new(bytes, batch.time);
     print_parts(&format!("{did} {amount}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
 }
 
@@ -98,8 +99,20 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
 /// Bytes, the time they took, and the one over the other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amount {
-    pub(crate) bytes: u64,
-    pub(crate) time: Duration,
+    bytes: u64,
+    time: Duration,
+    bits_per_second: f64,
+}
+
+impl Amount {
+    pub(crate) fn new(bytes: u64, time: Duration) -> Self {
+        Self { bytes, time, bits_per_second: bytes as f64 * 8.0 / time.as_secs_f64() }
+    }
+
+    /// At this rate instead: flows that end at different times carry more while all of them run.
+    pub(crate) fn at(self, bits_per_second: f64) -> Self {
+        Self { bits_per_second, ..self }
+    }
 }
 
 impl std::fmt::Display for Amount {
@@ -107,8 +120,8 @@ impl std::fmt::Display for Amount {
         let seconds = self.time.as_secs_f64();
         write!(f, "{} in {seconds:.2} s", DataSize::bytes(self.bytes))?;
         if self.bytes > 0 && seconds > 0.0 {
-            let rate = self.bytes as f64 / seconds;
-            write!(f, ": goodput {:.2} Gbit/s ({:.1} MB/s)", rate * 8.0 / 1e9, rate / 1e6)?;
+            let rate = self.bits_per_second;
+            write!(f, ": goodput {:.2} Gbit/s ({:.1} MB/s)", rate / 1e9, rate / 8e6)?;
         }
         Ok(())
     }
@@ -163,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_amount_names_its_units_and_divides_by_no_zero() {
-        let amount = |bytes, millis| Amount { bytes, time: Duration::from_millis(millis) }.to_string();
+        let amount = |bytes, millis| Amount::new(bytes, Duration::from_millis(millis)).to_string();
         assert_eq!(amount(1 << 30, 2000), "1 GiB in 2.00 s: goodput 4.29 Gbit/s (536.9 MB/s)");
         assert_eq!(amount(0, 10), "0 B in 0.01 s");
         assert_eq!(amount(5, 0), "5 B in 0.00 s");

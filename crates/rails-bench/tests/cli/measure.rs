@@ -193,9 +193,10 @@ fn netns_round_trips_are_compared_for_every_length_and_carrier() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("rails, single driver"), "{}", stdout(&output));
     let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
-    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 3, "two rounds of three carriers");
+    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 4, "two rounds of four carriers");
+    assert_eq!(all[0]["samples"][0]["round_trips"][0]["each_ns"].as_array().unwrap().len(), 50, "each one is kept");
     let results = all[0]["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2 * 3, "two lengths of three carriers");
+    assert_eq!(results.len(), 2 * 4, "two lengths of four carriers");
     for result in results {
         let ratio = result["p50_over_plain"].as_f64().unwrap();
         assert!(ratio > 0.0 && (result["carrier"] != "plain" || ratio == 1.0), "{result}");
@@ -226,11 +227,16 @@ fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
         for sample in samples.iter().filter(|sample| sample["failed"].is_null()) {
             assert_eq!(sample["happenings"].as_array().unwrap().len(), 2, "{}", sample["contender"]);
             let of_series = sample["series"]["bytes"].as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap());
+            assert_eq!(sample["bytes_written"], sample["bytes"], "none is lost or doubled");
+            assert!(sample["wrong_at"].is_null(), "each is where it was");
             assert_eq!(of_series.sum::<u64>(), sample["bytes"].as_u64().unwrap(), "every byte is in an interval");
             assert!(sample["links"].as_array().unwrap().len() > 20, "the links were looked at all the time");
         }
         let rails = samples.iter().find(|sample| sample["contender"] == "rails_adaptive").unwrap();
         assert!(rails["failed"].is_null(), "{}", rails["failed"]);
+        for outcome in disturbance["results"].as_array().unwrap() {
+            assert_eq!(outcome["figures"].as_array().unwrap().len(), 5, "every measure has a figure");
+        }
     }
     let ceilings: Vec<f64> =
         all[0]["ceilings_bits_per_second"].as_array().unwrap().iter().map(|bits| bits.as_f64().unwrap()).collect();
@@ -238,10 +244,86 @@ fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
 }
 
 #[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_those_take_part_who_are_chosen_besides_and_a_slow_link_does_not_lower_the_ceiling() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("comparison.json");
+    let chosen = "plain-flows,plain-best-link,rails-weighted,rails-psk,rails-tls,rails-parallel";
+    let case = ["compare", "--rates", "100,2", "--rounds", "1", "--seconds", "1.5", "--contenders", chosen];
+    let output = run(case.into_iter().chain(["--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    let results = all[0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6);
+    let goodput = |contender: &str| {
+        let of = results.iter().find(|outcome| outcome["contender"] == contender).expect("it took part");
+        of["goodput_bits_per_second"]["median"].as_f64().unwrap()
+    };
+    // The slow flow drains its socket's buffer for far longer than the fast one sends.
+    assert!(goodput("plain_flows") > 0.9 * goodput("plain_best_link"), "{results:?}");
+    for outcome in results {
+        assert!(outcome["goodput_per_sender_core_bits_per_second"]["median"].as_f64().unwrap() > 0.0, "{outcome}");
+    }
+}
+
+#[test]
+fn weights_and_connections_are_as_they_were_asked_for() {
+    let stream = ["--bytes", "20MiB", "--policy", "weighted", "--weights", "3,1", "--parallel", "2"];
+    let (sent, _) = measured(&["--json"], &stream);
+    let sent: Value = serde_json::from_str(&sent).expect("one object");
+    assert_eq!(sent["transport"]["policy"], "weighted");
+    assert_complete(&sent, 4);
+    let of_rail = |rail: usize| -> u64 {
+        let lanes = sent["sender"]["rails"][rail]["lanes"].as_array().unwrap();
+        lanes.iter().map(|lane| lane["bytes_sent"].as_u64().unwrap()).sum()
+    };
+    let share = of_rail(0) as f64 / (of_rail(0) + of_rail(1)) as f64;
+    assert!((0.6..0.9).contains(&share), "{share}");
+}
+
+#[test]
+fn every_byte_is_looked_at_where_that_is_wished_for() {
+    for flows in [&[][..], &["--plain"]] {
+        let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure", "--json", "--check"];
+        let (child, lines) = start(rails_bench(serve.iter().chain(flows).copied()));
+        let addresses = wait_for(&lines, "listening on ").trim_start_matches("listening on ").replace(' ', "");
+        let stream = ["stream", "--to", &addresses, "--insecure", "--json", "--bytes", "20MiB"];
+        let output = run(stream.iter().chain(flows).copied());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let (code, served, said) = finish(child, &lines);
+        assert_eq!(code, 0, "{said}");
+        let [sent, served] = [stdout(&output), served].map(|text| serde_json::from_str::<Value>(&text).unwrap());
+        assert_eq!((&sent["bytes_written"], &served["bytes"]), (&Value::from(20 << 20), &Value::from(20 << 20)));
+        assert!(served["wrong_at"].is_null(), "{}", served["wrong_at"]);
+    }
+}
+
+#[test]
+fn messages_are_asked_and_answered() {
+    let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure", "--ping", "--messages"];
+    let (child, lines) = start(rails_bench(serve));
+    let addresses = wait_for(&lines, "listening on ").trim_start_matches("listening on ").replace(' ', "");
+    let ping = ["--ping", "64,64KiB", "--round-trips", "20", "--messages", "--json"];
+    let output = run(["stream", "--to", &addresses, "--insecure"].into_iter().chain(ping));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(finish(child, &lines).0, 0);
+    let figures: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+    for (figure, bytes) in figures.as_array().unwrap().iter().zip([64, 64 << 10]) {
+        assert_eq!(figure["bytes"], bytes);
+        assert_eq!(figure["each_ns"].as_array().unwrap().len(), 20);
+    }
+}
+
+#[test]
 fn what_cannot_be_disturbed_is_refused_with_the_flag() {
     for (args, said) in [
         (vec!["disturb", "--rates", "400,unshaped"], "--rates"),
         (vec!["disturb", "--contenders", "ucx"], "--contenders"),
+        (vec!["disturb", "--contenders", "all"], "--contenders"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--weights", "2"], "--weights"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--policy", "weighted"], "--policy weighted"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--policy", "weighted", "--weights", "1,2"], "--weights"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--parallel", "65"], "--parallel"),
         (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--json", "--samples", "1us"], "--samples"),
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--ping", "0"], "--ping"),
         (vec!["compare", "--contenders", "nobody"], "--contenders"),

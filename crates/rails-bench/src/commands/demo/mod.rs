@@ -149,7 +149,7 @@ fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<(
          CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest for files and hashing\n",
         verdicts(&parts),
         lost(&parts),
-        Amount { bytes, time: received.time },
+        Amount::new(bytes, received.time),
     ))?;
     Ok(())
 }

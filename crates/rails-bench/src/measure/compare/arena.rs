@@ -1,8 +1,8 @@
 //! Where a contest takes place: the links, the CPUs, and what the kernel counts.
 
-use super::{ContestError, Link, link};
+use super::{ContestError, Link, Terms, keys::Keys, link};
 use nix::sys::resource::{UsageWho, getrusage};
-use rails_lab::{LabError, LinkLab, Side};
+use rails_lab::{LinkLab, Side};
 use rails_topo::CpuSet;
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -14,6 +14,8 @@ pub(crate) struct Arena {
     pub(crate) receiver_cpus: CpuSet,
     pub(crate) time: Duration,
     pub(crate) congestion: String,
+    /// For encrypted streams.
+    pub(super) keys: Keys,
     /// This program, whose `serve` and `stream` are run.
     pub(crate) program: PathBuf,
 }
@@ -41,13 +43,13 @@ impl Arena {
         links: &[Link],
         (sender_cpus, receiver_cpus): (CpuSet, CpuSet),
         time: Duration,
-        congestion: &str,
-        program: PathBuf,
-    ) -> Result<Self, LabError> {
+        terms: &Terms,
+    ) -> Result<Self, ContestError> {
         let lab = link::build(links)?;
-        lab.set_congestion_control(congestion)?;
-        let congestion = congestion.to_owned();
-        Ok(Self { lab, links: links.to_vec(), sender_cpus, receiver_cpus, time, congestion, program })
+        lab.set_congestion_control(&terms.congestion)?;
+        let (keys, congestion) = (Keys::make()?, terms.congestion.clone());
+        let program = terms.program.clone();
+        Ok(Self { lab, links: links.to_vec(), sender_cpus, receiver_cpus, time, congestion, keys, program })
     }
 
     /// A program at one end.

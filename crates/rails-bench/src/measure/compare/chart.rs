@@ -148,7 +148,7 @@ fn figure(outcome: &Outcome) -> String {
 /// Ours stand out.
 fn color(outcome: &Outcome) -> RGBColor {
     match outcome.contender {
-        Contender::RailsAdaptive | Contender::RailsSingle | Contender::RailsStatic => RGBColor(46, 110, 180),
+        ours if ours.is_ours() => RGBColor(46, 110, 180),
         _ => RGBColor(170, 178, 189),
     }
 }

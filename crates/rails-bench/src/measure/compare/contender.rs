@@ -24,11 +24,19 @@ pub enum Contender {
     RailsAdaptive,
     /// A stream under the adaptive policy, with one thread for all rails
     RailsSingle,
+    /// A stream under the weighted policy, told the links' rates (not by default)
+    RailsWeighted,
+    /// An adaptive stream, encrypted with a secret (not by default)
+    RailsPsk,
+    /// An adaptive stream, encrypted by TLS (not by default)
+    RailsTls,
+    /// An adaptive stream, four TCP connections on each lane (not by default)
+    RailsParallel,
 }
 
 impl Contender {
     /// All of them, the ceiling first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::PlainFlows,
         Self::PlainBestLink,
         Self::Iperf3,
@@ -37,11 +45,29 @@ impl Contender {
         Self::RailsStatic,
         Self::RailsAdaptive,
         Self::RailsSingle,
+        Self::RailsWeighted,
+        Self::RailsPsk,
+        Self::RailsTls,
+        Self::RailsParallel,
     ];
+
+    /// Those who take part where nobody is chosen: the others answer questions of their own, and would make a run half as long again.
+    pub fn usual() -> Vec<Self> {
+        Self::ALL[..8].to_vec()
+    }
 
     /// Whether it says anything that another does not, on so many links.
     pub(super) fn makes_sense_on(self, links: usize) -> bool {
-        links > 1 || !matches!(self, Self::PlainBestLink | Self::RailsStatic | Self::RailsSingle)
+        links > 1 || !matches!(self, Self::PlainBestLink | Self::RailsStatic | Self::RailsWeighted | Self::RailsSingle)
+    }
+
+    /// Whether it is a stream of ours.
+    pub(super) fn is_ours(self) -> bool {
+        match self {
+            Self::PlainFlows | Self::PlainBestLink | Self::Iperf3 | Self::Mptcp | Self::Ucx => false,
+            Self::RailsStatic | Self::RailsAdaptive | Self::RailsSingle | Self::RailsWeighted => true,
+            Self::RailsPsk | Self::RailsTls | Self::RailsParallel => true,
+        }
     }
 
     /// Whether all links are there for it.
@@ -61,6 +87,10 @@ impl fmt::Display for Contender {
             Self::RailsStatic => "rails, static",
             Self::RailsAdaptive => "rails, adaptive",
             Self::RailsSingle => "rails, adaptive, single driver",
+            Self::RailsWeighted => "rails, weighted by the links' rates",
+            Self::RailsPsk => "rails, encrypted with a secret",
+            Self::RailsTls => "rails, encrypted by TLS",
+            Self::RailsParallel => "rails, several connections a lane",
         })
     }
 }

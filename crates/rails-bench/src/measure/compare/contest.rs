@@ -20,6 +20,15 @@ pub struct Contest {
     pub contenders: Vec<Contender>,
     /// How long each measurement sends.
     pub time: Duration,
+    /// How it is run.
+    pub terms: Terms,
+    /// Where `ucx_perftest` is, if not along `PATH`.
+    pub ucx: Option<PathBuf>,
+}
+
+/// How any contest is run.
+#[derive(Debug, Clone)]
+pub struct Terms {
     /// Rounds that count.
     pub rounds: usize,
     /// What the order is drawn from.
@@ -28,8 +37,6 @@ pub struct Contest {
     pub congestion: String,
     /// The program whose `serve` and `stream` are run: this one.
     pub program: PathBuf,
-    /// Where `ucx_perftest` is, if not along `PATH`.
-    pub ucx: Option<PathBuf>,
 }
 
 /// Why a contest has no outcome.
@@ -71,6 +78,12 @@ pub enum ContestError {
         /// What it said.
         output: String,
     },
+    /// The keys of encrypted streams could not be made.
+    #[error("the keys of encrypted streams could not be made")]
+    Keys {
+        /// The cause.
+        source: io::Error,
+    },
     /// The kernel did not say what the processes used.
     #[error("getrusage failed")]
     Usage {
@@ -95,17 +108,17 @@ impl Contest {
         mut progress: impl FnMut(usize, Contender),
     ) -> Result<Comparison, ContestError> {
         let cpus = halves(topology.allowed_cpus());
-        let arena = Arena::build(&self.links, cpus, self.time, &self.congestion, self.program.clone())?;
+        let arena = Arena::build(&self.links, cpus, self.time, &self.terms)?;
         let setting = Setting {
             cpu_model: topology.machine().cpu_model.clone(),
             kernel: topology.machine().kernel.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             sender_cpus: arena.sender_cpus.clone(),
             receiver_cpus: arena.receiver_cpus.clone(),
-            congestion_control: self.congestion.clone(),
+            congestion_control: self.terms.congestion.clone(),
             seconds: self.time.as_secs_f64(),
-            rounds: self.rounds,
-            seed: self.seed,
+            rounds: self.terms.rounds,
+            seed: self.terms.seed,
         };
         let (mut entries, mut field) = (Vec::new(), Vec::new());
         for contender in self.contenders.iter().copied().filter(|one| one.makes_sense_on(self.links.len())) {
@@ -122,10 +135,10 @@ impl Contest {
             };
             entries.push(Entry { contender, version, absent: reason });
         }
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
         // Round 0 warms caches, page tables and the CPU's clock, and does not count.
-        for round in 0..=self.rounds {
+        for round in 0..=self.terms.rounds {
             field.shuffle(&mut order);
             for (contender, rival) in &mut field {
                 progress(round, *contender);
@@ -149,7 +162,9 @@ fn measure(arena: &Arena, round: usize, contender: Contender, rival: &mut dyn Ri
     if contender.has_all_links() {
         warnings.extend(unused(&counted));
     }
-    let cpu_seconds = cpu_seconds.unwrap_or(counted.children.as_secs_f64());
+    let by_side = cpu_seconds;
+    let cpu_seconds = by_side.map_or(counted.children.as_secs_f64(), |(sender, receiver)| sender + receiver);
+    let per_core = |seconds: f64| (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds);
     Ok(Sample {
         round,
         contender,
@@ -158,6 +173,9 @@ fn measure(arena: &Arena, round: usize, contender: Contender, rival: &mut dyn Ri
         measured_at,
         cpu_seconds,
         cpu_seconds_per_gigabyte: cpu_seconds / (bytes as f64 / 1e9),
+        cpu_seconds_by_side: by_side,
+        goodput_per_sender_core_bits_per_second: by_side.and_then(|(sender, _)| per_core(sender)),
+        goodput_per_receiver_core_bits_per_second: by_side.and_then(|(_, receiver)| per_core(receiver)),
         link_tx_bytes: counted.tx_bytes,
         retransmitted_segments: counted.retransmitted,
         congestion_control,

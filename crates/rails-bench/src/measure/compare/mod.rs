@@ -11,6 +11,7 @@ pub(crate) mod arena;
 mod chart;
 mod contender;
 mod contest;
+mod keys;
 mod link;
 pub(crate) mod peer;
 mod rivals;
@@ -19,7 +20,7 @@ mod table;
 
 pub use chart::{ChartError, draw};
 pub use contender::Contender;
-pub use contest::{Contest, ContestError};
+pub use contest::{Contest, ContestError, Terms};
 pub use link::Link;
 pub use rivals::MeasuredAt;
 pub use statistics::Spread;
@@ -97,6 +98,12 @@ pub struct Sample {
     pub cpu_seconds: f64,
     /// The same over the bytes.
     pub cpu_seconds_per_gigabyte: f64,
+    /// The sender's and the receiver's part of it; `None` of programs of others.
+    pub cpu_seconds_by_side: Option<(f64, f64)>,
+    /// The bytes over the sender's CPU time: what one core sends while it is busy. `None` of programs of others.
+    pub goodput_per_sender_core_bits_per_second: Option<f64>,
+    /// The same of the receiver.
+    pub goodput_per_receiver_core_bits_per_second: Option<f64>,
     /// Bytes that the sender's end of each link sent, by the kernel's counters.
     pub link_tx_bytes: Vec<u64>,
     /// Segments that TCP sent again at both ends, by the kernel's counters.
@@ -116,6 +123,10 @@ pub struct Outcome {
     pub goodput_bits_per_second: Spread,
     /// Median, least and most of the CPU time.
     pub cpu_seconds_per_gigabyte: Spread,
+    /// What one core of the sender sends while it is busy; `None` of programs of others.
+    pub goodput_per_sender_core_bits_per_second: Option<Spread>,
+    /// The same of the receiver.
+    pub goodput_per_receiver_core_bits_per_second: Option<Spread>,
     /// Its median goodput as a share of the ceiling's (one plain flow per link); `None` where that was not measured.
     pub share_of_ceiling: Option<f64>,
     /// Every different warning of its samples.
@@ -139,6 +150,12 @@ impl Comparison {
                 contender: entry.contender,
                 goodput_bits_per_second: goodput,
                 cpu_seconds_per_gigabyte: Spread::of(of().map(|sample| sample.cpu_seconds_per_gigabyte))?,
+                goodput_per_sender_core_bits_per_second: Spread::of(
+                    of().filter_map(|sample| sample.goodput_per_sender_core_bits_per_second),
+                ),
+                goodput_per_receiver_core_bits_per_second: Spread::of(
+                    of().filter_map(|sample| sample.goodput_per_receiver_core_bits_per_second),
+                ),
                 share_of_ceiling: ceiling.map(|ceiling| goodput.median / ceiling.median),
                 warnings,
             })
@@ -167,6 +184,9 @@ pub(super) mod tests {
             measured_at: MeasuredAt::Receiver,
             cpu_seconds: 1.0,
             cpu_seconds_per_gigabyte: 1.0,
+            cpu_seconds_by_side: None,
+            goodput_per_sender_core_bits_per_second: None,
+            goodput_per_receiver_core_bits_per_second: None,
             link_tx_bytes: vec![],
             retransmitted_segments: 0,
             congestion_control: vec![],
@@ -175,7 +195,7 @@ pub(super) mod tests {
     }
 
     pub(super) fn comparison(contenders: &[Contender]) -> Comparison {
-        let goodput = |index: usize, round: usize| 1e8 * (10 - index) as f64 + 1e6 * round as f64;
+        let goodput = |index: usize, round: usize| 1e8 * (10 - index.min(9)) as f64 + 1e6 * round as f64;
         let rounds = (1..=2).flat_map(|round| {
             contenders
                 .iter()

@@ -1,6 +1,6 @@
 //! A comparison as a person reads it.
 
-use super::{Comparison, Link};
+use super::{Comparison, Link, Outcome};
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use std::fmt;
 
@@ -49,7 +49,15 @@ impl Comparison {
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header(["", "Mbit/s, median", "least", "most", "of the ceiling", "CPU s/GB"]);
+        table.set_header([
+            "",
+            "Mbit/s, median",
+            "least",
+            "most",
+            "of the ceiling",
+            "CPU s/GB",
+            "Gbit/s per busy core, sender and receiver",
+        ]);
         for outcome in &self.results {
             let mbit = |bits: f64| format!("{:.0}", bits / 1e6);
             let goodput = &outcome.goodput_bits_per_second;
@@ -61,6 +69,7 @@ impl Comparison {
                 mbit(goodput.most),
                 outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}")),
                 format!("{:.2}", outcome.cpu_seconds_per_gigabyte.median),
+                per_core(outcome),
             ]);
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
@@ -88,4 +97,12 @@ impl Comparison {
         }
         Ok(())
     }
+}
+
+fn per_core(outcome: &Outcome) -> String {
+    let of = outcome.goodput_per_sender_core_bits_per_second.zip(outcome.goodput_per_receiver_core_bits_per_second);
+    of.map_or_else(
+        || "unknown".to_owned(),
+        |(sender, receiver)| format!("{:.2}, {:.2}", sender.median / 1e9, receiver.median / 1e9),
+    )
 }

@@ -1,6 +1,6 @@
 //! What came of a disturbance, worked out from what was written down.
 
-use super::{DisturbContest, DisturbOutcome, DisturbSample, Disturbance, LinkLook};
+use super::{DisturbContest, DisturbOutcome, DisturbSample, Disturbance, Figure, LinkLook, Measure};
 use crate::measure::{
     compare::{Contender, Spread},
     series::Series,
@@ -8,7 +8,8 @@ use crate::measure::{
 
 impl Disturbance {
     pub(super) fn new(contest: &DisturbContest, samples: Vec<DisturbSample>) -> Self {
-        let plain: Vec<&DisturbSample> = samples.iter().filter(|one| one.contender == Contender::PlainFlows).collect();
+        let is_plain = |sample: &&DisturbSample| sample.contender == Contender::PlainFlows && is_whole(sample);
+        let plain: Vec<&DisturbSample> = samples.iter().filter(is_plain).collect();
         let ceiling = |phase: usize| {
             let rates = plain.iter().filter_map(|sample| {
                 let (from, to) = *phases(sample).get(phase)?;
@@ -19,13 +20,20 @@ impl Disturbance {
         let ceilings: Vec<f64> = (0..3).map_while(ceiling).collect();
         let last = contest.links.len() - 1;
         let rate = contest.links[last].mbit().map(|mbit| mbit as f64 * 1e6);
+        let reached = |measure: Measure, sample: &DisturbSample| match measure {
+            Measure::SettledAfterChange => settled_after(sample, 1, *ceilings.get(1)?),
+            Measure::SettledAfterReturn => settled_after(sample, 2, *ceilings.get(2)?),
+            Measure::LongestGap => Some(longest_pause(sample)),
+            Measure::UsedAgain => Some(used_again(sample, last, rate?)),
+            Measure::LostOrDoubled => Some(lost_or_doubled(sample).map(|bytes| bytes as f64)),
+        };
         let outcome = |contender: &Contender| {
             let of: Vec<&DisturbSample> = samples.iter().filter(|one| one.contender == *contender).collect();
-            let whole = of.iter().filter(|sample| sample.series.is_some()).count();
-            let all = |values: Vec<Option<f64>>| Spread::of(values.into_iter().collect::<Option<Vec<_>>>()?);
-            let settled = |phase: usize| {
-                let ceiling = *ceilings.get(phase)?;
-                all(of.iter().map(|sample| settled_after(sample, phase, ceiling)).collect())
+            let whole: Vec<&DisturbSample> = of.iter().copied().filter(|sample| is_whole(sample)).collect();
+            let figure = |measure: Measure| {
+                let values = whole.iter().map(|sample| reached(measure, sample)).collect::<Option<Vec<_>>>();
+                let values = values.unwrap_or_default();
+                Figure::new(measure, measure.target(contest.scenario), &values)
             };
             let mut warnings: Vec<String> = of.iter().flat_map(|sample| sample.warnings.clone()).collect();
             warnings.extend(of.iter().filter_map(|sample| sample.failed.clone()));
@@ -33,10 +41,8 @@ impl Disturbance {
             warnings.dedup();
             DisturbOutcome {
                 contender: *contender,
-                rounds: (whole, of.len()),
-                settled_seconds: vec![settled(1), settled(2)],
-                longest_pause_seconds: all(of.iter().map(|sample| longest_pause(sample)).collect()),
-                used_again_seconds: all(of.iter().map(|sample| used_again(sample, last, rate?)).collect()),
+                rounds: (whole.len(), of.len()),
+                figures: Measure::ALL.map(figure).to_vec(),
                 warnings,
             }
         };
@@ -45,13 +51,44 @@ impl Disturbance {
         Self {
             links: contest.links.clone(),
             scenario: contest.scenario,
-            congestion_control: contest.congestion.clone(),
-            seed: contest.seed,
+            congestion_control: contest.terms.congestion.clone(),
+            seed: contest.terms.seed,
             results: taking_part.map(outcome).collect(),
             ceilings_bits_per_second: ceilings,
             samples,
         }
     }
+}
+
+impl Figure {
+    /// Of the rounds' values, each of which is `None` where it never came to pass: later than any time.
+    fn new(measure: Measure, target: Option<f64>, values: &[Option<f64>]) -> Self {
+        let never = values.iter().filter(|value| value.is_none()).count();
+        let spread = Spread::of(values.iter().map(|value| value.unwrap_or(f64::INFINITY)));
+        let finite = |pick: fn(&Spread) -> f64| spread.as_ref().map(pick).filter(|value| value.is_finite());
+        let median = finite(|spread| spread.median);
+        Self {
+            measure,
+            target,
+            median,
+            least: finite(|spread| spread.least),
+            most: finite(|spread| spread.most),
+            never,
+            is_met: target.filter(|_| !values.is_empty()).map(|target| median.is_some_and(|median| median <= target)),
+        }
+    }
+}
+
+/// Whether everything happened, and in its time, and the receiver told of it: what happened late leaves too little time for what
+/// comes of it.
+fn is_whole(sample: &DisturbSample) -> bool {
+    sample.series.is_some() && sample.course.late_seconds.is_some_and(|late| late <= LATEST_SECONDS)
+}
+
+fn lost_or_doubled(sample: &DisturbSample) -> Option<u64> {
+    let (written, read) = (sample.bytes_written?, sample.bytes?);
+    // Where the bytes are others than those sent, what is not in its place is neither known to be there.
+    Some(written.abs_diff(read).max(sample.wrong_at.map_or(0, |at| read.saturating_sub(at))))
 }
 
 /// From one happening to the next.
@@ -63,9 +100,10 @@ fn phases(sample: &DisturbSample) -> Vec<(f64, f64)> {
     borders.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-fn settled_after(sample: &DisturbSample, phase: usize, ceiling: f64) -> Option<f64> {
+/// `None` where that is not known, and of what is known, where it never was.
+fn settled_after(sample: &DisturbSample, phase: usize, ceiling: f64) -> Option<Option<f64>> {
     let (from, to) = *phases(sample).get(phase)?;
-    settled(sample.series.as_ref()?, from, to, ceiling)
+    Some(settled(sample.series.as_ref()?, from, to, ceiling))
 }
 
 /// The first time after `from` at which the rate is within 5 % of the ceiling, over the next 200 ms and over all that is left.
@@ -84,7 +122,7 @@ fn longest_pause(sample: &DisturbSample) -> Option<f64> {
 
 /// How long after the last happening a link carried a quarter of its rate, over 100 ms.
 fn used_again(sample: &DisturbSample, link: usize, bits_per_second: f64) -> Option<f64> {
-    let returned = sample.course.happenings.last()?.unix_seconds;
+    let returned = sample.course.happenings.get(1)?.unix_seconds;
     carried_after(&sample.course.links, returned, link, bits_per_second / 4.0).map(|at| at - returned)
 }
 
@@ -98,6 +136,8 @@ fn carried_after(looks: &[LinkLook], after: f64, link: usize, bits_per_second: f
     pairs.find(|(_, rate)| *rate >= bits_per_second).map(|(at, _)| at)
 }
 
+/// How much later than it should something may happen.
+pub(super) const LATEST_SECONDS: f64 = 0.2;
 /// What counts as settled: 5 % below the ceiling at most.
 const NEAR: f64 = 0.95;
 /// Long enough that the 20 ms of queue of a shaped link do not show.
@@ -118,6 +158,16 @@ mod tests {
         assert!((0.4..=0.6).contains(&after), "{after}");
         assert_eq!(settled(&series(vec![9; 30]), 10.0, 12.9, 800.0), None, "a tenth is missing");
         assert_eq!(settled(&series([vec![10; 5], vec![2; 25]].concat()), 10.0, 12.9, 800.0), None, "it did not last");
+    }
+
+    #[test]
+    fn a_round_in_which_something_never_came_to_pass_is_the_last_of_all() {
+        let figure = |values: &[Option<f64>]| Figure::new(Measure::UsedAgain, Some(2.0), values);
+        let once = figure(&[Some(1.0), None, Some(0.5)]);
+        assert_eq!((once.median, once.most, once.never, once.is_met), (Some(1.0), None, 1, Some(true)));
+        let mostly = figure(&[None, Some(0.5), None]);
+        assert_eq!((mostly.median, mostly.least, mostly.is_met), (None, Some(0.5), Some(false)));
+        assert_eq!(figure(&[]).is_met, None, "nothing is known");
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! What a stream makes of links that change under it, beside plain flows and MPTCP in the same run.
 //!
 //! The receiver writes down what it reads in every 20 ms, and each pause; the sender's interfaces are read as often. `scenario`
-//! says what happens when, `run` does it, `figures` works out what came of it, `table` shows that.
+//! says what happens when, `run` does it, `target` says what is measured and how good it is to be, `figures` works out what came
+//! of it, `table` shows that.
 
 mod figures;
 mod run;
 mod scenario;
 mod table;
+mod target;
 
 pub use run::DisturbContest;
-pub use scenario::{Happening, Scenario};
+pub use scenario::{DropsAt, Happening, Scenario};
+pub use target::Measure;
 
 use super::{
-    compare::{Contender, Link, Spread},
+    compare::{Contender, Link},
     series::Series,
 };
 use serde::Serialize;
@@ -46,8 +49,12 @@ pub struct DisturbSample {
     /// What happened to the links meanwhile.
     #[serde(flatten)]
     pub course: Course,
+    /// Bytes that the sending application wrote; `None` where it came to no end.
+    pub bytes_written: Option<u64>,
     /// Bytes that the receiving application read; `None` where it came to no end.
     pub bytes: Option<u64>,
+    /// The place of the first byte that was another than the one written there, if there was one.
+    pub wrong_at: Option<u64>,
     /// How they arrived.
     pub series: Option<Series>,
     /// Why there are no figures, where there are none.
@@ -65,6 +72,8 @@ pub struct Course {
     pub ended_unix_seconds: f64,
     /// What was done.
     pub happenings: Vec<Happened>,
+    /// How much later than it should the latest of it was done; `None` where not all of it was.
+    pub late_seconds: Option<f64>,
     /// What the sender's interfaces had sent at each look.
     pub links: Vec<LinkLook>,
 }
@@ -92,16 +101,30 @@ pub struct LinkLook {
 pub struct DisturbOutcome {
     /// Who.
     pub contender: Contender,
-    /// How many rounds have figures, and how many there were.
+    /// How many rounds have figures, and how many there were. One in which the link was changed too late has none.
     pub rounds: (usize, usize),
-    /// After each happening, how long until the rate was within 5 % of the new ceiling and stayed so on the whole; `None` where it
-    /// never was in one of the rounds, or the ceiling is not known.
-    pub settled_seconds: Vec<Option<Spread>>,
-    /// The longest time from the first happening on in which the application read nothing; 0 for less than an interval.
-    pub longest_pause_seconds: Option<Spread>,
-    /// How long after the last happening the disturbed link carried a quarter of its rate again; `None` where it did not in one of the
-    /// rounds.
-    pub used_again_seconds: Option<Spread>,
+    /// Everything that is measured.
+    pub figures: Vec<Figure>,
     /// Every different warning and failure.
     pub warnings: Vec<String>,
+}
+
+/// One measure of one contender over all rounds that have figures: seconds, or bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Figure {
+    /// What is measured.
+    pub measure: Measure,
+    /// The most that a stream is to reach; `None` where nothing is asked.
+    pub target: Option<f64>,
+    /// The median over the rounds, where what never came to pass is later than all else; `None` where that is never, or nothing is
+    /// known.
+    pub median: Option<f64>,
+    /// The least.
+    pub least: Option<f64>,
+    /// The most; `None` where it is never.
+    pub most: Option<f64>,
+    /// In how many rounds it never came to pass.
+    pub never: usize,
+    /// Whether the median is no more than the target.
+    pub is_met: Option<bool>,
 }

@@ -1,8 +1,10 @@
 //! Running scenarios: both ends as processes, the link disturbed under them, everything written down.
 
-use super::{Course, DisturbSample, Disturbance, Happened, LinkLook, Scenario, scenario::times};
+use super::{
+    Course, DisturbSample, Disturbance, Happened, LinkLook, Scenario, figures::LATEST_SECONDS, scenario::times,
+};
 use crate::measure::{
-    compare::{Arena, Contender, ContestError, Link, Running, arena::halves, own},
+    compare::{Arena, Contender, ContestError, Link, Running, Terms, arena::halves, own},
     series::Series,
 };
 use rails_lab::Side;
@@ -10,7 +12,6 @@ use rails_topo::Topology;
 use rand::{SeedableRng, seq::SliceRandom};
 use serde::Deserialize;
 use std::{
-    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -26,21 +27,22 @@ pub struct DisturbContest {
     pub contenders: Vec<Contender>,
     /// How long a run is: a third before, a third while the link is disturbed, a third after.
     pub time: Duration,
-    /// Rounds that count.
-    pub rounds: usize,
-    /// What the order is drawn from.
-    pub seed: u64,
-    /// Congestion control of all sockets.
-    pub congestion: String,
-    /// The program whose `serve` and `stream` are run: this one.
-    pub program: PathBuf,
+    /// How it is run.
+    pub terms: Terms,
 }
 
 /// What is read of the receiver's report.
 #[derive(Deserialize)]
 struct Report {
     bytes: u64,
+    wrong_at: Option<u64>,
     series: Series,
+}
+
+/// What is read of the sender's.
+#[derive(Deserialize)]
+struct Sent {
+    bytes_written: u64,
 }
 
 impl DisturbContest {
@@ -57,9 +59,9 @@ impl DisturbContest {
         topology: &Topology,
         mut progress: impl FnMut(usize, Contender),
     ) -> Result<Disturbance, ContestError> {
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
-        for round in 1..=self.rounds {
+        for round in 1..=self.terms.rounds {
             let mut contenders = self.contenders.clone();
             contenders.shuffle(&mut order);
             for contender in contenders {
@@ -77,14 +79,14 @@ impl DisturbContest {
         contender: Contender,
     ) -> Result<Option<DisturbSample>, ContestError> {
         let cpus = halves(topology.allowed_cpus());
-        let arena = Arena::build(&self.links, cpus, self.time, &self.congestion, self.program.clone())?;
+        let arena = Arena::build(&self.links, cpus, self.time, &self.terms)?;
         let Some(own) = own(contender, &arena) else { return Ok(None) };
         let mut warnings = Vec::new();
         if contender == Contender::Mptcp {
             arena.lab.enable_mptcp()?;
         }
         // The sender goes on for a while, so that it does not end before the last look.
-        let mut running = own.start(&arena, self.time + SLACK, &["--samples", "20ms"])?;
+        let mut running = own.start(&arena, self.time + SLACK, &["--samples", "20ms", "--check"])?;
         let at_start = sent(&arena)?;
         running.sender.wait_until(|| Ok(sent(&arena)?.iter().sum::<u64>() > at_start.iter().sum::<u64>() + FLOWING))?;
         let course = self.disturb(&arena)?;
@@ -94,14 +96,26 @@ impl DisturbContest {
                 warnings.push(format!("{} subflow(s) on {} link(s)", joins + 1, self.links.len()));
             }
         }
-        let (report, failed) = match finish(running) {
-            Ok(report) => (Some(report), None),
+        let (reports, failed) = match finish(running) {
+            Ok(reports) => (Some(reports), None),
             Err(error @ (ContestError::Failed { .. } | ContestError::Report(_))) => (None, Some(error.to_string())),
             Err(error) => return Err(error),
         };
-        let (bytes, series) = report.map(|report| (report.bytes, report.series)).unzip();
-        let sample = DisturbSample { round, contender, course, bytes, series, failed, warnings };
-        Ok(Some(sample))
+        if course.late_seconds.is_none_or(|late| late > LATEST_SECONDS) {
+            warnings.push("the link was not changed in time: this machine was too busy".to_owned());
+        }
+        let (sent, report) = reports.unzip();
+        Ok(Some(DisturbSample {
+            round,
+            contender,
+            course,
+            bytes_written: sent.map(|sent| sent.bytes_written),
+            bytes: report.as_ref().map(|report| report.bytes),
+            wrong_at: report.as_ref().and_then(|report| report.wrong_at),
+            series: report.map(|report| report.series),
+            failed,
+            warnings,
+        }))
     }
 
     /// Lets everything happen, and looks at the links all the while.
@@ -109,25 +123,32 @@ impl DisturbContest {
         let last = self.links.len() - 1;
         let mbit = self.links[last].mbit().unwrap_or(UNSHAPED_MBIT);
         let mut due = times(self.time).into_iter().zip(self.scenario.happenings(mbit)).peekable();
-        let (mut happened, mut looks) = (Vec::new(), Vec::new());
+        let (mut happened, mut looks, mut late) = (Vec::new(), Vec::new(), Duration::ZERO);
         let (zero, begun) = (Instant::now(), unix_now());
         while zero.elapsed() < self.time {
-            if let Some((_, what)) = due.next_if(|(at, _)| zero.elapsed() >= *at) {
+            if let Some((at, what)) = due.next_if(|(at, _)| zero.elapsed() >= *at) {
                 happened.push(Happened { unix_seconds: unix_now(), what });
                 what.happen(arena, last)?;
+                late = late.max(zero.elapsed() - at);
             }
             looks.push(LinkLook { unix_seconds: unix_now(), tx_bytes: sent(arena)? });
             sleep(INTERVAL);
         }
-        Ok(Course { begun_unix_seconds: begun, ended_unix_seconds: unix_now(), happenings: happened, links: looks })
+        Ok(Course {
+            begun_unix_seconds: begun,
+            ended_unix_seconds: unix_now(),
+            happenings: happened,
+            late_seconds: due.peek().is_none().then_some(late.as_secs_f64()),
+            links: looks,
+        })
     }
 }
 
-fn finish(running: Running) -> Result<Report, ContestError> {
+fn finish(running: Running) -> Result<(Sent, Report), ContestError> {
     let Running { sender, receiver } = running;
     // That a lane was lost makes the programs fail, but not the measurement.
-    sender.finish_within(PATIENCE)?;
-    Ok(serde_json::from_slice(&receiver.finish_within(PATIENCE)?)?)
+    let sent = serde_json::from_slice(&sender.finish_within(PATIENCE)?)?;
+    Ok((sent, serde_json::from_slice(&receiver.finish_within(PATIENCE)?)?))
 }
 
 fn sent(arena: &Arena) -> Result<Vec<u64>, ContestError> {

@@ -16,6 +16,12 @@ pub enum Scenario {
     Down,
     /// Whatever arrives at the receiver is dropped in silence, and then no more
     BlackHole,
+    /// Whatever comes back to the sender is dropped in silence (not by default)
+    BlackHoleBack,
+    /// Whatever arrives at either end is dropped in silence (not by default)
+    BlackHoleBoth,
+    /// Its rate falls to 1 Mbit/s: it is slow, and not gone (not by default)
+    Crawl,
 }
 
 /// One thing that is done to the link.
@@ -28,22 +34,41 @@ pub enum Happening {
     Down,
     /// The receiver's interface comes up.
     Up,
-    /// The receiver drops what arrives.
-    BlackHole,
-    /// It does so no more.
-    BlackHoleOver,
+    /// What arrives at some end is dropped.
+    BlackHole(DropsAt),
+    /// It is so no more.
+    BlackHoleOver(DropsAt),
+}
+
+/// Which end drops what arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropsAt {
+    /// The receiver: what is sent.
+    Receiver,
+    /// The sender: what is answered.
+    Sender,
+    /// Both.
+    Both,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
+    pub const ALL: [Self; 6] =
+        [Self::Step, Self::Down, Self::BlackHole, Self::BlackHoleBack, Self::BlackHoleBoth, Self::Crawl];
+
+    /// Those that happen where nothing is chosen.
+    pub const USUAL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
 
     /// What happens to a link of this rate, at a third and at two thirds of the time.
     pub(super) fn happenings(self, mbit: u64) -> [Happening; 2] {
         match self {
             Self::Step => [Happening::Rate((mbit / 10).max(1)), Happening::Rate(mbit)],
             Self::Down => [Happening::Down, Happening::Up],
-            Self::BlackHole => [Happening::BlackHole, Happening::BlackHoleOver],
+            Self::BlackHole => black_hole(DropsAt::Receiver),
+            Self::BlackHoleBack => black_hole(DropsAt::Sender),
+            Self::BlackHoleBoth => black_hole(DropsAt::Both),
+            Self::Crawl => [Happening::Rate(1), Happening::Rate(mbit)],
         }
     }
 }
@@ -63,11 +88,25 @@ impl Happening {
                 // What is opened from now on is to be measured alike; the routes have lost it.
                 lab.set_congestion_control(&arena.congestion)?;
             }
-            Self::BlackHole => lab.set_black_hole(Side::B, link, true)?,
-            Self::BlackHoleOver => lab.set_black_hole(Side::B, link, false)?,
+            Self::BlackHole(at) => at.sides().iter().try_for_each(|side| lab.set_black_hole(*side, link, true))?,
+            Self::BlackHoleOver(at) => at.sides().iter().try_for_each(|side| lab.set_black_hole(*side, link, false))?,
         }
         Ok(())
     }
+}
+
+impl DropsAt {
+    fn sides(self) -> &'static [Side] {
+        match self {
+            Self::Receiver => &[Side::B],
+            Self::Sender => &[Side::A],
+            Self::Both => &Side::BOTH,
+        }
+    }
+}
+
+fn black_hole(at: DropsAt) -> [Happening; 2] {
+    [Happening::BlackHole(at), Happening::BlackHoleOver(at)]
 }
 
 /// When the happenings are, in a time of this length.
@@ -81,6 +120,9 @@ impl fmt::Display for Scenario {
             Self::Step => "the rate falls to a tenth and comes back",
             Self::Down => "the receiver's interface goes down and comes up",
             Self::BlackHole => "the receiver drops what arrives, and then no more",
+            Self::BlackHoleBack => "the sender drops what comes back, and then no more",
+            Self::BlackHoleBoth => "both ends drop what arrives, and then no more",
+            Self::Crawl => "the rate falls to 1 Mbit/s and comes back",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A disturbance as a person reads it.
 
-use super::Disturbance;
-use crate::measure::compare::{Link, Spread};
+use super::{Disturbance, Figure, Measure};
+use crate::measure::compare::Link;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use std::fmt;
 
@@ -18,32 +18,24 @@ impl fmt::Display for Disturbance {
         writeln!(f, "ceilings before, while and after: {ceilings}; {control} on all sockets; order from seed {seed}")?;
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header([
-            "ms, median (most)",
-            "rounds",
-            "settled after",
-            "settled again",
-            "longest pause",
-            "used again",
-        ]);
-        for outcome in &self.results {
+        let head = |outcome: &super::DisturbOutcome| {
             let mark = if outcome.warnings.is_empty() { "" } else { " (!)" };
-            let settled = |index: usize| shown(outcome.settled_seconds.get(index).copied().flatten(), "never");
-            table.add_row([
-                format!("{}{mark}", outcome.contender),
-                format!("{} of {}", outcome.rounds.0, outcome.rounds.1),
-                settled(0),
-                settled(1),
-                shown(outcome.longest_pause_seconds, "unknown"),
-                shown(outcome.used_again_seconds, "never"),
-            ]);
+            // Names are long, and there are several columns.
+            let name = outcome.contender.to_string().replace(", ", ",\n");
+            format!("{name}{mark}\n{} of {} rounds", outcome.rounds.0, outcome.rounds.1)
+        };
+        let named = ["median (most)".to_owned(), "target".to_owned()];
+        table.set_header(named.into_iter().chain(self.results.iter().map(head)));
+        for (row, measure) in Measure::ALL.into_iter().enumerate() {
+            let target = measure.target(self.scenario).map(|most| match measure.show(most) {
+                none if most == 0.0 => none,
+                most => format!("<= {most}"),
+            });
+            let figures = self.results.iter().map(|outcome| shown(&outcome.figures[row]));
+            table.add_row([measure.to_string(), target.unwrap_or_default()].into_iter().chain(figures));
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
-        writeln!(
-            f,
-            "settled: within 5 % of the new ceiling; used again: a quarter of the link's rate; `never` in at least one round"
-        )?;
         for outcome in &self.results {
             outcome.warnings.iter().try_for_each(|warning| writeln!(f, "(!) {}: {warning}", outcome.contender))?;
         }
@@ -51,10 +43,16 @@ impl fmt::Display for Disturbance {
     }
 }
 
-fn shown(spread: Option<Spread>, none: &str) -> String {
-    let milliseconds = |seconds: f64| (seconds * 1e3).round();
-    spread.map_or_else(
-        || none.to_owned(),
-        |spread| format!("{} ({})", milliseconds(spread.median), milliseconds(spread.most)),
-    )
+fn shown(figure: &Figure) -> String {
+    let value = |value: Option<f64>| value.map_or("never".to_owned(), |value| figure.measure.show(value));
+    if figure.median.is_none() && figure.never == 0 {
+        return "unknown".to_owned();
+    }
+    let mark = match figure.is_met {
+        Some(false) => " missed",
+        _ => "",
+    };
+    let never = if figure.never > 0 { format!(", {}x never", figure.never) } else { String::new() };
+    let most = figure.most.map(|most| format!(" ({})", figure.measure.show(most))).unwrap_or_default();
+    format!("{}{most}{never}{mark}", value(figure.median))
 }

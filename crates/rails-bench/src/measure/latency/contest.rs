@@ -1,14 +1,14 @@
 //! Round trips over striped streams beside those over one plain flow, over the same links in the same run.
 
 use super::RoundTrips;
-use crate::measure::compare::{Arena, ContestError, Link, Spread, arena::halves, fastest, peer::Peer};
+use crate::measure::compare::{Arena, ContestError, Link, Spread, Terms, arena::halves, fastest, peer::Peer};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use rails_lab::Side;
 use rails_topo::Topology;
 use rand::{SeedableRng, seq::SliceRandom};
 use serde::Serialize;
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, time::Duration};
 
 /// What carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
@@ -20,6 +20,8 @@ pub enum Carrier {
     Rails,
     /// A stream over all links, with one thread for all rails
     RailsSingle,
+    /// The messages of a stream over all links, with one thread per rail
+    RailsMessages,
 }
 
 /// A contest to be run.
@@ -31,14 +33,8 @@ pub struct LatencyContest {
     pub sizes: Vec<u32>,
     /// Round trips of each size that count, in each round.
     pub count: u32,
-    /// Rounds that count.
-    pub rounds: usize,
-    /// What the order is drawn from.
-    pub seed: u64,
-    /// Congestion control of all sockets.
-    pub congestion: String,
-    /// The program whose `serve` and `stream` are run: this one.
-    pub program: PathBuf,
+    /// How it is run.
+    pub terms: Terms,
 }
 
 /// What came of it.
@@ -96,10 +92,10 @@ impl LatencyContest {
         mut progress: impl FnMut(usize, Carrier),
     ) -> Result<LatencyComparison, ContestError> {
         let cpus = halves(topology.allowed_cpus());
-        let arena = Arena::build(&self.links, cpus, Duration::ZERO, &self.congestion, self.program.clone())?;
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
+        let arena = Arena::build(&self.links, cpus, Duration::ZERO, &self.terms)?;
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
-        for round in 0..=self.rounds {
+        for round in 0..=self.terms.rounds {
             let mut carriers = Carrier::ALL;
             carriers.shuffle(&mut order);
             for carrier in carriers {
@@ -110,25 +106,25 @@ impl LatencyContest {
                 }
             }
         }
-        Ok(LatencyComparison::new(self.links.clone(), self.seed, samples))
+        Ok(LatencyComparison::new(self.links.clone(), self.terms.seed, samples))
     }
 
     fn measure(&self, arena: &Arena, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
         let links = match carrier {
             Carrier::Plain => vec![fastest(&self.links)],
-            Carrier::Rails | Carrier::RailsSingle => (0..self.links.len()).collect(),
+            Carrier::Rails | Carrier::RailsSingle | Carrier::RailsMessages => (0..self.links.len()).collect(),
         };
         let ends = |side| {
             let addresses = links.iter().map(|link| arena.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
-        let common = ["--insecure", "--json", "--congestion", &self.congestion];
-        let mut serve = arena.command(Side::B, &self.program);
+        let common = ["--insecure", "--json", "--congestion", &arena.congestion];
+        let mut serve = arena.command(Side::B, &arena.program);
         serve.args(["serve", "--once", "--ping", "--listen", &ends(Side::B)]).args(common).args(carrier.arguments());
         let mut receiver = Peer::start(serve, arena.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let mut stream = arena.command(Side::A, &self.program);
+        let mut stream = arena.command(Side::A, &arena.program);
         stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A), "--ping", &sizes]);
         stream.args(["--round-trips", &self.count.to_string()]).args(common).args(carrier.arguments());
         let report = Peer::start(stream, arena.cpus(Side::A))?.finish()?;
@@ -139,13 +135,14 @@ impl LatencyContest {
 
 impl Carrier {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Rails, Self::RailsSingle];
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Rails, Self::RailsSingle, Self::RailsMessages];
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["--plain"],
             Self::Rails => &[],
             Self::RailsSingle => &["--driver", "single"],
+            Self::RailsMessages => &["--messages"],
         }
     }
 }
@@ -186,6 +183,7 @@ impl fmt::Display for Carrier {
             Self::Plain => "tokio TCP, one flow",
             Self::Rails => "rails",
             Self::RailsSingle => "rails, single driver",
+            Self::RailsMessages => "rails, messages",
         })
     }
 }
@@ -239,6 +237,7 @@ mod tests {
                 p50_us,
                 p99_us: 2.0 * p50_us,
                 most_us: 9.0,
+                each_ns: vec![],
             }],
         };
         let samples = [(1, 10.0, 12.0), (2, 20.0, 22.0), (3, 30.0, 32.0)];

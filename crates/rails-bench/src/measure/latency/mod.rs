@@ -1,4 +1,5 @@
-//! Round trips of messages: one end sends a message and waits for it to come back, over any ordered stream.
+//! Round trips of messages: one end sends a message and waits for it to come back, over any ordered stream, or over a stream's
+//! interface for messages.
 //!
 //! `contest` sets streams beside plain TCP.
 
@@ -7,12 +8,14 @@ mod contest;
 pub use contest::{Carrier, LatencyComparison, LatencyContest, LatencyOutcome, LatencySample};
 
 use super::compare::statistics::percentile;
+use bytes::Bytes;
+use rails_multirail::{MultiRailMessages, Priority};
 use serde::{Deserialize, Serialize};
 use std::{io, time::Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// How long round trips of messages of one size took, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundTrips {
     /// Length of each message.
     pub bytes: u32,
@@ -26,6 +29,8 @@ pub struct RoundTrips {
     pub p99_us: f64,
     /// The longest.
     pub most_us: f64,
+    /// Each of them in the order they were made, in nanoseconds.
+    pub each_ns: Vec<u64>,
 }
 
 /// Sends messages of each size, one at a time, and waits for each to come back; a tenth as many before are not counted.
@@ -43,22 +48,61 @@ pub async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
         stream.write_all(&header(bytes, before + count)).await?;
         let message: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
         let mut back = vec![0; bytes as usize];
-        let mut micros = Vec::with_capacity(count as usize);
+        let mut nanos = Vec::with_capacity(count as usize);
         for index in 0..before + count {
             let start = Instant::now();
             stream.write_all(&message).await?;
             stream.read_exact(&mut back).await?;
             if index >= before {
-                micros.push(start.elapsed().as_secs_f64() * 1e6);
+                nanos.push(start.elapsed().as_nanos() as u64);
             }
             if back != message {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "another message came back"));
+                return Err(another());
             }
         }
-        figures.push(RoundTrips::of(bytes, micros));
+        figures.push(RoundTrips::of(bytes, nanos));
     }
     stream.shutdown().await?;
     Ok(figures)
+}
+
+/// The same as messages of a stream.
+///
+/// # Errors
+/// How the stream failed; [`io::ErrorKind::InvalidData`] where something else came back.
+pub async fn ask_messages(messages: &mut MultiRailMessages, sizes: &[u32], count: u32) -> io::Result<Vec<RoundTrips>> {
+    let mut figures = Vec::new();
+    for bytes in sizes.iter().copied() {
+        let before = count / 10;
+        let message: Bytes = (0..bytes).map(|index| index as u8).collect();
+        let mut nanos = Vec::with_capacity(count as usize);
+        for index in 0..before + count {
+            let start = Instant::now();
+            messages.send(message.clone(), Priority::NORMAL).await?;
+            let back = messages.recv().await?;
+            if index >= before {
+                nanos.push(start.elapsed().as_nanos() as u64);
+            }
+            if back.is_none_or(|back| back.payload != message) {
+                return Err(another());
+            }
+        }
+        figures.push(RoundTrips::of(bytes, nanos));
+    }
+    Ok(figures)
+}
+
+/// Sends every message of a stream back, until the other end has no more; gives how many there were.
+///
+/// # Errors
+/// How the stream failed.
+pub async fn answer_messages(messages: &mut MultiRailMessages) -> io::Result<u64> {
+    let mut answered = 0;
+    while let Some(message) = messages.recv().await? {
+        messages.send(message.payload, Priority::NORMAL).await?;
+        answered += 1;
+    }
+    Ok(answered)
 }
 
 /// Sends every message back when it is whole, until the other end has no more; gives how many there were.
@@ -92,7 +136,8 @@ pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Re
 }
 
 impl RoundTrips {
-    fn of(bytes: u32, mut micros: Vec<f64>) -> Self {
+    fn of(bytes: u32, each_ns: Vec<u64>) -> Self {
+        let mut micros: Vec<f64> = each_ns.iter().map(|nanos| *nanos as f64 / 1e3).collect();
         micros.sort_by(f64::total_cmp);
         let at = |share| percentile(&micros, share).unwrap_or(f64::NAN);
         Self {
@@ -102,8 +147,13 @@ impl RoundTrips {
             p50_us: at(0.5),
             p99_us: at(0.99),
             most_us: at(1.0),
+            each_ns,
         }
     }
+}
+
+fn another() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "another message came back")
 }
 
 fn header(bytes: u32, count: u32) -> [u8; 8] {

@@ -8,7 +8,8 @@ mod ucx;
 
 pub(crate) use own::{Own, Running};
 
-use super::{Arena, Contender, ContestError};
+use super::{Arena, Contender, ContestError, Link};
+use own::Keep;
 use serde::Serialize;
 use std::path::Path;
 
@@ -28,8 +29,8 @@ pub(super) struct Figures {
     pub(super) goodput_bits_per_second: f64,
     pub(super) bytes: u64,
     pub(super) measured_at: MeasuredAt,
-    /// CPU time of both processes while they measured; `None` where it does not say, and that of their whole lives is taken.
-    pub(super) cpu_seconds: Option<f64>,
+    /// CPU time of the sender and of the receiver while they measured; `None` where it does not say, and that of their whole lives is taken.
+    pub(super) cpu_seconds: Option<(f64, f64)>,
     pub(super) congestion_control: Vec<String>,
     /// Why the figure is not what it seems to be.
     pub(super) warnings: Vec<String>,
@@ -64,9 +65,40 @@ pub(crate) fn own(contender: Contender, arena: &Arena) -> Option<Own> {
         Contender::RailsStatic => all().sender(&["--policy", "static"]),
         Contender::RailsAdaptive => all(),
         Contender::RailsSingle => all().both(&["--driver", "single"]),
+        Contender::RailsWeighted => all().sender(&["--policy", "weighted", "--weights", &weights(&arena.links)]),
+        Contender::RailsPsk => all().kept(Keep::Psk),
+        Contender::RailsTls => all().kept(Keep::Tls),
+        Contender::RailsParallel => {
+            // A stream has at most 64 connections.
+            let connections = PARALLEL.min(64 / arena.links.len()).max(1);
+            all().sender(&["--parallel", &connections.to_string()])
+        }
         // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,
         // so the listener has to be on all of them.
         Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
         Contender::Iperf3 | Contender::Ucx => return None,
     })
+}
+
+/// The links' rates; equal shares where there is one without.
+fn weights(links: &[Link]) -> String {
+    let rates: Option<Vec<u64>> = links.iter().map(|link| link.mbit()).collect();
+    let weights = rates.unwrap_or_else(|| vec![1; links.len()]);
+    weights.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// TCP connections of a lane of [`Contender::RailsParallel`].
+const PARALLEL: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_lab::Shape;
+
+    #[test]
+    fn weights_are_the_links_rates_and_equal_where_one_has_none() {
+        let veth = |mbit| Link::Veth(Shape::mbit(mbit));
+        assert_eq!(weights(&[veth(400), veth(4)]), "400,4");
+        assert_eq!(weights(&[veth(400), Link::Veth(Shape::Unshaped)]), "1,1");
+    }
 }

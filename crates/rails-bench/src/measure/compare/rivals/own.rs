@@ -1,23 +1,37 @@
 //! This program's own `serve` and `stream`.
 
 use super::{Arena, ContestError, Figures, MeasuredAt, Rival};
-use crate::measure::{compare::peer::Peer, report::Measurement};
+use crate::measure::{
+    compare::{keys::Keys, peer::Peer},
+    report::Measurement,
+};
 use rails_lab::Side;
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 /// A transport of this program, on some of the links.
 pub(crate) struct Own {
     links: Vec<usize>,
     /// Where the receiver listens, if not at the links' addresses.
     listen: Option<&'static str>,
-    both: &'static [&'static str],
-    sender: &'static [&'static str],
+    keep: Keep,
+    both: Vec<String>,
+    sender: Vec<String>,
+}
+
+/// How a stream is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    Insecure,
+    /// Encrypted with a secret.
+    Psk,
+    /// By TLS, with a certificate that the sender trusts.
+    Tls,
 }
 
 impl Own {
     /// An adaptive stream on these links.
     pub(super) fn on(links: Vec<usize>) -> Self {
-        Self { links, listen: None, both: &[], sender: &[] }
+        Self { links, listen: None, keep: Keep::Insecure, both: Vec::new(), sender: Vec::new() }
     }
 
     /// The receiver listens here instead of at the links' addresses.
@@ -25,14 +39,31 @@ impl Own {
         Self { listen: Some(listen), ..self }
     }
 
+    /// Kept so.
+    pub(super) fn kept(self, keep: Keep) -> Self {
+        Self { keep, ..self }
+    }
+
     /// Arguments for both ends.
-    pub(super) fn both(self, both: &'static [&'static str]) -> Self {
-        Self { both, ..self }
+    pub(super) fn both(self, both: &[&str]) -> Self {
+        Self { both: owned(both), ..self }
     }
 
     /// Arguments for the sender.
-    pub(super) fn sender(self, sender: &'static [&'static str]) -> Self {
-        Self { sender, ..self }
+    pub(super) fn sender(self, sender: &[&str]) -> Self {
+        Self { sender: owned(sender), ..self }
+    }
+}
+
+impl Keep {
+    /// Adds what one end is told of it.
+    fn tell(self, side: Side, keys: &Keys, command: &mut Command) {
+        match (self, side) {
+            (Self::Insecure, _) => command.arg("--insecure"),
+            (Self::Psk, _) => command.arg("--encrypt").arg("--secret-file").arg(keys.secret()),
+            (Self::Tls, Side::A) => command.arg("--tls-ca").arg(keys.certificate()).arg("--tls-name").arg(Keys::NAME),
+            (Self::Tls, Side::B) => command.arg("--tls-cert").arg(keys.certificate()).arg("--tls-key").arg(keys.key()),
+        };
     }
 }
 
@@ -49,15 +80,17 @@ impl Own {
             let addresses = self.links.iter().map(|link| arena.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
-        let common = ["--insecure", "--json", "--congestion", &arena.congestion];
+        let common = ["--json", "--congestion", &arena.congestion];
         let listen = self.listen.map_or_else(|| ends(Side::B), str::to_owned);
         let mut serve = arena.command(Side::B, &arena.program);
-        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(self.both).args(receiver);
+        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(&self.both).args(receiver);
+        self.keep.tell(Side::B, &arena.keys, &mut serve);
         let mut receiver = Peer::start(serve, arena.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let mut stream = arena.command(Side::A, &arena.program);
         stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A)]);
-        stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(self.both).args(self.sender);
+        stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(&self.both).args(&self.sender);
+        self.keep.tell(Side::A, &arena.keys, &mut stream);
         let sender = Peer::start(stream, arena.cpus(Side::A))?;
         Ok(Running { receiver, sender })
     }
@@ -75,9 +108,13 @@ impl Rival for Own {
             goodput_bits_per_second: measurement.receiver_goodput_bits_per_second,
             bytes: measurement.bytes,
             measured_at: MeasuredAt::Receiver,
-            cpu_seconds: Some(measurement.sender.cpu_seconds + measurement.receiver.cpu_seconds),
+            cpu_seconds: Some((measurement.sender.cpu_seconds, measurement.receiver.cpu_seconds)),
             congestion_control: lanes().filter_map(|lane| lane.congestion_control.clone()).collect(),
             warnings: lost.map(|lost| format!("lost: {lost}")).collect(),
         })
     }
+}
+
+fn owned(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|argument| (*argument).to_owned()).collect()
 }

@@ -14,7 +14,9 @@ use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
 use std::{
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     net::{Shutdown, SocketAddr},
     os::fd::AsFd,
     time::Duration,
@@ -254,6 +256,9 @@ impl TcpLane {
     /// # Errors
     /// The kernel's. A connection that was reset has room, so that sending finds out.
     pub async fn room(&self) -> io::Result<()> {
+        if let Some(sender) = &self.zero_copy {
+            return poll_fn(|context| sender.poll_room(context)).await;
+        }
         loop {
             self.stream.writable().await?;
             match self.try_room() {

@@ -200,6 +200,9 @@ impl LaneOptions {
     /// # Cost
     /// Pages are pinned, and each send is followed by a notice that is read by a call of its own; two more descriptors and memory
     /// ([`ZeroCopy::most_outstanding`]) for each lane. Where the kernel copies in the end all the same, it is plain loss; [`ZeroCopyStats`](crate::ZeroCopyStats) tells, and the lane stops asking.
+    /// tokio takes the kernel's notices for the end of the sending side, so such a lane is written to by the trait alone, and not by
+    /// [`get_mut`](crate::TcpLane::get_mut).
+    ///
     /// An encrypted stream seals what it sends into a buffer that is used again, and has it copied from there whatever this says.
     pub fn zero_copy(mut self, zero_copy: impl Into<Option<ZeroCopy>>) -> Self {
         self.zero_copy = zero_copy.into();

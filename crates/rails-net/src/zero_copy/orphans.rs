@@ -3,8 +3,9 @@
 use super::{Kept, Ledger, settle};
 use crate::sys;
 use std::{
+    mem,
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -31,7 +32,7 @@ static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), tende
 
 /// Keeps it until the kernel is done. There is a thread for that while there are any: a task would end with its runtime.
 pub(super) fn adopt(orphan: Orphan) {
-    let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut orphans = lock();
     orphans.waiting.push((orphan, Instant::now() + GRACE));
     if !orphans.tended {
         match thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend) {
@@ -47,11 +48,12 @@ fn tend() {
     loop {
         thread::sleep(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);
-        let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is let go may run anyone's code, which must find the lock free.
+        let mut waiting = mem::take(&mut lock().waiting);
         let now = Instant::now();
-        orphans.waiting.retain_mut(|(orphan, deadline)| {
+        waiting.retain_mut(|(orphan, deadline)| {
             settle(&mut orphan.ledger, orphan.socket.as_fd());
-            if now >= *deadline && std::mem::take(&mut orphan.may_be_cut) {
+            if now >= *deadline && mem::take(&mut orphan.may_be_cut) {
                 // The connection is cut, which throws away what waits in it; the notices for that come like others.
                 if let Err(error) = sys::disconnect::disconnect(orphan.socket.as_fd()) {
                     tracing::warn!(%error, "a connection that is gone cannot be cut");
@@ -59,11 +61,17 @@ fn tend() {
             }
             !orphan.ledger.is_settled()
         });
+        let mut orphans = lock();
+        orphans.waiting.append(&mut waiting);
         if orphans.waiting.is_empty() {
             orphans.tended = false;
             return;
         }
     }
+}
+
+fn lock() -> MutexGuard<'static, Orphans> {
+    ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long the kernel may take to send what a lane left behind.

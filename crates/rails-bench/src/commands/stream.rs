@@ -43,10 +43,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive, conflicts_with_all = ["plain", "mptcp"])]
     policy: PolicyArg,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
-    #[arg(long, conflicts_with_all = ["encrypt", "tls_ca", "tls_pin"])]
+    #[arg(long, conflicts_with_all = ["encrypt", "tls_ca", "tls_pin", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
-    #[arg(long, conflicts_with = "plain")]
+    #[arg(long, conflicts_with_all = ["plain", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
     /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; on a plain flow it
     /// goes to the first address

@@ -25,7 +25,7 @@ use rails_multirail::{
 };
 use rails_topo::Topology;
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 

@@ -142,6 +142,18 @@ pub enum AddLaneError {
     TooMany,
 }
 
+/// Why a listener does not take a lane in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdmitError {
+    /// The listener is gone, or nothing listens any more.
+    #[error("the listener is closed")]
+    Closed,
+    /// There is no such rail.
+    #[error("there is no rail {0} at this end")]
+    NoSuchRail(RailId),
+}
+
 /// Why it is not known what lanes the other end has.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -53,7 +53,7 @@ pub mod runtime;
 pub mod security;
 mod stream;
 
-pub use error::{AddLaneError, BindListenerError, ListenerClosed, OpenError, PlanLanesError, StreamError};
+pub use error::{AddLaneError, AdmitError, BindListenerError, ListenerClosed, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use pairing::{LaneOffer, Pairing};
 pub use plan::{RailId, RailPlan, RailRequest, plan};
@@ -66,6 +66,6 @@ pub use proto::{
 pub use rails::{Rail, Rails};
 pub use security::Security;
 pub use stream::{
-    Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
-    MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
+    Driver, LaneEntrance, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener,
+    MultiRailMessages, MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
 };

@@ -10,9 +10,9 @@ use std::{
 
 /// A socket option that could not be set or read.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} failed for {option}{}", value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default())]
+#[error("{call} failed for {option}{}{}", value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default(), self.wants_privilege().map(|name| format!(", which takes {name}")).unwrap_or_default())]
 pub struct OptionError {
-    /// `setsockopt` or `getsockopt`.
+    /// `setsockopt` or `getsockopt`, or another that the option takes.
     pub call: &'static str,
     /// The kernel's name of the option.
     pub option: &'static str,
@@ -20,6 +20,14 @@ pub struct OptionError {
     pub value: Option<String>,
     /// What the operating system said.
     pub source: io::Error,
+}
+
+impl OptionError {
+    /// The capability whose want the operating system refused the value for, where it did.
+    pub fn wants_privilege(&self) -> Option<&'static str> {
+        let is_privileged = matches!(self.option, "SO_BUSY_POLL" | "TCP_CONGESTION");
+        (is_privileged && self.source.raw_os_error() == Some(libc::EPERM)).then_some("CAP_NET_ADMIN")
+    }
 }
 
 /// A local end that a socket could not be bound to.
@@ -257,6 +265,10 @@ mod tests {
 
     #[test]
     fn an_option_error_names_option_value_and_errno() {
+        let source = io::Error::from_raw_os_error(libc::EPERM);
+        let value = Some("50".to_owned());
+        let error = OptionError { call: "setsockopt", option: "SO_BUSY_POLL", value, source };
+        assert_eq!(error.to_string(), "setsockopt failed for SO_BUSY_POLL = 50, which takes CAP_NET_ADMIN");
         let source = io::Error::from_raw_os_error(libc::ENOENT);
         let error = OptionError { call: "setsockopt", option: "TCP_CONGESTION", value: Some("`x`".to_owned()), source };
         assert_eq!(error.to_string(), "setsockopt failed for TCP_CONGESTION = `x`");

@@ -1,6 +1,11 @@
 //! One TCP connection on one rail.
 
-use crate::{KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, socket};
+use crate::{
+    KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, ZeroCopyStats,
+    busy_poll::BusyPoll,
+    socket,
+    zero_copy::{DetachedSender, ZeroCopySender},
+};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout},
@@ -9,7 +14,9 @@ use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
 use std::{
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     net::{Shutdown, SocketAddr},
     os::fd::AsFd,
     time::Duration,
@@ -23,6 +30,9 @@ pub struct TcpLane {
     local: SocketAddr,
     peer: SocketAddr,
     deviations: Vec<Deviation>,
+    pub(crate) busy_poll: Option<BusyPoll>,
+    /// What sends without copies, where the lane does.
+    pub(crate) zero_copy: Option<ZeroCopySender>,
 }
 
 /// An option that the kernel took and made something else of.
@@ -80,6 +90,11 @@ pub struct LaneSettings {
     /// How long sent data may wait for its acknowledgement; `None` is the system's time.
     #[serde(rename = "user_timeout_ms", serialize_with = "optional_milliseconds")]
     pub user_timeout: Option<Duration>,
+    /// Whether it may send without copies.
+    pub zero_copy: bool,
+    /// For how long reads poll the NIC; `None` is not at all.
+    #[serde(rename = "busy_poll_us", serialize_with = "optional_microseconds")]
+    pub busy_poll: Option<Duration>,
     /// The interface that the lane is bound to; `None` is none.
     pub device: Option<String>,
 }
@@ -92,6 +107,8 @@ pub struct DetachedLane {
     local: SocketAddr,
     peer: SocketAddr,
     deviations: Vec<Deviation>,
+    busy_poll: Option<BusyPoll>,
+    zero_copy: Option<DetachedSender>,
 }
 
 impl DetachedLane {
@@ -103,8 +120,9 @@ impl DetachedLane {
     /// # Panics
     /// Outside a tokio runtime with I/O enabled.
     pub fn attach(self) -> io::Result<TcpLane> {
-        let Self { stream, local, peer, deviations } = self;
-        Ok(TcpLane { stream: TcpStream::from_std(stream)?, local, peer, deviations })
+        let Self { stream, local, peer, deviations, busy_poll, zero_copy } = self;
+        let zero_copy = zero_copy.map(DetachedSender::attach).transpose()?;
+        Ok(TcpLane { stream: TcpStream::from_std(stream)?, local, peer, deviations, busy_poll, zero_copy })
     }
 }
 
@@ -119,7 +137,16 @@ impl TcpLane {
         for deviation in &deviations {
             tracing::warn!(%local, %peer, %deviation, "an option of a lane was not taken as it was given");
         }
-        Ok(Self { stream, local, peer, deviations })
+        let busy_poll = options.busy_poll.map(BusyPoll::new);
+        let zero_copy = match options.zero_copy {
+            Some(zero_copy) => {
+                socket::allow_zero_copy(&SockRef::from(&stream))?;
+                let failed = |source| OptionError { call: "epoll_ctl", option: "SO_ZEROCOPY", value: None, source };
+                Some(ZeroCopySender::new(stream.as_fd(), zero_copy).map_err(failed)?)
+            }
+            None => None,
+        };
+        Ok(Self { stream, local, peer, deviations, busy_poll, zero_copy })
     }
 
     /// This end's address.
@@ -151,6 +178,11 @@ impl TcpLane {
     /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Truncated`] if it knows less than every Linux does.
     pub fn stats(&self) -> Result<TcpStats, StatsError> {
         TcpStats::read(&self.stream, self.local, self.peer)
+    }
+
+    /// What became of sending without copies; `None` where the lane does not ([`LaneOptions::zero_copy`]).
+    pub fn zero_copy_stats(&self) -> Option<ZeroCopyStats> {
+        self.zero_copy.as_ref().map(ZeroCopySender::stats)
     }
 
     /// The interface that this end's address is on, or that the lane is bound to; `None` if the address is on none now,
@@ -199,6 +231,9 @@ impl TcpLane {
 
     /// The stream alone.
     pub fn into_stream(self) -> TcpStream {
+        if let Some(zero_copy) = &self.zero_copy {
+            zero_copy.leave();
+        }
         self.stream
     }
 
@@ -221,17 +256,25 @@ impl TcpLane {
     /// # Errors
     /// The kernel's. A connection that was reset has room, so that sending finds out.
     pub async fn room(&self) -> io::Result<()> {
+        if let Some(sender) = &self.zero_copy {
+            return poll_fn(|context| sender.poll_room(context)).await;
+        }
         loop {
             self.stream.writable().await?;
-            // tokio remembers that the socket was writable until a call says that it is not, and the kernel tells only those who have asked.
-            match self.stream.try_io(Interest::WRITABLE, || self.poll_room()) {
+            match self.try_room() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 outcome => return outcome,
             }
         }
     }
 
-    fn poll_room(&self) -> io::Result<()> {
+    /// Whether there is room; blocked where there is none, and then the socket is not taken for writable before the kernel says so.
+    pub(crate) fn try_room(&self) -> io::Result<()> {
+        // tokio remembers that the socket was writable until a call says that it is not, and the kernel tells only those who have asked.
+        self.stream.try_io(Interest::WRITABLE, || self.ask_for_room())
+    }
+
+    fn ask_for_room(&self) -> io::Result<()> {
         let mut sockets = [PollFd::new(self.stream.as_fd(), PollFlags::POLLOUT)];
         loop {
             return match nix::poll::poll(&mut sockets, PollTimeout::ZERO) {
@@ -256,8 +299,9 @@ impl TcpLane {
     /// # Errors
     /// The runtime's, where it does not let the socket go.
     pub fn detach(self) -> io::Result<DetachedLane> {
-        let Self { stream, local, peer, deviations } = self;
-        Ok(DetachedLane { stream: stream.into_std()?, local, peer, deviations })
+        let Self { stream, local, peer, deviations, busy_poll, zero_copy } = self;
+        let zero_copy = zero_copy.map(ZeroCopySender::detach);
+        Ok(DetachedLane { stream: stream.into_std()?, local, peer, deviations, busy_poll, zero_copy })
     }
 
     fn unreadable(&self, source: OptionError) -> StatsError {
@@ -315,6 +359,8 @@ fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
         },
         keepalive,
         user_timeout: socket::get("TCP_USER_TIMEOUT", socket.tcp_user_timeout())?,
+        zero_copy: socket::zero_copy(socket)?,
+        busy_poll: socket::busy_poll(socket)?,
         device: device(socket)?,
     })
 }
@@ -322,6 +368,10 @@ fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
 fn device(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
     let name = socket::get("SO_BINDTODEVICE", socket.device())?;
     Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
+}
+
+fn optional_microseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
 }
 
 fn optional_milliseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {

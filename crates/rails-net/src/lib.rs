@@ -37,18 +37,22 @@
 //! link under one goes down; [`local_address_towards`] asks the
 //! routing table where a lane would begin.
 //!
+//! [`Lane`] is what a stream needs of a lane, whatever carries it: another transport is a type that implements it, and a [`Connector`] that opens such
+//! lanes, as [`TcpConnector`] opens [`TcpLane`]s. [`TransportStats`] are the figures that mean the same for all of them.
+//!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
-//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` needs `CAP_NET_ADMIN`, and a
+//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` and [`LaneOptions::busy_poll`] need `CAP_NET_ADMIN`, and a
 //! listener below port 1024 `CAP_NET_BIND_SERVICE`.
 //!
 //! # What it does not do
-//! It binds no threads and no memory (`rails-bind` does), resolves no names, encrypts nothing, and has neither UDP, nor
-//! `MSG_ZEROCOPY`, nor `SO_MAX_PACING_RATE` yet. It runs on Linux only.
+//! It binds no threads and no memory (`rails-bind` does), resolves no names, encrypts nothing, and has neither UDP nor
+//! `SO_MAX_PACING_RATE` yet. It runs on Linux only.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-net uses Linux socket options and runs on Linux only");
 
+mod busy_poll;
 mod connect;
 mod error;
 mod lane;
@@ -59,6 +63,9 @@ mod route;
 mod socket;
 mod stats;
 mod sys;
+mod tcp;
+mod transport;
+mod zero_copy;
 
 pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
 pub use lane::{DetachedLane, Deviation, LaneSettings, TcpLane};
@@ -67,3 +74,6 @@ pub use listener::LaneListener;
 pub use options::{KeepAlive, LaneOptions, LocalEnd};
 pub use route::local_address_towards;
 pub use stats::{TcpState, TcpStats};
+pub use tcp::TcpConnector;
+pub use transport::{Connecting, Connector, Lane, TransportStats};
+pub use zero_copy::{ZeroCopy, ZeroCopyStats};

@@ -1,5 +1,6 @@
 //! What a lane is to be: its local end and its socket's options.
 
+use crate::ZeroCopy;
 use rails_topo::{CpuId, DataSize};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, time::Duration};
@@ -33,6 +34,9 @@ pub struct LaneOptions {
     // How it sends.
     pub(crate) no_delay: bool,
     pub(crate) congestion: Option<String>,
+    pub(crate) zero_copy: Option<ZeroCopy>,
+    // How it waits.
+    pub(crate) busy_poll: Option<Duration>,
     // When it is given up.
     pub(crate) connect_timeout: Duration,
     pub(crate) keepalive: Option<KeepAlive>,
@@ -81,6 +85,8 @@ impl LaneOptions {
             not_sent_lowat: Some(DataSize::bytes(128 << 10)),
             no_delay: true,
             congestion: None,
+            zero_copy: None,
+            busy_poll: None,
             connect_timeout: Duration::from_secs(10),
             keepalive: Some(KeepAlive::default()),
             user_timeout: Some(Duration::from_secs(20)),
@@ -100,6 +106,11 @@ impl LaneOptions {
     pub fn local(mut self, local: impl Into<LocalEnd>) -> Self {
         self.local = local.into();
         self
+    }
+
+    /// Where lanes begin.
+    pub fn local_end(&self) -> &LocalEnd {
+        &self.local
     }
 
     /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners that share a port
@@ -177,6 +188,43 @@ impl LaneOptions {
     /// None for those in `net.ipv4.tcp_allowed_congestion_control`, `CAP_NET_ADMIN` for the others.
     pub fn congestion<'a>(mut self, name: impl Into<Option<&'a str>>) -> Self {
         self.congestion = name.into().map(str::to_owned);
+        self
+    }
+
+    /// Whether large payload is sent from where it lies, without the kernel copying it (`MSG_ZEROCOPY`), by
+    /// [`Lane::try_submit`](crate::Lane::try_submit). What lies there is kept until the kernel is done with it, also beyond the lane's end.
+    ///
+    /// # Default
+    /// None: it is copied.
+    ///
+    /// # Cost
+    /// Pages are pinned, and each send is followed by a notice that is read by a call of its own; two more descriptors and memory
+    /// ([`ZeroCopy::most_outstanding`]) for each lane. Where the kernel copies in the end all the same, it is plain loss; [`ZeroCopyStats`](crate::ZeroCopyStats) tells, and the lane stops asking.
+    /// tokio takes the kernel's notices for the end of the sending side, so such a lane is written to by the trait alone, and not by
+    /// [`get_mut`](crate::TcpLane::get_mut).
+    ///
+    /// An encrypted stream seals what it sends into a buffer that is used again, and has it copied from there whatever this says.
+    pub fn zero_copy(mut self, zero_copy: impl Into<Option<ZeroCopy>>) -> Self {
+        self.zero_copy = zero_copy.into();
+        self
+    }
+
+    /// For how long a lane that has just been used is asked for more before its thread sleeps, in whole microseconds, rounded up (`SO_BUSY_POLL`).
+    ///
+    /// The kernel polls the NIC's queue at each read that finds nothing, where the driver lets it; that alone does nothing for a thread that
+    /// sleeps in epoll. So [`Lane::poll_receive_ready`](crate::Lane::poll_receive_ready) asks the socket again and again for that long, and lets the other tasks of its thread
+    /// run in between.
+    ///
+    /// # Default
+    /// None: the thread sleeps at once, and the system's `net.core.busy_read` is left as it is. Zero is refused when the lane is opened.
+    ///
+    /// # Cost
+    /// A core that spins for that long after each use of the lane.
+    ///
+    /// # Privileges
+    /// `CAP_NET_ADMIN` for more than `net.core.busy_read`.
+    pub fn busy_poll(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.busy_poll = time.into();
         self
     }
 

@@ -1,6 +1,6 @@
 //! A socket made as the options say, before it connects or listens.
 
-use crate::{BindEndError, KeepAlive, LaneOptions, LocalEnd, OptionError};
+use crate::{BindEndError, KeepAlive, LaneOptions, LocalEnd, OptionError, sys::option::SocketOption};
 use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{fmt, io, net::SocketAddr, time::Duration};
@@ -43,7 +43,32 @@ pub(crate) fn set_options(socket: &Socket, options: &LaneOptions) -> Result<(), 
     if let Some(cpu) = options.incoming_cpu {
         set("SO_INCOMING_CPU", cpu, socket.set_cpu_affinity(cpu.0 as usize))?;
     }
+    if let Some(time) = options.busy_poll {
+        let micros = round_up(time, Duration::from_micros(1)).min(libc::c_int::MAX as u64) as libc::c_int;
+        let result = not_zero(micros).and_then(|micros| SocketOption::BUSY_POLL.set(socket, micros));
+        set("SO_BUSY_POLL", format_args!("{time:?}"), result)?;
+    }
     Ok(())
+}
+
+/// For how long reads poll the NIC; `None` where they do not.
+pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
+    let micros = get("SO_BUSY_POLL", SocketOption::BUSY_POLL.get(&**socket))?;
+    Ok(u64::try_from(micros).ok().filter(|micros| *micros > 0).map(Duration::from_micros))
+}
+
+/// Lets a connected socket send without copies, and reads back that it may.
+pub(crate) fn allow_zero_copy(socket: &SockRef<'_>) -> Result<(), OptionError> {
+    set("SO_ZEROCOPY", 1, SocketOption::ZEROCOPY.set(&**socket, 1))?;
+    match zero_copy(socket)? {
+        true => Ok(()),
+        false => set("SO_ZEROCOPY", 1, Err(io::Error::other("it does not read back as set"))),
+    }
+}
+
+/// Whether the socket may send without copies.
+pub(crate) fn zero_copy(socket: &SockRef<'_>) -> Result<bool, OptionError> {
+    Ok(get("SO_ZEROCOPY", SocketOption::ZEROCOPY.get(&**socket))? != 0)
 }
 
 /// Binds the socket to a device, and reads back that it is.

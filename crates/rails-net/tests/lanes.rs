@@ -275,3 +275,24 @@ async fn a_taken_port_is_an_error_unless_it_is_shared() {
     let error = LaneOptions::new().listen(first.local_addr()).expect_err("this one does not share");
     assert_eq!(errno(&error), Some(libc::EADDRINUSE));
 }
+
+#[tokio::test]
+async fn a_lane_that_is_to_poll_says_for_how_long_or_which_privilege_is_missing() {
+    let options = LaneOptions::new().busy_poll(Duration::from_nanos(49_001));
+    match options.listen(LOOPBACK) {
+        Ok(listener) => {
+            let near = options.connect(listener.local_addr()).await.expect("it listens");
+            let far = listener.accept().await.expect("it was connected");
+            for lane in [&near, &far] {
+                assert_eq!(lane.settings().expect("readable").busy_poll, Some(Duration::from_micros(50)), "rounded up");
+            }
+        }
+        Err(ListenError::Option(error)) => {
+            assert_eq!(errno(&error), Some(libc::EPERM));
+            assert!(error.to_string().ends_with("takes CAP_NET_ADMIN"), "{error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let none = LaneOptions::new().busy_poll(Duration::ZERO).listen(LOOPBACK).expect_err("zero is not a time to poll");
+    assert_eq!(errno(&none), Some(libc::EINVAL));
+}

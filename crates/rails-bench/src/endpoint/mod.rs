@@ -1,6 +1,7 @@
 //! From addresses on the command line to rails, addresses and options.
 
 mod address;
+mod lane;
 mod paired;
 mod striping;
 
@@ -17,16 +18,16 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use lane::LaneArgs;
 use rails_multirail::{
     Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
 };
-use rails_net::LaneOptions;
 use rails_topo::Topology;
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -43,9 +44,8 @@ pub(crate) struct Endpoint {
 /// What both ends are told alike, and what each is of TLS.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StreamArgs<T: TlsArgs> {
-    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
+    #[command(flatten)]
+    lane: LaneArgs,
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerRail)]
     driver: DriverArg,
@@ -70,7 +70,7 @@ enum DriverArg {
 impl<T: TlsArgs> StreamArgs<T> {
     /// The congestion control that was asked for.
     pub(crate) fn congestion(&self) -> Option<&str> {
-        self.congestion.as_deref()
+        self.lane.congestion()
     }
 
     /// Which threads drive the lanes.
@@ -81,18 +81,9 @@ impl<T: TlsArgs> StreamArgs<T> {
         }
     }
 
-    /// The options. Must be called inside a runtime, as it tries the congestion control on a socket.
+    /// The options. Must be called inside a runtime, as it tries the lanes' options on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
-        let lane = LaneOptions::new().congestion(self.congestion.as_deref());
-        if let Some(name) = &self.congestion {
-            lane.clone()
-                .listen((Ipv4Addr::LOCALHOST, 0).into())
-                .with_context(|| format!("--congestion {name}"))
-                .map_err(|error| match std::fs::read_to_string(CONGESTION_CONTROLS) {
-                    Ok(known) => error.help(format!("this kernel has {} ({CONGESTION_CONTROLS})", known.trim())),
-                    Err(_) => error,
-                })?;
-        }
+        let lane = self.lane.options()?;
         let security = self.join.security(self.tls.security()?)?;
         let options = StreamOptions::new(security).lane(lane).driver(self.driver());
         Ok(match self.outage_limit {
@@ -251,8 +242,6 @@ pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<Sock
         found => Ok(found.to_vec()),
     }
 }
-
-const CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 #[cfg(test)]
 mod tests {

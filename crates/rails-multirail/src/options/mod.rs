@@ -12,7 +12,7 @@ use crate::{
         policy::{Policy, StripePolicy},
     },
 };
-use rails_net::LaneOptions;
+use rails_net::{Connector, LaneOptions, TcpConnector};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// How a stream, or every stream of a listener, behaves. Each end has its own.
@@ -27,6 +27,7 @@ pub struct StreamOptions {
     pub(crate) send_buffer: usize,
     pub(crate) window: u64,
     pub(crate) lane: LaneOptions,
+    pub(crate) connector: Arc<dyn Connector>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) join_grace: Duration,
     pub(crate) linger: Duration,
@@ -87,6 +88,7 @@ impl StreamOptions {
             send_buffer: 4 << 20,
             window: 16 << 20,
             lane: LaneOptions::default(),
+            connector: Arc::new(TcpConnector),
             handshake_timeout: Duration::from_secs(5),
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
@@ -162,6 +164,14 @@ impl StreamOptions {
     #[must_use]
     pub fn lane(self, lane: LaneOptions) -> Self {
         Self { lane, ..self }
+    }
+
+    /// What opens lanes, for the end that opens streams: another transport than TCP. Default: [`TcpConnector`].
+    ///
+    /// The other end hands such lanes to its listener by [`LaneEntrance::admit`](crate::LaneEntrance::admit).
+    #[must_use]
+    pub fn connector(self, connector: impl Connector) -> Self {
+        Self { connector: Arc::new(connector), ..self }
     }
 
     /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener). The end that connects has no use for it.

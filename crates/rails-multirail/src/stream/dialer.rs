@@ -3,7 +3,7 @@
 use super::{
     MultiRailStream,
     join::{initiate, nonce},
-    lane::Lane,
+    lane::LaneDriver,
     shared::Shared,
     supervisor::supervise,
 };
@@ -17,7 +17,7 @@ use crate::{
     },
     rails::Rails,
 };
-use rails_net::TcpLane;
+use rails_net::Lane;
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     sync::{Mutex, mpsc},
@@ -144,7 +144,7 @@ impl Dialer {
     }
 
     /// Tries to join until it works; `None` where the other end does not have the stream any more.
-    async fn join_again(&self, path: Path, shared: &Arc<Shared>) -> Option<Lane> {
+    async fn join_again(&self, path: Path, shared: &Arc<Shared>) -> Option<LaneDriver> {
         let mut backoff = Backoff::default();
         loop {
             sleep(backoff.next()).await;
@@ -167,7 +167,7 @@ impl Dialer {
 
     /// Joins anew when the lane has been silent for a while: a connection that was cut off by a fault may take far longer to find out
     /// that the fault is over than a new one takes to be made.
-    async fn join_instead(&self, path: Path, shared: &Arc<Shared>, lane: LaneId) -> Option<Lane> {
+    async fn join_instead(&self, path: Path, shared: &Arc<Shared>, lane: LaneId) -> Option<LaneDriver> {
         let mut backoff = Backoff::default();
         loop {
             sleep(backoff.next()).await;
@@ -183,29 +183,30 @@ impl Dialer {
     }
 
     /// Connects, and opens or joins the stream.
-    async fn join(&self, path: Path) -> Result<(Lane, Option<MultiRailStream>), JoinError> {
+    async fn join(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
         let Path { index, rail, remote } = path;
-        let socket = self.rails[rail].lane_options(&self.options.lane).connect(remote).await?;
+        let begins = self.rails[rail].lane_options(&self.options.lane);
+        let connection = self.options.connector.connect(&begins, remote).await?;
         let mut opened = self.opened.lock().await;
         if let Some(shared) = opened.clone() {
             drop(opened);
-            let joined = self.shake_hands(&socket, index, Purpose::Join, shared.joining.clone()).await?;
-            let lane = Lane::up(shared, index, rail, socket, joined.seals, &self.options);
+            let joined = self.shake_hands(&*connection, index, Purpose::Join, shared.joining.clone()).await?;
+            let lane = LaneDriver::up(shared, index, rail, connection, joined.seals, &self.options);
             return Ok((lane.ok_or(JoinError::StreamOver)?, None));
         }
-        let joined = self.shake_hands(&socket, index, Purpose::Open, self.credentials.clone()).await?;
-        let connection = self.options.connection(joined.terms);
-        let shared = Shared::new(self.id, connection, self.rails.clone(), joined.joining);
+        let joined = self.shake_hands(&*connection, index, Purpose::Open, self.credentials.clone()).await?;
+        let state = self.options.connection(joined.terms);
+        let shared = Shared::new(self.id, state, self.rails.clone(), joined.joining);
         tokio::spawn(supervise(shared.clone(), self.options.linger));
         let stream = MultiRailStream::new(shared.clone());
-        let lane = Lane::up(shared.clone(), index, rail, socket, joined.seals, &self.options);
+        let lane = LaneDriver::up(shared.clone(), index, rail, connection, joined.seals, &self.options);
         *opened = Some(shared);
         Ok((lane.ok_or(JoinError::StreamOver)?, Some(stream)))
     }
 
     async fn shake_hands(
         &self,
-        socket: &TcpLane,
+        connection: &dyn Lane,
         lane: u16,
         purpose: Purpose,
         credentials: Credentials,
@@ -219,7 +220,7 @@ impl Dialer {
             terms: self.options.terms(),
             nonce: nonce()?,
         };
-        let handshake = initiate(socket.get_ref(), credentials, hello);
+        let handshake = initiate(connection, credentials, hello);
         timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
     }
 }

@@ -1,51 +1,52 @@
-//! Reading and writing a lane's socket with vectors, through a shared reference.
+//! Reading and writing a lane.
 
 use bytes::{Buf, Bytes};
-use std::io::{self, IoSlice, IoSliceMut};
-use tokio::{io::Interest, net::TcpStream, task::coop};
+use rails_net::Lane;
+use std::{
+    future::poll_fn,
+    io::{self, IoSliceMut},
+};
+use tokio::task::coop;
 
 /// Reads what is there, waiting until something is.
-pub(super) async fn read(socket: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    // A socket that always has something must not keep its rail from its other tasks.
+pub(super) async fn receive(lane: &dyn Lane, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    // A lane that always has something must not keep its rail from its other tasks.
     coop::consume_budget().await;
-    let room: usize = slices.iter().map(|slice| slice.len()).sum();
     loop {
-        match socket.try_read_vectored(slices) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
+        match lane.try_receive(buffers) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => receive_ready(lane).await?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(count) if count > 0 && count < room => {
-                // The socket is drained, and epoll tells when there is more: asking it now would only cost a call. (tokio's own reads do the
-                // same.)
-                let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-                return Ok(count);
-            }
             outcome => return outcome,
         }
     }
 }
 
-/// Writes the control frames and then the payload, waiting for room as often as it takes.
-pub(super) async fn send_all(socket: &TcpStream, mut control: &[u8], mut payload: Vec<Bytes>) -> io::Result<()> {
+/// Waits until there may be something to read.
+pub(super) async fn receive_ready(lane: &dyn Lane) -> io::Result<()> {
+    poll_fn(|context| lane.poll_receive_ready(context)).await
+}
+
+/// Sends the control frames and then the payload, waiting as often as it takes.
+pub(super) async fn send_all(lane: &dyn Lane, mut control: &[u8], mut payload: Vec<Bytes>) -> io::Result<()> {
     coop::consume_budget().await;
     let mut first = 0;
     while !control.is_empty() || first < payload.len() {
-        let mut slices = Vec::with_capacity(1 + payload.len() - first);
-        slices.push(IoSlice::new(control));
-        slices.extend(payload[first..].iter().map(|slice| IoSlice::new(slice)));
-        match socket.try_write_vectored(&slices) {
-            Ok(written) => {
-                let of_control = written.min(control.len());
+        match lane.try_submit(control, &payload[first..]) {
+            Ok(taken) => {
+                let of_control = taken.min(control.len());
                 control = &control[of_control..];
-                let mut written = written - of_control;
-                while first < payload.len() && written >= payload[first].len() {
-                    written -= payload[first].len();
+                let mut taken = taken - of_control;
+                while first < payload.len() && taken >= payload[first].len() {
+                    taken -= payload[first].len();
                     first += 1;
                 }
-                if written > 0 {
-                    payload[first].advance(written);
+                if taken > 0 {
+                    payload[first].advance(taken);
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll_fn(|context| lane.poll_submit_ready(context)).await?;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -54,9 +55,9 @@ pub(super) async fn send_all(socket: &TcpStream, mut control: &[u8], mut payload
 }
 
 /// Fills the buffer, or fails with [`io::ErrorKind::UnexpectedEof`].
-pub(super) async fn read_exact(socket: &TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
+pub(super) async fn receive_exact(lane: &dyn Lane, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
-        match read(socket, &mut [IoSliceMut::new(buffer)]).await? {
+        match receive(lane, &mut [IoSliceMut::new(buffer)]).await? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => buffer = &mut buffer[count..],
         }

@@ -1,7 +1,7 @@
-//! The driver of one lane: moves frames between its socket and its stream's state machine.
+//! The driver of one lane: moves frames between it and its stream's state machine.
 
 use super::{
-    io::{read, send_all},
+    io::{receive, send_all},
     pool::Pool,
     record::LaneRecord,
     shared::{Joined, Shared},
@@ -18,22 +18,22 @@ use crate::{
         wire::{DataHeader, FRAME_LEN, Frame, FrameError},
     },
 };
-use rails_net::{TcpLane, TcpStats};
+use rails_net::{Lane, TransportStats};
 use rails_topo::DataSize;
 use std::{
+    future::poll_fn,
     io::{self, IoSliceMut},
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
-    net::TcpStream,
     sync::Notify,
     time::{sleep, sleep_until, timeout},
 };
 
-/// One lane that has joined.
-pub(crate) struct Lane {
+/// Drives one lane that has joined, whatever its transport.
+pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: LaneId,
     pub(crate) record: Arc<LaneRecord>,
@@ -41,7 +41,7 @@ pub(crate) struct Lane {
     pub(crate) notify: Arc<Notify>,
     /// Told that another connection has taken the lane's place.
     pub(crate) replaced: Arc<Notify>,
-    pub(crate) socket: Arc<TcpLane>,
+    pub(crate) lane: Arc<dyn Lane>,
     /// What seals and opens its frames, where they are sealed.
     pub(crate) seals: Option<Seals>,
     /// The longest chunk that this end takes.
@@ -54,26 +54,25 @@ pub(crate) struct Lane {
     pub(crate) end: Result<(), LaneError>,
 }
 
-impl Lane {
+impl LaneDriver {
     /// A lane whose handshake is done, added to its stream; `None` where the stream takes no more.
     pub(super) fn up(
         shared: Arc<Shared>,
         index: u16,
         rail: RailId,
-        socket: TcpLane,
+        lane: Arc<dyn Lane>,
         seals: Option<Seals>,
         options: &StreamOptions,
     ) -> Option<Self> {
-        let socket = Arc::new(socket);
-        let traits = LaneTraits { weight: options.weight(rail), rtt: socket.stats().ok().and_then(|stats| stats.rtt) };
-        let Joined { id, record, notify, replaced } = shared.lane_up(index, rail, &socket, traits)?;
+        let traits = LaneTraits { weight: options.weight(rail), rtt: lane.stats().ok().and_then(|stats| stats.rtt) };
+        let Joined { id, record, notify, replaced } = shared.lane_up(index, rail, &lane, traits)?;
         Some(Self {
             shared,
             id,
             record,
             notify,
             replaced,
-            socket,
+            lane,
             seals,
             longest_chunk: options.longest_chunk,
             window: options.window,
@@ -146,12 +145,12 @@ impl Lane {
                 Some(at) => {
                     sleep_until(at.into()).await;
                     let now = Instant::now();
-                    match self.socket.stats() {
+                    match self.lane.stats() {
                         Ok(stats) => {
                             let sample = pulse.sample(now, &stats);
                             self.shared.with(|state| state.connection.look(now, self.id, &sample));
                         }
-                        // A kernel that does not say is no reason to take the lane for silent.
+                        // A transport that does not say is no reason to take the lane for silent.
                         Err(_) => sleep(FAREWELL).await,
                     }
                 }
@@ -162,15 +161,15 @@ impl Lane {
     /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
     async fn transmit(&self, mut sealer: Option<Sealer>, sent: &Notify) -> Result<(), LaneError> {
         let mut control = Vec::with_capacity(4 * CONTROL_LEN);
-        let mut backlog = Backlog::of(&self.socket);
+        let mut backlog = Backlog::of(&*self.lane);
         let mut in_flight = 0;
         // One timer that is set anew only for an earlier time: setting one costs two system calls when the runtime is about to sleep.
         let mut alarm = pin!(sleep(Duration::ZERO));
         loop {
-            // A chunk is bound to this lane when it is taken, so none is before there is room for it. What is not even in flight does not wait in the
-            // socket, so that a little there needs no asking.
+            // A chunk is bound to this lane when it is taken, so none is before there is room for it. What is not even in flight does not wait in
+            // the lane, so that a little there needs no asking.
             if in_flight >= NEEDS_NO_ROOM {
-                self.socket.room().await?;
+                poll_fn(|context| self.lane.poll_room(context)).await?;
             }
             control.clear();
             let now = Instant::now();
@@ -185,7 +184,7 @@ impl Lane {
             match transmit {
                 Transmit::Send(chunk) => {
                     if let Some(chunk_length) = chunk_length {
-                        backlog.follow(&self.socket, chunk_length)?;
+                        backlog.follow(&*self.lane, chunk_length)?;
                     }
                     let (length, payload) = match chunk {
                         Some(Chunk { offset, payload, length, fin, content }) => {
@@ -207,9 +206,9 @@ impl Lane {
                     match &mut sealer {
                         Some(sealer) => {
                             let sealed = sealer.seal(&control, &payload);
-                            send_all(self.socket.get_ref(), sealed, Vec::new()).await?;
+                            send_all(&*self.lane, sealed, Vec::new()).await?;
                         }
-                        None => send_all(self.socket.get_ref(), &control, payload).await?,
+                        None => send_all(&*self.lane, &control, payload).await?,
                     }
                     if let Some(length) = length {
                         self.record.sent.count(length);
@@ -225,7 +224,7 @@ impl Lane {
                         () = &mut alarm => {}
                     }
                 }
-                Transmit::Close => return Ok(self.socket.close_write()?),
+                Transmit::Close => return Ok(self.lane.close_write()?),
             }
         }
     }
@@ -233,7 +232,7 @@ impl Lane {
     /// Takes whatever arrives, up to the other end's close.
     async fn receive(&self, opener: Option<Opener>) -> Result<(), LaneError> {
         let pool = Pool::new(self.longest_chunk, self.window);
-        let mut intake = Intake::new(self.socket.get_ref(), opener);
+        let mut intake = Intake::new(&*self.lane, opener);
         let mut content = Content::Bytes;
         let mut turn = Turn::new();
         while let Some(frame) = intake.frame().await? {
@@ -277,9 +276,9 @@ impl Lane {
 }
 
 /// However a lane ends, its stream gets to know.
-impl Drop for Lane {
+impl Drop for LaneDriver {
     fn drop(&mut self) {
-        self.shared.lane_down(self.id, &self.socket, std::mem::replace(&mut self.end, Ok(())));
+        self.shared.lane_down(self.id, &self.lane, std::mem::replace(&mut self.end, Ok(())));
     }
 }
 
@@ -291,15 +290,15 @@ struct Pulse {
 }
 
 impl Pulse {
-    /// What the kernel's figures say of the lane. Acknowledgements that ride on the other end's data keep coming when what this end sends is lost, so
+    /// What the transport's figures say of the lane. Acknowledgements that ride on the other end's data keep coming when what this end sends is lost, so
     /// what counts is that they acknowledge more than before.
-    fn sample(&mut self, now: Instant, stats: &TcpStats) -> LinkSample {
-        let acknowledged = stats.bytes_acked.unwrap_or_default();
+    fn sample(&mut self, now: Instant, stats: &TransportStats) -> LinkSample {
+        let acknowledged = stats.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
             self.acknowledged = acknowledged;
             self.since = now.checked_sub(stats.since_acknowledgement.unwrap_or_default()).or(Some(now));
         }
-        let waits = stats.unacked_segments > 0;
+        let waits = stats.unacknowledged_packets.is_some_and(|packets| packets > 0);
         LinkSample {
             rtt: stats.rtt.unwrap_or_default(),
             rtt_variation: stats.rtt_variation.unwrap_or_default(),
@@ -308,26 +307,26 @@ impl Pulse {
     }
 }
 
-/// How many bytes may wait unsent in the kernel. What waits there is bound to its lane, so on a slow lane it must be little.
+/// How many bytes may wait unsent in the lane. What waits there is bound to its lane, so on a slow lane it must be little.
 struct Backlog {
-    /// What the socket was opened with, which is not exceeded; `None` is the system's, and left alone.
+    /// What the lane was opened with, which is not exceeded; `None` where there is nothing to be set.
     most: Option<u64>,
     now: u64,
 }
 
 impl Backlog {
-    fn of(socket: &TcpLane) -> Self {
-        let most = socket.settings().ok().and_then(|settings| settings.not_sent_lowat).map(DataSize::as_bytes);
+    fn of(lane: &dyn Lane) -> Self {
+        let most = lane.most_unsent().map(DataSize::as_bytes);
         Self { most, now: most.unwrap_or_default() }
     }
 
     /// Two chunks: one that is being sent, and one so that there is always something to send.
-    fn follow(&mut self, socket: &TcpLane, chunk_length: usize) -> io::Result<()> {
+    fn follow(&mut self, lane: &dyn Lane, chunk_length: usize) -> io::Result<()> {
         let Some(most) = self.most else { return Ok(()) };
         let wanted = (2 * chunk_length as u64).min(most);
         // A change is worth a system call when it is a large one.
         if wanted > self.now + self.now / 2 || wanted < self.now / 2 || wanted == most && self.now < most {
-            socket.set_not_sent_lowat(DataSize::bytes(wanted))?;
+            lane.limit_unsent(DataSize::bytes(wanted))?;
             self.now = wanted;
         }
         Ok(())
@@ -336,7 +335,7 @@ impl Backlog {
 
 /// Reads a lane: frames into a small buffer, chunks straight into their own, where they are opened if they are sealed.
 pub(super) struct Intake<'a> {
-    pub(super) socket: &'a TcpStream,
+    pub(super) lane: &'a dyn Lane,
     opener: Option<Opener>,
     /// Bytes read ahead lie in `ahead[start..end]`.
     ahead: Box<[u8; READ_AHEAD]>,
@@ -345,8 +344,8 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn new(socket: &'a TcpStream, opener: Option<Opener>) -> Self {
-        Self { socket, opener, ahead: Box::new([0; READ_AHEAD]), start: 0, end: 0 }
+    fn new(lane: &'a dyn Lane, opener: Option<Opener>) -> Self {
+        Self { lane, opener, ahead: Box::new([0; READ_AHEAD]), start: 0, end: 0 }
     }
 
     /// The next frame's header; `None` where the other end has closed its side between two frames.
@@ -355,8 +354,8 @@ impl<'a> Intake<'a> {
         while self.end - self.start < length {
             self.ahead.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            let (socket, room) = (self.socket, &mut self.ahead[self.end..]);
-            match read(socket, &mut [IoSliceMut::new(room)]).await? {
+            let (lane, room) = (self.lane, &mut self.ahead[self.end..]);
+            match receive(lane, &mut [IoSliceMut::new(room)]).await? {
                 0 if self.end == 0 => return Ok(None),
                 0 => return Err(LaneError::Cut { missing: length - self.end }),
                 count => self.end += count,
@@ -415,7 +414,7 @@ impl<'a> Intake<'a> {
         }
         (self.start, self.end) = (0, 0);
         let missing = buffer.len();
-        match self.socket.try_read_vectored(&mut [IoSliceMut::new(buffer), IoSliceMut::new(&mut self.ahead[..])]) {
+        match self.lane.try_receive(&mut [IoSliceMut::new(buffer), IoSliceMut::new(&mut self.ahead[..])]) {
             Ok(0) => Err(LaneError::Cut { missing }),
             Ok(count) => {
                 self.end = count.saturating_sub(missing);
@@ -426,7 +425,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Fills `buffer` with the bytes that come next. What the socket has beyond them is read ahead in the same call.
+    /// Fills `buffer` with the bytes that come next. What the lane has beyond them is read ahead in the same call.
     pub(super) async fn fill(&mut self, buffer: &mut [u8]) -> Result<(), LaneError> {
         let mut filled = buffer.len().min(self.end - self.start);
         buffer[..filled].copy_from_slice(&self.ahead[self.start..self.start + filled]);
@@ -437,7 +436,7 @@ impl<'a> Intake<'a> {
             let rest = &mut buffer[filled..];
             let missing = rest.len();
             let slices = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.ahead[..])];
-            match read(self.socket, slices).await? {
+            match receive(self.lane, slices).await? {
                 0 => return Err(LaneError::Cut { missing }),
                 count => {
                     filled += count.min(missing);

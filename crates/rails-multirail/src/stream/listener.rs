@@ -4,23 +4,23 @@ use super::{
     MultiRailStream, ask,
     guests::{Handshakes, Place, Streams},
     join::{nonce, random, read_message, send_messages},
-    lane::Lane,
+    lane::LaneDriver,
     shared::Shared,
     supervisor::supervise,
 };
 use crate::{
-    BindListenerError, ListenerClosed, RailId, StreamOptions,
+    AdmitError, BindListenerError, ListenerClosed, RailId, StreamOptions,
     error::{JoinError, with_causes},
     proto::handshake::{
         Credentials, HandshakeError, Hello, Message, Mode, Proved, Purpose, Refusal, Responder, ResponderStep, Secret,
     },
     rails::Rails,
 };
-use rails_net::{LaneListener, TcpLane};
+use rails_net::{Lane, LaneListener, TcpLane};
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -43,7 +43,12 @@ use tokio::{
 pub struct MultiRailListener {
     incoming: mpsc::Receiver<Result<MultiRailStream, ListenerClosed>>,
     addresses: Vec<SocketAddr>,
+    entrance: LaneEntrance,
 }
+
+/// Where a listener takes in lanes that did not come by its addresses: those of another transport. Clones lead to the same listener.
+#[derive(Debug, Clone)]
+pub struct LaneEntrance(Weak<Registry>);
 
 /// What the listening tasks share. It holds the rails, so they run as long as something listens.
 struct Registry {
@@ -86,6 +91,7 @@ impl MultiRailListener {
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
         });
+        let entrance = LaneEntrance(Arc::downgrade(&registry));
         let mut bound = Vec::new();
         for (index, address) in addresses.iter().copied().enumerate() {
             let rail = registry.rail_of(address).unwrap_or(RailId(index % rails.len()));
@@ -100,7 +106,7 @@ impl MultiRailListener {
             });
             bound.push(listening.await.map_err(|_| BindListenerError::RailStopped(rail))??);
         }
-        Ok(Self { incoming, addresses: bound })
+        Ok(Self { incoming, addresses: bound, entrance })
     }
 
     /// The next stream. Its first lane is up; the others join while it is used ([`MultiRailStream::lanes_up`]).
@@ -116,6 +122,27 @@ impl MultiRailListener {
     /// The addresses that it listens on, in the order they were given; a port 0 is replaced by the one that was found.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where lanes of another transport are handed in, while this accepts streams.
+    pub fn entrance(&self) -> LaneEntrance {
+        self.entrance.clone()
+    }
+}
+
+impl LaneEntrance {
+    /// Takes in a lane that the other end has opened ([`StreamOptions::connector`]): it shakes hands and joins its stream, or opens one, as if it had come
+    /// in on an address of `rail`. The listener's limits hold for it, by the address of its peer. What becomes of it is logged.
+    ///
+    /// # Errors
+    /// [`AdmitError`], and then the lane is dropped.
+    pub fn admit(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<(), AdmitError> {
+        let registry = self.0.upgrade().ok_or(AdmitError::Closed)?;
+        if rail.0 >= registry.rails.len() {
+            return Err(AdmitError::NoSuchRail(rail));
+        }
+        registry.take_in_foreign(rail, lane);
+        Ok(())
     }
 }
 
@@ -151,29 +178,14 @@ impl Registry {
     /// Hands a connection to the runtime that drives the lanes of the rail that it belongs to.
     fn take_in(self: Arc<Self>, listening: RailId, socket: TcpLane) {
         let peer = socket.peer_addr();
-        let place = match self.handshakes.enter(peer.ip()) {
-            Ok(place) => place,
-            Err(whose) => {
-                tracing::warn!(%peer, "too many handshakes {whose} are under way; the connection is dropped");
-                return;
-            }
-        };
+        let Some(place) = self.enter(peer) else { return };
         let rail = self.rail_of(socket.local_addr()).unwrap_or_else(|| {
             // An address that is no rail's own: the lanes that come in on it are spread over all of them.
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
         });
-        let serve = move |registry: Arc<Self>, socket| async move {
-            let lane = registry.join(rail, socket).await;
-            drop::<(Place, _)>((place, registry));
-            match lane {
-                Ok(Some(lane)) => drop(lane.run().await),
-                Ok(None) => tracing::debug!(%peer, "was told of the lanes here"),
-                Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
-            }
-        };
         let (home, here) = (self.options.driver.home(rail), self.options.driver.home(listening));
         if home == here {
-            tokio::task::spawn_local(serve(self, socket));
+            tokio::task::spawn_local(self.serve(place, rail, Arc::new(socket)));
             return;
         }
         // A socket belongs to the runtime that it was made on, so it is taken apart here and put together there.
@@ -182,7 +194,7 @@ impl Registry {
                 let registry = self.clone();
                 drop(self.rails[home].runtime().spawn(move || async move {
                     match socket.attach() {
-                        Ok(socket) => serve(registry, socket).await,
+                        Ok(socket) => registry.serve(place, rail, Arc::new(socket)).await,
                         Err(error) => tracing::warn!(%peer, %error, "a connection was lost between two rails"),
                     }
                 }));
@@ -191,26 +203,55 @@ impl Registry {
         }
     }
 
+    /// The same for a lane of another transport, which belongs to no runtime.
+    fn take_in_foreign(self: Arc<Self>, rail: RailId, lane: Arc<dyn Lane>) {
+        let Some(place) = self.enter(lane.peer_addr()) else { return };
+        let (home, registry) = (self.options.driver.home(rail), self.clone());
+        drop(self.rails[home].runtime().spawn(move || registry.serve(place, rail, lane)));
+    }
+
+    /// A place among those that shake hands; `None` where there is none left.
+    fn enter(&self, peer: SocketAddr) -> Option<Place> {
+        let place = self.handshakes.enter(peer.ip());
+        place
+            .inspect_err(|whose| {
+                tracing::warn!(%peer, "too many handshakes {whose} are under way; the connection is dropped");
+            })
+            .ok()
+    }
+
+    /// Lets a connection join, and drives it to its end.
+    async fn serve(self: Arc<Self>, place: Place, rail: RailId, connection: Arc<dyn Lane>) {
+        let peer = connection.peer_addr();
+        let lane = self.join(rail, connection).await;
+        drop((place, self));
+        match lane {
+            Ok(Some(lane)) => drop(lane.run().await),
+            Ok(None) => tracing::debug!(%peer, "was told of the lanes here"),
+            Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
+        }
+    }
+
     /// The responder's side of the handshake, all of it within the time there is, and what becomes of the lane: nothing where the
     /// other end only asked.
-    async fn join(&self, rail: RailId, socket: TcpLane) -> Result<Option<Lane>, JoinError> {
-        let joining = timeout(self.options.handshake_timeout, self.shake_hands(rail, socket));
+    async fn join(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<Option<LaneDriver>, JoinError> {
+        let joining = timeout(self.options.handshake_timeout, self.shake_hands(rail, lane));
         joining.await.map_err(|_| JoinError::Timeout)?
     }
 
-    async fn shake_hands(&self, rail: RailId, socket: TcpLane) -> Result<Option<Lane>, JoinError> {
-        let proved = self.authenticate(&socket).await?;
+    async fn shake_hands(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<Option<LaneDriver>, JoinError> {
+        let proved = self.authenticate(&*lane).await?;
         let admitted = match proved.hello.purpose {
             Purpose::Ask => {
                 let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                ask::answer(&socket, proved, &self.rails, rail, &bound).await?;
+                ask::answer(&*lane, proved, &self.rails, rail, &bound).await?;
                 return Ok(None);
             }
-            Purpose::Open => self.open(&proved.hello, proved.joining, &socket).await?,
+            Purpose::Open => self.open(&proved.hello, proved.joining, &*lane).await?,
             Purpose::Join => match self.streams.find(proved.hello.stream) {
                 Some(shared) => (shared, None),
                 None => {
-                    self.tell(&socket, &[Message::Refused(Refusal::UnknownStream)]).await;
+                    self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
                     return Err(HandshakeError::NoSuchStream.into());
                 }
             },
@@ -219,43 +260,44 @@ impl Registry {
         let (shared, announcement) = admitted;
         // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
         let stream = announcement.is_some().then(|| MultiRailStream::new(shared.clone()));
-        let lane = Lane::up(shared, hello.lane, rail, socket, seals, &self.options).ok_or(JoinError::StreamOver)?;
-        send_messages(lane.socket.get_ref(), &[accept]).await?;
+        let up = LaneDriver::up(shared, hello.lane, rail, lane.clone(), seals, &self.options)
+            .ok_or(JoinError::StreamOver)?;
+        send_messages(&*lane, &[accept]).await?;
         if let (Some(place), Some(stream)) = (announcement, stream) {
             place.send(Ok(stream));
         }
-        Ok(Some(lane))
+        Ok(Some(up))
     }
 
-    async fn authenticate(&self, socket: &TcpLane) -> Result<Proved, JoinError> {
-        let (mut responder, challenge) = match self.greet(socket).await {
+    async fn authenticate(&self, lane: &dyn Lane) -> Result<Proved, JoinError> {
+        let (mut responder, challenge) = match self.greet(lane).await {
             Ok(greeted) => greeted,
             Err(error) => {
                 if let JoinError::Handshake(error) = &error
                     && let Some(refusal) = error.refusal()
                 {
-                    self.tell(socket, &[Message::Refused(refusal)]).await;
+                    self.tell(lane, &[Message::Refused(refusal)]).await;
                 }
                 return Err(error);
             }
         };
         let mut messages = vec![challenge];
         loop {
-            send_messages(socket.get_ref(), &messages).await?;
-            let message = read_message(socket.get_ref()).await?;
+            send_messages(lane, &messages).await?;
+            let message = read_message(lane).await?;
             match responder.handle(message) {
                 Ok(ResponderStep::Send(next)) => messages = next,
                 Ok(ResponderStep::Proved(proved)) => return Ok(*proved),
                 Err(error) => {
-                    self.tell(socket, &responder.farewell(&error)).await;
+                    self.tell(lane, &responder.farewell(&error)).await;
                     return Err(error.into());
                 }
             }
         }
     }
 
-    async fn greet(&self, socket: &TcpLane) -> Result<(Responder, Message), JoinError> {
-        let Message::Hello(hello) = read_message(socket.get_ref()).await? else {
+    async fn greet(&self, lane: &dyn Lane) -> Result<(Responder, Message), JoinError> {
+        let Message::Hello(hello) = read_message(lane).await? else {
             return Err(HandshakeError::Disorder.into());
         };
         let credentials = match (&self.credentials, hello.purpose) {
@@ -278,9 +320,9 @@ impl Registry {
         &self,
         hello: &Hello,
         joining: Credentials,
-        socket: &TcpLane,
+        lane: &dyn Lane,
     ) -> Result<(Arc<Shared>, Option<mpsc::OwnedPermit<Result<MultiRailStream, ListenerClosed>>>), JoinError> {
-        let peer = socket.peer_addr().ip();
+        let peer = lane.peer_addr().ip();
         let refusal = match self.incoming.clone().try_reserve_owned() {
             Ok(place) => {
                 let opened = self.streams.open(hello.stream, peer, || {
@@ -294,7 +336,7 @@ impl Registry {
                     }
                     Err(full) => match full.of_peer() {
                         Some(what) => {
-                            self.tell(socket, &[Message::Refused(full.refusal())]).await;
+                            self.tell(lane, &[Message::Refused(full.refusal())]).await;
                             return Err(JoinError::PeerLimit { peer, what });
                         }
                         None => full.refusal(),
@@ -303,13 +345,13 @@ impl Registry {
             }
             Err(_) => Refusal::Full,
         };
-        self.tell(socket, &[Message::Refused(refusal)]).await;
+        self.tell(lane, &[Message::Refused(refusal)]).await;
         Err(JoinError::Refusing(refusal))
     }
 
-    /// Tells the other end, as a courtesy, why the lane may not join; the socket is closed either way.
-    async fn tell(&self, socket: &TcpLane, messages: &[Message]) {
-        let _ = send_messages(socket.get_ref(), messages).await;
+    /// Tells the other end, as a courtesy, why the lane may not join; the lane is closed either way.
+    async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
+        let _ = send_messages(lane, messages).await;
     }
 }
 

@@ -22,7 +22,7 @@ mod turn;
 
 pub use driver::Driver;
 pub use events::StreamEvent;
-pub use listener::MultiRailListener;
+pub use listener::{LaneEntrance, MultiRailListener};
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use prometheus::StreamMetrics;
 pub use stats::{LaneStats, StreamStats, ThreadStats};

@@ -1,7 +1,8 @@
 //! The driver's part of receiving messages: packets into buffers of their own, large messages straight into theirs.
 
 use super::{
-    lane::{Intake, Lane},
+    io::receive_ready,
+    lane::{Intake, LaneDriver},
     pool::Pool,
 };
 use crate::{
@@ -15,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use std::{sync::Arc, time::Instant};
 use tokio::task::coop;
 
-impl Lane {
+impl LaneDriver {
     /// Receives a chunk of messages, whose headers have arrived.
     pub(super) async fn receive_content(
         &self,
@@ -70,7 +71,7 @@ impl Lane {
                 .with(|state| state.connection.give_back(self.id, piece, filled))
                 .map_err(LaneError::Violation)?;
             if read? == 0 {
-                intake.socket.readable().await?;
+                receive_ready(intake.lane).await?;
             }
             coop::consume_budget().await;
         }

@@ -3,7 +3,7 @@
 use super::stats::LaneStats;
 use crate::{RailId, error::LaneError, proto::connection::LaneFigures};
 use rails_bind::thread::{self, Tid};
-use rails_net::{TcpLane, TcpStats};
+use rails_net::{Lane, TcpStats, TransportStats};
 use rails_topo::Bandwidth;
 use std::{
     net::SocketAddr,
@@ -32,18 +32,18 @@ pub(crate) struct LaneRecord {
 #[derive(Debug, Default)]
 struct Past {
     figures: LaneFigures,
-    /// `None` where the kernel did not say of one of them.
+    /// `None` where the transport did not say of one of them.
     retransmitted: Option<Retransmitted>,
     /// For how long there was none, and since when there is none now.
     down: Duration,
     down_since: Option<Instant>,
 }
 
-/// What TCP sent again.
+/// What the transport sent again.
 #[derive(Debug, Clone, Copy, Default)]
 struct Retransmitted {
     bytes: u64,
-    segments: u64,
+    packets: u64,
 }
 
 /// Bytes and chunks of one direction.
@@ -55,12 +55,19 @@ pub(crate) struct Traffic {
 
 #[derive(Debug)]
 enum LaneState {
-    Up { lane: Arc<TcpLane>, thread: Tid },
-    Ended { thread: Tid, local: SocketAddr, tcp: Option<Box<TcpStats>>, lost: Option<LaneError> },
+    Up { lane: Arc<dyn Lane>, thread: Tid },
+    Ended { thread: Tid, local: SocketAddr, known: Box<Known>, lost: Option<LaneError> },
+}
+
+/// What the transport knows of a connection, or knew at its end.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    transport: Option<TransportStats>,
+    tcp: Option<TcpStats>,
 }
 
 impl LaneRecord {
-    pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<TcpLane>) -> Arc<Self> {
+    pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<dyn Lane>) -> Arc<Self> {
         let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
         let (joined, losses, sent, received) = Default::default();
         let past = Mutex::new(Past { retransmitted: Some(Retransmitted::default()), ..Past::default() });
@@ -68,7 +75,7 @@ impl LaneRecord {
     }
 
     /// The lane has a connection, its first or another, and is driven by the calling thread.
-    pub(crate) fn begin(&self, lane: &Arc<TcpLane>) {
+    pub(crate) fn begin(&self, lane: &Arc<dyn Lane>) {
         self.joined.fetch_add(1, Relaxed);
         let mut past = self.past();
         if let Some(since) = past.down_since.take() {
@@ -78,21 +85,21 @@ impl LaneRecord {
         *self.lock() = LaneState::up(lane);
     }
 
-    /// A connection has ended, having done that much: its socket is let go, and what the kernel knew of it is kept, unless there is another
+    /// A connection has ended, having done that much: it is let go, and what its transport knew of it is kept, unless there is another
     /// already.
-    pub(crate) fn end(&self, ended: &Arc<TcpLane>, end: Result<(), LaneError>, did: &LaneFigures) {
+    pub(crate) fn end(&self, ended: &Arc<dyn Lane>, end: Result<(), LaneError>, did: &LaneFigures) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
-        let tcp = ended.stats().ok();
+        let known = Known::of(&**ended);
         let mut past = self.past();
         past.figures += *did;
-        past.retransmitted = Retransmitted::together(past.retransmitted, tcp.as_ref());
+        past.retransmitted = Retransmitted::together(past.retransmitted, known.transport.as_ref());
         let mut state = self.lock();
         if let LaneState::Up { lane, thread } = &*state
             && Arc::ptr_eq(lane, ended)
         {
             past.down_since = Some(Instant::now());
-            let tcp = tcp.map(Box::new);
-            *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), tcp, lost: end.err() };
+            let known = Box::new(known);
+            *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), known, lost: end.err() };
         }
     }
 
@@ -116,13 +123,13 @@ impl LaneRecord {
 
     /// What it did up to `at`; `now` is what its connections did that are up.
     pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
-        let tcp = self.tcp();
+        let Known { transport, tcp } = self.known();
         let up = matches!(&*self.lock(), LaneState::Up { .. });
         let past = self.past();
         let mut figures = past.figures;
         figures += *now;
         let retransmitted =
-            if up { Retransmitted::together(past.retransmitted, tcp.as_ref()) } else { past.retransmitted };
+            if up { Retransmitted::together(past.retransmitted, transport.as_ref()) } else { past.retransmitted };
         LaneStats {
             lane: self.index,
             rail: self.rail,
@@ -139,12 +146,13 @@ impl LaneRecord {
             bytes_in_flight: now.in_flight,
             rate: now.rate.map(|rate| Bandwidth::bits_per_second((rate * 8.0) as u64)),
             service: now.service,
-            rtt: tcp.as_ref().and_then(|tcp| tcp.rtt),
-            least_rtt: tcp.as_ref().and_then(|tcp| tcp.min_rtt),
+            rtt: transport.as_ref().and_then(|transport| transport.rtt),
+            least_rtt: transport.as_ref().and_then(|transport| transport.least_rtt),
             bytes_retransmitted: retransmitted.map(|it| it.bytes),
-            segments_retransmitted: retransmitted.map(|it| it.segments),
+            segments_retransmitted: retransmitted.map(|it| it.packets),
             times: figures.times,
             down: past.down + past.down_since.map(|since| at.saturating_duration_since(since)).unwrap_or_default(),
+            transport,
             tcp,
             joined: self.joined.load(Relaxed),
             losses: self.losses.load(Relaxed),
@@ -165,10 +173,10 @@ impl LaneRecord {
         }
     }
 
-    fn tcp(&self) -> Option<TcpStats> {
+    fn known(&self) -> Known {
         match &*self.lock() {
-            LaneState::Up { lane, .. } => lane.stats().ok(),
-            LaneState::Ended { tcp, .. } => tcp.as_deref().cloned(),
+            LaneState::Up { lane, .. } => Known::of(&**lane),
+            LaneState::Ended { known, .. } => (**known).clone(),
         }
     }
 
@@ -183,17 +191,23 @@ impl LaneRecord {
 }
 
 impl LaneState {
-    /// Up on the calling thread, and to stay on it: the socket is registered with the runtime there.
-    fn up(lane: &Arc<TcpLane>) -> Self {
+    /// Up on the calling thread, and to stay on it.
+    fn up(lane: &Arc<dyn Lane>) -> Self {
         Self::Up { lane: lane.clone(), thread: thread::current_tid() }
     }
 }
 
+impl Known {
+    fn of(lane: &dyn Lane) -> Self {
+        Self { transport: lane.stats().ok(), tcp: lane.tcp_stats() }
+    }
+}
+
 impl Retransmitted {
-    fn together(before: Option<Self>, tcp: Option<&TcpStats>) -> Option<Self> {
-        let (before, tcp) = (before?, tcp?);
-        let bytes = before.bytes + tcp.bytes_retransmitted?;
-        Some(Self { bytes, segments: before.segments + u64::from(tcp.retransmitted_segments) })
+    fn together(before: Option<Self>, now: Option<&TransportStats>) -> Option<Self> {
+        let (before, now) = (before?, now?);
+        let bytes = before.bytes + now.bytes_retransmitted?;
+        Some(Self { bytes, packets: before.packets + now.packets_retransmitted? })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     },
     rails::Rails,
 };
-use rails_net::{LinkChange, TcpLane};
+use rails_net::{Lane, LinkChange};
 use std::{
     io::Result as IoResult,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -193,10 +193,10 @@ impl Shared {
         &self,
         index: u16,
         rail: RailId,
-        socket: &Arc<TcpLane>,
+        connection: &Arc<dyn Lane>,
         traits: LaneTraits,
     ) -> Option<Joined> {
-        let link = socket.link_index();
+        let link = connection.link_index();
         self.with(|state| {
             // One that is done may still owe the other end its last acknowledgement.
             if state.connection.failure().is_some() {
@@ -208,12 +208,12 @@ impl Shared {
             let record = match state.records.iter().find(|record| record.index == index) {
                 Some(known) => known.clone(),
                 None => {
-                    let record = LaneRecord::new(index, rail, socket);
+                    let record = LaneRecord::new(index, rail, connection);
                     state.records.push(record.clone());
                     record
                 }
             };
-            record.begin(socket);
+            record.begin(connection);
             let place = Place { up: true, link, record, notify: Arc::default(), replaced: Arc::default() };
             let Place { record, notify, replaced, .. } = place.clone();
             self.lanes_up.send_modify(|up| *up += 1);
@@ -226,14 +226,14 @@ impl Shared {
     }
 
     /// A lane has ended.
-    pub(crate) fn lane_down(&self, lane: LaneId, socket: &Arc<TcpLane>, end: Result<(), LaneError>) {
+    pub(crate) fn lane_down(&self, lane: LaneId, connection: &Arc<dyn Lane>, end: Result<(), LaneError>) {
         let was_last = self.with(|state| {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
             let place = &mut state.lanes[lane.0];
             place.up = false;
             state.settled |= end.is_ok() && state.connection.is_done();
-            place.record.end(socket, end, &did);
+            place.record.end(connection, end, &did);
             // Whoever hears of the event finds the count right.
             self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(now, lane);

@@ -8,7 +8,7 @@ use crate::{
     },
 };
 use rails_bind::{thread::Tid, usage::ThreadUsage};
-use rails_net::TcpStats;
+use rails_net::{TcpStats, TransportStats};
 use rails_topo::Bandwidth;
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
@@ -88,22 +88,24 @@ pub struct LaneStats {
     /// How long a chunk takes from being taken to being acknowledged; `None` as with the rate.
     #[serde(rename = "service_us", serialize_with = "optional_microseconds")]
     pub service: Option<Duration>,
-    /// Smoothed round trip of its newest connection, by the kernel; `None` where that does not say.
+    /// Smoothed round trip of its newest connection, by the transport; `None` where that does not say.
     #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
     pub rtt: Option<Duration>,
     /// Its least round trip.
     #[serde(rename = "least_rtt_us", serialize_with = "optional_microseconds")]
     pub least_rtt: Option<Duration>,
-    /// Bytes that TCP sent again below all of this, on all of its connections; `None` where the kernel did not say of one.
+    /// Bytes that the transport sent again below all of this, on all of its connections; `None` where it did not say of one.
     pub bytes_retransmitted: Option<u64>,
-    /// Segments that TCP sent again; `None` as with the bytes.
+    /// Packets (TCP: segments) that the transport sent again; `None` as with the bytes.
     pub segments_retransmitted: Option<u64>,
     /// What it did with its time while it was up.
     pub times: LaneTimes,
     /// For how long it was down between its connections, and since.
     #[serde(rename = "down_us", serialize_with = "microseconds")]
     pub down: Duration,
-    /// What the kernel knows of its newest connection, or knew at its end; `None` where it did not say.
+    /// What the transport knows of its newest connection, or knew at its end; `None` where it did not say.
+    pub transport: Option<TransportStats>,
+    /// What TCP knows of it besides; `None` where the lane is none of TCP, or the kernel did not say.
     pub tcp: Option<TcpStats>,
     /// How often it came up: once, and once more for every time that it was dialled again.
     pub joined: u64,

@@ -1,3 +1,6 @@
 //! The only home of `unsafe` in this crate: one file per kernel feature.
 
+pub(crate) mod disconnect;
+pub(crate) mod epoll;
+pub(crate) mod option;
 pub(crate) mod tcp_info;

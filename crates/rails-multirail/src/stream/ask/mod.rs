@@ -1,7 +1,7 @@
 //! Asking the other end for its lanes, and answering.
 
 use super::{
-    io::{read_exact, send_all},
+    io::{receive_exact, send_all},
     join::{initiate, nonce, random},
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     proto::handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
     rails::Rails,
 };
-use rails_net::{LaneOptions, TcpLane};
+use rails_net::{Lane, LaneOptions};
 use std::net::{IpAddr, SocketAddr};
 use tokio::time::timeout;
 
@@ -67,7 +67,7 @@ pub(super) async fn probe(
 async fn ask(
     rails: &Rails,
     rail: RailId,
-    lane: LaneOptions,
+    begins: LaneOptions,
     remote: SocketAddr,
     options: &StreamOptions,
     credentials: Credentials,
@@ -81,21 +81,21 @@ async fn ask(
         terms: options.terms(),
         nonce: nonce()?,
     };
-    let limit = options.handshake_timeout;
+    let (limit, connector) = (options.handshake_timeout, options.connector.clone());
     let asking = rails[options.driver.home(rail)].runtime().spawn(move || async move {
-        let socket = lane.connect(remote).await?;
-        let answer = timeout(limit, question(&socket, credentials, hello)).await.map_err(|_| JoinError::Timeout)?;
-        Ok(Answer { offers: answer?, from: socket.local_addr() })
+        let lane = connector.connect(&begins, remote).await?;
+        let answer = timeout(limit, question(&*lane, credentials, hello)).await.map_err(|_| JoinError::Timeout)?;
+        Ok(Answer { offers: answer?, from: lane.local_addr() })
     });
     asking.await.map_err(|_| JoinError::RailStopped)?
 }
 
-async fn question(socket: &TcpLane, credentials: Credentials, hello: Hello) -> Result<Vec<LaneOffer>, JoinError> {
-    let mut joined = initiate(socket.get_ref(), credentials, hello).await?;
+async fn question(lane: &dyn Lane, credentials: Credentials, hello: Hello) -> Result<Vec<LaneOffer>, JoinError> {
+    let mut joined = initiate(lane, credentials, hello).await?;
     let mut prefix = [0; PREFIX_LEN];
-    read_exact(socket.get_ref(), &mut prefix).await?;
+    receive_exact(lane, &mut prefix).await?;
     let mut body = vec![0; joined.lanes_len(&prefix)?];
-    read_exact(socket.get_ref(), &mut body).await?;
+    receive_exact(lane, &mut body).await?;
     Ok(joined.lanes(&prefix, body)?)
 }
 
@@ -128,15 +128,15 @@ fn pair(mut ours: Vec<LaneOffer>, mut theirs: Vec<LaneOffer>, contact: SocketAdd
 
 /// Answers an initiator that has proved itself and came in on `socket`, which `rail` serves.
 pub(super) async fn answer(
-    socket: &TcpLane,
+    lane: &dyn Lane,
     mut proved: Proved,
     rails: &Rails,
     rail: RailId,
     bound: &[(RailId, SocketAddr)],
 ) -> Result<(), JoinError> {
-    let offers = offers(rails, rail, bound, socket.local_addr());
+    let offers = offers(rails, rail, bound, lane.local_addr());
     let accept = proved.accept.encode();
-    send_all(socket.get_ref(), &[accept, proved.lanes(&offers)].concat(), Vec::new()).await?;
+    send_all(lane, &[accept, proved.lanes(&offers)].concat(), Vec::new()).await?;
     Ok(())
 }
 

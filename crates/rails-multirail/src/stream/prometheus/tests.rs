@@ -34,6 +34,7 @@ fn lane(number: u16) -> LaneStats {
         segments_retransmitted: Some(0),
         times: LaneTimes { busy: Duration::from_millis(1250), ..LaneTimes::default() },
         down: Duration::ZERO,
+        transport: None,
         tcp: None,
         joined: 1,
         losses: 0,

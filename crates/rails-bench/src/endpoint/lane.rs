@@ -1,0 +1,66 @@
+//! What the sockets of lanes are told on the command line.
+
+use crate::{duration, ending::Help, size};
+use anyhow::{Context, Result};
+use rails_net::{LaneOptions, ZeroCopy};
+use rails_topo::DataSize;
+use std::{net::Ipv4Addr, time::Duration};
+
+/// Options of the lanes' sockets. `docs/lanes.md` says what each was measured to be worth.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LaneArgs {
+    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Send large payload without a copy (MSG_ZEROCOPY), where the stream is not encrypted
+    #[arg(long)]
+    zerocopy: bool,
+    /// How long a lane that was just used is asked for more before its thread sleeps (SO_BUSY_POLL), such as 50us; it takes
+    /// CAP_NET_ADMIN
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    busy_poll: Option<Duration>,
+    /// What the kernel may hold for sending on each lane, such as 4MiB [default: tuned by itself]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    send_buffer: Option<DataSize>,
+    /// What the kernel may hold for reading on each lane [default: tuned by itself]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    receive_buffer: Option<DataSize>,
+}
+
+impl LaneArgs {
+    /// The congestion control that was asked for.
+    pub(super) fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
+    }
+
+    /// The options. Must be called inside a runtime, as it tries them on a socket.
+    pub(super) fn options(&self) -> Result<LaneOptions> {
+        let lane = LaneOptions::new().congestion(self.congestion());
+        let lane = lane.zero_copy(self.zerocopy.then(ZeroCopy::new)).busy_poll(self.busy_poll);
+        let lane = lane.send_buffer(self.send_buffer).receive_buffer(self.receive_buffer);
+        if let Some(name) = &self.congestion {
+            let alone = LaneOptions::new().congestion(name.as_str());
+            try_on_a_socket(&alone).with_context(|| format!("--congestion {name}")).map_err(|error| {
+                match std::fs::read_to_string(CONGESTION_CONTROLS) {
+                    Ok(known) => error.help(format!("this kernel has {} ({CONGESTION_CONTROLS})", known.trim())),
+                    Err(_) => error,
+                }
+            })?;
+        }
+        if let Some(time) = self.busy_poll {
+            let alone = LaneOptions::new().busy_poll(time);
+            try_on_a_socket(&alone).with_context(|| format!("--busy-poll {time:?}")).map_err(|error| {
+                error.help("run it as root, or let everyone poll that long: `sysctl net.core.busy_read=MICROSECONDS`")
+            })?;
+        }
+        Ok(lane)
+    }
+}
+
+fn try_on_a_socket(options: &LaneOptions) -> Result<()> {
+    options.listen((Ipv4Addr::LOCALHOST, 0).into())?;
+    Ok(())
+}
+
+/// Congestion controls that the kernel has.
+const CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

@@ -1,0 +1,215 @@
+//! A transport that is not TCP: lanes through the memory of the test, which know nothing of themselves.
+
+use bytes::{Buf, Bytes};
+use rails_multirail::{LaneEntrance, RailId};
+use rails_net::{Connecting, Connector, Lane, LaneOptions, LocalEnd, StatsError, TransportStats};
+use std::{
+    collections::VecDeque,
+    io::{self, IoSliceMut},
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    task::{Context, Poll, Waker},
+};
+
+/// One end of a lane: what flows out of it, and into it.
+#[derive(Debug)]
+pub(crate) struct MemoryLane {
+    local: SocketAddr,
+    peer: SocketAddr,
+    out: Pipe,
+    into: Pipe,
+}
+
+/// One direction.
+#[derive(Debug, Clone, Default)]
+struct Pipe(Arc<Mutex<Flow>>);
+
+#[derive(Debug, Default)]
+struct Flow {
+    under_way: VecDeque<Bytes>,
+    length: usize,
+    closed: bool,
+    broken: bool,
+    receiver: Option<Waker>,
+    sender: Option<Waker>,
+}
+
+/// Opens them towards the listener that has this entrance; the rail at the other end is that of the address.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryNetwork(Arc<Links>);
+
+#[derive(Debug)]
+struct Links {
+    remotes: Vec<SocketAddr>,
+    entrance: LaneEntrance,
+    /// The first lane that was made, to be broken.
+    first: OnceLock<[Pipe; 2]>,
+    made: Mutex<Vec<SocketAddr>>,
+}
+
+impl MemoryNetwork {
+    pub(crate) fn new(remotes: &[SocketAddr], entrance: LaneEntrance) -> Self {
+        let (first, made) = Default::default();
+        Self(Arc::new(Links { remotes: remotes.to_vec(), entrance, first, made }))
+    }
+
+    /// Breaks the lane that was made first, in whatever it is in the middle of.
+    pub(crate) fn break_first(&self) {
+        for pipe in self.0.first.get().expect("a lane was made") {
+            pipe.update(|flow| flow.broken = true);
+        }
+    }
+
+    /// One end of a lane of which the other is gone.
+    pub(crate) fn end(&self) -> MemoryLane {
+        lanes(self.0.remotes[0].ip(), self.0.remotes[0]).1
+    }
+
+    /// Where lanes were made to.
+    pub(crate) fn made(&self) -> Vec<SocketAddr> {
+        self.0.made.lock().unwrap().clone()
+    }
+}
+
+impl Connector for MemoryNetwork {
+    fn connect<'a>(&'a self, options: &'a LaneOptions, remote: SocketAddr) -> Connecting<'a> {
+        let LocalEnd::Address(local) = *options.local_end() else { panic!("loopback rails have addresses") };
+        let rail = self.0.remotes.iter().position(|known| *known == remote).expect("a known address is called");
+        Box::pin(async move {
+            let (near, far) = lanes(local, remote);
+            let mut made = self.0.made.lock().unwrap();
+            if made.is_empty() {
+                self.0.first.set([near.out.clone(), near.into.clone()]).expect("it is the first");
+            }
+            made.push(remote);
+            self.0.entrance.admit(RailId(rail), Arc::new(far)).expect("the listener is there");
+            Ok(Arc::new(near) as Arc<dyn Lane>)
+        })
+    }
+}
+
+fn lanes(local: IpAddr, remote: SocketAddr) -> (MemoryLane, MemoryLane) {
+    let (there, back) = (Pipe::default(), Pipe::default());
+    let local = SocketAddr::new(local, 1);
+    let near = MemoryLane { local, peer: remote, out: there.clone(), into: back.clone() };
+    (near, MemoryLane { local: remote, peer: local, out: back, into: there })
+}
+
+impl Lane for MemoryLane {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
+        let mut room = match self.out.open()?.length {
+            used if used < CAPACITY => CAPACITY - used,
+            _ => return Err(io::ErrorKind::WouldBlock.into()),
+        };
+        let control = Bytes::copy_from_slice(control);
+        let mut taken = 0;
+        self.out.update(|flow| {
+            for bytes in [&control].into_iter().chain(payload) {
+                let some = bytes.slice(..bytes.len().min(room));
+                room -= some.len();
+                taken += some.len();
+                flow.length += some.len();
+                flow.under_way.push_back(some);
+            }
+        });
+        Ok(taken)
+    }
+
+    fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut flow = self.out.lock();
+        if flow.length < CAPACITY || flow.broken {
+            return Poll::Ready(Ok(()));
+        }
+        flow.sender = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_submit_ready(context)
+    }
+
+    fn close_write(&self) -> io::Result<()> {
+        drop(self.out.open()?);
+        self.out.update(|flow| flow.closed = true);
+        Ok(())
+    }
+
+    fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let flow = self.into.open()?;
+        if flow.length == 0 && !flow.closed {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        drop(flow);
+        let mut received = 0;
+        self.into.update(|flow| {
+            for buffer in buffers {
+                let mut filled = 0;
+                while filled < buffer.len() && flow.length > 0 {
+                    let bytes = flow.under_way.front_mut().expect("so many bytes are under way");
+                    let count = bytes.len().min(buffer.len() - filled);
+                    buffer[filled..filled + count].copy_from_slice(&bytes[..count]);
+                    bytes.advance(count);
+                    if bytes.is_empty() {
+                        flow.under_way.pop_front();
+                    }
+                    filled += count;
+                    flow.length -= count;
+                }
+                received += filled;
+            }
+        });
+        Ok(received)
+    }
+
+    fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut flow = self.into.lock();
+        if flow.length > 0 || flow.closed || flow.broken {
+            return Poll::Ready(Ok(()));
+        }
+        flow.receiver = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn stats(&self) -> Result<TransportStats, StatsError> {
+        Ok(TransportStats::default())
+    }
+}
+
+impl Drop for MemoryLane {
+    fn drop(&mut self) {
+        self.out.update(|flow| flow.closed = true);
+        self.into.update(|flow| flow.broken = true);
+    }
+}
+
+impl Pipe {
+    fn lock(&self) -> MutexGuard<'_, Flow> {
+        self.0.lock().unwrap()
+    }
+
+    /// The flow, or an error where it is broken.
+    fn open(&self) -> io::Result<MutexGuard<'_, Flow>> {
+        let flow = self.lock();
+        if flow.broken { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(flow) }
+    }
+
+    /// Does something to the flow, and wakes who waits for a change of it.
+    fn update(&self, act: impl FnOnce(&mut Flow)) {
+        let mut flow = self.lock();
+        act(&mut flow);
+        let wakers = [flow.receiver.take(), flow.sender.take()];
+        drop(flow);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// How many bytes are under way at most.
+const CAPACITY: usize = 100_000;

@@ -1,0 +1,121 @@
+//! Streams over lanes that are not TCP: the seam that other transports come in by.
+
+use crate::{
+    memory_lane::MemoryNetwork,
+    util::{listener, options, pattern, rails, secret},
+};
+use rails_multirail::{
+    AdmitError, MultiRailListener, MultiRailStream, RailId, Rails, Security, StreamOptions, StreamStats,
+    proto::connection::EventKind,
+};
+use rails_net::TransportStats;
+use std::{sync::Arc, time::Duration};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A stream's two ends over lanes through memory, and their listener, which takes in lanes that are dialled again.
+async fn memory_pair(
+    rails: &Rails,
+    options: &StreamOptions,
+) -> (MultiRailStream, MultiRailStream, MultiRailListener, MemoryNetwork) {
+    let (mut listener, remotes) = listener(rails, options).await;
+    let network = MemoryNetwork::new(&remotes, listener.entrance());
+    let dialing = options.clone().connector(network.clone());
+    let near = MultiRailStream::connect(rails, &remotes, &dialing).await.expect("memory is there");
+    let far = listener.accept().await.expect("a stream was opened");
+    (near, far, listener, network)
+}
+
+/// Moves bytes both ways, each direction shut down by itself.
+async fn move_both_ways(
+    mut near: MultiRailStream,
+    mut far: MultiRailStream,
+    midway: impl AsyncFnOnce(&MultiRailStream),
+) -> [StreamStats; 2] {
+    let there = pattern(3 << 20);
+    let back = pattern(1 << 20);
+    let (expected, answer) = (there.clone(), back.clone());
+    let other = tokio::spawn(async move {
+        let mut got = vec![0; 1 << 20];
+        far.read_exact(&mut got).await.expect("half of a stream");
+        far.read_to_end(&mut got).await.expect("the rest of it");
+        assert!(got == expected, "other bytes arrived");
+        // The other direction lives on after the end of this one.
+        far.write_all(&answer).await.expect("it is open");
+        far.close().await.expect("both are done")
+    });
+    near.write_all(&there[..2 << 20]).await.expect("it is open");
+    midway(&near).await;
+    near.write_all(&there[2 << 20..]).await.expect("it is open");
+    near.shutdown().await.expect("the other end has everything");
+    let mut got = Vec::new();
+    near.read_to_end(&mut got).await.expect("the other direction");
+    assert!(got == back, "other bytes came back");
+    let ends = [near.close().await.expect("both are done"), other.await.expect("it ran")];
+    for end in &ends {
+        for lane in &end.lanes {
+            // What a transport does not know is unknown, not zero.
+            assert_eq!(lane.transport, Some(TransportStats::default()), "{lane:?}");
+            assert_eq!((lane.tcp.as_ref(), lane.rtt, lane.bytes_retransmitted), (None, None, None), "{lane:?}");
+        }
+    }
+    ends
+}
+
+#[tokio::test]
+async fn a_stream_runs_over_lanes_of_another_transport() {
+    let rails = rails(2);
+    let (near, far, _listener, network) = memory_pair(&rails, &options()).await;
+    assert_eq!(network.made().len(), 2);
+    move_both_ways(near, far, async |_| {}).await;
+}
+
+#[tokio::test]
+async fn it_is_encrypted_like_any_other() {
+    let rails = rails(2);
+    let security = Security::psk(secret()).encrypted();
+    let (near, far, _listener, _network) = memory_pair(&rails, &StreamOptions::new(security)).await;
+    move_both_ways(near, far, async |_| {}).await;
+}
+
+#[tokio::test]
+async fn losing_such_a_lane_loses_nothing_and_it_is_dialled_again() {
+    let rails = rails(2);
+    let options = options().outage_limit(Duration::from_secs(10));
+    let (near, far, _listener, network) = memory_pair(&rails, &options).await;
+    let breaking = network.clone();
+    let [near, far] = move_both_ways(near, far, async move |near| {
+        let mut events = near.subscribe();
+        breaking.break_first();
+        loop {
+            let event = events.recv().await.expect("the stream lives");
+            if matches!(event.kind, EventKind::Ended { .. }) {
+                assert!(event.error.expect("it was broken").contains("connection reset"));
+                break;
+            }
+        }
+        while near.lanes_up() < 2 {
+            events.recv().await.expect("the stream lives");
+        }
+    })
+    .await;
+    assert_eq!(network.made().len(), 3, "the broken lane was dialled again");
+    for end in [near, far] {
+        assert_eq!(end.lanes.iter().map(|lane| lane.losses).sum::<u64>(), 1, "{end:?}");
+        assert_eq!(end.lanes.iter().map(|lane| lane.joined).sum::<u64>(), 3, "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_is_gone_or_has_no_such_rail_takes_no_lane_in() {
+    let rails = rails(1);
+    let (listener, remotes) = listener(&rails, &options()).await;
+    let entrance = listener.entrance();
+    let network = MemoryNetwork::new(&remotes, entrance.clone());
+    assert_eq!(entrance.admit(RailId(7), Arc::new(network.end())).unwrap_err(), AdmitError::NoSuchRail(RailId(7)));
+    drop(listener);
+    // The listening tasks end when they are polled next.
+    while entrance.admit(RailId(0), Arc::new(network.end())).is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(entrance.admit(RailId(0), Arc::new(network.end())).unwrap_err(), AdmitError::Closed);
+}

@@ -1,0 +1,47 @@
+//! Asking a socket again and again before sleeping.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// For how long a lane that has just been used is asked for more, before its thread may sleep.
+#[derive(Debug)]
+pub(crate) struct BusyPoll {
+    time: Duration,
+    idle_since: Mutex<Option<Instant>>,
+}
+
+impl BusyPoll {
+    pub(crate) fn new(time: Duration) -> Self {
+        Self { time, idle_since: Mutex::new(None) }
+    }
+
+    /// The lane is in use: the time begins anew when it is next found idle.
+    pub(crate) fn note_use(&self) {
+        *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether a lane that has nothing at `now` is to be asked again at once.
+    pub(crate) fn goes_on(&self, now: Instant) -> bool {
+        let mut idle_since = self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        now.saturating_duration_since(*idle_since.get_or_insert(now)) < self.time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_when_its_time_is_over_and_begins_anew_with_the_next_use() {
+        let (start, time) = (Instant::now(), Duration::from_micros(50));
+        let busy = BusyPoll::new(time);
+        assert!(busy.goes_on(start));
+        assert!(busy.goes_on(start + time - Duration::from_nanos(1)));
+        assert!(!busy.goes_on(start + time));
+        busy.note_use();
+        assert!(busy.goes_on(start + 2 * time));
+        assert!(!busy.goes_on(start + 3 * time));
+    }
+}

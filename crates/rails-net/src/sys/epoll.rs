@@ -1,0 +1,44 @@
+//! An epoll instance that a runtime watches.
+//!
+//! # Safety
+//! tokio wants to be promised that what it watches stays what it is. The one block argues that it does.
+#![allow(unsafe_code)]
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, RawFd},
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// An epoll instance that watches the writing side of one socket, by edges.
+#[derive(Debug)]
+pub(crate) struct Watched(Epoll);
+
+impl Watched {
+    pub(crate) fn new(socket: impl AsFd) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLET, 0))?;
+        Ok(Self(epoll))
+    }
+
+    /// Puts it on the runtime that this is called on, to be readable there when something has happened.
+    pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
+        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must remain open and refer to the same
+        // underlying file description for the entire lifetime of the AsyncFd": the Epoll owns its descriptor and closes it when it is dropped, which the
+        // AsyncFd that owns it outlasts; the field is private to this file, in which nothing replaces it or lends it to be changed.
+        let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
+        registered.map_err(|error| error.into_parts().1)
+    }
+
+    /// Takes note of what has happened, so that what happens from here on is an event again.
+    pub(crate) fn clear(&self) {
+        let _ = self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO);
+    }
+}
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.0.as_raw_fd()
+    }
+}

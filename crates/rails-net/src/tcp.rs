@@ -1,0 +1,225 @@
+//! TCP as one transport among others.
+
+use crate::{Connecting, Connector, Lane, LaneOptions, StatsError, TcpLane, TcpStats, TransportStats};
+use bytes::Bytes;
+use rails_topo::DataSize;
+use socket2::SockRef;
+use std::{
+    io::{self, IoSlice, IoSliceMut, Read},
+    mem::MaybeUninit,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+use tokio::{io::Interest, net::TcpStream};
+
+/// Opens [`TcpLane`]s.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TcpConnector;
+
+impl Connector for TcpConnector {
+    fn connect<'a>(&'a self, options: &'a LaneOptions, remote: SocketAddr) -> Connecting<'a> {
+        Box::pin(async move { Ok(Arc::new(options.connect(remote).await?) as Arc<dyn Lane>) })
+    }
+}
+
+impl Lane for TcpLane {
+    fn local_addr(&self) -> SocketAddr {
+        self.local_addr()
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.peer_addr()
+    }
+
+    fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
+        if let Some(busy) = &self.busy_poll {
+            busy.note_use();
+        }
+        match &self.zero_copy {
+            Some(sender) => sender.try_submit(control, payload),
+            None => with_slices(control, payload, |slices| self.get_ref().try_write_vectored(slices)),
+        }
+    }
+
+    fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.zero_copy {
+            Some(sender) => sender.poll_room(context),
+            None => self.get_ref().poll_write_ready(context),
+        }
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(sender) = &self.zero_copy {
+            return sender.poll_room(context);
+        }
+        loop {
+            ready!(self.poll_submit_ready(context))?;
+            match self.try_room() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+
+    fn most_unsent(&self) -> Option<DataSize> {
+        self.settings().ok()?.not_sent_lowat
+    }
+
+    fn limit_unsent(&self, size: DataSize) -> io::Result<()> {
+        self.set_not_sent_lowat(size)
+    }
+
+    fn close_write(&self) -> io::Result<()> {
+        self.close_write()
+    }
+
+    fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let room: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let received = match &self.busy_poll {
+            // The runtime does not know yet what the socket is asked for here.
+            Some(_) => (&*SockRef::from(self.get_ref())).read_vectored(buffers),
+            None => self.get_ref().try_read_vectored(buffers),
+        };
+        match &received {
+            Ok(count) => {
+                if *count > 0 && *count < room {
+                    note_drained(self.get_ref());
+                }
+                if let Some(busy) = &self.busy_poll {
+                    busy.note_use();
+                }
+                // What has arrived says that something was acknowledged: a good time to let go of it.
+                if let Some(sender) = &self.zero_copy {
+                    sender.settle();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => note_drained(self.get_ref()),
+            Err(_) => {}
+        }
+        received
+    }
+
+    fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ready = self.get_ref().poll_read_ready(context);
+        match &self.busy_poll {
+            Some(busy) if ready.is_pending() && busy.goes_on(Instant::now()) => {
+                // Without a wait, and with a look at the NIC's queue on the way (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
+                match SockRef::from(self.get_ref()).peek(&mut [MaybeUninit::uninit()]) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    _ => Poll::Ready(Ok(())),
+                }
+            }
+            _ => ready,
+        }
+    }
+
+    fn stats(&self) -> Result<TransportStats, StatsError> {
+        Ok(TransportStats { zero_copy: self.zero_copy_stats(), ..self.stats()?.into() })
+    }
+
+    fn tcp_stats(&self) -> Option<TcpStats> {
+        self.stats().ok()
+    }
+
+    fn link_index(&self) -> Option<u32> {
+        self.link_index()
+    }
+}
+
+impl From<TcpStats> for TransportStats {
+    fn from(tcp: TcpStats) -> Self {
+        Self {
+            rtt: tcp.rtt,
+            rtt_variation: tcp.rtt_variation,
+            least_rtt: tcp.min_rtt,
+            unacknowledged_packets: Some(tcp.unacked_segments.into()),
+            bytes_acknowledged: tcp.bytes_acked,
+            since_acknowledgement: tcp.since_acknowledgement,
+            rate: tcp.delivery_rate,
+            bytes_retransmitted: tcp.bytes_retransmitted,
+            packets_retransmitted: Some(tcp.retransmitted_segments.into()),
+            congestion: Some(tcp.congestion),
+            zero_copy: None,
+        }
+    }
+}
+
+/// Hands both to `send` as one list of slices, without taking memory for a few of them.
+pub(crate) fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
+    if payload.len() < FEW {
+        let mut slices = [IoSlice::new(&[]); FEW];
+        slices[0] = IoSlice::new(control);
+        slices[1..].iter_mut().zip(payload).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+        return send(&slices[..=payload.len()]);
+    }
+    // The kernel takes no more of them at once (`UIO_MAXIOV` in include/uapi/linux/uio.h).
+    let slices: Vec<IoSlice<'_>> =
+        [control].into_iter().chain(payload.iter().map(|bytes| &bytes[..])).map(IoSlice::new).take(MOST).collect();
+    send(&slices)
+}
+
+/// The socket gave less than it was asked for, so it is drained, and epoll tells when there is more: asking it now would only cost a call. (tokio's own
+/// reads do the same.)
+fn note_drained(stream: &TcpStream) {
+    let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+}
+
+/// So many slices lie on the stack.
+const FEW: usize = 16;
+const MOST: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::busy_poll::BusyPoll;
+    use std::{future::poll_fn, time::Duration};
+
+    #[tokio::test]
+    async fn a_lane_that_polls_receives_what_comes_while_it_polls_and_after() {
+        let time = Duration::from_millis(5);
+        let options = LaneOptions::new();
+        let listener = options.listen(([127, 0, 0, 1], 0).into()).expect("loopback is there");
+        let near = options.connect(listener.local_addr()).await.expect("it listens");
+        let mut far = listener.accept().await.expect("it was connected");
+        // The socket's own option takes a privilege; asking again and again takes none.
+        far.busy_poll = Some(BusyPoll::new(time));
+        for pause in [Duration::ZERO, time / 5, 10 * time] {
+            let mut buffer = [0; 100];
+            let sent = async {
+                tokio::time::sleep(pause).await;
+                near.get_ref().try_write(b"late").expect("there is room")
+            };
+            let received = async {
+                loop {
+                    poll_fn(|context| far.poll_receive_ready(context)).await.expect("it is up");
+                    match far.try_receive(&mut [IoSliceMut::new(&mut buffer)]) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        count => return count.expect("it is up"),
+                    }
+                }
+            };
+            // One thread for both: a lane that polls lets the other task run.
+            assert_eq!(tokio::join!(sent, received), (4, 4));
+            assert_eq!(&buffer[..4], b"late");
+        }
+    }
+
+    #[test]
+    fn slices_are_one_run_of_bytes_however_many_there_are() {
+        for pieces in [0, 1, FEW - 1, FEW, FEW + 1, 3 * MOST] {
+            let payload: Vec<Bytes> = (0..pieces).map(|piece| Bytes::from(vec![piece as u8; 3])).collect();
+            let run = with_slices(b"control", &payload, |slices| {
+                assert!(slices.len() <= MOST);
+                slices.iter().flat_map(|slice| slice.to_vec()).collect::<Vec<u8>>()
+            });
+            let whole: Vec<u8> = b"control".iter().copied().chain(payload.iter().flatten().copied()).collect();
+            assert_eq!(run, whole[..run.len()]);
+            assert!(run.len() == whole.len() || pieces > FEW && run.len() == 7 + 3 * (MOST - 1));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Waiting for room on a socket whose error queue is in use.
+
+use crate::sys::epoll::Watched;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+use std::{
+    io,
+    os::fd::AsFd,
+    task::{Context, Poll, ready},
+};
+use tokio::io::unix::AsyncFd;
+
+/// An epoll instance that watches the socket, and is itself watched by the runtime.
+///
+/// The runtime cannot watch the socket's writing side itself: a notice in the error queue is an `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for
+/// "closed for writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio never forgets that, and a lane without room would spin. Of this instance
+/// the runtime hears only that it is readable.
+#[derive(Debug)]
+pub(super) struct Watch(AsyncFd<Watched>);
+
+impl Watch {
+    /// Puts it on the runtime that this is called on.
+    pub(super) fn attach(watched: Watched) -> io::Result<Self> {
+        Ok(Self(watched.attach()?))
+    }
+
+    /// Takes it off its runtime.
+    pub(super) fn detach(self) -> Watched {
+        self.0.into_inner()
+    }
+
+    /// Waits until something has changed on the socket since this was last ready: it has room, or notices.
+    pub(super) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut ready = ready!(self.0.poll_read_ready(context))?;
+        self.0.get_ref().clear();
+        ready.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What `poll(2)` says of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writable {
+    /// It takes more, or has ended, which writing finds out.
+    Yes,
+    /// It takes nothing, and has notices or an error.
+    Error,
+    No,
+}
+
+pub(super) fn ask(socket: impl AsFd) -> io::Result<Writable> {
+    let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    loop {
+        match poll(&mut sockets, PollTimeout::ZERO) {
+            Ok(0) => return Ok(Writable::No),
+            Ok(_) => break,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let found = sockets[0].revents().unwrap_or(PollFlags::POLLERR);
+    Ok(if found == PollFlags::POLLERR { Writable::Error } else { Writable::Yes })
+}

@@ -1,0 +1,261 @@
+//! Sending without copies, over the loopback interface, where the kernel copies in the end and says so.
+
+use bytes::Bytes;
+use rails_net::{Lane, LaneOptions, TcpLane, ZeroCopy, ZeroCopyStats};
+use rails_topo::DataSize;
+use std::{
+    future::poll_fn,
+    io::{self, IoSliceMut},
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const CONTROL: &[u8] = b"control";
+
+fn zero_copy() -> LaneOptions {
+    LaneOptions::new().zero_copy(ZeroCopy::new())
+}
+
+/// A lane that sends without copies, and one that holds little.
+async fn pair(sending: LaneOptions) -> (TcpLane, TcpLane) {
+    let receiving = LaneOptions::new().receive_buffer(DataSize::bytes(64 << 10));
+    let listener = receiving.listen(LOOPBACK).expect("loopback is there");
+    let near = sending.connect(listener.local_addr()).await.expect("it listens");
+    (near, listener.accept().await.expect("it was connected"))
+}
+
+/// Memory that tells when it is let go.
+struct Watched(Vec<u8>, Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // What is sent after this is something else.
+        self.0.fill(0xdd);
+        self.1.store(true, SeqCst);
+    }
+}
+
+fn watched(length: usize) -> (Bytes, Arc<AtomicBool>) {
+    let gone = Arc::new(AtomicBool::new(false));
+    let bytes = (0..length).map(|index| (index / 1000) as u8).collect();
+    (Bytes::from_owner(Watched(bytes, gone.clone())), gone)
+}
+
+/// Hands in as much as is taken without waiting, once.
+async fn submit(lane: &TcpLane, payload: &Bytes) -> usize {
+    loop {
+        poll_fn(|context| lane.poll_submit_ready(context)).await.expect("it is up");
+        match lane.try_submit(CONTROL, std::slice::from_ref(payload)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            taken => return taken.expect("it is up"),
+        }
+    }
+}
+
+async fn receive(lane: &TcpLane, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        poll_fn(|context| lane.poll_receive_ready(context)).await.expect("it is up");
+        match lane.try_receive(&mut [IoSliceMut::new(&mut bytes[filled..])]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    bytes.truncate(filled);
+    bytes
+}
+
+fn stats(lane: &TcpLane) -> ZeroCopyStats {
+    Lane::stats(lane).expect("readable").zero_copy.expect("it sends without copies")
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), waiting).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+#[tokio::test]
+async fn what_is_sent_without_a_copy_arrives_and_is_kept_until_the_kernel_is_done() {
+    let (near, far) = pair(zero_copy()).await;
+    assert!(near.settings().expect("readable").zero_copy);
+    assert!(!far.settings().expect("readable").zero_copy);
+    let (payload, gone) = watched(1 << 20);
+    let expected = payload.clone();
+    let taken = submit(&near, &payload).await;
+    drop(payload);
+    let first = stats(&near);
+    assert_eq!((first.sends, first.bytes), (1, taken as u64));
+    let got = receive(&far, taken).await;
+    assert_eq!(&got[..CONTROL.len()], CONTROL);
+    assert!(got[CONTROL.len()..] == expected[..taken - CONTROL.len()], "other bytes arrived");
+    until("the kernel does not say that it is done", || stats(&near).completed == 1).await;
+    assert_eq!(stats(&near).outstanding_bytes, 0);
+    assert!(!gone.load(SeqCst), "we still have it");
+    drop(expected);
+    assert!(gone.load(SeqCst), "the lane keeps what the kernel is done with");
+}
+
+#[tokio::test]
+async fn a_lane_that_is_dropped_lets_nothing_go_that_the_kernel_still_sends() {
+    let (near, far) = pair(zero_copy().not_sent_lowat(None)).await;
+    let (payload, gone) = watched(1 << 20);
+    let taken = submit(&near, &payload).await;
+    let expected = payload.to_vec();
+    drop(payload);
+    assert!(taken > 300 << 10, "the receiver cannot hold that much: {taken}");
+    drop(near);
+    sleep(Duration::from_millis(100)).await;
+    assert!(!gone.load(SeqCst), "memory was let go that is still being sent");
+    // All of it arrives as it was, and then the end.
+    let got = receive(&far, 16 << 20).await;
+    assert_eq!(got.len(), taken);
+    assert!(got[CONTROL.len()..] == expected[..taken - CONTROL.len()], "other bytes arrived");
+    until("what the kernel is done with is not let go", || gone.load(SeqCst)).await;
+}
+
+#[tokio::test]
+async fn little_is_copied_as_ever() {
+    let (near, far) = pair(zero_copy()).await;
+    let (payload, gone) = watched(1000);
+    let taken = submit(&near, &payload).await;
+    drop(payload);
+    assert!(gone.load(SeqCst));
+    assert_eq!(receive(&far, taken).await.len(), CONTROL.len() + 1000);
+    assert_eq!(stats(&near), ZeroCopyStats::default());
+    assert_eq!(Lane::stats(&far).expect("readable").zero_copy, None, "it was not asked to");
+}
+
+#[tokio::test]
+async fn a_kernel_that_copies_all_the_same_is_not_asked_any_more() {
+    let (near, far) = pair(zero_copy()).await;
+    let (payload, _) = watched(40_000);
+    let mut asked = 0;
+    while !stats(&near).stopped {
+        let taken = submit(&near, &payload).await;
+        assert_eq!(receive(&far, taken).await.len(), taken);
+        asked += 1;
+        assert!(asked < 10_000, "{:?}", stats(&near));
+    }
+    let stopped = stats(&near);
+    assert!(stopped.copied >= 16, "{stopped:?}");
+    let taken = submit(&near, &payload).await;
+    receive(&far, taken).await;
+    assert_eq!(stats(&near).sends, stopped.sends);
+}
+
+#[tokio::test]
+async fn no_more_is_outstanding_than_was_allowed() {
+    let limit = 100_000;
+    let most = ZeroCopy::new().most_outstanding(DataSize::bytes(limit));
+    let (near, far) = pair(LaneOptions::new().zero_copy(most).not_sent_lowat(None)).await;
+    let (payload, _) = watched(40_000);
+    let mut taken = 0;
+    // Until the socket takes no more.
+    while let Ok(count) = near.try_submit(CONTROL, std::slice::from_ref(&payload)) {
+        taken += count;
+        assert!(stats(&near).outstanding_bytes <= limit);
+    }
+    assert!(stats(&near).refused > 0, "{:?}", stats(&near));
+    assert_eq!(receive(&far, taken).await.len(), taken, "what was not allowed went with a copy");
+}
+
+#[tokio::test]
+async fn waiting_for_room_is_no_spinning_however_many_notices_there_are() {
+    let (near, far) = pair(zero_copy()).await;
+    let (payload, _) = watched(1 << 20);
+    let polls = Arc::new(AtomicUsize::new(0));
+    let mut total = 0;
+    for _ in 0..10 {
+        // Sends until there is no room and, as nobody reads, none comes.
+        loop {
+            while let Ok(count) = near.try_submit(CONTROL, std::slice::from_ref(&payload)) {
+                total += count;
+            }
+            let room = poll_fn(|context| {
+                polls.fetch_add(1, SeqCst);
+                near.poll_room(context)
+            });
+            if timeout(Duration::from_millis(50), room).await.is_err() {
+                break;
+            }
+        }
+        let read = receive(&far, total).await.len();
+        assert_eq!(read, total);
+        total = 0;
+        timeout(Duration::from_secs(30), poll_fn(|context| near.poll_room(context)))
+            .await
+            .expect("what was read makes room")
+            .expect("it is up");
+    }
+    assert!(stats(&near).completed > 0, "{:?}", stats(&near));
+    let polls = polls.load(SeqCst);
+    assert!(polls < 2000, "woken {polls} times for nothing");
+}
+
+#[test]
+fn such_a_lane_moves_between_runtimes_with_what_it_keeps() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (first, second) = (runtime(), runtime());
+    let (payload, gone) = watched(1 << 20);
+    let (near, far, taken) = first.block_on(async {
+        let (near, far) = pair(zero_copy()).await;
+        let taken = submit(&near, &payload).await;
+        (near.detach().expect("it lets go"), far.detach().expect("it lets go"), taken)
+    });
+    let expected = payload.to_vec();
+    drop(payload);
+    drop(first);
+    second.block_on(async {
+        let (near, far) = (near.attach().expect("it is taken"), far.attach().expect("it is taken"));
+        assert!(!gone.load(SeqCst));
+        assert!(receive(&far, taken).await[CONTROL.len()..] == expected[..taken - CONTROL.len()]);
+        until("the kernel does not say that it is done", || stats(&near).completed == 1).await;
+        assert!(gone.load(SeqCst));
+        let (more, _) = watched(50_000);
+        let taken = submit(&near, &more).await;
+        assert_eq!(receive(&far, taken).await.len(), taken);
+    });
+}
+
+#[tokio::test]
+async fn the_end_of_the_other_side_ends_the_wait_for_room() {
+    let (near, far) = pair(zero_copy()).await;
+    let (payload, gone) = watched(1 << 20);
+    while near.try_submit(CONTROL, std::slice::from_ref(&payload)).is_ok() {}
+    drop(far);
+    // Closed with bytes unread, it resets the connection.
+    let failed = async {
+        loop {
+            match near.try_submit(CONTROL, std::slice::from_ref(&payload)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = poll_fn(|context| near.poll_submit_ready(context)).await;
+                }
+                Ok(_) => {}
+                Err(error) => return error,
+            }
+        }
+    };
+    let error = timeout(Duration::from_secs(30), failed).await.expect("it finds out");
+    assert!(matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{error}");
+    drop((near, payload));
+    until("what the kernel threw away is not let go", || gone.load(SeqCst)).await;
+}

@@ -22,6 +22,8 @@ pub enum Carrier {
     RailsSingle,
     /// The messages of a stream over all links, with one thread per rail
     RailsMessages,
+    /// A stream over all links, whose lanes are asked for 50 us for more before their threads sleep
+    RailsBusy,
 }
 
 /// A contest to be run.
@@ -112,7 +114,7 @@ impl LatencyContest {
     fn measure(&self, arena: &Arena, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
         let links = match carrier {
             Carrier::Plain => vec![fastest(&self.links)],
-            Carrier::Rails | Carrier::RailsSingle | Carrier::RailsMessages => (0..self.links.len()).collect(),
+            _ => (0..self.links.len()).collect(),
         };
         let ends = |side| {
             let addresses = links.iter().map(|link| arena.lab.address(side, *link).to_string());
@@ -135,7 +137,7 @@ impl LatencyContest {
 
 impl Carrier {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Rails, Self::RailsSingle, Self::RailsMessages];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::Rails, Self::RailsSingle, Self::RailsMessages, Self::RailsBusy];
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
@@ -143,6 +145,7 @@ impl Carrier {
             Self::Rails => &[],
             Self::RailsSingle => &["--driver", "single"],
             Self::RailsMessages => &["--messages"],
+            Self::RailsBusy => &["--busy-poll", "50us"],
         }
     }
 }
@@ -184,6 +187,7 @@ impl fmt::Display for Carrier {
             Self::Rails => "rails",
             Self::RailsSingle => "rails, single driver",
             Self::RailsMessages => "rails, messages",
+            Self::RailsBusy => "rails, busy polling",
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{
     io::{read, send_all},
-    pool::Pool,
     record::LaneRecord,
     shared::{Joined, Shared},
 };
@@ -43,10 +42,10 @@ pub(crate) struct Lane {
     pub(crate) socket: Arc<TcpLane>,
     /// What seals and opens its frames, where they are sealed.
     pub(crate) seals: Option<Seals>,
-    /// The longest chunk that this end takes.
-    pub(crate) longest_chunk: usize,
-    /// This end's receive window.
-    pub(crate) window: u64,
+    /// The rail whose thread drives it, and makes the pages that it receives into.
+    pub(super) home: RailId,
+    /// Whether large messages are interleaved over the nodes of the rails in use.
+    pub(super) interleaved: bool,
     /// How long the lane may outlive what the application wants of it.
     pub(crate) linger: Duration,
     /// How the lane ended, once it has. A lane that is dropped before was on a rail that stopped.
@@ -74,8 +73,8 @@ impl Lane {
             replaced,
             socket,
             seals,
-            longest_chunk: options.longest_chunk,
-            window: options.window,
+            home: options.driver.home(rail),
+            interleaved: options.interleaved_messages,
             linger: options.linger,
             end: Err(LaneError::RailStopped),
         })
@@ -226,7 +225,6 @@ impl Lane {
 
     /// Takes whatever arrives, up to the other end's close.
     async fn receive(&self, opener: Option<Opener>) -> Result<(), LaneError> {
-        let pool = Pool::new(self.longest_chunk, self.window);
         let mut intake = Intake::new(self.socket.get_ref(), opener);
         let mut content = Content::Bytes;
         while let Some(frame) = intake.frame().await? {
@@ -237,17 +235,18 @@ impl Lane {
                 Frame::Packet(packet) => content = Content::Packet(packet),
                 Frame::Part(part) => content = Content::Part(part),
                 Frame::Data(header) if content != Content::Bytes => {
-                    self.receive_content(&mut intake, &pool, &header, std::mem::take(&mut content)).await?;
+                    self.receive_content(&mut intake, &header, std::mem::take(&mut content)).await?;
                 }
                 Frame::Data(header) => {
                     self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
-                    let mut buffer = pool.take(header.length as usize);
+                    let mut buffer = self.shared.buffers.chunk(self.home, header.length as usize);
                     intake.payload(&header, &mut buffer).await?;
                     let now = Instant::now();
                     let payload = buffer.freeze();
                     self.shared
                         .with(|state| state.connection.handle_data(now, self.id, &header, payload))
                         .map_err(LaneError::Violation)?;
+                    self.shared.buffers.make_room();
                     self.record.received.count(header.length);
                 }
                 Frame::Ack(ack) => {

@@ -1,9 +1,6 @@
 //! The driver's part of receiving messages: packets into buffers of their own, large messages straight into theirs.
 
-use super::{
-    lane::{Intake, Lane},
-    pool::Pool,
-};
+use super::lane::{Intake, Lane};
 use crate::{
     error::LaneError,
     proto::{
@@ -12,7 +9,7 @@ use crate::{
     },
 };
 use bytes::{Bytes, BytesMut};
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 use tokio::task::coop;
 
 impl Lane {
@@ -20,7 +17,6 @@ impl Lane {
     pub(super) async fn receive_content(
         &self,
         intake: &mut Intake<'_>,
-        pool: &Arc<Pool>,
         header: &DataHeader,
         content: Content,
     ) -> Result<(), LaneError> {
@@ -30,7 +26,7 @@ impl Lane {
                 Some(ousted) => ousted.freeze(),
             },
             Place::Own | Place::NeedsBuffer(_) => {
-                let mut buffer = pool.take(header.length as usize);
+                let mut buffer = self.shared.buffers.chunk(self.home, header.length as usize);
                 intake.payload(header, &mut buffer).await?;
                 buffer.freeze()
             }
@@ -38,8 +34,8 @@ impl Lane {
         self.hand_in(header, &content, own)
     }
 
-    /// Where the chunk's bytes go. A message that begins gets its buffer here, on the lane's rail and outside the lock; its pages are made as
-    /// they are first written to, each on the node of the rail that receives it.
+    /// Where the chunk's bytes go. A message that begins gets its buffer here, outside the lock. Its pages are made as they are first written to:
+    /// each on the node of the rail that receives it, or in turn on those of all rails in use, where that was asked for.
     fn place(&self, header: &DataHeader, content: &Content) -> Result<Place, LaneError> {
         let mut spare = None;
         loop {
@@ -48,8 +44,14 @@ impl Lane {
                 .with(|state| state.connection.admit_content(self.id, header, content, &mut spare))
                 .map_err(LaneError::Violation)?;
             match place {
-                Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
-                place => return Ok(place),
+                Place::NeedsBuffer(length) => {
+                    let nodes = if self.interleaved { self.shared.nodes_in_use() } else { None };
+                    spare = Some(self.shared.buffers.message(length, nodes.as_ref()));
+                }
+                place => {
+                    self.shared.buffers.make_room();
+                    return Ok(place);
+                }
             }
         }
     }
@@ -111,6 +113,7 @@ impl Lane {
         self.shared
             .with(|state| state.connection.handle_content(now, self.id, header, content, payload))
             .map_err(LaneError::Violation)?;
+        self.shared.buffers.make_room();
         self.record.received.count(header.length);
         Ok(())
     }

@@ -27,7 +27,7 @@ fn small(criterion: &mut Criterion) {
         bencher.iter_custom(|count| runtime.block_on(by_codec(count, message.clone())));
     });
     group.bench_function("messages over two rails", |bencher| {
-        bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone())));
+        bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone(), false)));
     });
     group.finish();
 }
@@ -44,7 +44,11 @@ fn large(criterion: &mut Criterion) {
         bencher.iter_custom(|count| runtime.block_on(by_bytes(count, message.clone())));
     });
     group.bench_function("messages over two rails", |bencher| {
-        bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone())));
+        bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone(), false)));
+    });
+    // Worth a look on a machine of several nodes; on one it is the same.
+    group.bench_function("messages over two rails, interleaved over their nodes", |bencher| {
+        bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone(), true)));
     });
     group.finish();
 }
@@ -73,8 +77,8 @@ async fn by_codec(count: u64, message: Bytes) -> std::time::Duration {
     start.elapsed()
 }
 
-async fn by_messages(count: u64, message: Bytes) -> std::time::Duration {
-    let (near, far) = pair().await;
+async fn by_messages(count: u64, message: Bytes, interleaved: bool) -> std::time::Duration {
+    let (near, far) = pair(interleaved).await;
     let (near, far) = (near.into_messages().expect("it is fresh"), far.into_messages().expect("it is fresh"));
     let start = Instant::now();
     let sending = tokio::spawn(async move {
@@ -98,7 +102,7 @@ async fn by_messages(count: u64, message: Bytes) -> std::time::Duration {
 }
 
 async fn by_bytes(count: u64, message: Bytes) -> std::time::Duration {
-    let (mut near, mut far) = pair().await;
+    let (mut near, mut far) = pair(false).await;
     let total = count * message.len() as u64;
     let start = Instant::now();
     let sending = tokio::spawn(async move {
@@ -118,12 +122,13 @@ async fn by_bytes(count: u64, message: Bytes) -> std::time::Duration {
     elapsed
 }
 
-async fn pair() -> (MultiRailStream, MultiRailStream) {
+async fn pair(interleaved: bool) -> (MultiRailStream, MultiRailStream) {
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("they need no privilege");
     let secret = Secret::pre_shared(b"sixteen bytes ok").expect("it is long enough");
-    let options = StreamOptions::new(secret).window(64 << 20).expect("it is within the bounds");
+    let options = StreamOptions::new(secret).interleaved_messages(interleaved);
+    let options = options.window(64 << 20).expect("it is within the bounds");
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
     let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("free ports");

@@ -29,7 +29,7 @@
 //!   loses nothing: what the other end does not have goes over the others, a lane that falls silent is found out within a few round trips, and the end that
 //!   opened the stream dials lost and silent lanes again as long as the stream lasts. With no lane left the stream waits for
 //!   [`StreamOptions::outage_limit`] and then fails. [`MultiRailStream::events`] tells of all of that.
-//! - Memory per stream is bounded: this end's window for what arrives (twice that for the buffers behind it), the send buffer and the other
+//! - Memory per stream is bounded: this end's [window](StreamOptions::window) and a tenth of it for what arrives, whatever the other end sends, the send buffer and the other
 //!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
 //! - What was written is with the other end once the write side has been shut down; a stream that is dropped before is an error there.
 //! - What others can do is up to the [`Security`]: with a pre-shared secret nobody joins who does not know it; encrypted, or by

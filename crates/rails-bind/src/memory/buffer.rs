@@ -1,10 +1,14 @@
 //! Memory with a policy of its own.
 
-use super::{BufferOptions, MemoryError, MemoryPolicy, Placement, Rebound, Residency};
-use crate::{Outcome, sys::mapping::Whole};
+use super::{BufferOptions, BufferPart, MemoryError, MemoryPolicy, Placement, Rebound, Residency};
+use crate::{
+    Outcome,
+    sys::{mapping::Whole, parts::Part},
+};
 use std::{
     fmt, fs, io,
     ops::{Deref, DerefMut},
+    sync::Arc,
 };
 
 /// A buffer that lies where its own policy says, whoever touches it; all zeros at first.
@@ -34,7 +38,13 @@ use std::{
 pub struct NumaBuffer {
     whole: Whole,
     length: usize,
-    placement: Placement,
+    beside: Arc<Beside>,
+}
+
+/// What a buffer is beside its bytes.
+#[derive(Debug)]
+pub(super) struct Beside {
+    pub(super) placement: Placement,
     outcome: Outcome<MemoryPolicy>,
 }
 
@@ -71,7 +81,17 @@ impl NumaBuffer {
         let laid = options.lay(bytes)?;
         let whole = Whole::new(laid.mapping);
         let placement = Placement::new(whole.mapping(), laid.shape);
-        Ok(Self { whole, length: bytes, placement, outcome: laid.outcome })
+        Ok(Self { whole, length: bytes, beside: Arc::new(Beside { placement, outcome: laid.outcome }) })
+    }
+
+    /// All of it as one part, which can be split: as many bytes as the capacity.
+    pub fn into_part(self) -> BufferPart {
+        BufferPart::new(Part::new(self.whole), self.beside)
+    }
+
+    /// All of it again.
+    pub(super) fn of(whole: Whole, beside: Arc<Beside>) -> Self {
+        Self { length: whole.mapping().bytes(), whole, beside }
     }
 
     /// The bytes that are mapped: the length, rounded up to whole pages.
@@ -81,12 +101,12 @@ impl NumaBuffer {
 
     /// The policy it was made with, as read back then: [`Outcome::Partial`] where the kernel dropped nodes.
     pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
-        &self.outcome
+        &self.beside.outcome
     }
 
     /// A handle to ask where the buffer lies, and to move it, while another thread has its bytes.
     pub fn placement(&self) -> Placement {
-        self.placement.clone()
+        self.beside.placement.clone()
     }
 
     /// As [`Placement::residency`]. The pages are those of the capacity.
@@ -94,7 +114,7 @@ impl NumaBuffer {
     /// # Errors
     /// As there.
     pub fn residency(&self) -> Result<Residency, MemoryError> {
-        self.placement.residency()
+        self.beside.placement.residency()
     }
 
     /// As [`Placement::policy`].
@@ -102,7 +122,7 @@ impl NumaBuffer {
     /// # Errors
     /// As there.
     pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
-        self.placement.policy()
+        self.beside.placement.policy()
     }
 
     /// As [`Placement::rebind`], which also works while others have the bytes.
@@ -110,7 +130,7 @@ impl NumaBuffer {
     /// # Errors
     /// As there.
     pub fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
-        self.placement.rebind(policy)
+        self.beside.placement.rebind(policy)
     }
 
     /// How much of the buffer lies on transparent huge pages at this moment, in bytes.
@@ -159,7 +179,7 @@ impl fmt::Debug for NumaBuffer {
             .field("start", &self.as_ptr())
             .field("length", &self.length)
             .field("capacity", &self.capacity())
-            .field("outcome", &self.outcome)
+            .field("outcome", &self.beside.outcome)
             .finish()
     }
 }

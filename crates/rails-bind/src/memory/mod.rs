@@ -1,7 +1,7 @@
 //! Memory on nodes: the policy of a thread, buffers with a policy of their own, and where pages lie.
 //!
 //! * [`set_thread_policy`]: what the calling thread touches first from now on, until a guard is dropped;
-//! * [`NumaBuffer`]: memory with its own policy, pages and place, which can move while it is in use;
+//! * [`NumaBuffer`]: memory with its own policy, pages and place, which can move while it is in use; in [parts](BufferPart) it is several threads';
 //! * [`BufferPool`]: buffers of one size from one such memory, handed out without a system call;
 //! * [`residency_of`]: on which node each page of any memory lies;
 //! * [`process`]: the same, by node, for a process that is not ours.
@@ -18,6 +18,7 @@
 mod buffer;
 mod error;
 mod options;
+mod part;
 mod placement;
 mod policy;
 mod pool;
@@ -31,6 +32,7 @@ mod weights;
 pub use buffer::NumaBuffer;
 pub use error::MemoryError;
 pub use options::{BufferOptions, Pages};
+pub use part::BufferPart;
 pub use placement::{Placement, Rebound};
 pub use policy::{MemoryGuard, MemoryPolicy, node_of_page, set_thread_policy, thread_policy};
 pub use pool::{BufferPool, PooledBuffer};

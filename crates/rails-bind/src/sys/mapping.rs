@@ -3,7 +3,7 @@
 //! # Safety
 //! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Who may touch these is
 //! decided by the two types that take a mapping *by value*, [`Whole`] here and [`Slots`](super::slots::Slots): a mapping
-//! goes into one of them, once. What an `Arc<Mapping>` can do besides are system calls about pages, which change where
+//! goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a `Whole`. What an `Arc<Mapping>` can do besides are system calls about pages, which change where
 //! bytes lie, never what they are.
 #![allow(unsafe_code)]
 
@@ -115,7 +115,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped. `Whole`, `Slots` and their slots hold an `Arc` of the mapping, so no slice
+        // SAFETY: exactly what was mapped. `Whole`, parts, `Slots` and their slots hold an `Arc` of the mapping, so no slice
         // into it is left. Unmapping fails only for ranges that were never mapped, or if the kernel cannot split an
         // area; both are out of the question for whole areas.
         unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
@@ -143,6 +143,16 @@ impl Whole {
     /// For system calls about the pages.
     pub(crate) fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
+    }
+
+    /// Gives the bytes up, for one [`Part`](super::parts::Part) to have them.
+    pub(super) fn into_mapping(self) -> Arc<Mapping> {
+        self.mapping
+    }
+
+    /// Takes the bytes over from the one part that has all of them.
+    pub(super) fn of(mapping: Arc<Mapping>) -> Self {
+        Self { mapping }
     }
 }
 

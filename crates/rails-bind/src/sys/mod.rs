@@ -6,6 +6,7 @@ pub(crate) mod affinity;
 pub(crate) mod mapping;
 pub(crate) mod mempolicy;
 pub(crate) mod move_pages;
+pub(crate) mod parts;
 pub(crate) mod sched;
 pub(crate) mod slots;
 pub(crate) mod socket;

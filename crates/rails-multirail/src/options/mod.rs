@@ -33,6 +33,7 @@ pub struct StreamOptions {
     pub(crate) linger: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) weights: Vec<u32>,
+    pub(crate) interleaved_messages: bool,
 }
 
 /// What makes a policy for each stream.
@@ -94,6 +95,7 @@ impl StreamOptions {
             linger: Duration::from_secs(10),
             outage_limit: Duration::from_secs(10),
             weights: Vec::new(),
+            interleaved_messages: false,
         }
     }
 
@@ -150,8 +152,16 @@ impl StreamOptions {
 
     /// How many bytes this end takes that its application has not read, from the longest chunk to 1 GiB. Default: 16 MiB.
     ///
-    /// It bounds this end's memory per stream, and the memory that the other end keeps until it is acknowledged. It must hold what
-    /// all lanes carry in the time that the slowest takes for one chunk, or the fast ones wait for it.
+    /// It must hold what all lanes carry in the time that the slowest takes for one chunk, or the fast ones wait for it. The default is 8 lanes of
+    /// 200 Mbit/s with 80 ms, or 2 of 25 Gbit/s with 2.7 ms; between machines with longer ways and faster links it is worth raising, together with
+    /// the kernel's `tcp_rmem`.
+    ///
+    /// # What a stream costs
+    /// This end's memory for what arrives is at most the window and a tenth of it, beside 1 MiB for each lane, whatever the other end sends: with the default, 17.6 MiB
+    /// and 1 MiB per lane (`tests/memory` floods a stream in a dozen ways and reads the process's resident set). That is taken as it is needed: an idle stream
+    /// has next to nothing, for a buffer that was not used for 10 s is given back. What the application has received and not dropped is its own, and not counted. For what
+    /// is sent, up to the [send buffer](Self::send_buffer) and the other end's window are kept; nothing of that is copied where it came as
+    /// [`Bytes`](bytes::Bytes). The kernel's socket buffers are not counted.
     ///
     /// # Errors
     /// [`OptionError`] outside the bounds.
@@ -209,6 +219,23 @@ impl StreamOptions {
     #[must_use]
     pub fn outage_limit(self, limit: Duration) -> Self {
         Self { outage_limit: limit, ..self }
+    }
+
+    /// Whether the buffers of large messages, of 1 MiB and more, are laid page by page in turn on the nodes of the rails that have a lane up.
+    /// Default: no.
+    ///
+    /// Several rails write to such a buffer, so that it cannot lie beside all of them, and whoever reads the message is on one node at most. Without this each
+    /// page of a new buffer comes to lie beside the rail that happened to receive it, and stays there when the buffer is used again. With it both memory
+    /// controllers share each message evenly, whichever rail receives what: the memory interleaving of the Rails Toolkit paper (sections II.A and III.B). Half of what a
+    /// rail writes then is to a remote node. It is for machines where one node's memory, and not the link between them, is what is short. Chunks of bytes are not
+    /// interleaved: one rail writes to each.
+    ///
+    /// The policy of each buffer is read back; where the kernel does not take it the buffer comes from the heap, or lies on what is left of
+    /// the nodes, and the log says so. On one node this does nothing. What it is worth has not been measured: that takes a machine of several nodes
+    /// whose memory is not all the same, which a virtual one's is. There, `cargo bench --bench messages` compares both.
+    #[must_use]
+    pub fn interleaved_messages(self, interleaved: bool) -> Self {
+        Self { interleaved_messages: interleaved, ..self }
     }
 
     /// How streams are kept.

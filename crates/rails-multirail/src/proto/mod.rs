@@ -23,3 +23,9 @@ pub mod reassembler;
 pub mod scheduler;
 pub mod seal;
 pub mod wire;
+
+/// How many chunks a sender keeps until they are acknowledged, at most, for an end with that window. A receiver takes what such a sender can leave
+/// unfinished, twice over, and not more: what it notes of tiny pieces is to be a small part of its window.
+fn most_chunks(window: u64) -> usize {
+    (window.min(scheduler::MOST_KEPT) >> 11).max(1 << 10) as usize
+}

@@ -2,7 +2,6 @@
 
 use super::{
     io::{receive, send_all},
-    pool::Pool,
     record::LaneRecord,
     shared::{Joined, Shared},
     turn::Turn,
@@ -19,7 +18,7 @@ use crate::{
     },
 };
 use rails_net::{Lane, TransportStats};
-use rails_topo::DataSize;
+use rails_topo::{DataSize, NodeId};
 use std::{
     future::poll_fn,
     io::{self, IoSliceMut},
@@ -44,10 +43,10 @@ pub(crate) struct LaneDriver {
     pub(crate) lane: Arc<dyn Lane>,
     /// What seals and opens its frames, where they are sealed.
     pub(crate) seals: Option<Seals>,
-    /// The longest chunk that this end takes.
-    pub(crate) longest_chunk: usize,
-    /// This end's receive window.
-    pub(crate) window: u64,
+    /// The node that the thread which drives it has its pages from, where that is known.
+    pub(super) node: Option<NodeId>,
+    /// Whether large messages are interleaved over the nodes of the rails in use.
+    pub(super) interleaved: bool,
     /// How long the lane may outlive what the application wants of it.
     pub(crate) linger: Duration,
     /// How the lane ended, once it has. A lane that is dropped before was on a rail that stopped.
@@ -66,6 +65,7 @@ impl LaneDriver {
     ) -> Option<Self> {
         let traits = LaneTraits { weight: options.weight(rail), rtt: lane.stats().ok().and_then(|stats| stats.rtt) };
         let Joined { id, record, notify, replaced } = shared.lane_up(index, rail, &lane, traits)?;
+        let node = shared.node_of(options.driver.home(rail));
         Some(Self {
             shared,
             id,
@@ -74,8 +74,8 @@ impl LaneDriver {
             replaced,
             lane,
             seals,
-            longest_chunk: options.longest_chunk,
-            window: options.window,
+            node,
+            interleaved: options.interleaved_messages,
             linger: options.linger,
             end: Err(LaneError::RailStopped),
         })
@@ -231,7 +231,6 @@ impl LaneDriver {
 
     /// Takes whatever arrives, up to the other end's close.
     async fn receive(&self, opener: Option<Opener>) -> Result<(), LaneError> {
-        let pool = Pool::new(self.longest_chunk, self.window);
         let mut intake = Intake::new(&*self.lane, opener);
         let mut content = Content::Bytes;
         let mut turn = Turn::new();
@@ -243,18 +242,19 @@ impl LaneDriver {
                 Frame::Packet(packet) => content = Content::Packet(packet),
                 Frame::Part(part) => content = Content::Part(part),
                 Frame::Data(header) if content != Content::Bytes => {
-                    self.receive_content(&mut intake, &pool, &header, std::mem::take(&mut content)).await?;
+                    self.receive_content(&mut intake, &header, std::mem::take(&mut content)).await?;
                     turn.spend(header.length).await;
                 }
                 Frame::Data(header) => {
                     self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
-                    let mut buffer = pool.take(header.length as usize);
+                    let mut buffer = self.shared.buffers.chunk(self.node, header.length as usize);
                     intake.payload(&header, &mut buffer).await?;
                     let now = Instant::now();
                     let payload = buffer.freeze();
                     self.shared
                         .with(|state| state.connection.handle_data(now, self.id, &header, payload))
                         .map_err(LaneError::Violation)?;
+                    self.shared.buffers.make_room();
                     self.record.received.count(header.length);
                     turn.spend(header.length).await;
                 }

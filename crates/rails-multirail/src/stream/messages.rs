@@ -143,7 +143,7 @@ impl MultiRailMessages {
     }
 
     /// What the stream and its lanes have done up to now. Bytes are those of the stream: a message, and small ones together, take up whole
-    /// slots of 512 bytes of it.
+    /// slots of 512 bytes of it, at least 256 bytes more than they have.
     pub fn stats(&self) -> StreamStats {
         self.sender.stats()
     }

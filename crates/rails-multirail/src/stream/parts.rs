@@ -3,7 +3,6 @@
 use super::{
     io::receive_ready,
     lane::{Intake, LaneDriver},
-    pool::Pool,
 };
 use crate::{
     error::LaneError,
@@ -13,7 +12,7 @@ use crate::{
     },
 };
 use bytes::{Bytes, BytesMut};
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 use tokio::task::coop;
 
 impl LaneDriver {
@@ -21,7 +20,6 @@ impl LaneDriver {
     pub(super) async fn receive_content(
         &self,
         intake: &mut Intake<'_>,
-        pool: &Arc<Pool>,
         header: &DataHeader,
         content: Content,
     ) -> Result<(), LaneError> {
@@ -31,7 +29,7 @@ impl LaneDriver {
                 Some(ousted) => ousted.freeze(),
             },
             Place::Own | Place::NeedsBuffer(_) => {
-                let mut buffer = pool.take(header.length as usize);
+                let mut buffer = self.shared.buffers.chunk(self.node, header.length as usize);
                 intake.payload(header, &mut buffer).await?;
                 buffer.freeze()
             }
@@ -39,8 +37,8 @@ impl LaneDriver {
         self.hand_in(header, &content, own)
     }
 
-    /// Where the chunk's bytes go. A message that begins gets its buffer here, on the lane's rail and outside the lock; its pages are made as
-    /// they are first written to, each on the node of the rail that receives it.
+    /// Where the chunk's bytes go. A message that begins gets its buffer here, outside the lock. Its pages are made as they are first written to:
+    /// each on the node of the rail that receives it, or in turn on those of all rails in use, where that was asked for.
     fn place(&self, header: &DataHeader, content: &Content) -> Result<Place, LaneError> {
         let mut spare = None;
         loop {
@@ -49,8 +47,14 @@ impl LaneDriver {
                 .with(|state| state.connection.admit_content(self.id, header, content, &mut spare))
                 .map_err(LaneError::Violation)?;
             match place {
-                Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
-                place => return Ok(place),
+                Place::NeedsBuffer(length) => {
+                    let nodes = if self.interleaved { self.shared.nodes_in_use() } else { None };
+                    spare = Some(self.shared.buffers.message(length, nodes.as_ref()));
+                }
+                place => {
+                    self.shared.buffers.make_room();
+                    return Ok(place);
+                }
             }
         }
     }
@@ -112,6 +116,7 @@ impl LaneDriver {
         self.shared
             .with(|state| state.connection.handle_content(now, self.id, header, content, payload))
             .map_err(LaneError::Violation)?;
+        self.shared.buffers.make_room();
         self.record.received.count(header.length);
         Ok(())
     }

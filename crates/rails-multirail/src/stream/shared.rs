@@ -2,6 +2,7 @@
 
 use super::{
     events::{EventLog, StreamEvent},
+    pool::Pool,
     record::LaneRecord,
     stats::{StreamStats, ThreadStats},
 };
@@ -15,6 +16,7 @@ use crate::{
     rails::Rails,
 };
 use rails_net::{Lane, LinkChange};
+use rails_topo::{NodeId, NodeSet};
 use std::{
     io::Result as IoResult,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) id: StreamId,
     /// What lanes join with once the stream is open.
     pub(crate) joining: Credentials,
+    /// What chunks and large messages are received into.
+    pub(crate) buffers: Arc<Pool>,
     state: Mutex<State>,
     /// How many lanes are up; and that the application is gone, which the lanes do not outlive by much.
     pub(crate) lanes_up: watch::Sender<usize>,
@@ -41,7 +45,7 @@ pub(crate) struct Shared {
     /// Whether what the stream did was logged.
     summarized: Mutex<bool>,
     /// The lanes run on these: they are kept until the last lane has ended.
-    _rails: Rails,
+    rails: Rails,
 }
 
 /// What is under the lock.
@@ -121,6 +125,7 @@ impl State {
 impl Shared {
     /// One end of a stream. Somebody has to [keep its time](super::supervisor::supervise).
     pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, joining: Credentials) -> Arc<Self> {
+        let buffers = Pool::new(connection.window());
         let state = State {
             connection,
             lanes: Vec::new(),
@@ -133,6 +138,7 @@ impl Shared {
         Arc::new(Self {
             id,
             joining,
+            buffers,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
             abandoned: watch::Sender::new(false),
@@ -140,7 +146,7 @@ impl Shared {
             supervise: Notify::new(),
             start: Instant::now(),
             summarized: Mutex::new(false),
-            _rails: rails,
+            rails,
         })
     }
 
@@ -148,6 +154,7 @@ impl Shared {
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
+        self.buffers.note_held(state.connection.memory_held());
         let wakes = state.connection.take_wakes();
         if wakes.supervisor {
             state.note_events();
@@ -274,6 +281,19 @@ impl Shared {
                 }
             }
         });
+    }
+
+    /// The node that the thread of `rail` has its pages from, as it was read back.
+    pub(crate) fn node_of(&self, rail: RailId) -> Option<NodeId> {
+        self.rails[rail].runtime().placement().memory_node.as_ref().ok().copied()
+    }
+
+    /// The nodes of the rails that have a lane which is up, where there are several: what all of them write to is interleaved over these.
+    pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
+        let state = self.lock();
+        let rails = state.lanes.iter().filter(|place| place.up).map(|place| place.record.rail);
+        let nodes: NodeSet = rails.filter_map(|rail| self.rails[rail].plan().node).collect();
+        Some(nodes).filter(|nodes| nodes.len() > 1)
     }
 
     /// Takes lane number `index` out of the stream; `false` where there is none.

@@ -1,6 +1,6 @@
 //! What a stream needs beside its lanes: somebody who keeps the time.
 
-use super::shared::Shared;
+use super::{pool, shared::Shared};
 use rails_net::LinkWatch;
 use std::{
     sync::Arc,
@@ -20,6 +20,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
     tokio::select! {
         () = keep_time(&shared) => {}
         () = watch_links(&shared) => {}
+        () = tidy(&shared) => {}
         () = lingered => {}
     }
     shared.over.send_replace(true);
@@ -38,6 +39,16 @@ async fn watch_links(shared: &Shared) {
         Err(error) => {
             tracing::debug!(stream = %shared.id, %error, "links cannot be watched; the silence of lanes tells");
             std::future::pending().await
+        }
+    }
+}
+
+/// Gives buffers back that have not been used for a while. It does not end, and sleeps while there are none.
+async fn tidy(shared: &Shared) {
+    loop {
+        sleep(pool::IDLE).await;
+        if !shared.buffers.give_back_idle() {
+            shared.buffers.keeps.notified().await;
         }
     }
 }

@@ -7,7 +7,7 @@ use rails_multirail::{
     proto::{
         connection::{Config, Connection, Failure, Form, LaneId, LaneTraits, NotForMessages, Transmit},
         handshake::Terms,
-        messages::{Content, MessageViolation, Packet, Part, Place, Priority},
+        messages::{Content, MessageBuffer, MessageViolation, Packet, Part, Place, Priority},
         reassembler::{Admission, Violation},
         wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
     },
@@ -342,7 +342,7 @@ fn messages_and_bytes_do_not_mix() {
     assert_eq!(farewell(&mut connection), Frame::Reset(ResetReason::Mismatch));
     let mut connection = self::connection(1);
     connection
-        .admit_content(LaneId(0), &chunk(0, 10, false).0, &part(10, 0), &mut Some(vec![0; 10][..].into()))
+        .admit_content(LaneId(0), &chunk(0, 10, false).0, &part(10, 0), &mut Some(MessageBuffer::zeroed(10)))
         .unwrap();
     assert_eq!(connection.failure(), None);
     assert_eq!(connection.read(), None);
@@ -385,7 +385,7 @@ fn messages_that_cannot_be_cost_nothing() {
     let mut connection = self::connection(1);
     connection.carry_messages().unwrap();
     let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &part(20_000, 0), &mut None);
-    assert_eq!(refused, Err(Violation::BeyondWindow { end: 20_480, limit: WINDOW }));
+    assert_eq!(refused, Err(Violation::BeyondWindow { end: 21_504, limit: WINDOW }));
     let mut connection = self::connection(1);
     connection.carry_messages().unwrap();
     let refused = connection.admit_content(LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
@@ -401,7 +401,7 @@ fn a_lane_that_is_lost_leaves_its_part_to_the_others() {
     let mut spare = None;
     let needs = connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare);
     assert_eq!(needs, Ok(Place::NeedsBuffer(1_000)));
-    spare = Some(vec![0; 1_000][..].into());
+    spare = Some(MessageBuffer::zeroed(1_000));
     assert_eq!(connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
     assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Own));
     connection.lane_down(Instant::now(), LaneId(0));

@@ -10,7 +10,7 @@ use rails_multirail::{
     proto::{
         connection::{Config, Connection, Failure, LaneId, LaneTraits, LinkSample, Transmit},
         handshake::Terms,
-        messages::{Content, Lent, Place},
+        messages::{Content, Lent, MessageBuffer, Place},
         scheduler::Chunk,
         wire::{DataHeader, FRAME_LEN, Frame},
     },
@@ -707,7 +707,7 @@ fn admit(connection: &mut Connection, lane: LaneId, header: &DataHeader, content
     loop {
         let place = connection.admit_content(lane, header, content, &mut spare);
         match place.expect("an honest end stays inside the window") {
-            Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
+            Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
             place => return place,
         }
     }

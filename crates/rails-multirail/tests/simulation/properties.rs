@@ -141,7 +141,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
 
 /// The same with messages in both directions.
 fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
-    (scenarios(), 4_096u64..500_000, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
+    (scenarios(), 8_192u64..500_000, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
         let longest = (window / 2) as usize;
         let messages = |habits: &Habits, total| {
             let stall = habits.stall.map(|(at, pause)| (at % total, pause));

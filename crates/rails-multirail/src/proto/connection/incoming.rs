@@ -2,11 +2,11 @@
 
 use super::{Form, Reordered};
 use crate::proto::{
-    messages::{Content, Delivery, Inbox, Lent, Place},
+    messages::{Content, Delivery, Inbox, Lent, MessageBuffer, Place},
     reassembler::{Admission, Reassembler, Violation},
     wire::DataHeader,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 /// One of the two. While nothing has arrived and the application has said nothing, it can become either.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Incoming {
         lane: usize,
         header: &DataHeader,
         content: &Content,
-        spare: &mut Option<BytesMut>,
+        spare: &mut Option<MessageBuffer>,
     ) -> Result<Place, Violation> {
         self.messages()?.admit(lane, header, content, spare)
     }
@@ -81,13 +81,13 @@ impl Incoming {
         self.messages().ok()?.lend(lane)
     }
 
-    pub(super) fn give_back(&mut self, lane: usize, piece: BytesMut, filled: usize) -> Result<(), Violation> {
+    pub(super) fn give_back(&mut self, lane: usize, piece: MessageBuffer, filled: usize) -> Result<(), Violation> {
         let inbox = self.messages()?;
         inbox.give_back(lane, piece, filled);
         inbox.check_the_end()
     }
 
-    pub(super) fn fill(&mut self, lane: usize, piece: BytesMut) -> Result<(), Violation> {
+    pub(super) fn fill(&mut self, lane: usize, piece: MessageBuffer) -> Result<(), Violation> {
         let inbox = self.messages()?;
         inbox.fill(lane, piece);
         inbox.check_the_end()
@@ -165,6 +165,14 @@ impl Incoming {
     pub(super) fn bytes_held(&self) -> u64 {
         match self {
             Self::Bytes(reassembler) => reassembler.bytes_held(),
+            Self::Messages(inbox) => inbox.bytes_held(),
+        }
+    }
+
+    /// How much memory what has arrived takes, or has been set aside for what has begun to.
+    pub(super) fn memory_held(&self) -> u64 {
+        match self {
+            Self::Bytes(reassembler) => reassembler.memory_held(),
             Self::Messages(inbox) => inbox.bytes_held(),
         }
     }

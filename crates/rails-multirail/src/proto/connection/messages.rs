@@ -5,11 +5,11 @@
 
 use super::{Connection, LaneId};
 use crate::proto::{
-    messages::{Content, Delivery, LEAST_CHUNK, LEAST_WINDOW, Lent, Place, Priority, longest_message},
+    messages::{Content, Delivery, LEAST_CHUNK, LEAST_WINDOW, Lent, MessageBuffer, Place, Priority, longest_message},
     reassembler::Violation,
     wire::DataHeader,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use std::{fmt, time::Instant};
 
 /// What a stream is used for. Both ends have to use it for the same.
@@ -94,7 +94,7 @@ impl Connection {
         lane: LaneId,
         header: &DataHeader,
         content: &Content,
-        spare: &mut Option<BytesMut>,
+        spare: &mut Option<MessageBuffer>,
     ) -> Result<Place, Violation> {
         let longest = self.terms.longest_chunk;
         if header.length > longest {
@@ -124,7 +124,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Violation`], where the message is whole because its part came by another lane; the stream has failed with it.
-    pub fn give_back(&mut self, lane: LaneId, piece: BytesMut, filled: usize) -> Result<(), Violation> {
+    pub fn give_back(&mut self, lane: LaneId, piece: MessageBuffer, filled: usize) -> Result<(), Violation> {
         let was_complete = self.incoming.is_complete();
         let given = self.incoming.give_back(lane.0, piece, filled);
         self.or_fail(given)?;
@@ -141,7 +141,7 @@ impl Connection {
         now: Instant,
         lane: LaneId,
         header: &DataHeader,
-        piece: BytesMut,
+        piece: MessageBuffer,
     ) -> Result<(), Violation> {
         let was_complete = self.incoming.is_complete();
         let filled = self.incoming.fill(lane.0, piece);

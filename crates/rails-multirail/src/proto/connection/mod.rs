@@ -203,6 +203,16 @@ impl Connection {
         }
     }
 
+    /// This end's window.
+    pub fn window(&self) -> u64 {
+        self.terms.window
+    }
+
+    /// How much memory is taken up by what has arrived, or begun to, and has not been read: no more than the window, and what each chunk costs besides.
+    pub fn memory_held(&self) -> u64 {
+        self.incoming.memory_held()
+    }
+
     // The application's side.
 
     /// How many bytes may be written now.

@@ -1,5 +1,6 @@
 //! One large message while its parts arrive: the pieces of its one buffer.
 
+use super::MessageBuffer;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub(super) struct Assembly {
 #[derive(Debug)]
 struct Piece {
     /// Nothing while a lane has it in hand.
-    bytes: BytesMut,
+    bytes: MessageBuffer,
     length: u32,
     state: State,
 }
@@ -48,7 +49,7 @@ pub(super) struct Ousted {
 
 impl Assembly {
     /// A message that is as long as `buffer`.
-    pub(super) fn new(buffer: BytesMut) -> Self {
+    pub(super) fn new(buffer: MessageBuffer) -> Self {
         let total = buffer.len() as u32;
         let pieces = BTreeMap::from([(0, Piece::new(buffer, State::Empty))]);
         Self { pieces, came_meanwhile: Vec::new(), filled: 0, total }
@@ -69,7 +70,7 @@ impl Assembly {
     }
 
     /// The piece that `lane` fills, which begins at `at`. It has to be given back before anything is waited for.
-    pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<BytesMut> {
+    pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<MessageBuffer> {
         let piece = self.pieces.get_mut(&at)?;
         match &mut piece.state {
             State::Taken { lane: holder, in_hand, .. } if *holder == lane && !*in_hand => {
@@ -81,7 +82,7 @@ impl Assembly {
     }
 
     /// Takes back what was lent, of which so much is filled. Gives the lanes whose pieces were filled by others in the meantime, the lender's own for one.
-    pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: BytesMut, filled: u32) -> Vec<Ousted> {
+    pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: MessageBuffer, filled: u32) -> Vec<Ousted> {
         let Some(piece) = self.pieces.get_mut(&at) else { return Vec::new() };
         piece.bytes = bytes;
         piece.state = State::Taken { lane, filled, in_hand: false };
@@ -90,7 +91,7 @@ impl Assembly {
     }
 
     /// Takes back what was lent: it is full, and was found to be right.
-    pub(super) fn fill(&mut self, at: u32, bytes: BytesMut) {
+    pub(super) fn fill(&mut self, at: u32, bytes: MessageBuffer) {
         let Some(piece) = self.pieces.get_mut(&at) else { return };
         self.filled += piece.length;
         *piece = Piece::new(bytes, State::Full);
@@ -189,7 +190,7 @@ impl Assembly {
 }
 
 impl Piece {
-    fn new(bytes: BytesMut, state: State) -> Self {
+    fn new(bytes: MessageBuffer, state: State) -> Self {
         Self { length: bytes.len() as u32, bytes, state }
     }
 }
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn lanes_fill_their_pieces_of_one_buffer() {
-        let buffer = BytesMut::zeroed(100);
+        let buffer = MessageBuffer::zeroed(100);
         let begins = buffer.as_ptr();
         let mut assembly = Assembly::new(buffer);
         assert!(assembly.claim(0, 50, 50) && assembly.claim(1, 0, 20) && assembly.claim(2, 20, 30));
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_copy_fills_what_a_stuck_lane_has_begun() {
-        let mut assembly = Assembly::new(BytesMut::zeroed(10));
+        let mut assembly = Assembly::new(MessageBuffer::zeroed(10));
         assert!(assembly.claim(0, 0, 10));
         let mut piece = assembly.lend(0, 0).unwrap();
         piece[..3].fill(7);
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn a_copy_that_comes_while_a_piece_is_in_hand_is_not_lost() {
         for right in [true, false] {
-            let mut assembly = Assembly::new(BytesMut::zeroed(10));
+            let mut assembly = Assembly::new(MessageBuffer::zeroed(10));
             assert!(assembly.claim(0, 0, 10));
             let mut piece = assembly.lend(0, 0).unwrap();
             assert_eq!(assembly.copy(2, &Bytes::from(vec![9; 8])).0, 0);
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_a_lane_leaves_is_for_the_others() {
-        let mut assembly = Assembly::new(BytesMut::zeroed(30));
+        let mut assembly = Assembly::new(MessageBuffer::zeroed(30));
         assert!(assembly.claim(0, 10, 10));
         assembly.release(0, 10);
         assert_eq!(assembly.pieces(), 1);

@@ -7,9 +7,11 @@
 //! NewMadeleine: Aumage et al., "NewMadeleine: a Fast Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one travels in *parts*.
 
 mod assembly;
+mod buffer;
 pub mod inbox;
 pub mod outbox;
 
+pub use buffer::{MessageBuffer, Recycle};
 pub use inbox::{Delivery, Inbox, Lent, Place};
 pub use outbox::Outbox;
 
@@ -186,17 +188,22 @@ impl TryFrom<u8> for Priority {
     }
 }
 
-/// How much of the window and of the stream's offsets `bytes` of a packet or of a large message take up: whole slots, so that what a tiny one
-/// costs an end beside its bytes is paid for in the window too. An empty one takes a slot.
-pub fn space(bytes: u64) -> u64 {
-    bytes.max(1).div_ceil(SLOT) * SLOT
+/// How much of the window and of the stream's offsets a packet of so many bytes takes up: whole slots, and [`BESIDE_PACKET`] bytes of them for what it costs an
+/// end beside its bytes, so that this is paid for in the window too.
+pub fn packet_space(bytes: u32) -> u64 {
+    (u64::from(bytes) + BESIDE_PACKET).div_ceil(SLOT) * SLOT
+}
+
+/// The same for a large message, which has [`BESIDE_MESSAGE`] bytes beside its own.
+pub fn message_space(bytes: u32) -> u64 {
+    (u64::from(bytes) + BESIDE_MESSAGE).div_ceil(SLOT) * SLOT
 }
 
 /// The longest message for an end with that window. The last quarter is left out because that much may have been read and not
 /// been told yet.
 pub fn longest_message(window: u64) -> u64 {
     let window = window.min(super::scheduler::MOST_KEPT);
-    (window - window / 4) / SLOT * SLOT
+    ((window - window / 4) / SLOT * SLOT).saturating_sub(BESIDE_MESSAGE)
 }
 
 /// The next message of a packet, whose lengths were checked when it arrived. A small one gets a buffer of its own: it must not hold the whole packet's for as
@@ -208,8 +215,13 @@ pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
     Some(if wasteful { Bytes::copy_from_slice(&message) } else { message })
 }
 
-/// What a packet or a message costs an end beside its bytes (an entry in two maps, a buffer's header, the allocator's own), rounded up.
+/// Ranges of packets and messages are multiples of this.
 pub const SLOT: u64 = 512;
+/// What a packet costs an end beside its bytes: entries in two maps, 230 bytes where their nodes are half full, and what the allocator
+/// puts before its buffer. What it costs above this is less than a tenth of its range.
+pub const BESIDE_PACKET: u64 = 256;
+/// The same for a large message; the map of its pieces is 700 bytes.
+pub const BESIDE_MESSAGE: u64 = 1_024;
 /// The bytes before each message of a packet.
 pub const PREFIX: usize = 4;
 /// The least that an end must take in a chunk for messages to be sent to it: an empty message fits many times.

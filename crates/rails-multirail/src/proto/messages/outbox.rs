@@ -1,6 +1,6 @@
 //! Messages that wait to be cut into chunks, by priority.
 
-use super::{Content, PREFIX, Packet, Part, Priority, space};
+use super::{Content, PREFIX, Packet, Part, Priority, message_space, packet_space};
 use crate::proto::scheduler::Chunk;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::{collections::VecDeque, fmt};
@@ -134,7 +134,7 @@ impl Outbox {
             None => false,
             Some(Entry::Large { begins: Some(_), .. }) => true,
             Some(entry) => {
-                blocked |= self.next.saturating_add(space(entry.len() as u64)) > limit;
+                blocked |= self.next.saturating_add(entry.space()) > limit;
                 !blocked
             }
         })
@@ -153,7 +153,7 @@ impl Outbox {
         let most = most.min(LONGEST_PACKET);
         while let Some(Entry::Small { encoded, first, count }) = queue.entries.front_mut() {
             let longer = length + encoded.len();
-            let fits = longer <= most && self.next.saturating_add(space(longer as u64)) <= limit;
+            let fits = longer <= most && self.next.saturating_add(packet_space(longer as u32)) <= limit;
             if !payload.is_empty() && !fits {
                 break;
             }
@@ -165,7 +165,7 @@ impl Outbox {
         }
         let content = content.map_or(Content::Bytes, Content::Packet);
         let offset = self.next;
-        self.next += space(length as u64);
+        self.next += packet_space(length as u32);
         self.bytes -= length;
         Chunk { offset, payload, length: length as u32, fin: false, content }
     }
@@ -175,7 +175,7 @@ impl Outbox {
         let Some(Entry::Large { rest, total, number, begins }) = queue.entries.front_mut() else { return None };
         let begins = *begins.get_or_insert_with(|| {
             let begins = self.next;
-            self.next += space((*total).into());
+            self.next += message_space(*total);
             self.reserved += *total as usize;
             begins
         });
@@ -194,10 +194,11 @@ impl Outbox {
 }
 
 impl Entry {
-    fn len(&self) -> usize {
+    /// How much of the window it takes up, where nothing of it has been cut.
+    fn space(&self) -> u64 {
         match self {
-            Self::Small { encoded, .. } => encoded.len(),
-            Self::Large { rest, .. } => rest.len(),
+            Self::Small { encoded, .. } => packet_space(encoded.len() as u32),
+            Self::Large { total, .. } => message_space(*total),
         }
     }
 }
@@ -246,7 +247,7 @@ mod tests {
         outbox.send(Priority::HIGHEST, message(3));
         let urgent = outbox.cut(1 << 20, 60_000).unwrap();
         assert_eq!(urgent.content, Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 }));
-        assert_eq!(urgent.offset, space(100_000));
+        assert_eq!(urgent.offset, message_space(100_000));
         let rest = outbox.cut(1 << 20, 60_000).unwrap();
         assert_eq!((rest.content, rest.offset, rest.length), (part(60_000), 60_000, 40_000));
         assert_eq!(outbox.bytes(), 0);
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!((rest.offset, rest.length), (10_000, 40_000));
         assert_eq!((outbox.ready(60_000), outbox.cut(60_000, 60_000)), (None, None));
         let urgent = outbox.cut(120_000, 60_000).unwrap();
-        assert_eq!((urgent.offset, urgent.length), (space(50_000), 50_000));
+        assert_eq!((urgent.offset, urgent.length), (message_space(50_000), 50_000));
         assert!(outbox.cut(120_000, 60_000).is_some());
     }
 

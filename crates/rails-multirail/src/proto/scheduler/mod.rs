@@ -437,9 +437,9 @@ impl Scheduler {
     }
 
     /// Whether so few chunks are kept until they are acknowledged that there may be one more. Tiny chunks cost more memory than they have
-    /// bytes, at either end; where the window is full of chunks of a kibibyte, this does not bind.
+    /// bytes, at either end; where the window is full of chunks of two kibibytes, this does not bind.
     fn may_keep_more(&self) -> bool {
-        let most = (self.window.min(MOST_KEPT) >> 10).max(1 << 13) as usize;
+        let most = super::most_chunks(self.window);
         self.returned.len() + self.lanes.iter().map(|lane| lane.in_flight.len()).sum::<usize>() < most
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Inbox, Item, Kind};
 use crate::proto::{
-    messages::{Content, MessageViolation, PREFIX, Packet, Part, Priority, space},
+    messages::{Content, MessageViolation, PREFIX, Packet, Part, Priority, message_space, packet_space},
     reassembler::{Bounds, Violation},
     wire::DataHeader,
 };
@@ -94,13 +94,13 @@ fn extent(header: &DataHeader, content: &Content) -> Result<(u64, u64), MessageV
             if *count == 0 || u64::from(length) < least || header.fin {
                 return Err(MessageViolation::Packet { length, count: *count });
             }
-            Ok((header.offset, space(length.into())))
+            Ok((header.offset, packet_space(length)))
         }
         Content::Part(Part { total, at, .. }) => {
             let base = header.offset.checked_sub((*at).into());
             let inside = at.checked_add(length).is_some_and(|end| end <= *total);
             match base.filter(|_| length > 0 && inside && !header.fin) {
-                Some(base) => Ok((base, space((*total).into()))),
+                Some(base) => Ok((base, message_space(*total))),
                 None => Err(MessageViolation::Part { length, at: *at, total: *total }),
             }
         }

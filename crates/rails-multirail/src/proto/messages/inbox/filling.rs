@@ -2,9 +2,9 @@
 
 use super::{Inbox, Item, Kind, Large};
 use crate::proto::messages::{
-    Part,
+    MessageBuffer, Part,
     assembly::{Assembly, Ousted},
-    space,
+    message_space,
 };
 use bytes::BytesMut;
 
@@ -23,7 +23,7 @@ pub(super) enum Claim {
 #[derive(Debug)]
 pub enum Lent {
     /// Its piece of the message, to be [given back](Inbox::give_back) before anything is waited for.
-    Piece(BytesMut),
+    Piece(MessageBuffer),
     /// The part came by another lane. The lane goes on in this buffer, in which is what it had received, and [hands it in](Inbox::insert).
     Own(BytesMut),
 }
@@ -46,14 +46,14 @@ impl Inbox {
     }
 
     /// Takes back what was lent to `lane`, of which so many bytes are filled.
-    pub fn give_back(&mut self, lane: usize, piece: BytesMut, filled: usize) {
+    pub fn give_back(&mut self, lane: usize, piece: MessageBuffer, filled: usize) {
         let Some(Claim::Piece { base, at }) = self.claims.get(lane) else { return };
         let (base, at) = (*base, *at);
         self.change(base, |assembly| ((), assembly.give_back(lane as u8, at, piece, filled as u32)));
     }
 
     /// Takes back what was lent to `lane`, which has filled it with what was sent.
-    pub fn fill(&mut self, lane: usize, piece: BytesMut) {
+    pub fn fill(&mut self, lane: usize, piece: MessageBuffer) {
         let Some(Claim::Piece { base, at }) = self.claims.get_mut(lane).map(std::mem::take) else { return };
         self.change(base, |assembly| {
             assembly.fill(at, piece);
@@ -71,13 +71,14 @@ impl Inbox {
     }
 
     /// The first part of a message has come.
-    pub(super) fn begin(&mut self, base: u64, part: &Part, buffer: BytesMut) {
+    pub(super) fn begin(&mut self, base: u64, part: &Part, buffer: MessageBuffer) {
         let Part { priority, number, total, .. } = *part;
         self.indexes[priority.index()].insert(number, base);
         let content = Large::Assembling(Assembly::new(buffer));
         self.pieces += 1;
+        self.held += message_space(total);
         let kind = Kind::Message { priority, number, total, content };
-        self.items.insert(base, Item { end: base + space(total.into()), kind });
+        self.items.insert(base, Item { end: base + message_space(total), kind });
     }
 
     pub(super) fn assembly(&mut self, base: u64) -> Option<&mut Assembly> {

@@ -8,9 +8,9 @@ mod tests;
 
 pub use filling::Lent;
 
-use super::{Content, MessageViolation, Packet, Priority, assembly::Assembly, space};
+use super::{Content, MessageBuffer, MessageViolation, Packet, Priority, assembly::Assembly, packet_space};
 use crate::proto::{reassembler::Violation, wire::DataHeader};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use check::{Found, holds};
 use filling::Claim;
 use index::Index;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// The receiving side of a stream of messages.
 ///
-/// Packets and large messages lie in the stream's offsets, each in [slots](space) of its own, and never outside the window: whatever a peer
+/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window: whatever a peer
 /// sends, what is held is bounded by it. The first part that arrives of a large message brings its one buffer into being; each lane then fills its piece of it
 /// ([`Inbox::lend`]), so that nothing is copied. A part that comes twice is read into a buffer of the lane's own, and copied in where the other lane
 /// is not done with it.
@@ -34,6 +34,8 @@ pub struct Inbox {
     claims: Vec<Claim>,
     /// How many pieces messages are in; the other end's honest scheduler has fewer chunks on their way than `most_pieces`.
     pieces: usize,
+    /// How much of the window is taken up by what has been begun and not been read.
+    held: u64,
     /// How much of the stream has arrived, in slots.
     arrived: u64,
     /// Bytes that arrived again.
@@ -111,6 +113,7 @@ impl Inbox {
             indexes: Default::default(),
             claims: Vec::new(),
             pieces: 0,
+            held: 0,
             arrived: 0,
             duplicated: 0,
             end: None,
@@ -126,7 +129,7 @@ impl Inbox {
         lane: usize,
         header: &DataHeader,
         content: &Content,
-        spare: &mut Option<BytesMut>,
+        spare: &mut Option<MessageBuffer>,
     ) -> Result<Place, Violation> {
         let found = self.find(header, content)?;
         let Content::Part(part) = content else { return Ok(Place::Own) };
@@ -174,16 +177,17 @@ impl Inbox {
                 if !holds(&payload, packet.count) {
                     return Err(MessageViolation::Packet { length: header.length, count: packet.count }.into());
                 }
-                let end = header.offset + space(length);
+                let end = header.offset + packet_space(header.length);
                 self.indexes[packet.priority.index()].insert(packet.first, header.offset);
                 let kind = Kind::Packet { packet: *packet, bytes: payload };
                 self.items.insert(header.offset, Item { end, kind });
                 self.arrived += end - header.offset;
+                self.held += end - header.offset;
             }
             (found, Content::Part(part)) => {
                 let base = header.offset - u64::from(part.at);
                 if matches!(found, Found::New) {
-                    self.begin(base, part, BytesMut::zeroed(part.total as usize));
+                    self.begin(base, part, MessageBuffer::zeroed(part.total as usize));
                 }
                 let new = self.change(base, |assembly| assembly.copy(part.at, &payload)).unwrap_or_default();
                 self.duplicated += length - u64::from(new);
@@ -203,6 +207,7 @@ impl Inbox {
             Kind::Read | Kind::Message { .. } => return None,
         };
         let end = item.end;
+        self.held -= end - base;
         self.indexes[priority.index()].deliver(count, end);
         self.forget(base);
         Some(delivery)
@@ -252,8 +257,7 @@ impl Inbox {
 
     /// How many bytes of the window are taken up by what has been begun and not been read.
     pub fn bytes_held(&self) -> u64 {
-        let held = self.items.iter().filter(|(_, item)| !matches!(item.kind, Kind::Read));
-        held.map(|(base, item)| item.end - base).sum()
+        self.held
     }
 
     /// How much of the window lies below the end of the last that has been begun.
@@ -314,7 +318,7 @@ impl Inbox {
 
     /// More pieces than chunks can be on their way: a sender keeps fewer than that.
     fn most_pieces(&self) -> usize {
-        2 * ((self.window >> 10).max(1 << 13) as usize + crate::proto::connection::Connection::MOST_LANES)
+        2 * (crate::proto::most_chunks(self.window) + crate::proto::connection::Connection::MOST_LANES)
     }
 }
 

@@ -1,8 +1,9 @@
 use super::*;
 use crate::proto::{
-    messages::{Outbox, Part, next_of_packet},
+    messages::{Outbox, Part, message_space, next_of_packet},
     scheduler::Chunk,
 };
+use bytes::BytesMut;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -27,7 +28,7 @@ fn take(inbox: &mut Inbox, lane: usize, header: &DataHeader, content: &Content, 
     let mut spare = None;
     let place = loop {
         match inbox.admit(lane, header, content, &mut spare)? {
-            Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
+            Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
             place => break place,
         }
     };
@@ -60,15 +61,15 @@ fn messages_of_a_priority_keep_their_order_and_urgent_ones_overtake() {
     let urgent = Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 });
     take(&mut inbox, 0, &header(512, 1_000), &part(2, 1_000, 0), &[7; 1_000]).unwrap();
     assert_eq!((inbox.read(), inbox.is_readable()), (None, false));
-    take(&mut inbox, 0, &header(1_536, 5), &urgent, &encoded(&[b"!"])).unwrap();
+    take(&mut inbox, 0, &header(2_560, 5), &urgent, &encoded(&[b"!"])).unwrap();
     assert!(matches!(inbox.read(), Some(Delivery::Packet { priority: Priority::HIGHEST, .. })));
     assert_eq!(inbox.bytes_read(), 0);
     take(&mut inbox, 1, &header(0, small.len() as u32), &packet(0, 2), &small).unwrap();
     assert!(matches!(inbox.read(), Some(Delivery::Packet { priority: Priority::NORMAL, .. })));
     let delivered = inbox.read();
     assert!(matches!(&delivered, Some(Delivery::Message { bytes, .. }) if bytes[..] == [7; 1_000]), "{delivered:?}");
-    assert_eq!((inbox.bytes_read(), inbox.bytes_held(), inbox.items.len()), (2_048, 0, 0));
-    let end = DataHeader { fin: true, ..header(2_048, 0) };
+    assert_eq!((inbox.bytes_read(), inbox.bytes_held(), inbox.items.len()), (3_072, 0, 0));
+    let end = DataHeader { fin: true, ..header(3_072, 0) };
     inbox.insert(&end, &Content::Bytes, Bytes::new()).unwrap();
     assert!(inbox.is_complete() && inbox.is_finished());
 }
@@ -179,12 +180,14 @@ fn a_stream_that_ends_with_messages_missing_is_a_violation() {
 fn thousands_of_messages_that_are_begun_stay_within_the_window() {
     let mut inbox = Inbox::new(WINDOW);
     let begun = (0u64..)
-        .take_while(|index| take(&mut inbox, 0, &header(index * 512, 1), &part(*index, 2, 0), &[1]).is_ok())
-        .count();
-    assert_eq!(begun as u64, WINDOW / 512);
-    assert_eq!(inbox.bytes_held(), WINDOW);
+        .take_while(|index| {
+            take(&mut inbox, 0, &header(index * message_space(2), 1), &part(*index, 2, 0), &[1]).is_ok()
+        })
+        .count() as u64;
+    assert_eq!(begun, WINDOW / message_space(2));
+    assert_eq!(inbox.bytes_held(), begun * message_space(2));
     assert!(matches!(
-        take(&mut inbox, 0, &header(WINDOW, 1), &part(begun as u64, 2, 0), &[1]),
+        take(&mut inbox, 0, &header(begun * message_space(2), 1), &part(begun, 2, 0), &[1]),
         Err(Violation::BeyondWindow { .. })
     ));
 }
@@ -204,7 +207,7 @@ fn a_message_does_not_wait_for_a_stuck_lane() {
     let mut inbox = Inbox::new(WINDOW);
     let whole = header(0, 10_000);
     let content = part(0, 10_000, 0);
-    let mut spare = Some(BytesMut::zeroed(10_000));
+    let mut spare = Some(MessageBuffer::zeroed(10_000));
     assert_eq!(inbox.admit(0, &whole, &content, &mut spare), Ok(Place::Message));
     let Some(Lent::Piece(mut piece)) = inbox.lend(0) else { panic!("it is the lane's") };
     piece[..4_000].fill(9);
@@ -253,7 +256,7 @@ impl World {
         let mut spare = None;
         let place = loop {
             match self.inbox.admit(lane, &header, &chunk.content, &mut spare).unwrap() {
-                Place::NeedsBuffer(length) => spare = Some(BytesMut::zeroed(length)),
+                Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
                 place => break place,
             }
         };

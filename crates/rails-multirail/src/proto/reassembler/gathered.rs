@@ -1,0 +1,72 @@
+//! Small chunks side by side in one buffer, as they lie in the stream.
+
+use bytes::{Bytes, BytesMut};
+
+/// A part of the stream with a buffer as long as itself, of which some has arrived. Offsets are from its beginning.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    room: BytesMut,
+    /// What has arrived, from where to where: in order, and no two touch. Two bytes each are enough, for the buffer is short.
+    filled: Vec<(u16, u16)>,
+}
+
+impl Gathered {
+    /// One of so many bytes, fewer than 64 KiB.
+    pub(super) fn new(extent: usize) -> Self {
+        debug_assert!(extent <= usize::from(u16::MAX), "an offset in it has 16 bits");
+        Self { room: BytesMut::zeroed(extent), filled: Vec::new() }
+    }
+
+    /// How much of the stream it stands for.
+    pub(super) fn extent(&self) -> u64 {
+        self.room.len() as u64
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.filled.len()
+    }
+
+    /// Puts `bytes` where nothing has arrived yet, and says how many were new. They lie within the extent.
+    pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> u64 {
+        let (from, to) = (at as usize, at as usize + bytes.len());
+        let first = self.filled.partition_point(|run| usize::from(run.1) < from);
+        let behind = self.filled.partition_point(|run| usize::from(run.0) <= to);
+        let (mut next, mut new) = (from, 0);
+        let mut begins = from;
+        for (run_from, run_to) in self.filled[first..behind].iter().map(|run| (usize::from(run.0), usize::from(run.1)))
+        {
+            begins = begins.min(run_from);
+            if next < run_from {
+                self.room[next..run_from].copy_from_slice(&bytes[next - from..run_from - from]);
+                new += run_from - next;
+            }
+            next = next.max(run_to);
+        }
+        if next < to {
+            self.room[next..to].copy_from_slice(&bytes[next - from..]);
+            new += to - next;
+            next = to;
+        }
+        self.filled.splice(first..behind, [(begins as u16, next as u16)]);
+        new as u64
+    }
+
+    /// Where the run ends in which the byte at `at` is, if it has arrived.
+    pub(super) fn run_end(&self, at: u64) -> Option<u64> {
+        let index = self.filled.partition_point(|run| u64::from(run.1) <= at);
+        self.filled.get(index).filter(|run| u64::from(run.0) <= at).map(|run| run.1.into())
+    }
+
+    pub(super) fn last_run_end(&self) -> u64 {
+        self.filled.last().map_or(0, |run| run.1.into())
+    }
+
+    /// Gives the first run, which begins where this does; what is left begins behind it.
+    pub(super) fn take_first_run(&mut self) -> Bytes {
+        let length = self.filled.remove(0).1;
+        for run in &mut self.filled {
+            *run = (run.0 - length, run.1 - length);
+        }
+        self.room.split_to(length.into()).freeze()
+    }
+}

@@ -1,0 +1,70 @@
+//! Buffers that nobody needs now, by length.
+
+use super::Memory;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Buffers of all lengths, of each the newest behind.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    by_length: BTreeMap<usize, VecDeque<Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// The round in which it came.
+    since: u64,
+    memory: Memory,
+}
+
+/// What lengths will do.
+pub(super) struct Fit {
+    pub(super) least: usize,
+    pub(super) most: usize,
+}
+
+impl Shelf {
+    /// The shortest that fits; among equals the one that was used last, which is likely to be in a cache.
+    pub(super) fn take(&mut self, fit: Fit) -> Option<Memory> {
+        let (&length, kept) = self.by_length.range_mut(fit.least..=fit.most).next()?;
+        let taken = kept.pop_back();
+        if kept.is_empty() {
+            self.by_length.remove(&length);
+        }
+        taken.map(|kept| kept.memory)
+    }
+
+    pub(super) fn put(&mut self, memory: Memory, round: u64) {
+        self.by_length.entry(memory.bytes()).or_default().push_back(Kept { since: round, memory });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_length.is_empty()
+    }
+
+    /// The round in which that came which was not used for longest.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.by_length.values().filter_map(|kept| kept.front()).map(|kept| kept.since).min()
+    }
+
+    pub(super) fn remove_oldest(&mut self) -> Option<Memory> {
+        let oldest = self.oldest()?;
+        let of = |kept: &VecDeque<Kept>| kept.front().is_some_and(|kept| kept.since == oldest);
+        let (&length, kept) = self.by_length.iter_mut().find(|(_, kept)| of(kept))?;
+        let removed = kept.pop_front();
+        if kept.is_empty() {
+            self.by_length.remove(&length);
+        }
+        removed.map(|kept| kept.memory)
+    }
+
+    /// Takes out what came before that round.
+    pub(super) fn remove_before(&mut self, round: u64) -> Vec<Memory> {
+        let mut removed = Vec::new();
+        self.by_length.retain(|_, kept| {
+            let old = kept.partition_point(|kept| kept.since < round);
+            removed.extend(kept.drain(..old).map(|kept| kept.memory));
+            !kept.is_empty()
+        });
+        removed
+    }
+}

@@ -1,0 +1,152 @@
+use super::*;
+use proptest::prelude::*;
+
+const WINDOW: u64 = 1 << 20;
+const HERE: Option<NodeId> = Some(NodeId(0));
+const THERE: Option<NodeId> = Some(NodeId(1));
+
+#[test]
+fn a_buffer_comes_back_to_its_node_when_its_last_bytes_are_dropped() {
+    let pool = Pool::new(WINDOW);
+    let mut buffer = pool.chunk(THERE, 20_000);
+    buffer.fill(7);
+    let begins = buffer.as_ptr();
+    let bytes = buffer.freeze();
+    let part = bytes.slice(10..20);
+    drop(bytes);
+    assert_eq!((pool.bytes_kept(), &part[..]), (0, &[7; 10][..]));
+    // The application's thread is none of the rails'.
+    std::thread::spawn(move || drop(part)).join().unwrap();
+    assert!(pool.bytes_kept() >= 20_000);
+    assert_ne!(pool.chunk(HERE, 20_000).as_ptr(), begins);
+    assert_eq!(pool.chunk(THERE, 19_900).as_ptr(), begins);
+}
+
+#[test]
+fn lengths_are_rounded_up_by_little() {
+    for length in
+        [SMALLEST, 5_000, 8_191, 8_193, 16 << 10, 100_001, MAPPED - 1, MAPPED, MAPPED + 1, 512 << 10, 16 << 20]
+    {
+        let pool = Pool::new(1 << 30);
+        let buffer = pool.chunk(HERE, length);
+        let bytes = buffer.memory.as_ref().unwrap().bytes();
+        assert!(bytes - length <= (length / STEPS).max(PAGE - 1) && bytes - length <= length / 32, "{length}: {bytes}");
+    }
+    assert!(Pool::new(WINDOW).chunk(HERE, SMALLEST - 1).home.is_none());
+}
+
+#[test]
+fn longer_buffers_are_taken_while_little_is_wasted() {
+    let pool = Pool::new(WINDOW);
+    let waste = 8_000;
+    let kept: Vec<_> = (0..4).map(|_| pool.chunk(HERE, 32_000)).collect();
+    drop(kept);
+    let taken: Vec<_> = (0..4).map(|_| pool.chunk(HERE, 32_000 - waste)).collect();
+    let long = taken.iter().filter(|buffer| buffer.memory.as_ref().unwrap().bytes() >= 32_000).count();
+    assert_eq!(long, (WINDOW / MOST_WASTE) as usize / waste);
+    drop(taken);
+    assert_eq!(pool.lock().wasted, 0);
+    drop(pool.chunk(HERE, 32_000));
+    assert!(pool.chunk(HERE, 10_000).memory.as_ref().unwrap().bytes() < 12_000, "at most half as long again");
+}
+
+#[test]
+fn what_is_idle_is_given_back_at_the_second_look() {
+    let pool = Pool::new(WINDOW);
+    drop((pool.chunk(HERE, 10_000), pool.chunk(THERE, 200_000)));
+    assert!(pool.give_back_idle(), "it was used since the last look");
+    // One of the two is used in between.
+    drop(pool.chunk(HERE, 10_000));
+    assert!(pool.give_back_idle());
+    let kept = pool.bytes_kept();
+    assert!((10_000..12_000).contains(&kept), "{kept}");
+    assert!(!pool.give_back_idle());
+    assert_eq!(pool.bytes_kept(), 0);
+}
+
+#[test]
+fn a_pool_that_is_gone_takes_nothing_back() {
+    let pool = Pool::new(WINDOW);
+    let bytes = pool.chunk(HERE, 10_000).freeze();
+    let weak = Arc::downgrade(&pool);
+    drop(pool);
+    assert!(weak.upgrade().is_none(), "what an application keeps does not keep the pool");
+    assert_eq!(bytes.len(), 10_000);
+}
+
+#[test]
+fn messages_buffers_come_back_whole() {
+    let pool = Pool::new(16 << 20);
+    let mut message = pool.message(3_000_000, None);
+    message[2_999_999] = 7;
+    assert_eq!((message.len(), pool.bytes_kept()), (3_000_000, 0));
+    let begins = message.as_ptr();
+    drop(message);
+    assert!(pool.bytes_kept() >= 3_000_000);
+    assert_eq!(pool.message(3_000_000, None).as_ptr(), begins);
+    assert_ne!(pool.message(3_000_000, Some(&NodeSet::single(rails_topo::NodeId(0)))).as_ptr(), begins);
+}
+
+/// What happens to a pool.
+#[derive(Debug, Clone)]
+enum Act {
+    Take {
+        rail: usize,
+        length: usize,
+    },
+    /// The buffer of that number arrives, and takes up window.
+    Arrive(prop::sample::Index),
+    /// One that has arrived is read and dropped.
+    Read(prop::sample::Index),
+    /// One whose bytes had arrived before is dropped.
+    Drop(prop::sample::Index),
+    Idle,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0u32..3, prop_oneof![4_096usize..200_000, Just(65_536), Just(131_072)]).prop_map(|(node, length)| Act::Take { node, length }),
+        4 => any::<prop::sample::Index>().prop_map(Act::Arrive),
+        4 => any::<prop::sample::Index>().prop_map(Act::Read),
+        1 => any::<prop::sample::Index>().prop_map(Act::Drop),
+        1 => Just(Act::Idle),
+    ]
+}
+
+proptest! {
+    /// Whatever comes in whatever lengths: what is held and what is kept are a window, and a part of it for rounding.
+    #[test]
+    fn what_is_kept_and_what_is_held_are_a_window(acts in prop::collection::vec(act(), 0..200)) {
+        let pool = Pool::new(WINDOW);
+        let (mut filling, mut held) = (Vec::new(), Vec::<ChunkBuffer>::new());
+        let of = |buffers: &[ChunkBuffer]| buffers.iter().map(|buffer| buffer.length as u64).sum::<u64>();
+        for act in acts {
+            match act {
+                Act::Take { node, length } if filling.len() < 4 => filling.push(pool.chunk(Some(NodeId(node)), length)),
+                Act::Arrive(index) if !filling.is_empty() => {
+                    let buffer = filling.swap_remove(index.index(filling.len()));
+                    if of(&held) + buffer.length as u64 <= WINDOW {
+                        held.push(buffer);
+                        pool.note_held(of(&held));
+                        pool.make_room();
+                    }
+                }
+                Act::Read(index) if !held.is_empty() => {
+                    let buffer = held.swap_remove(index.index(held.len()));
+                    pool.note_held(of(&held));
+                    drop(buffer);
+                }
+                Act::Drop(index) if !filling.is_empty() => drop(filling.swap_remove(index.index(filling.len()))),
+                Act::Idle => drop(pool.give_back_idle()),
+                _ => {}
+            }
+            let state = pool.lock();
+            let out = held.iter().map(|buffer| buffer.memory.as_ref().unwrap().bytes() as u64).sum::<u64>();
+            prop_assert!(state.kept + out <= WINDOW + WINDOW / 16, "{} kept, {out} held", state.kept);
+            prop_assert!(state.wasted <= WINDOW / MOST_WASTE);
+            drop(state);
+        }
+        drop((filling, held));
+        prop_assert_eq!(pool.lock().wasted, 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! A peer on a bare socket, which joins in order and then sends what costs most.
+
+use bytes::Bytes;
+use rails_multirail::proto::{
+    handshake::{Credentials, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, StreamId, Terms},
+    messages::{Packet, Part, Priority, message_space, packet_space},
+    wire::{DataHeader, Frame},
+};
+use std::net::SocketAddr;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, tcp::OwnedWriteHalf},
+};
+
+/// What is sent, within one window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Flood {
+    /// A chunk at every step, from the second byte on where they leave gaps, so that nothing can be read.
+    Chunks { length: usize, step: u64 },
+    /// Chunks side by side, the last one first.
+    Backwards { length: usize },
+    /// Packets of one message each.
+    Packets { length: usize },
+    /// Parts of a message, one at every step.
+    Parts { total: u32, length: usize, step: u64 },
+    /// The first byte of each of many messages.
+    Begun { total: u32 },
+}
+
+pub(crate) struct Peer {
+    socket: OwnedWriteHalf,
+    bytes: Bytes,
+    /// What is to be sent, gathered: its memory is there from the beginning.
+    batch: Vec<u8>,
+}
+
+impl Peer {
+    pub(crate) async fn join(address: SocketAddr) -> Self {
+        let mut socket = TcpStream::connect(address).await.expect("it listens");
+        let hello = Hello {
+            mode: Mode::Insecure,
+            purpose: Purpose::Open,
+            stream: StreamId([7; 16]),
+            lane: 0,
+            lanes: 1,
+            terms: Terms { longest_chunk: 512 << 10, window: 1 << 20 },
+            nonce: [1; 32],
+        };
+        let (mut initiator, first) = Initiator::start(Credentials::Insecure, hello);
+        let mut messages = vec![first];
+        loop {
+            for message in &messages {
+                socket.write_all(&message.encode()).await.expect("it reads");
+            }
+            let mut prefix = [0; PREFIX_LEN];
+            socket.read_exact(&mut prefix).await.expect("it answers");
+            let mut body = vec![0; Message::body_len(&prefix).expect("it is a message")];
+            socket.read_exact(&mut body).await.expect("it is whole");
+            match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
+                InitiatorStep::Send(next) => messages = next,
+                InitiatorStep::Joined(_) => break,
+            }
+        }
+        let (mut answers, socket) = socket.into_split();
+        tokio::spawn(async move {
+            let mut ignored = vec![0; 4096];
+            while answers.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
+        });
+        let mut batch = vec![7; 1 << 20];
+        batch.clear();
+        Self { socket, bytes: vec![7; 512 << 10].into(), batch }
+    }
+
+    /// Sends what fits into the window from that offset on, and says how many chunks that were.
+    pub(crate) async fn send(&mut self, from: u64, window: u64, flood: Flood) -> u64 {
+        let mut sent = 0;
+        match flood {
+            Flood::Chunks { length, step } => {
+                let gap = u64::from(step != length as u64);
+                for at in (gap..).step_by(step as usize).take_while(|at| at + length as u64 <= window) {
+                    self.chunk(None, from + at, length).await;
+                    sent += 1;
+                }
+            }
+            Flood::Backwards { length } => {
+                // The first is left out, so that nothing can be read.
+                for index in (1..window / length as u64).rev() {
+                    self.chunk(None, from + index * length as u64, length).await;
+                    sent += 1;
+                }
+            }
+            Flood::Packets { length } => {
+                let packet = |first| Packet { priority: Priority::NORMAL, first, count: 1 };
+                for first in 0..window / packet_space(length as u32) {
+                    let inner = (length as u32 - 4).to_be_bytes();
+                    let bytes = Bytes::from([&inner[..], &self.bytes[..length - 4]].concat());
+                    self.put(Some(Frame::Packet(packet(first))), from + first * packet_space(length as u32), bytes)
+                        .await;
+                    sent += 1;
+                }
+            }
+            Flood::Begun { total } => {
+                for number in 0..window / message_space(total) {
+                    let part = Part { priority: Priority::NORMAL, number, total, at: 0 };
+                    self.chunk(Some(Frame::Part(part)), from + number * message_space(total), 1).await;
+                    sent += 1;
+                }
+            }
+            Flood::Parts { total, length, step } => {
+                for at in (1..u64::from(total)).step_by(step as usize) {
+                    let part = Part { priority: Priority::NORMAL, number: 0, total, at: at as u32 };
+                    self.chunk(Some(Frame::Part(part)), from + at, length).await;
+                    sent += 1;
+                }
+            }
+        }
+        self.flush().await;
+        sent
+    }
+
+    async fn chunk(&mut self, before: Option<Frame>, offset: u64, length: usize) {
+        self.put(before, offset, self.bytes.slice(..length)).await;
+    }
+
+    async fn put(&mut self, before: Option<Frame>, offset: u64, bytes: Bytes) {
+        if self.batch.len() + bytes.len() + 64 > self.batch.capacity() {
+            self.flush().await;
+        }
+        let header = DataHeader::of(offset, std::slice::from_ref(&bytes), false);
+        before.iter().for_each(|frame| self.batch.extend_from_slice(&frame.encode()));
+        self.batch.extend_from_slice(&Frame::Data(header).encode());
+        self.batch.extend_from_slice(&bytes);
+    }
+
+    async fn flush(&mut self) {
+        self.socket.write_all(&self.batch).await.expect("it reads");
+        self.batch.clear();
+    }
+}

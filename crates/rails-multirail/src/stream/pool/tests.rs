@@ -91,7 +91,7 @@ fn messages_buffers_come_back_whole() {
 #[derive(Debug, Clone)]
 enum Act {
     Take {
-        rail: usize,
+        node: u32,
         length: usize,
     },
     /// The buffer of that number arrives, and takes up window.

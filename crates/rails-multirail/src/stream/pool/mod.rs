@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 /// # How much memory that is
 /// What is kept for later fits into the part of the window that nothing takes up ([`Connection::memory_held`](crate::proto::connection::Connection::memory_held)), so that both together are a
 /// window. A buffer is longer than its chunk by less than 1/64, or a page where it is mapped: lengths are rounded up to one of 64 steps in each doubling. A
-/// kept one that is longer is taken too, as long as all that is wasted in this way is less than 1/16 of the window. What nobody has used
+/// kept one that is longer is taken too, as long as all that is wasted in this way is less than 1/64 of the window. What nobody has used
 /// [for 5 to 10 seconds](IDLE) is given back.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -167,7 +167,7 @@ impl Pool {
         let fit = rounded(length);
         let mut state = self.lock();
         let spare = (self.window / MOST_WASTE).saturating_sub(state.wasted);
-        let longest = fit + spare as usize;
+        let longest = fit + (spare as usize).min(length / 2);
         let found = state.shelves.get_mut(&owner).and_then(|shelf| shelf.take(Fit { least: length, most: longest }));
         let Some(memory) = found else {
             // What is kept makes way for a new one.
@@ -336,6 +336,6 @@ const LEAST_INTERLEAVED: usize = 1 << 20;
 /// Lengths in each doubling.
 const STEPS: usize = 64;
 /// The part of the window that may be wasted by taking buffers that are too long.
-const MOST_WASTE: u64 = 16;
+const MOST_WASTE: u64 = 64;
 /// What a mapping is a multiple of, on most machines.
 const PAGE: usize = 4 << 10;

@@ -194,6 +194,9 @@ impl Scheduler {
     pub fn lane_lost(&mut self, lane: usize) {
         self.give_back(lane);
         self.lanes[lane] = Lane::default();
+        // Whoever has its number next has had nothing.
+        self.lanes.iter_mut().flat_map(|lane| &mut lane.in_flight).for_each(|sent| sent.carriers &= !bit(lane));
+        self.returned.forget_carrier(bit(lane));
     }
 
     /// Lane number `lane` has fallen silent: what it has is for the others too, and it is given nothing until an acknowledgement comes on

@@ -246,6 +246,20 @@ fn an_overdue_chunk_is_taken_over() {
     assert!(scheduler.overdue_at(0).is_some());
 }
 
+/// Under the same number it is another connection, which has had nothing yet.
+#[test]
+fn a_lane_that_is_back_takes_over_what_it_was_given_before_it_was_lost() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.take(now(), 0).unwrap();
+    let at = scheduler.overdue_at(0).unwrap();
+    assert_eq!(scheduler.take(at, 1).unwrap().offset, 0);
+    scheduler.lane_lost(0);
+    scheduler.lane_up(0, LaneTraits::default());
+    let at = scheduler.overdue_at(1).unwrap();
+    assert_eq!(scheduler.take(at, 0).map(|chunk| chunk.offset), Some(0));
+}
+
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
     let mut scheduler = scheduler(Policy::Adaptive);

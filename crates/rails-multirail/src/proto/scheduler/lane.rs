@@ -56,13 +56,13 @@ impl Lane {
         self.up && !self.silent && !self.retired
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self, now: Option<Instant>) -> Standing {
         Standing {
             usable: self.is_usable(),
             promising: self.is_usable() && (self.resting || !self.in_flight.is_empty()),
             weight: self.weight,
             in_flight: self.bytes,
-            rate: self.rate.get(),
+            rate: self.rate_by(now),
             rtt: self.rtt,
             service: self.service(),
         }
@@ -98,6 +98,18 @@ impl Lane {
         self.service.update(took.max(SHORTEST_SAMPLE), took.as_secs_f64());
         self.service_at_least = None;
         self.acknowledged_at = Some(now);
+    }
+
+    /// The rate that it was seen to carry. While its first chunk takes longer than that explains, no more than the chunk allows: nothing tells of a
+    /// lane that has got stuck until something arrives, and what is left to it meanwhile waits as long.
+    fn rate_by(&self, now: Option<Instant>) -> Option<f64> {
+        let rate = self.rate.get()?;
+        let (Some(now), Some(front)) = (now, self.in_flight.front()) else { return Some(rate) };
+        let since = self.acknowledged_at.map_or(front.taken, |at| at.max(front.taken));
+        let explained = self.rtt.unwrap_or_default() + ACK_DELAY;
+        let busy_for = now.saturating_duration_since(since).saturating_sub(explained);
+        let allowed = f64::from(front.chunk.length.max(1)) / busy_for.as_secs_f64();
+        Some(if busy_for > LONG_SAMPLE { rate.min(allowed) } else { rate })
     }
 
     /// How long chunks take, or at least take.

@@ -65,8 +65,9 @@ pub struct Scheduler {
     /// Chunks of lost and silent lanes.
     returned: Returned,
     lanes: Vec<Lane>,
-    /// How the lanes stand, as the policy sees them.
+    /// How the lanes stand, as the policy sees them, and the last time that was told.
     standings: Vec<Standing>,
+    now: Option<Instant>,
     /// Everything below has been read by the other end.
     consumed: u64,
     /// What was given to a lane more than once.
@@ -89,6 +90,7 @@ impl Scheduler {
             returned: Returned::default(),
             lanes: Vec::new(),
             standings: Vec::new(),
+            now: None,
             consumed: 0,
             reissued: Reissued::default(),
             complete: false,
@@ -247,7 +249,7 @@ impl Scheduler {
 
     /// How lane number `lane` stands.
     pub fn standing(&self, lane: usize) -> Standing {
-        self.lanes[lane].standing()
+        self.lanes[lane].standing(self.now)
     }
 
     /// When lane number `lane` last made progress: an acknowledgement came, or it was given something while it had nothing. `None`
@@ -277,6 +279,7 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
+        self.now = self.now.max(Some(now));
         self.lanes[lane].resting = false;
         if !self.lanes[lane].is_usable() {
             return None;
@@ -314,6 +317,7 @@ impl Scheduler {
     /// # Errors
     /// [`Violation::NeverSent`] where it speaks of what was not sent.
     pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
+        self.now = self.now.max(Some(now));
         let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
         let consumed = ack.limit.saturating_sub(self.window);
@@ -423,7 +427,7 @@ impl Scheduler {
 
     fn look_at_lanes(&mut self) {
         for (standing, lane) in self.standings.iter_mut().zip(&self.lanes) {
-            *standing = lane.standing();
+            *standing = lane.standing(self.now);
         }
     }
 

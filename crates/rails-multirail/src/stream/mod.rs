@@ -19,6 +19,8 @@ mod shared;
 mod stats;
 mod supervisor;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use ask::pair as fuzz_pair;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use listener::MultiRailListener;

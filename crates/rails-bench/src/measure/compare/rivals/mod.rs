@@ -70,3 +70,10 @@ pub(crate) fn own(contender: Contender, arena: &Arena) -> Option<Own> {
         Contender::Iperf3 | Contender::Ucx => return None,
     })
 }
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(output: &[u8]) {
+    iperf3::fuzz(output);
+    ucx::fuzz(&String::from_utf8_lossy(output));
+}

@@ -1,9 +1,11 @@
 //! What tokio's traits promise, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
 
+mod grpc;
 mod halves;
 mod http;
 mod libraries;
 mod polling;
+mod web;
 
 use rails::{
     multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan},

@@ -1,11 +1,11 @@
 //! What is parsed inside, for the fuzz targets: each takes any input, and panics where a parser does or where what it promises does
 //! not hold.
 
-use crate::{duration, endpoint::Address, rate, size, transfer};
+use crate::{duration, endpoint::Address, links, measure, rate, size, transfer};
 
 /// What stands behind flags.
 pub fn command_line(text: &str) {
-    let _ = (duration::parse(text), rate::shape(text));
+    let _ = (duration::parse(text), rate::shape(text), links::veths(text), links::wires(text));
     // Fractions are rounded, so only whole numbers of bytes print as what reads the same.
     if let Ok(size) = size::parse(text) {
         assert_eq!(size::parse(&format!("{}B", size.as_bytes())), Ok(size));
@@ -23,4 +23,9 @@ pub fn transfer_message(bytes: &[u8]) {
 /// Everything that a sender says of a batch with a folder and a file in it, and everything that a receiver answers.
 pub fn transfer_seeds() -> (Vec<u8>, Vec<u8>) {
     transfer::fuzz_seeds()
+}
+
+/// What other programs print of their measurements.
+pub fn rivals_output(bytes: &[u8]) {
+    measure::compare::fuzz(bytes);
 }

@@ -31,7 +31,7 @@ fn read(flag: &str, text: &str, link: impl Fn(&str) -> Result<Link, String>) -> 
     for part in text.split(',') {
         let (one, count) = times(part);
         let link = link(one).map_err(|error| anyhow!("{flag} {text}: {error}"))?;
-        if count == 0 || links.len() + count > MAX_LINKS {
+        if count == 0 || count > MAX_LINKS - links.len() {
             return Err(anyhow!("{flag} {text}: there may be 1 to {MAX_LINKS} links"));
         }
         links.extend(std::iter::repeat_n(link, count));
@@ -57,7 +57,7 @@ mod tests {
         let veth = |mbit| Link::Veth(Shape::mbit(mbit));
         assert_eq!(veths("400,unshaped").unwrap(), [veth(400), Link::Veth(Shape::Unshaped)]);
         assert_eq!(veths("100x3,400").unwrap(), [veth(100), veth(100), veth(100), veth(400)]);
-        for bad in ["", "400,", "fast", "0", "-1", "100x0", "100x300", "100xx2"] {
+        for bad in ["", "400,", "fast", "0", "-1", "100x0", "100x300", "100xx2", "1,1x18446744073709551615"] {
             assert!(veths(bad).unwrap_err().to_string().starts_with("--rates"), "{bad}");
         }
     }

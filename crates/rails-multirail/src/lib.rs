@@ -44,6 +44,9 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod options;
 pub mod pairing;
 pub mod plan;

@@ -21,6 +21,7 @@ pub(crate) fn files() -> Vec<Vec<u8>> {
         "55d0 default file=/usr/bin/x mapped=3 mapmax=2 N0=2 N1=1 kernelpagesize_kB=4\n7f00 prefer:1 anon=7 N1=7 \
          kernelpagesize_kB=4\n7f10 default huge dirty=1 N0=1 kernelpagesize_kB=2048\n",
         "Node 0 MemTotal: 1024 kB\nNode 0 MemFree: 512 kB\nNode 0 Active(file): 7 kB\nNode 0 SReclaimable: 1 kB\n",
+        "7f00-7f20 rw-p 00000000 00:00 0 \nRss:  2048 kB\nAnonHugePages:      2048 kB\n",
         "   CPU0   CPU1\n 24:  7  4294967295  PCI-MSI 0-edge eth0-rx-0\n",
     ])
 }
@@ -40,6 +41,8 @@ pub(crate) const WORDS: &[&str] = &[
     "task_private=",
     "current_node=",
     "CPU0",
+    "AnonHugePages:",
+    "7f00-7f20 ",
 ];
 
 /// What is read of a record is written as what reads the same. Nothing is carried out.

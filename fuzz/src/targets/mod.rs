@@ -3,6 +3,8 @@
 mod connection;
 mod handshake;
 mod kernel;
+mod lanes;
+mod messages;
 mod reassembler;
 mod seal;
 mod text;
@@ -32,13 +34,19 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "seal", run: seal::run, seeds: seal::seeds, words: &[] },
     Target { name: "pem", run: tls::pem, seeds: tls::pems, words: tls::PEM_WORDS },
     Target { name: "key-pin", run: tls::pin, seeds: tls::pins, words: &[] },
+    Target { name: "lanes", run: lanes::exchange, seeds: lanes::exchanges, words: &["RAIL"] },
+    Target { name: "lane-entries", run: lanes::entries, seeds: lanes::lists, words: lanes::ENTRY_WORDS },
+    Target { name: "pairing", run: lanes::pairing, seeds: lanes::offers_of_both, words: &[] },
     Target { name: "connection", run: connection::run, seeds: connection::seeds, words: &[] },
+    Target { name: "messages", run: messages::run, seeds: messages::seeds, words: &[] },
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
     // rails-bench: what the other end of a transfer says, and what stands on the command line.
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
     Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },
     Target { name: "transfer-send", run: transfer::send, seeds: transfer::to_sender, words: transfer::WORDS },
+    Target { name: "latency", run: transfer::latency, seeds: transfer::questions, words: &[] },
+    Target { name: "rivals-output", run: text::rivals_output, seeds: text::outputs, words: text::OUTPUT_WORDS },
     Target { name: "command-line", run: text::command_line, seeds: text::command_lines, words: text::LINE_WORDS },
     // rails-topo: the machine's description.
     Target { name: "id-set", run: text::id_set, seeds: text::id_sets, words: &["-", ",", "0-", "1048575"] },

@@ -2,18 +2,22 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_multirail::proto::{
-    handshake::Secret,
-    seal::{Opener, Role, SEALED_FRAME_LEN, SealError, Seals, TAG_LEN},
-    wire::FRAME_LEN,
+use rails_multirail::{
+    fuzzing,
+    proto::{
+        handshake::Secret,
+        seal::{Role, SEALED_FRAME_LEN, SealError},
+        wire::FRAME_LEN,
+    },
 };
 
-/// What was sealed next opens, as it was; nothing else does: not changed, not again, not from another lane or the other direction, and
-/// no bytes that were made up. After the first that does not open a lane is over, so that is where it ends.
+/// What was sealed next opens, as it was and under whichever key it is; nothing else does: not changed, not again, not from another lane or
+/// the other direction, and no bytes that were made up. After the first that does not open a lane is over, so that is where it ends.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let secret = Secret::pre_shared(b"nobody can guess this").expect("it is long enough");
-    let seals = |lane: u8, role| Seals::derive(&secret, &[lane; 32], role);
+    let blocks_per_key = script.number().max(1);
+    let seals = |lane: u8, role| fuzzing::seals(&secret, &[lane; 32], role, blocks_per_key);
     let (mut near, mut far) = (seals(1, Role::Initiator), seals(1, Role::Responder));
     let mut others = [seals(2, Role::Initiator).sealer, seals(1, Role::Responder).sealer];
     let mut before = vec![0; SEALED_FRAME_LEN];
@@ -24,7 +28,11 @@ pub(crate) fn run(data: &[u8]) {
         let mut frame = near.sealer.seal(&header, &pieces).to_vec();
         match step % 8 {
             0..=3 => {
-                assert_eq!(open(&mut far.opener, &frame), Ok((header.to_vec(), payload)), "what was sealed opens");
+                assert_eq!(
+                    fuzzing::open(&mut far.opener, &frame),
+                    Ok((header.to_vec(), payload)),
+                    "what was sealed opens"
+                );
                 before = frame;
                 continue;
             }
@@ -37,22 +45,9 @@ pub(crate) fn run(data: &[u8]) {
             6 => frame = others[usize::from(script.flag())].seal(&header, &pieces).to_vec(),
             _ => frame = script.rest().iter().copied().chain(std::iter::repeat(0)).take(frame.len()).collect(),
         }
-        assert_eq!(open(&mut far.opener, &frame), Err(SealError), "nothing else opens");
+        assert_eq!(fuzzing::open(&mut far.opener, &frame), Err(SealError), "nothing else opens");
         return;
     }
-}
-
-/// One frame with its payload, where there is one.
-fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
-    let (header, rest) = sealed.split_first_chunk().expect("a header");
-    let header = opener.header(header)?.to_vec();
-    if rest.is_empty() {
-        return Ok((header, Vec::new()));
-    }
-    let (text, tag) = rest.split_at(rest.len() - TAG_LEN);
-    let mut text = text.to_vec();
-    opener.payload(&mut text, tag)?;
-    Ok((header, text))
 }
 
 /// As a chunk has its bytes: in pieces, some of them empty.
@@ -66,6 +61,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let frame = |step: u8, length: u8, cut: u8| [&[step][..], &[7; FRAME_LEN], &[length, cut]].concat();
     let well = [frame(0, 0, 0), frame(1, 100, 30), frame(2, 255, 0)].concat();
     let ends = [vec![0, 40, 1], vec![], vec![1], vec![9; 300]];
-    let kinds = (4..8).zip(ends).map(|(step, rest)| [&well[..], &frame(step, 50, 25), &rest].concat());
-    kinds.chain([well.clone()]).collect()
+    let kinds = (4..8).zip(ends).map(|(step, rest)| [&LONG_LIVED[..], &well, &frame(step, 50, 25), &rest].concat());
+    let renewed = [&[20][..], &well, &well, &well].concat();
+    kinds.chain([[&LONG_LIVED[..], &well].concat(), renewed]).collect()
 }
+
+/// A key that is not replaced.
+const LONG_LIVED: [u8; 5] = [228, 1, 0, 0, 0];

@@ -54,11 +54,41 @@ pub(crate) fn command_lines() -> Vec<Vec<u8>> {
         "[::1]:7575",
         "host:1",
         "10.0.0.1",
+        "400,100x3,unshaped",
+        "400@1ms,400@50msx2",
     ])
 }
 
-pub(crate) const LINE_WORDS: &[&str] =
-    &["ms", "us", "ns", "KiB", "TiB", "GB", "18446744073709551615", "1e308", "unshaped", "[::1]", ":7575"];
+/// What iperf3 and ucx_perftest print.
+pub(crate) fn rivals_output(data: &[u8]) {
+    fuzzing::rivals_output(data);
+}
+
+pub(crate) fn outputs() -> Vec<Vec<u8>> {
+    texts([
+        "iterations,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n20,49757.695,49757.695,70.00,80.00,20,20\n",
+        r#"{"start":{},"end":{"sum_received":{"bytes":7,"bits_per_second":56.5},"sender_tcp_congestion":"cubic"}}"#,
+    ])
+}
+
+pub(crate) const OUTPUT_WORDS: &[&str] =
+    &["overall_bw", ",", "\n", "nan", "inf", "1e999", "\"end\":{", "\"sum_received\":{", "\"bits_per_second\":"];
+
+pub(crate) const LINE_WORDS: &[&str] = &[
+    "ms",
+    "us",
+    "ns",
+    "KiB",
+    "TiB",
+    "GB",
+    "18446744073709551615",
+    "1e308",
+    "unshaped",
+    "[::1]",
+    ":7575",
+    "@1ms",
+    "x2",
+];
 
 /// Lists and masks print as what reads the same, whatever they were.
 pub(crate) fn id_set(data: &[u8]) {

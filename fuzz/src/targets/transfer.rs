@@ -2,6 +2,7 @@
 
 use rails_bench::{
     fuzzing,
+    measure::latency,
     transfer::{self, ReceiveSummary},
 };
 use std::{fs, path::Path, sync::Arc};
@@ -70,6 +71,24 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
 }
 
 pub(crate) const WORDS: &[&str] = &["RAILS-FT\x01", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
+
+/// Who answers round trips, against a peer that asks for anything: it answers what came, and keeps no more than one message.
+pub(crate) fn latency(data: &[u8]) {
+    let answered = run(data, async |mut stream| latency::answer(&mut stream).await);
+    if let Ok(count) = answered {
+        assert!(count <= data.len() as u64, "{count} answers to {} bytes", data.len());
+    }
+}
+
+pub(crate) fn questions() -> Vec<Vec<u8>> {
+    let header = |bytes: u32, count: u32| [bytes.to_be_bytes(), count.to_be_bytes()].concat();
+    vec![
+        [header(1, 3), vec![1, 2, 3], header(5, 2), vec![7; 10]].concat(),
+        [header(100, u32::MAX), vec![1; 300]].concat(),
+        header(latency::LONGEST, 1),
+        header(0, u32::MAX),
+    ]
+}
 
 /// One side against these bytes, of which no more come; whatever it says is read.
 fn run<T>(data: &[u8], side: impl AsyncFnOnce(tokio::io::DuplexStream) -> T) -> T {

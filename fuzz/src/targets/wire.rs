@@ -1,6 +1,9 @@
 //! The frames of a lane.
 
-use rails_multirail::proto::wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason};
+use rails_multirail::proto::{
+    messages::{Packet, Part, Priority},
+    wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
+};
 
 /// Whatever decodes encodes to the same bytes. A right checksum is not left to luck: half of the inputs get one.
 pub(crate) fn frame(data: &[u8]) {
@@ -28,6 +31,9 @@ fn frames() -> Vec<Frame> {
         Frame::Ack(Ack { chunks: u64::MAX, limit: u64::MAX, complete: true }),
         Frame::Reset(ResetReason::Dropped),
         Frame::Reset(ResetReason::Violation),
+        Frame::Leave { drained: true },
+        Frame::Packet(Packet { priority: Priority::HIGHEST, first: 1 << 40, count: 7 }),
+        Frame::Part(Part { priority: Priority::LOWEST, number: 3, total: 1 << 20, at: 1 << 18 }),
     ]
 }
 

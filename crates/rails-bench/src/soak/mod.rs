@@ -3,6 +3,7 @@
 mod ends;
 mod faults;
 mod made_up;
+mod standstill;
 
 use crate::{print, stop::Stop};
 use anyhow::{Context, Result, ensure};
@@ -11,6 +12,7 @@ use faults::{Fault, Faults, Happening};
 use rails_lab::{LinkLab, Shape, Side};
 use rails_multirail::{Secret, StreamOptions};
 use rails_topo::{DataSize, Topology};
+use standstill::Watch;
 use std::{
     fmt,
     process::Stdio,
@@ -26,6 +28,8 @@ pub(crate) struct Soaked {
     faults: usize,
     /// Side A, which opened the stream, then side B.
     ends: [Result<Ended>; 2],
+    /// When nothing ran on this machine.
+    standstills: Vec<Gap>,
 }
 
 /// Makes the links, streams both ways for `time` or until the user has enough, and takes the links down.
@@ -33,6 +37,7 @@ pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: 
     let lab = Arc::new(LinkLab::builder().links(vec![whole(); links]).build()?);
     ensure_resets(&lab)?;
     let options = StreamOptions::new(Secret::pre_shared(&rand::random::<[u8; 32]>())?);
+    let watch = Watch::start()?;
     let (a, b) = ends::start(&lab, machine, &options, seed)?;
     let (began, mut happened) = (Instant::now(), 0);
     let mut faults = Faults::new(seed, links);
@@ -56,7 +61,7 @@ pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: 
     let time = began.elapsed();
     [&a, &b].into_iter().for_each(End::stop_sending);
     let ends = [a, b].map(End::finish);
-    Ok(Soaked { began, time, faults: happened, ends })
+    Ok(Soaked { began, time, faults: happened, ends, standstills: watch.finish() })
 }
 
 impl Soaked {
@@ -77,9 +82,15 @@ impl fmt::Display for Soaked {
                         size(stats.bytes_read),
                         size(stats.bytes_duplicated)
                     )?;
-                    let gap = |Gap { from, length }: &Gap| {
-                        let at = from.saturating_duration_since(self.began).as_secs_f64();
-                        format!("{:.0} ms at {at:.1} s", length.as_secs_f64() * 1e3)
+                    let gap = |gap: &Gap| {
+                        let at = gap.from.saturating_duration_since(self.began).as_secs_f64();
+                        let still = match standstill::during(gap, &self.standstills) {
+                            Duration::ZERO => String::new(),
+                            still => {
+                                format!(" (this machine stood still for {:.0} ms of it)", still.as_secs_f64() * 1e3)
+                            }
+                        };
+                        format!("{:.0} ms at {at:.1} s{still}", gap.length.as_secs_f64() * 1e3)
                     };
                     let gaps: Vec<String> = gaps.iter().map(gap).collect();
                     writeln!(f, "       longest times without any: {}", gaps.join(", "))?;

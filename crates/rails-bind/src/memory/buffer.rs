@@ -193,11 +193,11 @@ fn huge_bytes_in(smaps: &str, range: &std::ops::Range<usize>) -> Option<u64> {
             within = range.start <= start && end <= range.end;
             areas += usize::from(within);
         } else if let Some(value) = line.strip_prefix("AnonHugePages:").filter(|_| within) {
-            kib += value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+            kib = value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_add(kib)?;
             told += 1;
         }
     }
-    (areas > 0 && told == areas).then_some(kib * 1024)
+    kib.checked_mul(1024).filter(|_| areas > 0 && told == areas)
 }
 
 /// The addresses at the beginning of an area: `7f0000-7f2000 rw-p ...`.
@@ -206,9 +206,16 @@ fn area(line: &str) -> Option<(usize, usize)> {
     Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
 }
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    let _ = huge_bytes_in(text, &(0..usize::MAX));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn huge_bytes_are_those_of_the_areas_within_the_buffer() {
@@ -218,5 +225,12 @@ mod tests {
         assert_eq!(huge_bytes_in(smaps, &(0x2000..0x6000)), Some(2048 * 1024));
         assert_eq!(huge_bytes_in(smaps, &(0x2000..0x3000)), None);
         assert_eq!(huge_bytes_in("2000-4000 rw-p\n", &(0x2000..0x6000)), None);
+    }
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(lines in prop::collection::vec(
+            prop_oneof!["[0-9a-f]{1,18}-[0-9a-f]{1,18} rw-p", "AnonHugePages: *[0-9]{1,20} kB", ".{0,20}"], 0..8)) {
+            let _ = huge_bytes_in(&lines.join("\n"), &(0..usize::MAX));
+        }
     }
 }

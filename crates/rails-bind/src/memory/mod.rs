@@ -42,6 +42,7 @@ pub use weights::interleave_weights;
 /// For [`crate::fuzzing`].
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(text: &str) {
+    buffer::fuzz(text);
     process::fuzz(text);
     stock::fuzz(text);
 }

@@ -20,6 +20,8 @@ mod stats;
 mod supervisor;
 mod turn;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use ask::pair as fuzz_pair;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use listener::{LaneEntrance, MultiRailListener};

@@ -38,9 +38,12 @@ pub(crate) struct Application {
     /// In bytes, or in messages.
     pub(crate) written: u64,
     pub(crate) read: u64,
-    /// When it read the end of the stream.
     /// What was written before the last write.
     written_before: u64,
+    /// When it read last, and the longer times between two reads: from when on, and how long.
+    read_at: Option<Instant>,
+    pub(crate) gaps: Vec<(Instant, Duration)>,
+    /// When it read the end of the stream.
     pub(crate) read_end: Option<Instant>,
     pub(crate) writer: Task,
     pub(crate) reader: Task,
@@ -79,6 +82,8 @@ impl Application {
             written: 0,
             read: 0,
             written_before: 0,
+            read_at: None,
+            gaps: Vec::new(),
             read_end: None,
             writer: Task::Ready,
             reader: Task::Ready,
@@ -140,6 +145,12 @@ impl Application {
             return;
         }
         let has_read = if self.habits.messages { self.receive(connection) } else { self.read_bytes(connection) };
+        if has_read.is_some()
+            && let Some(before) = self.read_at.replace(now)
+            && now - before >= SHORTEST_GAP
+        {
+            self.gaps.push((before, now - before));
+        }
         self.reader = match has_read {
             Some(()) => Task::Ready,
             None if connection.is_read() => {
@@ -219,5 +230,7 @@ fn message(pattern: &Bytes, longest: usize, level: u8, number: u64) -> Bytes {
     pattern.slice(at..at + length)
 }
 
+/// Less than this is no gap.
+const SHORTEST_GAP: Duration = Duration::from_millis(50);
 /// A prime, so that no multiple of a chunk's length could be mistaken for another.
 const PERIOD: usize = 65_521;

@@ -5,6 +5,7 @@
 //! bytes or no room comes back only when it is woken: a wake that is lost shows as a run that stands still.
 
 mod application;
+mod gaps;
 mod hostile;
 mod network;
 mod pair;

@@ -23,6 +23,8 @@ pub(crate) struct LaneSpec {
     pub(crate) breaks: Option<(Duration, [Duration; 2])>,
     /// How long after it has found out the first end has dialled a lane like it that does not break.
     pub(crate) returns: Option<Duration>,
+    /// What the lane is like that is dialled then, at the times of the whole run, where it is not as this one was at the start.
+    pub(crate) returns_as: Option<Box<LaneSpec>>,
     /// When nothing gets through, for how long, and how that comes.
     pub(crate) stops: Vec<(Duration, Duration, Stop)>,
     /// When which end takes it out of the stream.
@@ -83,6 +85,7 @@ impl LaneSpec {
             changes: Vec::new(),
             breaks: None,
             returns: None,
+            returns_as: None,
             stops: Vec::new(),
             leaves: None,
         }

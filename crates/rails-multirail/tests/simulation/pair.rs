@@ -43,6 +43,8 @@ pub(crate) struct Outcome {
     pub(crate) read_end: [Option<Duration>; 2],
     pub(crate) failures: [Option<Failure>; 2],
     pub(crate) duplicated: [u64; 2],
+    /// The times in which nothing was read, by end: from when on, and how long.
+    pub(crate) gaps: [Vec<(Duration, Duration)>; 2],
     /// Payload bytes that each lane was given, by end.
     pub(crate) carried: Vec<[u64; 2]>,
 }
@@ -83,6 +85,9 @@ impl Scenario {
             read_end: [0, 1].map(|end: usize| world.ends[end].application.read_end.map(since)),
             failures: [0, 1].map(|end: usize| world.ends[end].connection.failure().cloned()),
             duplicated: [0, 1].map(|end: usize| world.ends[end].connection.received().1),
+            gaps: [0, 1].map(|end: usize| {
+                world.ends[end].application.gaps.iter().map(|(from, length)| (since(*from), *length)).collect()
+            }),
             carried: world.lanes.iter().map(|lane| [0, 1].map(|end: usize| lane.sides[end].carried)).collect(),
         }
     }
@@ -515,9 +520,11 @@ impl World {
         if connection.is_done() || connection.failure().is_some() {
             return;
         }
-        let LaneSpec { rate, delay, buffer, .. } = self.lanes[lane].spec;
+        let LaneSpec { rate, delay, buffer, ref returns_as, .. } = self.lanes[lane].spec;
         let opens = self.now - self.start + after;
-        self.add_lane(LaneSpec { rate, opens, ..LaneSpec::steady(0, delay, buffer) });
+        let next = returns_as.as_deref().cloned();
+        let next = next.unwrap_or_else(|| LaneSpec { rate, ..LaneSpec::steady(0, delay, buffer) });
+        self.add_lane(LaneSpec { opens, ..next });
     }
 
     fn stop(&mut self, lane: usize, stop: Stop, begins: bool) {

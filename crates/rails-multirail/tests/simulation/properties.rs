@@ -39,7 +39,7 @@ fn streams_of_messages_come_to_their_end_whatever_happens() {
 }
 
 /// Lanes beside the best one do no harm: bulk over steady lanes, whose rates may differ a hundredfold, is there as soon as over the best
-/// of them alone, within [`SLACK`] and [`LATE`].
+/// of them alone, within [`SLACK`] and what [`late`] allows.
 #[test]
 fn bulk_is_never_slower_than_over_the_best_lane_alone() {
     // Each is several transfers of megabytes.
@@ -47,17 +47,19 @@ fn bulk_is_never_slower_than_over_the_best_lane_alone() {
         let alone = |lane: &LaneSpec| Scenario { lanes: vec![lane.clone()], ..scenario.clone() }.time_to_read();
         let best = scenario.lanes.iter().map(alone).min().expect("there is a lane");
         let all = scenario.time_to_read();
-        assert!(all <= best.mul_f64(SLACK) + LATE, "it takes {all:?}, and {best:?} over the best lane alone");
+        assert!(all <= best.mul_f64(SLACK) + late(best), "it takes {all:?}, and {best:?} over the best lane alone");
     });
 }
 
 /// Of the time that the best lane takes alone.
 const SLACK: f64 = 1.05;
-/// What a stream may take longer besides, however long it is. A lane that nothing is known of is given a first chunk like any other; on
-/// one that is a hundred times as slow it is only taken over once it has taken so long that something must be wrong, which is half a
-/// second, and then goes out behind what the best lane has. Of 55 seeds the worst was 600 ms late, with less than a second's worth of
-/// bytes; none that takes the best lane more than half a second alone was later than 340 ms.
-const LATE: Duration = Duration::from_secs(1);
+/// What a stream may take longer besides, that takes `best` over its best lane alone. A lane that nothing is known of is given a first chunk of 16 KiB like
+/// any other; on one that is a hundred times as slow that takes half a second, and it is taken over no sooner than after that time, where
+/// something must be wrong, and then goes out behind what the best lane has. Who sends on for longer than that does not notice: of 2,500 scenarios the worst was
+/// 767 ms late, one with 250 kB, and of those that take the best lane more than half a second none was later than 371 ms.
+fn late(best: Duration) -> Duration {
+    Duration::from_millis(if best < Duration::from_millis(500) { 800 } else { 400 })
+}
 
 impl Scenario {
     fn time_to_read(&self) -> Duration {
@@ -88,7 +90,15 @@ fn lane() -> impl Strategy<Value = LaneSpec> {
         |(rate, delay, buffer, opens, (changes, breaks, returns, stops, leaves))| {
             let breaks = breaks.map(|(at, detection)| (opens + delay + at, detection));
             let leaves = leaves.map(|(at, end)| (opens + delay + at, end));
-            LaneSpec { rate, delay, buffer, opens, changes, breaks, returns, stops, leaves }
+            LaneSpec {
+                opens,
+                changes,
+                breaks,
+                returns,
+                stops,
+                leaves,
+                ..LaneSpec { rate, ..LaneSpec::steady(0, delay, buffer) }
+            }
         },
     )
 }
@@ -175,7 +185,7 @@ fn steady() -> impl Strategy<Value = Scenario> {
 }
 
 /// Draws a scenario from each of the seeds that is a multiple of `every`, and has it checked; on all processors.
-fn for_each_seed<S: Strategy<Value = Scenario>>(
+pub(crate) fn for_each_seed<S: Strategy<Value = Scenario>>(
     test: &str,
     every: u64,
     draw: impl Fn() -> S + Sync,

@@ -1,27 +1,13 @@
 //! Which threads drive the lanes.
 
-use crate::util::{options, pair, pattern, rails};
+use crate::util::{echoed, options, pair, pattern, rails};
 use rails_bind::thread::Tid;
 use rails_multirail::{Driver, Rails, StreamStats};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Moves bytes both ways over two lanes; gives what both ends say of it.
-async fn moved(rails: &Rails, driver: Driver) -> [StreamStats; 2] {
-    let (mut near, mut far) = pair(rails, &options().driver(driver)).await;
-    let bytes = pattern(3 << 20);
-    let (there, back) = (bytes.clone(), bytes.clone());
-    let echo = tokio::spawn(async move {
-        let mut got = vec![0; there.len()];
-        far.read_exact(&mut got).await.unwrap();
-        assert!(got == there, "other bytes arrived");
-        far.write_all(&got).await.unwrap();
-        far.close().await.unwrap()
-    });
-    near.write_all(&bytes).await.unwrap();
-    let mut got = vec![0; back.len()];
-    near.read_exact(&mut got).await.unwrap();
-    assert!(got == back, "other bytes came back");
-    [near.close().await.unwrap(), echo.await.unwrap()]
+async fn driven(rails: &Rails, driver: Driver) -> [StreamStats; 2] {
+    let (near, far) = pair(rails, &options().driver(driver)).await;
+    echoed(near, far, &pattern(3 << 20)).await
 }
 
 fn threads(rails: &Rails) -> Vec<Tid> {
@@ -33,7 +19,7 @@ async fn each_lane_is_driven_by_its_own_rails_thread() {
     let rails = rails(2);
     let own = threads(&rails);
     assert_ne!(own[0], own[1]);
-    for end in moved(&rails, Driver::PerRail).await {
+    for end in driven(&rails, Driver::PerRail).await {
         assert_eq!(end.lanes.len(), 2);
         for lane in end.lanes {
             assert_eq!(lane.thread, own[lane.rail.0], "{lane:?}");
@@ -45,7 +31,7 @@ async fn each_lane_is_driven_by_its_own_rails_thread() {
 async fn a_single_driver_drives_every_lane_by_the_first_rails_thread() {
     let rails = rails(2);
     let first = threads(&rails)[0];
-    for end in moved(&rails, Driver::Single).await {
+    for end in driven(&rails, Driver::Single).await {
         assert_eq!(end.lanes.len(), 2);
         for (lane, address) in end.lanes.iter().zip(["127.0.0.1", "127.0.0.2"]) {
             assert_eq!(lane.thread, first, "{lane:?}");

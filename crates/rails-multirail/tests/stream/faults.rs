@@ -1,6 +1,6 @@
 //! Lanes that are cut or damaged, and peers that go away.
 
-use crate::util::{options, pair, pattern, rails, relayed_pair};
+use crate::util::{moved, moved_while, options, pair, pattern, rails, relayed_pair};
 use rails_multirail::{StreamError, proto::connection::Failure, proto::wire::ResetReason};
 use std::{io, time::Duration};
 use tokio::{
@@ -15,21 +15,9 @@ fn failure(error: &io::Error) -> &Failure {
 #[tokio::test]
 async fn a_lane_cut_in_mid_chunk_loses_and_doubles_nothing() {
     let rails = rails(2);
-    let (mut near, mut far, relays) = relayed_pair(&rails, &options()).await;
-    let sent = pattern(40 << 20);
-    let expected = sent.clone();
-    let writer = tokio::spawn(async move {
-        near.write_all(&sent).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = vec![0; 4 << 20];
-    far.read_exact(&mut got).await.unwrap();
-    relays[0].cut();
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got == expected);
-    let received = far.close().await.unwrap();
-    let stats = timeout(Duration::from_secs(20), writer).await.expect("it ends").unwrap();
-    assert_eq!(stats.bytes_written, expected.len() as u64);
+    let (near, far, relays) = relayed_pair(&rails, &options()).await;
+    let [sent, received] = moved_while(near, far, pattern(40 << 20), || relays[0].cut()).await;
+    assert_eq!(sent.bytes_written, 40 << 20);
     let lost = received.lanes.iter().filter(|lane| lane.lost.is_some()).count();
     assert_eq!(lost, 1, "{received:?}");
 }
@@ -37,21 +25,11 @@ async fn a_lane_cut_in_mid_chunk_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn a_damaged_chunk_costs_its_lane_and_no_byte() {
     let rails = rails(2);
-    let (mut near, mut far, relays) = relayed_pair(&rails, &options()).await;
-    let sent = pattern(20 << 20);
-    let expected = sent.clone();
+    let (near, far, relays) = relayed_pair(&rails, &options()).await;
     relays[1].flip_a_bit();
-    let writer = tokio::spawn(async move {
-        near.write_all(&sent).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = Vec::new();
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got == expected);
-    let received = far.close().await.unwrap();
+    let [_, received] = moved(near, far, pattern(20 << 20)).await;
     let lost: Vec<&String> = received.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
     assert!(lost.len() == 1 && lost[0].contains("checksum"), "{lost:?}");
-    writer.await.unwrap();
 }
 
 #[tokio::test]

@@ -2,14 +2,18 @@
 
 use crate::{
     security::by_tls,
-    util::{listener, options, rails},
+    util::{listener, options, rails, secret},
 };
 use rails_multirail::{
     MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Secret, Security, StreamOptions,
     error::JoinError, pairing::Relation, proto::handshake::HandshakeError,
 };
-use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
 
 #[tokio::test]
 async fn one_address_is_enough_to_use_all_lanes() {
@@ -91,7 +95,7 @@ async fn strangers_are_not_told_of_lanes() {
 #[tokio::test]
 async fn an_end_that_does_not_answer_with_lanes_is_told_apart() {
     let rails = rails(1);
-    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let contact = other.local_addr().unwrap();
     let options = options();
     let (asked, ()) = tokio::join!(MultiRailStream::plan(&rails, contact, &options), async {
@@ -102,6 +106,46 @@ async fn an_end_that_does_not_answer_with_lanes_is_told_apart() {
     let Err(PlanLanesError::Ask { source: JoinError::Handshake(HandshakeError::NotRails { .. }), .. }) = asked else {
         panic!("{asked:?}");
     };
+}
+
+/// An address where one question is handed on, and only the first `most` bytes of what is answered.
+async fn cut_after(most: u64, to: SocketAddr) -> SocketAddr {
+    let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = between.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut near, _) = between.accept().await.unwrap();
+        let mut far = TcpStream::connect(to).await.unwrap();
+        let ((mut questions, mut hear), (answers, mut ask)) = (near.split(), far.split());
+        let answered = async { copy(&mut answers.take(most), &mut hear).await.map(drop) };
+        tokio::select! {
+            answered = answered => answered.unwrap(),
+            asked = copy(&mut questions, &mut ask) => drop(asked),
+        }
+    });
+    address
+}
+
+/// In the challenge, behind it, in the acceptance, in the list of lanes: each byte in turn is the last.
+#[tokio::test]
+async fn an_answer_that_is_cut_off_anywhere_is_an_error_and_no_plan() {
+    let rails = rails(2);
+    for security in [Security::psk(secret()), Security::psk(secret()).encrypted()] {
+        let options = StreamOptions::new(security);
+        let (_listener, addresses) = listener(&rails, &options).await;
+        let mut whole = 0;
+        loop {
+            let contact = cut_after(whole, addresses[0]).await;
+            let planned = timeout(Duration::from_secs(5), MultiRailStream::plan(&rails, contact, &options));
+            match planned.await.expect("it does not wait for what never comes") {
+                Ok(_) => break,
+                Err(PlanLanesError::Ask { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,
+                Err(error) => panic!("{error:?} after {whole} bytes"),
+            }
+            assert!(whole < 1_000, "it is never enough");
+        }
+        // The challenge, the acceptance, and the list of two lanes with its proof are all waited for.
+        assert!(whole > 8 + 32 + 8 + 32 + 8 + 2 * 52 + 32, "{whole} bytes were enough");
+    }
 }
 
 #[tokio::test]

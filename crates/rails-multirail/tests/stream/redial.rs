@@ -1,6 +1,6 @@
 //! Lanes that come back, are added and are taken out.
 
-use crate::util::{Relay, listener, options, pattern, rails, relayed_pair_by};
+use crate::util::{Relay, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
 use rails_multirail::{AddLaneError, MultiRailStream, RailId, StreamEvent, proto::connection::EventKind};
 use std::time::Duration;
 use tokio::{
@@ -30,22 +30,13 @@ async fn a_lane_that_was_cut_is_dialled_again_and_used() {
     let (mut near, mut far, relays) = relayed_pair_by(&rails, &options(), true).await;
     let mut events = near.subscribe();
     near.write_all(b"before").await.unwrap();
+    far.read_exact(&mut [0; 6]).await.unwrap();
     relays[0].cut();
     let ended = wait_for(&mut events, |event| matches!(event.kind, EventKind::Ended { .. })).await;
     assert!(ended.lane == Some(0) && ended.error.is_some(), "{ended:?}");
     let joined = wait_for(&mut events, |event| event.kind == EventKind::Joined).await;
     assert_eq!((joined.lane, joined.rail), (Some(0), Some(RailId(0))));
-    let sent = pattern(30 << 20);
-    let expected = sent.clone();
-    let writer = tokio::spawn(async move {
-        near.write_all(&sent).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = Vec::new();
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got.starts_with(b"before") && got[6..] == expected);
-    let stats = [far.close().await.unwrap(), writer.await.unwrap()];
-    for end in stats {
+    for end in moved(near, far, pattern(30 << 20)).await {
         let lane = end.lanes.iter().find(|lane| lane.lane == 0).unwrap();
         assert_eq!((lane.joined, lane.losses, &lane.lost), (2, 1, &None), "{lane:?}");
         assert!(lane.bytes_sent + lane.bytes_received > 1 << 20, "{lane:?}");
@@ -57,23 +48,11 @@ async fn a_lane_that_was_cut_is_dialled_again_and_used() {
 async fn a_stream_outlives_the_loss_of_every_lane() {
     let rails = rails(2);
     let options = options().outage_limit(PATIENCE);
-    let (mut near, mut far, relays) = relayed_pair_by(&rails, &options, true).await;
+    let (near, far, relays) = relayed_pair_by(&rails, &options, true).await;
     let mut events = far.subscribe();
-    let sent = pattern(40 << 20);
-    let expected = sent.clone();
-    let writer = tokio::spawn(async move {
-        near.write_all(&sent).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = vec![0; 4 << 20];
-    far.read_exact(&mut got).await.unwrap();
-    relays.iter().for_each(|relay| relay.cut());
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got == expected);
+    moved_while(near, far, pattern(40 << 20), || relays.iter().for_each(|relay| relay.cut())).await;
     wait_for(&mut events, |event| event.kind == EventKind::Outage).await;
     wait_for(&mut events, |event| matches!(event.kind, EventKind::Resumed { .. })).await;
-    far.close().await.unwrap();
-    writer.await.unwrap();
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Streams that are sealed, on real sockets, with someone in between who does harm.
 
-use crate::util::{Relay, listener, pattern, rails, relayed_pair, secret};
+use crate::util::{Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
 use rails_multirail::{
     Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamId, StreamOptions,
     error::JoinError,
@@ -54,27 +54,6 @@ async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay
     (near, listener.accept().await.expect("a stream was opened"), relays)
 }
 
-/// Both directions, megabytes and single bytes.
-async fn converse(near: MultiRailStream, far: MultiRailStream) {
-    let (mut near, mut far) = (near, far);
-    let sent = pattern(3 << 20);
-    let expected = sent.clone();
-    let echo = tokio::spawn(async move {
-        let mut got = Vec::new();
-        far.read_to_end(&mut got).await.unwrap();
-        far.write_all(&got[..1000]).await.unwrap();
-        far.close().await.unwrap();
-        got
-    });
-    near.write_all(&sent[..1]).await.unwrap();
-    near.write_all(&sent[1..]).await.unwrap();
-    near.shutdown().await.unwrap();
-    let mut back = Vec::new();
-    near.read_to_end(&mut back).await.unwrap();
-    near.close().await.unwrap();
-    assert!(echo.await.unwrap() == expected && back == expected[..1000]);
-}
-
 #[tokio::test]
 async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
     let rails = rails(2);
@@ -82,7 +61,7 @@ async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
         let (near, far, relays) = if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
         assert_eq!(far.lanes_up().max(near.lanes_up()), 2, "the other lane joined without a handshake of TLS");
         relays.iter().for_each(|relay| relay.listen_in());
-        converse(near, far).await;
+        echoed(near, far, &pattern(3 << 20)).await;
         let seen: Vec<u8> = relays.iter().flat_map(|relay| relay.heard()).collect();
         let sent = pattern(3 << 20);
         assert!(seen.len() > 3 << 20);
@@ -96,22 +75,11 @@ async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
 async fn what_is_changed_on_the_way_costs_its_lane_and_no_byte() {
     let rails = rails(2);
     for tls in [false, true] {
-        let (mut near, mut far, relays) =
-            if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
-        let sent = pattern(20 << 20);
-        let expected = sent.clone();
+        let (near, far, relays) = if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
         relays[1].flip_a_bit();
-        let writer = tokio::spawn(async move {
-            near.write_all(&sent).await.unwrap();
-            near.close().await.unwrap()
-        });
-        let mut got = Vec::new();
-        far.read_to_end(&mut got).await.unwrap();
-        assert!(got == expected);
-        let received = far.close().await.unwrap();
+        let [_, received] = moved(near, far, pattern(20 << 20)).await;
         let lost: Vec<&String> = received.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
         assert!(lost.len() == 1 && lost[0].contains("does not open"), "{lost:?}");
-        writer.await.unwrap();
     }
 }
 
@@ -119,20 +87,10 @@ async fn what_is_changed_on_the_way_costs_its_lane_and_no_byte() {
 #[tokio::test]
 async fn an_acknowledgement_that_is_changed_costs_its_lane_and_no_byte() {
     let rails = rails(2);
-    let (mut near, mut far, relays) = relayed_pair(&rails, &encrypted()).await;
-    let sent = pattern(20 << 20);
-    let expected = sent.clone();
+    let (near, far, relays) = relayed_pair(&rails, &encrypted()).await;
     relays[0].flip_an_answer();
-    let writer = tokio::spawn(async move {
-        near.write_all(&sent).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = Vec::new();
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got == expected);
-    far.close().await.unwrap();
-    let stats = writer.await.unwrap();
-    let lost: Vec<&String> = stats.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
+    let [sent, _] = moved(near, far, pattern(20 << 20)).await;
+    let lost: Vec<&String> = sent.lanes.iter().filter_map(|lane| lane.lost.as_ref()).collect();
     assert!(lost.len() == 1 && lost[0].contains("does not open"), "{lost:?}");
 }
 

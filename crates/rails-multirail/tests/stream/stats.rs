@@ -1,7 +1,7 @@
 //! What both ends say of a stream adds up.
 
-use crate::util::{options, pair, pattern, rails, relayed_pair, relayed_pair_by};
-use rails_multirail::{LaneStats, MultiRailStream, StreamMetrics, StreamStats};
+use crate::util::{moved, options, pair, pattern, rails, relayed_pair, relayed_pair_by};
+use rails_multirail::{LaneStats, StreamMetrics, StreamStats};
 use std::{
     io::Write,
     sync::{Arc, Mutex},
@@ -32,19 +32,6 @@ fn assert_adds_up(stats: &StreamStats) {
     driven.sort_unstable();
     assert_eq!(driven, stats.lanes.iter().map(|lane| lane.lane).collect::<Vec<_>>());
     serde_json::to_value(stats).expect("it can be written down");
-}
-
-async fn moved(mut near: MultiRailStream, mut far: MultiRailStream, bytes: Vec<u8>) -> [StreamStats; 2] {
-    let expected = bytes.clone();
-    let writer = tokio::spawn(async move {
-        near.write_all(&bytes).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = Vec::new();
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got == expected);
-    let received = far.close().await.unwrap();
-    [timeout(Duration::from_secs(20), writer).await.expect("it ends").unwrap(), received]
 }
 
 #[tokio::test]

@@ -1,10 +1,8 @@
 //! Bytes arrive, in order, in both directions, however they are written and read.
 
-use crate::util::{options, pair, pattern, rails};
+use crate::util::{moved, options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::{
-    MultiRailStream, Policy, RailId, StreamOptions, StreamStats, StripePolicy, proto::policy::Offer,
-};
+use rails_multirail::{MultiRailStream, Policy, RailId, StreamOptions, StripePolicy, proto::policy::Offer};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,7 +15,7 @@ async fn both_directions_carry_bytes_at_once_and_end_cleanly() {
         let rails = rails(3);
         let (near, far) = pair(&rails, &options().policy(policy)).await;
         let (there, back) = (pattern(9_000_001), pattern(5_000_003));
-        let exchange = |mut stream: rails_multirail::MultiRailStream, out: Vec<u8>, len: usize| async move {
+        let exchange = |mut stream: MultiRailStream, out: Vec<u8>, len: usize| async move {
             let (mut read, mut write) = tokio::io::split(&mut stream);
             let mut got = Vec::with_capacity(len);
             let (sent, received) = tokio::join!(
@@ -146,7 +144,7 @@ impl StripePolicy for FirstOnly {
 async fn bytes_are_shared_out_as_the_application_s_own_policy_says() {
     let rails = rails(2);
     let (near, far) = pair(&rails, &options().own_policy(|| Box::new(FirstOnly))).await;
-    let (sent, _) = moved(near, far, pattern(3 << 20)).await;
+    let [sent, _] = moved(near, far, pattern(3 << 20)).await;
     let carried: Vec<u64> = sent.lanes.iter().map(|lane| lane.bytes_sent).filter(|bytes| *bytes > 0).collect();
     assert_eq!(carried, [3 << 20]);
 }
@@ -156,22 +154,8 @@ async fn a_lane_may_have_several_connections() {
     let rails = rails(2);
     let options = options().parallel(3).unwrap();
     let (near, far) = pair(&rails, &options).await;
-    let (sent, _) = moved(near, far, pattern(20 << 20)).await;
+    let [sent, _] = moved(near, far, pattern(20 << 20)).await;
     let of_rail = |rail| sent.lanes.iter().filter(|lane| lane.rail == RailId(rail)).count();
     assert_eq!((sent.lanes.len(), of_rail(0), of_rail(1)), (6, 3, 3));
     assert!(StreamOptions::new(crate::util::secret()).parallel(0).is_err());
-}
-
-/// Sends the bytes, checks that they arrive, and gives what both ends say of it.
-async fn moved(mut near: MultiRailStream, mut far: MultiRailStream, bytes: Vec<u8>) -> (StreamStats, StreamStats) {
-    let expected = bytes.clone();
-    let writer = tokio::spawn(async move {
-        near.write_all(&bytes).await.unwrap();
-        near.close().await.unwrap()
-    });
-    let mut got = Vec::new();
-    far.read_to_end(&mut got).await.unwrap();
-    assert!(got == expected);
-    let received = far.close().await.unwrap();
-    (writer.await.unwrap(), received)
 }

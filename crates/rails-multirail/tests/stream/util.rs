@@ -1,6 +1,8 @@
 //! Rails and streams on the loopback interface, and a relay that does harm.
 
-use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan};
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, StreamStats, plan,
+};
 use rails_topo::Topology;
 use std::{
     net::SocketAddr,
@@ -16,6 +18,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    time::timeout,
 };
 
 /// Rails on 127.0.0.1, 127.0.0.2 and so on.
@@ -77,6 +80,48 @@ pub(crate) async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailSt
     let near = MultiRailStream::connect(rails, &addresses, options).await.expect("loopback can be connected to");
     let far = listener.accept().await.expect("a stream was opened");
     (near, far)
+}
+
+/// Sends the bytes, checks that they arrive, and gives what both ends say of it, the sender first.
+pub(crate) async fn moved(near: MultiRailStream, far: MultiRailStream, bytes: Vec<u8>) -> [StreamStats; 2] {
+    moved_while(near, far, bytes, || {}).await
+}
+
+/// The same, and something happens once the first few megabytes have arrived.
+pub(crate) async fn moved_while(
+    mut near: MultiRailStream,
+    mut far: MultiRailStream,
+    bytes: Vec<u8>,
+    happens: impl FnOnce(),
+) -> [StreamStats; 2] {
+    let expected = bytes.clone();
+    let writer = tokio::spawn(async move {
+        near.write_all(&bytes).await.unwrap();
+        near.close().await.unwrap()
+    });
+    let mut got = vec![0; expected.len().min(FIRST)];
+    far.read_exact(&mut got).await.unwrap();
+    happens();
+    far.read_to_end(&mut got).await.unwrap();
+    assert!(got == expected, "other bytes arrived");
+    let received = far.close().await.unwrap();
+    [timeout(PATIENCE, writer).await.expect("it ends").unwrap(), received]
+}
+
+/// Sends the bytes there and, once all have arrived, back; gives what both ends say of it.
+pub(crate) async fn echoed(mut near: MultiRailStream, mut far: MultiRailStream, bytes: &[u8]) -> [StreamStats; 2] {
+    let echo = tokio::spawn(async move {
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.unwrap();
+        far.write_all(&got).await.unwrap();
+        far.close().await.unwrap()
+    });
+    near.write_all(bytes).await.unwrap();
+    near.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    near.read_to_end(&mut back).await.unwrap();
+    assert!(back == bytes, "other bytes came back");
+    [near.close().await.unwrap(), echo.await.unwrap()]
 }
 
 /// Bytes that differ from their neighbours near and far.
@@ -221,3 +266,8 @@ impl Harm {
         }
     }
 }
+
+/// How many bytes arrive before something happens: so many that every lane is in the middle of something.
+const FIRST: usize = 4 << 20;
+/// Nothing here takes long: what does hangs.
+const PATIENCE: Duration = Duration::from_secs(20);

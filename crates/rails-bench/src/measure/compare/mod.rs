@@ -27,6 +27,8 @@ pub use statistics::Spread;
 
 pub(crate) use arena::Arena;
 pub(crate) use link::fastest;
+#[cfg(feature = "fuzzing")]
+pub(crate) use rivals::fuzz;
 pub(crate) use rivals::{Running, own};
 
 use rails_topo::CpuSet;

@@ -108,7 +108,7 @@ pub async fn answer_messages(messages: &mut MultiRailMessages) -> io::Result<u64
 /// Sends every message back when it is whole, until the other end has no more; gives how many there were.
 ///
 /// # Errors
-/// How the stream failed; [`io::ErrorKind::InvalidData`] where messages longer than 16 MiB are announced.
+/// How the stream failed; [`io::ErrorKind::InvalidData`] where messages of no bytes or of more than 16 MiB are announced.
 pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
     let mut answered = 0;
     loop {
@@ -123,8 +123,10 @@ pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Re
         }
         let number = |at| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (bytes, count) = (number(0), number(4));
-        if bytes > LONGEST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {bytes} bytes is too long")));
+        // Empty ones would be answered without waiting for anything, four billion times.
+        if !(1..=LONGEST).contains(&bytes) {
+            let why = format!("a message has 1 to {LONGEST} bytes, not {bytes}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         let mut message = vec![0; bytes as usize];
         for _ in 0..count {
@@ -187,9 +189,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_is_refused() {
-        let (mut near, mut far) = tokio::io::duplex(1000);
-        near.write_all(&header(LONGEST + 1, 1)).await.unwrap();
-        assert_eq!(answer(&mut far).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    async fn what_is_too_long_or_nothing_at_all_is_refused() {
+        for bytes in [LONGEST + 1, 0] {
+            let (mut near, mut far) = tokio::io::duplex(1000);
+            near.write_all(&header(bytes, u32::MAX)).await.unwrap();
+            assert_eq!(answer(&mut far).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
     }
 }

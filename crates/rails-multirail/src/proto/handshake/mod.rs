@@ -29,6 +29,8 @@ mod transcript;
 
 pub use initiator::{Initiator, InitiatorStep, Joined};
 pub use lanes::LanesError;
+#[cfg(feature = "fuzzing")]
+pub(crate) use lanes::{fuzz as fuzz_lanes, fuzz_seed as fuzz_lanes_seed};
 pub use message::{
     Challenge, Hello, LONGEST_MESSAGE, LONGEST_TLS, Message, Mode, Nonce, PREFIX_LEN, Purpose, Refusal, StreamId, Tag,
     Terms, VERSION,

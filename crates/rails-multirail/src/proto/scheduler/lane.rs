@@ -26,6 +26,8 @@ pub(super) struct Lane {
     pub(super) first: u64,
     /// Bytes of them.
     pub(super) bytes: u64,
+    /// How many of them are [settled](InFlight::settled).
+    pub(super) settled: usize,
     /// How long a chunk takes on this lane from being taken to being acknowledged.
     pub(super) service: Estimate,
     /// Chunks took at least this long, where none was seen to the end since.
@@ -58,13 +60,13 @@ impl Lane {
         self.up && !self.silent && !self.retired
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self, now: Option<Instant>) -> Standing {
         Standing {
             usable: self.is_usable(),
             promising: self.is_usable() && (self.resting || !self.in_flight.is_empty()),
             weight: self.weight,
             in_flight: self.bytes,
-            rate: self.rate.get(),
+            rate: self.rate_by(now),
             rtt: self.rtt,
             service: self.service(),
         }
@@ -100,6 +102,18 @@ impl Lane {
         self.service.update(took.max(SHORTEST_SAMPLE), took.as_secs_f64());
         self.service_at_least = None;
         self.acknowledged_at = Some(now);
+    }
+
+    /// The rate that it was seen to carry. While its first chunk takes longer than that explains, no more than the chunk allows: nothing tells of a
+    /// lane that has got stuck until something arrives, and what is left to it meanwhile waits as long.
+    fn rate_by(&self, now: Option<Instant>) -> Option<f64> {
+        let rate = self.rate.get()?;
+        let (Some(now), Some(front)) = (now, self.in_flight.front()) else { return Some(rate) };
+        let since = self.acknowledged_at.map_or(front.taken, |at| at.max(front.taken));
+        let explained = self.rtt.unwrap_or_default() + ACK_DELAY;
+        let busy_for = now.saturating_duration_since(since).saturating_sub(explained);
+        let allowed = f64::from(front.chunk.length.max(1)) / busy_for.as_secs_f64();
+        Some(if busy_for > LONG_SAMPLE { rate.min(allowed) } else { rate })
     }
 
     /// How long chunks take, or at least take.
@@ -140,7 +154,8 @@ impl Lane {
             others.map_or(UNKNOWN_SERVICE, |others| (4 * others).min(UNKNOWN_SERVICE)).max(least)
         };
         let known = self.known_service().filter(|_| self.service_at_least.is_none());
-        self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).max(LEAST_OVERDUE))
+        let longest = LONGEST_OVERDUE.max(4 * self.rtt.unwrap_or_default());
+        self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).clamp(LEAST_OVERDUE, longest))
     }
 
     /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`. Where another lane has taken one of these over, this
@@ -155,6 +170,7 @@ impl Lane {
             && let Some(front) = self.in_flight.pop_front()
         {
             self.bytes -= u64::from(front.chunk.length);
+            self.settled -= usize::from(front.settled);
             self.first += 1;
         }
         for sent in self.in_flight.iter_mut().skip_while(|sent| sent.settled) {
@@ -162,12 +178,18 @@ impl Lane {
                 break;
             }
             (sent.settled, sent.passed_on) = (true, true);
+            self.settled += 1;
             sent.chunk.payload = Vec::new();
             let least = now.saturating_duration_since(sent.taken);
             if self.service.get().is_none_or(|service| Duration::from_secs_f64(service) < least) {
                 self.service_at_least = self.service_at_least.max(Some(least));
             }
         }
+    }
+
+    /// How many chunks are kept for it.
+    pub(super) fn kept(&self) -> usize {
+        self.in_flight.len() - self.settled
     }
 
     /// Bytes of what it has in flight that the other end is not known to have from elsewhere.
@@ -180,6 +202,8 @@ impl Lane {
 pub(super) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 /// No chunk is overdue before this on a lane that is known: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
 const LEAST_OVERDUE: Duration = Duration::from_millis(60);
+/// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then no reader waits for it.
+const LONGEST_OVERDUE: Duration = Duration::from_millis(200);
 /// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// Fewer bytes say nothing of a rate either.

@@ -65,8 +65,9 @@ pub struct Scheduler {
     /// Chunks of lost and silent lanes.
     returned: Returned,
     lanes: Vec<Lane>,
-    /// How the lanes stand, as the policy sees them.
+    /// How the lanes stand, as the policy sees them, and the last time that was told.
     standings: Vec<Standing>,
+    now: Option<Instant>,
     /// Everything below has been read by the other end.
     consumed: u64,
     /// What was given to a lane more than once.
@@ -89,6 +90,7 @@ impl Scheduler {
             returned: Returned::default(),
             lanes: Vec::new(),
             standings: Vec::new(),
+            now: None,
             consumed: 0,
             reissued: Reissued::default(),
             complete: false,
@@ -194,6 +196,9 @@ impl Scheduler {
     pub fn lane_lost(&mut self, lane: usize) {
         self.give_back(lane);
         self.lanes[lane] = Lane::default();
+        // Whoever has its number next has had nothing.
+        self.lanes.iter_mut().flat_map(|lane| &mut lane.in_flight).for_each(|sent| sent.carriers &= !bit(lane));
+        self.returned.forget_carrier(bit(lane));
     }
 
     /// Lane number `lane` has fallen silent: what it has is for the others too, and it is given nothing until an acknowledgement comes on
@@ -244,7 +249,7 @@ impl Scheduler {
 
     /// How lane number `lane` stands.
     pub fn standing(&self, lane: usize) -> Standing {
-        self.lanes[lane].standing()
+        self.lanes[lane].standing(self.now)
     }
 
     /// When lane number `lane` last made progress: an acknowledgement came, or it was given something while it had nothing. `None`
@@ -263,7 +268,7 @@ impl Scheduler {
 
     /// Whether lane number `lane` would be given something that waits, had it room now.
     pub fn wants(&mut self, lane: usize) -> bool {
-        if !self.lanes[lane].is_usable() {
+        if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
             return false;
         }
         self.look_at_lanes();
@@ -274,8 +279,9 @@ impl Scheduler {
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
+        self.now = self.now.max(Some(now));
         self.lanes[lane].resting = false;
-        if !self.lanes[lane].is_usable() || !self.has_anything_for(lane) {
+        if !self.lanes[lane].is_usable() || self.is_overfull(lane) || !self.has_anything_for(lane) {
             return None;
         }
         self.look_at_lanes();
@@ -318,6 +324,7 @@ impl Scheduler {
     /// # Errors
     /// [`Violation::NeverSent`] where it speaks of what was not sent.
     pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
+        self.now = self.now.max(Some(now));
         let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
         let consumed = ack.limit.saturating_sub(self.window);
@@ -432,15 +439,20 @@ impl Scheduler {
 
     fn look_at_lanes(&mut self) {
         for (standing, lane) in self.standings.iter_mut().zip(&self.lanes) {
-            *standing = lane.standing();
+            *standing = lane.standing(self.now);
         }
+    }
+
+    /// Whether a lane has so many chunks to carry that it is given no more, be they there by other lanes or not: each is remembered.
+    fn is_overfull(&self, lane: usize) -> bool {
+        self.lanes[lane].in_flight.len() >= super::most_chunks(self.window)
     }
 
     /// Whether so few chunks are kept until they are acknowledged that there may be one more. Tiny chunks cost more memory than they have
     /// bytes, at either end; where the window is full of chunks of two kibibytes, this does not bind.
     fn may_keep_more(&self) -> bool {
         let most = super::most_chunks(self.window);
-        self.returned.len() + self.lanes.iter().map(|lane| lane.in_flight.len()).sum::<usize>() < most
+        self.returned.len() + self.lanes.iter().map(Lane::kept).sum::<usize>() < most
     }
 }
 

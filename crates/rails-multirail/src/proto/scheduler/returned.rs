@@ -49,6 +49,11 @@ impl Returned {
         Some(back)
     }
 
+    /// A lane has had none of them any more.
+    pub(super) fn forget_carrier(&mut self, lane: u64) {
+        self.chunks.values_mut().for_each(|back| back.carriers &= !lane);
+    }
+
     /// Removes those that begin in the range; whether there were any.
     pub(super) fn remove_range(&mut self, range: Range<u64>) -> bool {
         let offsets: Vec<u64> = self.chunks.range(range).map(|(offset, _)| *offset).collect();

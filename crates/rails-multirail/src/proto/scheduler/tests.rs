@@ -266,6 +266,45 @@ fn what_was_taken_over_tells_how_slow_its_lane_is() {
     assert!(scheduler.standing(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
 }
 
+/// What a lane carried before says nothing of it once it is stuck, and nothing arrives that would say so.
+#[test]
+fn nothing_is_left_to_a_lane_that_has_got_stuck() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    (0..3).for_each(|lane| drop(scheduler.take(now(), lane)));
+    (0..3).for_each(|lane| scheduler.handle_ack(after(20), lane, &ack(1, 64 << 20)).unwrap());
+    while scheduler.in_flight(0) < 1 << 20 {
+        scheduler.take(after(20), 0).unwrap();
+    }
+    scheduler.take(after(20), 1).unwrap();
+    let first = scheduler.take(after(20), 2).unwrap().offset;
+    scheduler.silence(2);
+    assert_ne!(scheduler.take(after(21), 0).unwrap().offset, first, "lane 1 has less to do");
+    let mut arrived = 1;
+    let taken = (30..2_000).step_by(10).find(|at| {
+        arrived += 1;
+        scheduler.handle_ack(after(*at), 0, &ack(arrived, 64 << 20)).unwrap();
+        scheduler.take(after(*at), 0).unwrap().offset == first
+    });
+    assert!(taken.is_some_and(|at| (100..700).contains(&at)), "and has not done it: {taken:?}");
+}
+
+/// Under the same number it is another connection, which has had nothing yet.
+#[test]
+fn a_lane_that_is_back_takes_over_what_it_was_given_before_it_was_lost() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.take(now(), 0).unwrap();
+    let at = scheduler.overdue_at(0).unwrap();
+    assert_eq!(scheduler.take(at, 1).unwrap().offset, 0);
+    scheduler.lane_lost(0);
+    scheduler.lane_up(0, LaneTraits::default());
+    let at = scheduler.overdue_at(1).unwrap();
+    assert_eq!(scheduler.take(at, 0).map(|chunk| chunk.offset), Some(0));
+}
+
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
     let mut scheduler = scheduler(Policy::Adaptive);

@@ -87,7 +87,7 @@ impl Seals {
         Self::with_limit(secret, transcript, ours, BLOCKS_PER_KEY)
     }
 
-    fn with_limit(secret: &Secret, transcript: &[u8; 32], ours: Role, most: u64) -> Self {
+    pub(crate) fn with_limit(secret: &Secret, transcript: &[u8; 32], ours: Role, most: u64) -> Self {
         let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
         let keys = |role| {
             let label = match role {
@@ -221,6 +221,20 @@ fn expand(prk: &Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
         .and_then(|output| output.fill(&mut *key))
         .expect("32 bytes are one block of HKDF");
     key
+}
+
+/// Opens one frame with its payload, where there is one. For tests and [`crate::fuzzing`]; a lane reads a frame piece by piece.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
+    let (header, rest) = sealed.split_first_chunk().expect("a header");
+    let header = opener.header(header)?.to_vec();
+    if rest.is_empty() {
+        return Ok((header, Vec::new()));
+    }
+    let (text, tag) = rest.split_at(rest.len() - TAG_LEN);
+    let mut text = text.to_vec();
+    opener.payload(&mut text, tag)?;
+    Ok((header, text))
 }
 
 const BLOCK_LEN: usize = 16;

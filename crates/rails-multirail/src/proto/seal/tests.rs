@@ -14,19 +14,6 @@ fn with_limit(transcript: u8, most: u64) -> (Seals, Seals) {
     (seals(Role::Initiator), seals(Role::Responder))
 }
 
-/// Opens one frame with its payload.
-fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
-    let (header, rest) = sealed.split_first_chunk().expect("a header");
-    let header = opener.header(header)?.to_vec();
-    if rest.is_empty() {
-        return Ok((header, Vec::new()));
-    }
-    let (text, tag) = rest.split_at(rest.len() - TAG_LEN);
-    let mut text = text.to_vec();
-    opener.payload(&mut text, tag)?;
-    Ok((header, text))
-}
-
 fn pieces(pieces: &[&'static [u8]]) -> Vec<Bytes> {
     pieces.iter().copied().map(Bytes::from_static).collect()
 }

@@ -100,7 +100,12 @@ async fn question(lane: &dyn Lane, credentials: Credentials, hello: Hello) -> Re
 }
 
 /// Pairs our offers with theirs, of which the first is what was called as `contact`.
-fn pair(mut ours: Vec<LaneOffer>, mut theirs: Vec<LaneOffer>, contact: SocketAddr, from: SocketAddr) -> Pairing {
+pub(crate) fn pair(
+    mut ours: Vec<LaneOffer>,
+    mut theirs: Vec<LaneOffer>,
+    contact: SocketAddr,
+    from: SocketAddr,
+) -> Pairing {
     // The scope of a link-local address is known at this end alone, and here from the question that got through.
     for offer in ours.iter_mut().filter(|offer| is_link_local(offer.ip()) && offer.ip() == from.ip()) {
         offer.address = from;

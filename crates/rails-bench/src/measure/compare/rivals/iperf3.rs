@@ -79,6 +79,14 @@ impl Rival for Iperf3 {
     }
 }
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(output: &[u8]) {
+    if let Ok(Report { end }) = serde_json::from_slice(output) {
+        assert!(end.sum_received.bits_per_second.is_finite(), "JSON has no other numbers");
+    }
+}
+
 const FIRST_PORT: u16 = 5701;
 
 #[cfg(test)]

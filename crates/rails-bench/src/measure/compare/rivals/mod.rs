@@ -90,6 +90,13 @@ fn weights(links: &[Link]) -> String {
 /// TCP connections of a lane of [`Contender::RailsParallel`].
 const PARALLEL: usize = 4;
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(output: &[u8]) {
+    iperf3::fuzz(output);
+    ucx::fuzz(&String::from_utf8_lossy(output));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -96,7 +96,15 @@ fn bits_per_second(output: &str) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !line.contains("overall_bw"));
     let column = lines.next()?.split(',').position(|name| name.trim() == "overall_bw")?;
     let mebibytes: f64 = lines.last()?.split(',').nth(column)?.trim().parse().ok()?;
-    Some(mebibytes * f64::from(1 << 20) * 8.0)
+    Some(mebibytes * f64::from(1 << 20) * 8.0).filter(|rate| rate.is_finite() && *rate >= 0.0)
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(output: &str) {
+    if let Some(rate) = bits_per_second(output) {
+        assert!(rate.is_finite() && rate >= 0.0);
+    }
 }
 
 const NAME: &str = "ucx_perftest";
@@ -111,6 +119,7 @@ const GUESSED_MBIT: u64 = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_bandwidth_is_found_by_its_name() {
@@ -118,6 +127,15 @@ mod tests {
                       20,6.459,49757.695,49757.695,70.00,80.00,20,20\n";
         assert_eq!(bits_per_second(output), Some(80.0 * 8_388_608.0));
         assert_eq!(bits_per_second(""), None);
-        assert_eq!(bits_per_second("overall_bw\n"), None);
+        for nothing in ["overall_bw\n", "overall_bw\nnan\n", "overall_bw\n-1\n", "overall_bw\n1e308\n"] {
+            assert_eq!(bits_per_second(nothing), None, "{nothing}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_makes_it_panic(output in "(overall_bw|[a-z0-9.,\\-\n ]){0,12}") {
+            let _ = bits_per_second(&output);
+        }
     }
 }

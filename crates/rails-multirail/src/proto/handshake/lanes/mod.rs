@@ -202,6 +202,30 @@ fn is_name(name: &[u8]) -> bool {
         && name.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))
 }
 
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
+    for entry in entries {
+        match decode(entry) {
+            Ok(offer) => {
+                let mut again = Vec::new();
+                encode(&offer, &mut again);
+                assert_eq!(again, entry, "{offer:?}");
+            }
+            Err(error) => drop(error.to_string()),
+        }
+    }
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_seed(offers: &[LaneOffer]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    offers.iter().for_each(|offer| encode(offer, &mut entries));
+    entries
+}
+
 /// `IFNAMSIZ` of include/uapi/linux/if.h, with the NUL.
 const NAME_LEN: usize = 16;
 const ENTRY_LEN: usize = 36 + NAME_LEN;

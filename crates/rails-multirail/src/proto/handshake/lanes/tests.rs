@@ -102,6 +102,32 @@ fn a_bit_that_was_changed_is_noticed_wherever_it_is() {
     }
 }
 
+/// Whatever the count is changed to, and wherever the proof is taken from then.
+#[test]
+fn a_list_that_was_cut_short_is_refused() {
+    let offers = [offer(0, "10.0.0.1:1"), offer(1, "10.0.1.1:1"), offer(2, "10.0.2.1:1")];
+    for mode in [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls] {
+        let (_, mut proved) = ends(mode, 1, 1, 3);
+        let message = proved.lanes(&offers);
+        for count in 1..3u8 {
+            let (joined, _) = ends(mode, 1, 1, 3);
+            let left = PREFIX_LEN + usize::from(count) * ENTRY_LEN;
+            let mut shorter = message.clone();
+            shorter[7] = count;
+            let end = PREFIX_LEN + joined.lanes_len(shorter.first_chunk().unwrap()).unwrap();
+            let cut = shorter[..end].to_vec();
+            shorter.drain(left..PREFIX_LEN + 3 * ENTRY_LEN);
+            for shorter in [shorter, cut] {
+                let (mut joined, _) = ends(mode, 1, 1, 3);
+                assert!(read(&mut joined, &shorter).is_err(), "{mode}: {count} of 3 lanes");
+            }
+        }
+        let (joined, _) = ends(mode, 1, 1, 3);
+        let said = joined.lanes_len(message.first_chunk().unwrap()).unwrap();
+        assert_eq!(said, message.len() - PREFIX_LEN, "{mode}: a reader waits for the last byte");
+    }
+}
+
 #[test]
 fn a_number_of_lanes_that_cannot_be_is_refused_before_memory_is_taken() {
     let (joined, mut proved) = ends(Mode::PreSharedKey, 1, 1, 3);

@@ -193,10 +193,10 @@ fn netns_round_trips_are_compared_for_every_length_and_carrier() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("rails, single driver"), "{}", stdout(&output));
     let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
-    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 4, "two rounds of four carriers");
+    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 5, "two rounds of five carriers");
     assert_eq!(all[0]["samples"][0]["round_trips"][0]["each_ns"].as_array().unwrap().len(), 50, "each one is kept");
     let results = all[0]["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2 * 4, "two lengths of four carriers");
+    assert_eq!(results.len(), 2 * 5, "two lengths of five carriers");
     for result in results {
         let ratio = result["p50_over_plain"].as_f64().unwrap();
         assert!(ratio > 0.0 && (result["carrier"] != "plain" || ratio == 1.0), "{result}");

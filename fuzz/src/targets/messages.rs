@@ -1,9 +1,9 @@
 //! Chunks of messages in any order, on lanes that get stuck, are overtaken and are lost, beside the plainest list of what was taken in.
 
 use crate::script::Script;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use rails_multirail::proto::{
-    messages::{Content, Delivery, Inbox, Lent, Packet, Part, Place, Priority, SLOT, next_of_packet},
+    messages::{Content, Delivery, Inbox, Lent, MessageBuffer, Packet, Part, Place, Priority, SLOT, next_of_packet},
     reassembler::Violation,
     wire::DataHeader,
 };
@@ -85,7 +85,7 @@ impl World {
             match self.inbox.admit(lane, &header, &content, &mut spare)? {
                 Place::NeedsBuffer(length) => {
                     assert!(length as u64 <= self.window, "{content:?} is longer than the window");
-                    spare = Some(BytesMut::zeroed(length));
+                    spare = Some(MessageBuffer::zeroed(length));
                 }
                 place => break place,
             }

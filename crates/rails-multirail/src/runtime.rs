@@ -2,7 +2,7 @@
 
 use rails_bind::{
     BindError, Outcome,
-    memory::{self, MemoryPolicy},
+    memory::{self, BufferOptions, MemoryPolicy, NumaBuffer},
     thread::{self, Tid},
     usage::{ThreadUsage, UsageError},
 };
@@ -183,9 +183,12 @@ impl RailRuntimeBuilder {
                 Err(error) => return Err(failed(error)),
             },
         };
-        // First touch decides where a page lies, and here nobody else has touched this one.
-        let page = vec![1u8; PROBE];
-        let memory_node = memory::node_of_page(&page).map_err(|error| error.to_string());
+        // First touch decides where a page lies, and nobody else has touched this one: one of the heap may be of a thread that has ended.
+        let page = NumaBuffer::new(PROBE, &BufferOptions::new().policy(MemoryPolicy::Default));
+        let memory_node = page.map_err(|error| error.to_string()).and_then(|mut page| {
+            page.fill(1);
+            memory::node_of_page(&page).map_err(|error| error.to_string())
+        });
         let cpu = thread::current_cpu().map_err(failed)?;
         Ok(Placement { tid: thread::current_tid(), cpus, cpu, memory, memory_node })
     }
@@ -298,5 +301,5 @@ impl Unbound {
     }
 }
 
-/// The size of the buffer whose page is looked for: large enough for the allocator to map it anew.
-const PROBE: usize = 1 << 20;
+/// The size of the buffer whose page is looked for: one page is enough.
+const PROBE: usize = 4 << 10;

@@ -24,8 +24,8 @@ use tokio::sync::Notify;
 /// # Where they lie
 /// A rail's thread that makes a buffer for a chunk is the first to write to it, so its pages come from the node of the rail's memory policy; and it comes back for
 /// rails of that node, whoever drops it. (Rails of one node share what is kept: lanes are busy in turn, and each would drive out what the other has just
-/// given back.) Those of 128 KiB and more are mapped for themselves, so that their pages are new ones; smaller ones are from the heap, in which each rail's
-/// thread has its own arena.
+/// given back.) Those of 128 KiB and more are mapped for themselves, so that their pages are new ones; smaller ones are from the heap, and lie where that
+/// has its pages: on the rail's node too, but for those that a thread which has ended had before.
 ///
 /// # How much memory that is
 /// What is kept for later fits into the part of the window that nothing takes up ([`Connection::memory_held`](crate::proto::connection::Connection::memory_held)), so that both together are a

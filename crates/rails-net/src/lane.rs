@@ -4,6 +4,7 @@ use crate::{
     KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, ZeroCopyStats,
     busy_poll::BusyPoll,
     socket,
+    stats::optional_microseconds,
     zero_copy::{DetachedSender, ZeroCopySender},
 };
 use nix::{
@@ -368,10 +369,6 @@ fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
 fn device(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
     let name = socket::get("SO_BINDTODEVICE", socket.device())?;
     Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
-}
-
-fn optional_microseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
 }
 
 fn optional_milliseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,9 +1,9 @@
 //! What a stream needs of a lane, whatever carries it.
 
-use crate::{ConnectError, LaneOptions, StatsError, TcpStats, ZeroCopyStats};
+use crate::{ConnectError, LaneOptions, StatsError, TcpStats, ZeroCopyStats, stats::optional_microseconds};
 use bytes::Bytes;
 use rails_topo::{Bandwidth, DataSize};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::{
     fmt,
     io::{self, IoSliceMut},
@@ -160,8 +160,4 @@ pub struct TransportStats {
     pub congestion: Option<String>,
     /// What became of sending without copies; `None` where the lane does not.
     pub zero_copy: Option<ZeroCopyStats>,
-}
-
-fn optional_microseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
 }

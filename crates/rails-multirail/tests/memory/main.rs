@@ -2,6 +2,8 @@
 //!
 //! Each case runs in a process of its own, which is this program again: what one case leaves in the allocator must not be lent to the next.
 
+#[path = "../peer/mod.rs"]
+mod join;
 mod peer;
 
 use bytes::Bytes;

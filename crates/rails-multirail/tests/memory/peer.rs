@@ -1,15 +1,16 @@
 //! A peer on a bare socket, which joins in order and then sends what costs most.
 
+use crate::join::join;
 use bytes::Bytes;
 use rails_multirail::proto::{
-    handshake::{Credentials, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, StreamId, Terms},
+    handshake::{Credentials, Terms},
     messages::{Packet, Part, Priority, message_space, packet_space},
     wire::{DataHeader, Frame},
 };
 use std::net::SocketAddr;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpStream, tcp::OwnedWriteHalf},
+    net::tcp::OwnedWriteHalf,
 };
 
 /// What is sent, within one window.
@@ -36,31 +37,8 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn join(address: SocketAddr) -> Self {
-        let mut socket = TcpStream::connect(address).await.expect("it listens");
-        let hello = Hello {
-            mode: Mode::Insecure,
-            purpose: Purpose::Open,
-            stream: StreamId([7; 16]),
-            lane: 0,
-            lanes: 1,
-            terms: Terms { longest_chunk: 512 << 10, window: 1 << 20 },
-            nonce: [1; 32],
-        };
-        let (mut initiator, first) = Initiator::start(Credentials::Insecure, hello);
-        let mut messages = vec![first];
-        loop {
-            for message in &messages {
-                socket.write_all(&message.encode()).await.expect("it reads");
-            }
-            let mut prefix = [0; PREFIX_LEN];
-            socket.read_exact(&mut prefix).await.expect("it answers");
-            let mut body = vec![0; Message::body_len(&prefix).expect("it is a message")];
-            socket.read_exact(&mut body).await.expect("it is whole");
-            match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
-                InitiatorStep::Send(next) => messages = next,
-                InitiatorStep::Joined(_) => break,
-            }
-        }
+        let terms = Terms { longest_chunk: 512 << 10, window: 1 << 20 };
+        let (socket, _) = join(address, Credentials::Insecure, terms).await;
         let (mut answers, socket) = socket.into_split();
         tokio::spawn(async move {
             let mut ignored = vec![0; 4096];

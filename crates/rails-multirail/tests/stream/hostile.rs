@@ -1,14 +1,15 @@
 //! A peer that joins in order and then misbehaves, on a real socket.
 
-use crate::util::{listener, options, pattern, rails, secret};
+use crate::{
+    peer,
+    util::{listener, options, pattern, rails, secret},
+};
 use bytes::Bytes;
 use rails_multirail::{
     MultiRailListener, MultiRailStream, Rails, StreamError,
     proto::{
         connection::Failure,
-        handshake::{
-            Credentials, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, StreamId, Terms,
-        },
+        handshake::{Credentials, Mode, Terms},
         reassembler::Violation,
         wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
     },
@@ -32,34 +33,11 @@ impl Victim {
     async fn new() -> Self {
         let rails = rails(1);
         let (mut listener, addresses) = listener(&rails, &options()).await;
-        let mut peer = TcpStream::connect(addresses[0]).await.expect("it listens");
-        let hello = Hello {
-            mode: Mode::PreSharedKey,
-            purpose: Purpose::Open,
-            stream: StreamId([7; 16]),
-            lane: 0,
-            lanes: 1,
-            terms: Terms { longest_chunk: 1 << 16, window: 1 << 20 },
-            nonce: [1; 32],
-        };
         let credentials = Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() };
-        let (mut initiator, first) = Initiator::start(credentials, hello);
-        let mut messages = vec![first];
-        let terms = loop {
-            for message in &messages {
-                peer.write_all(&message.encode()).await.expect("it reads");
-            }
-            let mut prefix = [0; PREFIX_LEN];
-            peer.read_exact(&mut prefix).await.expect("it answers");
-            let mut body = vec![0; Message::body_len(&prefix).expect("it is a message")];
-            peer.read_exact(&mut body).await.expect("it is whole");
-            match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
-                InitiatorStep::Send(next) => messages = next,
-                InitiatorStep::Joined(joined) => break joined.terms,
-            }
-        };
+        let (peer, joined) =
+            peer::join(addresses[0], credentials, Terms { longest_chunk: 1 << 16, window: 1 << 20 }).await;
         let stream = listener.accept().await.expect("a stream was opened");
-        Self { stream, peer, terms, _listening: (rails, listener) }
+        Self { stream, peer, terms: joined.terms, _listening: (rails, listener) }
     }
 
     /// Sends a chunk as if nothing were wrong with it.

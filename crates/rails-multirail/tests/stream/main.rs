@@ -7,6 +7,8 @@ mod join;
 mod memory_lane;
 mod messages;
 mod pairing;
+#[path = "../peer/mod.rs"]
+mod peer;
 mod redial;
 mod security;
 mod stats;

@@ -1,0 +1,39 @@
+//! A peer on a bare socket that joins in order; what it does then is up to the test.
+
+use rails_multirail::proto::handshake::{
+    Credentials, Hello, Initiator, InitiatorStep, Joined, Message, PREFIX_LEN, Purpose, StreamId, Terms,
+};
+use std::net::SocketAddr;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Opens a stream of one lane, and gives its socket and what was agreed.
+pub(crate) async fn join(address: SocketAddr, credentials: Credentials, terms: Terms) -> (TcpStream, Joined) {
+    let mut socket = TcpStream::connect(address).await.expect("it listens");
+    let hello = Hello {
+        mode: credentials.mode(),
+        purpose: Purpose::Open,
+        stream: StreamId([7; 16]),
+        lane: 0,
+        lanes: 1,
+        terms,
+        nonce: [1; 32],
+    };
+    let (mut initiator, first) = Initiator::start(credentials, hello);
+    let mut messages = vec![first];
+    loop {
+        for message in &messages {
+            socket.write_all(&message.encode()).await.expect("it reads");
+        }
+        let mut prefix = [0; PREFIX_LEN];
+        socket.read_exact(&mut prefix).await.expect("it answers");
+        let mut body = vec![0; Message::body_len(&prefix).expect("it is a message")];
+        socket.read_exact(&mut body).await.expect("it is whole");
+        match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
+            InitiatorStep::Send(next) => messages = next,
+            InitiatorStep::Joined(joined) => return (socket, *joined),
+        }
+    }
+}

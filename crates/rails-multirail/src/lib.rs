@@ -54,6 +54,7 @@ pub mod proto;
 mod rails;
 pub mod runtime;
 pub mod security;
+mod serialized;
 mod stream;
 
 pub use error::{AddLaneError, AdmitError, BindListenerError, ListenerClosed, OpenError, PlanLanesError, StreamError};

@@ -153,7 +153,7 @@ impl End {
                     assert!(chunk.length as usize <= self.longest, "{chunk:?} is too long");
                     assert!(chunk.offset + u64::from(chunk.length) <= self.limit, "{chunk:?} is beyond the window");
                 }
-                Transmit::Idle(_) | Transmit::Close => return,
+                Transmit::Idle | Transmit::Close => return,
             }
             for frame in control.chunks(FRAME_LEN) {
                 let frame: &[u8; FRAME_LEN] = frame.try_into().expect("control frames are of one length");

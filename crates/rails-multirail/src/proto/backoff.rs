@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Waits that double up to a bound, without end: a lane that is away for hours is back a second after its link.
+/// Waits that double up to a bound, without end: a lane that is away for hours is back half a second after its link.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
@@ -12,7 +12,7 @@ impl Backoff {
     /// The first wait.
     pub const SHORTEST: Duration = Duration::from_millis(100);
     /// The longest wait.
-    pub const LONGEST: Duration = Duration::from_millis(800);
+    pub const LONGEST: Duration = Duration::from_millis(400);
 
     /// How long to wait now.
     #[allow(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
@@ -37,6 +37,6 @@ mod tests {
     fn waits_double_up_to_the_longest_and_go_on() {
         let mut backoff = Backoff::default();
         let waits: Vec<u128> = (0..6).map(|_| backoff.next().as_millis()).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 800, 800]);
+        assert_eq!(waits, [100, 200, 400, 400, 400, 400]);
     }
 }

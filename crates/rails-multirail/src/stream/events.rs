@@ -3,9 +3,10 @@
 use crate::{
     RailId,
     proto::{
-        connection::{Event, EventKind, milliseconds},
+        connection::{Event, EventKind},
         handshake::StreamId,
     },
+    serialized::milliseconds,
 };
 use serde::Serialize;
 use std::{

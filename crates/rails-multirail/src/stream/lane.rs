@@ -10,25 +10,29 @@ use crate::{
     RailId, StreamOptions,
     error::LaneError,
     proto::{
-        connection::{CONTROL_LEN, LaneId, LaneTraits, LinkSample, NEEDS_NO_ROOM, Transmit},
+        connection::{CONTROL_LEN, Connection, LaneId, LaneTraits, LinkSample, NEEDS_NO_ROOM, Transmit},
         messages::Content,
+        reassembler::Violation,
         scheduler::Chunk,
         seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
         wire::{DataHeader, FRAME_LEN, Frame, FrameError},
     },
 };
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use rails_net::{Lane, TransportStats};
 use rails_topo::{DataSize, NodeId};
 use std::{
+    cell::Cell,
     future::poll_fn,
     io::{self, IoSliceMut},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
+    task::{Poll, ready},
     time::{Duration, Instant},
 };
 use tokio::{
     sync::Notify,
-    time::{sleep, sleep_until, timeout},
+    time::{Sleep, sleep, sleep_until, timeout},
 };
 
 /// Drives one lane that has joined, whatever its transport.
@@ -49,6 +53,8 @@ pub(crate) struct LaneDriver {
     pub(super) interleaved: bool,
     /// How long the lane may outlive what the application wants of it.
     pub(crate) linger: Duration,
+    /// When what has arrived is to be acknowledged, as the state machine said last.
+    pub(super) acknowledge_at: Cell<Option<Instant>>,
     /// How the lane ended, once it has. A lane that is dropped before was on a rail that stopped.
     pub(crate) end: Result<(), LaneError>,
 }
@@ -77,6 +83,7 @@ impl LaneDriver {
             node,
             interleaved: options.interleaved_messages,
             linger: options.linger,
+            acknowledge_at: Cell::new(None),
             end: Err(LaneError::RailStopped),
         })
     }
@@ -93,13 +100,11 @@ impl LaneDriver {
         let mut receive = pin!(self.receive(opener));
         let sent = Notify::new();
         let mut transmit = pin!(self.transmit(sealer, &sent));
-        let mut watch = pin!(self.watch(&sent));
-        let mut abandoned = self.shared.abandoned.subscribe();
-        let mut linger = pin!(async {
-            // The channel lives as long as `self.shared`, so waiting for it cannot fail.
-            let _ = abandoned.wait_for(|abandoned| *abandoned).await;
-            tokio::time::sleep(self.linger).await;
-        });
+        // What seldom happens is polled only when it does, and not with every frame.
+        let mut guards: FuturesUnordered<Guard<'_>> =
+            [Box::pin(self.watch(&sent)) as Guard<'_>, Box::pin(self.replacement()), Box::pin(self.lingering())]
+                .into_iter()
+                .collect();
         let (mut received, mut transmitted) = (false, false);
         while !(received && transmitted) {
             tokio::select! {
@@ -123,9 +128,7 @@ impl LaneDriver {
                         self.shared.abandoned.send_replace(true);
                     }
                 }
-                () = &mut watch => {}
-                () = self.replaced.notified() => return Err(LaneError::Replaced),
-                () = &mut linger => return Err(LaneError::Lingering),
+                Some(end) = guards.next() => return Err(end),
             }
         }
         Ok(())
@@ -136,8 +139,23 @@ impl LaneDriver {
         self.shared.with(|state| state.is_over() || state.connection.is_leaving(self.id))
     }
 
+    /// Ends when another connection has taken the lane's place.
+    async fn replacement(&self) -> LaneError {
+        self.replaced.notified().await;
+        LaneError::Replaced
+    }
+
+    /// Ends when the application has long been gone.
+    async fn lingering(&self) -> LaneError {
+        let mut abandoned = self.shared.abandoned.subscribe();
+        // The channel lives as long as `self.shared`, so waiting for it cannot fail.
+        let _ = abandoned.wait_for(|abandoned| *abandoned).await;
+        sleep(self.linger).await;
+        LaneError::Lingering
+    }
+
     /// Looks whether the lane makes progress, as long as something on it waits for an answer. It does not end.
-    async fn watch(&self, sent: &Notify) {
+    async fn watch(&self, sent: &Notify) -> LaneError {
         let mut pulse = Pulse::default();
         loop {
             match self.shared.with(|state| state.connection.look_at(self.id)) {
@@ -163,7 +181,6 @@ impl LaneDriver {
         let mut control = Vec::with_capacity(4 * CONTROL_LEN);
         let mut backlog = Backlog::of(&*self.lane);
         let mut in_flight = 0;
-        // One timer that is set anew only for an earlier time: setting one costs two system calls when the runtime is about to sleep.
         let mut alarm = pin!(sleep(Duration::ZERO));
         loop {
             // A chunk is bound to this lane when it is taken, so none is before there is room for it. What is not even in flight does not wait in
@@ -177,9 +194,10 @@ impl LaneDriver {
             (transmit, chunk_length, in_flight) = self.shared.with(|state| {
                 let connection = &mut state.connection;
                 let transmit = connection.poll_transmit(now, self.id, &mut control);
-                let chunk_length =
-                    matches!(transmit, Transmit::Send(Some(_))).then(|| connection.chunk_length(self.id));
-                (transmit, chunk_length, connection.in_flight(self.id))
+                self.acknowledge_at.set(connection.acknowledge_at(self.id));
+                let in_flight = connection.in_flight(self.id);
+                let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Transmit::Send(Some(_)));
+                (transmit, is_much.then(|| connection.chunk_length(self.id)), in_flight)
             });
             match transmit {
                 Transmit::Send(chunk) => {
@@ -214,19 +232,33 @@ impl LaneDriver {
                         self.record.sent.count(length);
                     }
                 }
-                Transmit::Idle(None) => self.notify.notified().await,
-                Transmit::Idle(Some(until)) => {
-                    if alarm.is_elapsed() || alarm.deadline() > until.into() {
-                        alarm.as_mut().reset(until.into());
-                    }
-                    tokio::select! {
-                        () = self.notify.notified() => {}
-                        () = &mut alarm => {}
-                    }
-                }
+                Transmit::Idle => self.rest(alarm.as_mut()).await,
                 Transmit::Close => return Ok(self.lane.close_write()?),
             }
         }
+    }
+
+    /// Waits until the lane is woken, or what has arrived is to be acknowledged.
+    async fn rest(&self, mut alarm: Pin<&mut Sleep>) {
+        let mut woken = pin!(self.notify.notified());
+        poll_fn(|context| {
+            if woken.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            // The time changes with what arrives, which the same task takes in before it comes here.
+            while let Some(at) = self.acknowledge_at.get().map(tokio::time::Instant::from) {
+                // One timer that is set anew only for an earlier time: setting one costs two system calls when the runtime is about to sleep.
+                if alarm.is_elapsed() || alarm.deadline() > at {
+                    alarm.as_mut().reset(at);
+                }
+                ready!(alarm.as_mut().poll(context));
+                if alarm.deadline() >= at {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Takes whatever arrives, up to the other end's close.
@@ -246,14 +278,15 @@ impl LaneDriver {
                     turn.spend(header.length).await;
                 }
                 Frame::Data(header) => {
-                    self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
+                    // Before memory is spent on it, where that is worth a lock of its own.
+                    if header.length >= LITTLE {
+                        self.shared.with(|state| state.connection.admit(&header)).map_err(LaneError::Violation)?;
+                    }
                     let mut buffer = self.shared.buffers.chunk(self.node, header.length as usize);
                     intake.payload(&header, &mut buffer).await?;
                     let now = Instant::now();
                     let payload = buffer.freeze();
-                    self.shared
-                        .with(|state| state.connection.handle_data(now, self.id, &header, payload))
-                        .map_err(LaneError::Violation)?;
+                    self.take_in(|connection| connection.handle_data(now, self.id, &header, payload))?;
                     self.shared.buffers.make_room();
                     self.record.received.count(header.length);
                     turn.spend(header.length).await;
@@ -273,7 +306,20 @@ impl LaneDriver {
         }
         Ok(())
     }
+
+    /// Has the state machine take in what has arrived, and hears when that is to be acknowledged.
+    pub(super) fn take_in(&self, act: impl FnOnce(&mut Connection) -> Result<(), Violation>) -> Result<(), LaneError> {
+        let taken = self.shared.with(|state| {
+            let taken = act(&mut state.connection);
+            self.acknowledge_at.set(state.connection.acknowledge_at(self.id));
+            taken
+        });
+        taken.map_err(LaneError::Violation)
+    }
 }
+
+/// One of the things that a lane is watched for, and how it ends for that.
+type Guard<'a> = Pin<Box<dyn Future<Output = LaneError> + 'a>>;
 
 /// However a lane ends, its stream gets to know.
 impl Drop for LaneDriver {
@@ -448,6 +494,8 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// Data of fewer bytes is taken from the socket before the state machine is asked.
+const LITTLE: u32 = 4 << 10;
 /// How long a lane tries to tell the other end that it broke the protocol.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of

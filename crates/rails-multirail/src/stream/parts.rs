@@ -89,9 +89,7 @@ impl LaneDriver {
             return Err(error);
         }
         let now = Instant::now();
-        self.shared
-            .with(|state| state.connection.handle_part(now, self.id, header, piece))
-            .map_err(LaneError::Violation)?;
+        self.take_in(|connection| connection.handle_part(now, self.id, header, piece))?;
         self.record.received.count(header.length);
         Ok(None)
     }
@@ -113,9 +111,7 @@ impl LaneDriver {
     /// Takes in a chunk that came in a buffer of its own.
     fn hand_in(&self, header: &DataHeader, content: &Content, payload: Bytes) -> Result<(), LaneError> {
         let now = Instant::now();
-        self.shared
-            .with(|state| state.connection.handle_content(now, self.id, header, content, payload))
-            .map_err(LaneError::Violation)?;
+        self.take_in(|connection| connection.handle_content(now, self.id, header, content, payload))?;
         self.shared.buffers.make_room();
         self.record.received.count(header.length);
         Ok(())

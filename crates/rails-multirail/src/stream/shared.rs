@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) abandoned: watch::Sender<bool>,
     /// There is nothing left for which a lane would have to be brought up.
     pub(crate) over: watch::Sender<bool>,
+    /// Told that a link, of whatever lane, has come up.
+    pub(crate) links_came_up: watch::Sender<()>,
     /// Told that there is news for the supervisor.
     pub(crate) supervise: Notify,
     start: Instant,
@@ -143,6 +145,7 @@ impl Shared {
             lanes_up: watch::Sender::new(0),
             abandoned: watch::Sender::new(false),
             over: watch::Sender::new(false),
+            links_came_up: watch::Sender::new(()),
             supervise: Notify::new(),
             start: Instant::now(),
             summarized: Mutex::new(false),
@@ -161,12 +164,13 @@ impl Shared {
         }
         let reader = state.reader.take_if(|_| wakes.reader);
         let writer = state.writer.take_if(|_| wakes.writer);
-        // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock.
-        let lanes: Vec<Arc<Notify>> = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone()).collect();
+        // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly it is one lane.
+        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone());
+        let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
         // The application first: what it answers goes out with what the lane is woken for.
         [reader, writer].into_iter().flatten().for_each(Waker::wake);
-        lanes.iter().for_each(|lane| lane.notify_one());
+        first.iter().chain(&others).for_each(|lane| lane.notify_one());
         if wakes.supervisor {
             self.supervise.notify_one();
         }
@@ -271,6 +275,9 @@ impl Shared {
 
     /// Links have gone down or come up.
     pub(crate) fn links_changed(&self, changes: &[LinkChange]) {
+        if changes.iter().any(|change| change.up) {
+            self.links_came_up.send_replace(());
+        }
         self.with(|state| {
             let now = Instant::now();
             for (lane, place) in state.lanes.iter().enumerate().filter(|(_, place)| place.up) {

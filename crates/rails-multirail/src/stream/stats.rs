@@ -6,11 +6,12 @@ use crate::{
         connection::{LaneTimes, Reordered, Stalls, WindowUse},
         scheduler::{Amount, Reissued},
     },
+    serialized::{as_text, microseconds, optional_microseconds},
 };
 use rails_bind::{thread::Tid, usage::ThreadUsage};
 use rails_net::{TcpStats, TransportStats};
 use rails_topo::Bandwidth;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 /// What a stream has done up to now, as this end sees it.
@@ -161,16 +162,4 @@ impl StreamStats {
             stalls = ?self.stalls, threads = ?self.threads, "a stream has ended"
         );
     }
-}
-
-fn as_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&value.to_string())
-}
-
-fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    optional_microseconds(&Some(*time), serializer)
-}
-
-fn optional_microseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
 }

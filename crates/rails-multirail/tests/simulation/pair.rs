@@ -167,7 +167,8 @@ struct Expected {
 enum Rests {
     #[default]
     No,
-    Until(Option<Instant>),
+    /// Until it is woken, or an acknowledgement is due.
+    Idle,
     ForGood,
 }
 
@@ -294,7 +295,11 @@ impl World {
     fn pick(&mut self) -> Option<Ready> {
         let mut ready = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
-            ready.extend((0..2).filter(|end| lane.is_ready(*end, self.now)).map(|end| Ready::Lane(index, end)));
+            ready.extend(
+                (0..2)
+                    .filter(|end| lane.is_ready(*end, self.now, &self.ends[*end].connection))
+                    .map(|end| Ready::Lane(index, end)),
+            );
         }
         for (index, end) in self.ends.iter().enumerate() {
             let is_ready = |task| match task {
@@ -372,7 +377,7 @@ impl World {
         if !side.outbox.is_empty() {
             return pipe.offer(self.now, &mut side.outbox);
         }
-        if let Rests::Until(_) = side.rests {
+        if let Rests::Idle = side.rests {
             side.notified = false;
         }
         side.rests = Rests::No;
@@ -393,9 +398,10 @@ impl World {
                 side.outbox.retain(|bytes| !bytes.is_empty());
                 pipe.offer(self.now, &mut side.outbox);
             }
-            Transmit::Idle(until) => {
+            Transmit::Idle => {
+                let until = self.ends[end].connection.acknowledge_at(id);
                 assert!(until.is_none_or(|until| until > self.now), "a lane is told to wait for what has passed");
-                side.rests = Rests::Until(until);
+                side.rests = Rests::Idle;
             }
             Transmit::Close => {
                 side.rests = Rests::ForGood;
@@ -411,11 +417,8 @@ impl World {
     fn next_event(&self) -> Option<Instant> {
         let script = self.script.keys().map(|(at, _)| *at).take(1);
         let pipes = self.lanes.iter().flat_map(|lane| &lane.pipes).filter_map(Pipe::next_event);
-        let sides = self.lanes.iter().flat_map(|lane| &lane.sides);
-        let lanes = sides.filter_map(|side| match side.rests {
-            Rests::Until(until) if side.id.is_some() => until,
-            _ => None,
-        });
+        let lanes = self.lanes.iter().flat_map(|lane| (0..2).map(move |end| (lane, end)));
+        let lanes = lanes.filter_map(|(lane, end)| lane.acknowledge_at(end, &self.ends[end].connection));
         let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
         let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
         let timeouts = self.ends.iter().filter_map(|end| end.connection.next_timeout());
@@ -688,7 +691,13 @@ impl Lane {
         LinkSample { rtt: pipe.round_trip(), rtt_variation: Duration::ZERO, silent_for: pipe.silent_for(now) }
     }
 
-    fn is_ready(&self, end: usize, now: Instant) -> bool {
+    /// When a lane that stands idle is to acknowledge something.
+    fn acknowledge_at(&self, end: usize, connection: &Connection) -> Option<Instant> {
+        let side = &self.sides[end];
+        side.id.filter(|_| matches!(side.rests, Rests::Idle)).and_then(|id| connection.acknowledge_at(id))
+    }
+
+    fn is_ready(&self, end: usize, now: Instant, connection: &Connection) -> bool {
         let side = &self.sides[end];
         if side.id.is_none() {
             return false;
@@ -698,7 +707,7 @@ impl Lane {
         }
         match side.rests {
             Rests::No => true,
-            Rests::Until(until) => side.notified || until.is_some_and(|until| until <= now),
+            Rests::Idle => side.notified || self.acknowledge_at(end, connection).is_some_and(|at| at <= now),
             Rests::ForGood => false,
         }
     }

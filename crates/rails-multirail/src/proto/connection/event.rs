@@ -1,6 +1,7 @@
 //! What happens to the lanes of a stream, for whoever wants to know.
 
 use super::LaneId;
+use crate::serialized::milliseconds;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -63,9 +64,4 @@ pub enum Silence {
     NoProgress,
     /// The link under it went down.
     LinkDown,
-}
-
-/// Times are written in milliseconds.
-pub(crate) fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64() * 1e3)
 }

@@ -3,7 +3,7 @@
 //! The driver of a lane does four things, and nothing else:
 //! 1. when the lane has joined, [`Connection::lane_up`];
 //! 2. when its socket has room, [`Connection::poll_transmit`], and it writes what that gives; on [`Transmit::Idle`] it waits
-//!    to be woken (or for the time that is named), on [`Transmit::Close`] it closes its sending side;
+//!    to be woken, or for the time that [`Connection::acknowledge_at`] names, on [`Transmit::Close`] it closes its sending side;
 //! 3. when a frame has arrived, [`Connection::handle_data`], [`Connection::handle_ack`] or [`Connection::handle_reset`];
 //! 4. when the lane has ended, [`Connection::lane_down`].
 //!
@@ -17,15 +17,18 @@ mod event;
 mod figures;
 mod health;
 mod incoming;
+mod lane;
 mod messages;
 mod stalls;
+mod wakes;
 
-pub(crate) use event::milliseconds;
 pub use event::{Event, EventKind, Silence};
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
+pub use lane::LaneTraits;
 pub use messages::{Form, NotForMessages};
 pub use stalls::{LaneTimes, Stalls};
+pub use wakes::{NEEDS_NO_ROOM, Wakes};
 
 use super::{
     handshake::Terms,
@@ -36,10 +39,10 @@ use super::{
 };
 use bytes::Bytes;
 use figures::Peaks;
-use health::Health;
 use incoming::Incoming;
+use lane::{ACKS_PER_WINDOW, Lane, Told, part};
 use serde::Serialize;
-use stalls::{Clocks, LaneClock};
+use stalls::Clocks;
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -87,27 +90,6 @@ pub struct Connection {
     duplicates: Amount,
 }
 
-/// What is known of a lane when it joins.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LaneTraits {
-    /// Its share under a [weighted](super::policy::Policy::Weighted) policy: its nominal speed, or what the application wishes.
-    pub weight: u32,
-    /// Its round trip, if it was measured.
-    pub rtt: Option<Duration>,
-}
-
-/// Who is to be woken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wakes {
-    lanes: u64,
-    /// Whoever waits to read.
-    pub reader: bool,
-    /// Whoever waits to write, to finish or for the end.
-    pub writer: bool,
-    /// Whoever takes the events and keeps the time.
-    pub supervisor: bool,
-}
-
 /// Why a stream is over before its time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -138,44 +120,10 @@ pub enum Failure {
 pub enum Transmit {
     /// Send the control frames that were appended, then this chunk if there is one.
     Send(Option<Chunk>),
-    /// There is nothing to send until the lane is woken, or that time has come.
-    Idle(Option<Instant>),
+    /// There is nothing to send until the lane is woken, or an [acknowledgement](Connection::acknowledge_at) is due.
+    Idle,
     /// There will be nothing to send any more: close the sending side, and read on until the other end has closed its own.
     Close,
-}
-
-#[derive(Debug, Default)]
-struct Lane {
-    up: bool,
-    /// It was told [`Transmit::Idle`], and not woken since.
-    idle: bool,
-    /// It was woken from that, and has not asked since.
-    called: bool,
-    /// Chunks that have arrived whole.
-    chunks: u64,
-    /// What the other end was last told on this lane.
-    told: Told,
-    /// Bytes that have arrived since then.
-    unacknowledged: u64,
-    /// When the first of them arrived.
-    since: Option<Instant>,
-    reset_sent: bool,
-    health: Health,
-    /// The lane is taken out of the stream.
-    leaving: bool,
-    /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
-    leave_sent: Option<bool>,
-    other_drained: bool,
-    clock: LaneClock,
-    /// What came in on it that was there before.
-    duplicates: Amount,
-}
-
-#[derive(Debug, Default)]
-struct Told {
-    chunks: u64,
-    limit: u64,
-    complete: bool,
 }
 
 impl Connection {
@@ -382,9 +330,14 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         self.scheduler.set_resting(now, lane.0);
-        let until = state.since.map(|since| since + ACK_DELAY);
         self.observe(now);
-        Transmit::Idle(until)
+        Transmit::Idle
+    }
+
+    /// When `lane` has to say what has arrived on it, though nobody wakes it for that; `None` while there is nothing to say. What arrives changes it, and what
+    /// is sent.
+    pub fn acknowledge_at(&self, lane: LaneId) -> Option<Instant> {
+        self.lanes[lane.0].since.map(|since| since + ACK_DELAY)
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
@@ -428,6 +381,10 @@ impl Connection {
         if self.failure.is_some() {
             return Ok(());
         }
+        let longest = self.terms.longest_chunk;
+        if header.length > longest {
+            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+        }
         let was_complete = self.incoming.is_complete();
         let inserted = self.incoming.insert(header, payload);
         self.or_fail(inserted)?;
@@ -440,9 +397,8 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
         state.unacknowledged += u64::from(length);
-        // A lane that stands idle does not know of the acknowledgement that is to come, or that has just come due. On a busy machine its timer may
-        // be late.
-        let due = state.since.is_none_or(|since| now >= since + ACK_DELAY)
+        // On a busy machine the timer of a lane that stands idle may be late.
+        let due = state.since.is_some_and(|since| now >= since + ACK_DELAY)
             || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due {
@@ -521,86 +477,6 @@ impl Connection {
         (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
     }
 
-    /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
-    fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
-        let complete = self.incoming.is_complete();
-        let limit = self.incoming.limit();
-        let state = &mut self.lanes[lane.0];
-        let news = state.chunks > state.told.chunks;
-        let due = complete && (news || !state.told.complete)
-            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW)
-            || state.since.is_some_and(|since| now >= since + ACK_DELAY)
-            || limit - state.told.limit >= part(self.terms.window, LIMITS_PER_WINDOW) && !complete;
-        let worthwhile = due || riding && news;
-        if !worthwhile {
-            return false;
-        }
-        control.extend_from_slice(&Frame::Ack(Ack { chunks: state.chunks, limit, complete }).encode());
-        state.told = Told { chunks: state.chunks, limit, complete };
-        state.unacknowledged = 0;
-        state.since = None;
-        true
-    }
-
-    /// Says that the lane is taken out of the stream, and again once everything sent on it has been acknowledged.
-    fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
-        let drained = self.scheduler.in_flight_chunks(lane.0) == 0;
-        let state = &mut self.lanes[lane.0];
-        if state.leave_sent == Some(drained) || state.leave_sent == Some(true) {
-            return false;
-        }
-        state.leave_sent = Some(drained);
-        control.extend_from_slice(&Frame::Leave { drained }.encode());
-        true
-    }
-
-    /// The application has read: the lanes tell the other end once it is worth a frame.
-    fn tell_the_limit(&mut self) {
-        if self.incoming.is_complete() {
-            return;
-        }
-        let limit = self.incoming.limit();
-        let worth = part(self.terms.window, LIMITS_PER_WINDOW);
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && limit - lane.told.limit >= worth && lane.call() {
-                self.wakes.lanes |= 1 << index;
-            }
-        }
-    }
-
-    /// Wakes as many idle lanes as there is work for.
-    fn wake_idle_lanes(&mut self) {
-        let mut work = self.scheduler.waiting();
-        // One that was woken for something else, and will not have to wait for room, takes something too: waking another costs more than it saves.
-        for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
-            if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(index) {
-                work -= 1;
-            }
-        }
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if work > 0 && lane.up && lane.idle && self.scheduler.wants(index) {
-                lane.call();
-                self.wakes.lanes |= 1 << index;
-                work -= 1;
-            }
-        }
-        self.wakes.writer |= self.scheduler.has_much_room();
-    }
-
-    /// Wakes a lane that stands idle.
-    fn wake(&mut self, lane: LaneId) {
-        if self.lanes[lane.0].call() {
-            self.wakes.lanes |= 1 << lane.0;
-        }
-    }
-
-    fn wake_all_lanes(&mut self) {
-        for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up) {
-            lane.call();
-            self.wakes.lanes |= 1 << index;
-        }
-    }
-
     fn or_fail<T>(&mut self, result: Result<T, Violation>) -> Result<T, Violation> {
         if let Err(violation) = &result
             && self.failure.is_none()
@@ -619,36 +495,5 @@ impl Connection {
     }
 }
 
-impl Lane {
-    /// Wakes it where it stands idle; whether it did.
-    fn call(&mut self) -> bool {
-        self.called |= self.idle;
-        std::mem::take(&mut self.idle)
-    }
-}
-
-impl Wakes {
-    /// The lanes to be woken.
-    pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        let rest = |lanes: &u64| Some(lanes & (lanes - 1)).filter(|lanes| *lanes > 0);
-        std::iter::successors(Some(self.lanes).filter(|lanes| *lanes > 0), rest)
-            .map(|lanes| LaneId(lanes.trailing_zeros() as usize))
-    }
-}
-
-/// A part of the window: at least a byte, or a small window would be acknowledged without end.
-fn part(window: u64, parts: u64) -> u64 {
-    (window / parts).max(1)
-}
-
 /// The length of a control frame, so that a driver can size its buffer.
 pub const CONTROL_LEN: usize = FRAME_LEN;
-
-/// So few bytes in flight that a socket has room whatever its limits are: half of the least that may wait unsent. The driver of a lane with fewer
-/// need not ask its socket.
-pub const NEEDS_NO_ROOM: u64 = 16 << 10;
-
-/// A lane acknowledges at the latest after this part of the window.
-const ACKS_PER_WINDOW: u64 = 8;
-/// The limit is told anew when it has moved by this part of the window.
-const LIMITS_PER_WINDOW: u64 = 4;

@@ -4,7 +4,8 @@
 //! that is one comparison. What the application does comes without a time, so the driver asks [`Connection::wants_time`] after it.
 
 use super::{Connection, Lane};
-use serde::{Serialize, Serializer};
+use crate::serialized::microseconds;
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// For how long the sending side of a stream had to wait, by cause, and how long what had arrived waited for the application.
@@ -204,10 +205,6 @@ impl<const N: usize> Default for Clock<N> {
     fn default() -> Self {
         Self { spent: [Duration::ZERO; N], running: None }
     }
-}
-
-pub(super) fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).serialize(serializer)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Which bytes a free lane takes next, and which come back when a lane is lost or falls silent.
 
+mod chunk;
 mod estimate;
 mod lane;
 mod overtake;
@@ -8,36 +9,22 @@ mod reissued;
 mod returned;
 mod waiting;
 
+pub use chunk::Chunk;
 pub(super) use lane::ACK_DELAY;
 pub use reissued::{Amount, Reissued};
 
 use super::{
     connection::LaneTraits,
-    messages::{Content, Priority},
+    messages::Priority,
     policy::{Offer, Standing, StripePolicy},
     reassembler::Violation,
     wire::Ack,
 };
 use bytes::Bytes;
 use lane::{InFlight, Lane};
-use returned::{Back, Returned};
+use returned::Returned;
 use std::time::{Duration, Instant};
 use waiting::Waiting;
-
-/// Some of a stream's bytes, to be sent on one lane.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    /// Where its first byte belongs in the stream.
-    pub offset: u64,
-    /// Its bytes, in slices as they were written.
-    pub payload: Vec<Bytes>,
-    /// Its length in bytes.
-    pub length: u32,
-    /// The stream ends behind it.
-    pub fin: bool,
-    /// What the bytes are.
-    pub content: Content,
-}
 
 /// The sending side of one direction of a stream.
 ///
@@ -262,7 +249,7 @@ impl Scheduler {
 
     /// How many lanes could be kept busy by what waits. An estimate from above: a lane that asks may still be given none.
     pub fn waiting(&self) -> usize {
-        let ready = if self.may_keep_more() { self.pending.ready(self.limit) } else { None };
+        let ready = self.pending.ready(self.limit).filter(|_| self.may_keep_more());
         self.returned.len() + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
@@ -341,10 +328,11 @@ impl Scheduler {
         } else {
             self.lanes[lane].observe(now, ack.chunks);
             self.forget_returned(lane, ack.chunks);
-            self.lanes[lane].release(now, ack.chunks, self.consumed);
-            let consumed = self.consumed;
-            self.lanes.iter_mut().for_each(|lane| lane.release(now, 0, consumed));
-            self.returned.remove_known_below(consumed);
+            for (number, state) in self.lanes.iter_mut().enumerate() {
+                let chunks = if number == lane { ack.chunks } else { 0 };
+                state.release(now, chunks, self.consumed);
+            }
+            self.returned.remove_known_below(self.consumed);
             let settled = self.lanes.iter().flat_map(|lane| &lane.in_flight).all(|sent| sent.settled);
             self.complete = self.pending.is_end_cut() && self.returned.is_empty() && settled;
         }
@@ -375,48 +363,6 @@ impl Scheduler {
     /// How many bytes are in flight on `lane`.
     pub fn in_flight(&self, lane: usize) -> u64 {
         self.lanes.get(lane).map_or(0, |lane| lane.bytes)
-    }
-
-    /// What `lane` has in flight is for the others, but for what they have already.
-    fn give_back(&mut self, lane: usize) {
-        if self.complete {
-            return;
-        }
-        for sent in self.lanes[lane].in_flight.iter_mut().filter(|sent| !sent.passed_on) {
-            sent.passed_on = true;
-            if !sent.chunk.is_known_below(self.consumed) {
-                self.returned.insert(Back { chunk: sent.chunk.clone(), carriers: sent.carriers });
-            }
-        }
-    }
-
-    /// A lane that was silent had the first of these chunks arrive after all: they need not go out again.
-    fn forget_returned(&mut self, lane: usize, chunks: u64) {
-        let news = chunks.saturating_sub(self.lanes[lane].first) as usize;
-        if self.returned.is_empty() {
-            return;
-        }
-        for sent in self.lanes[lane].in_flight.iter().take(news).filter(|sent| sent.passed_on && !sent.chunk.fin) {
-            self.returned.remove_range(sent.chunk.offset..sent.chunk.offset + u64::from(sent.chunk.length));
-        }
-    }
-
-    /// The first chunk that came back from another lane, or as much of it as `lane` carries at a time.
-    fn take_returned(&mut self, lane: usize) -> Option<(Chunk, u64)> {
-        let offset = self.returned.iter().find(|chunk| self.may_return_to(chunk, lane))?.offset;
-        let most = self.policy.longest_chunk(&self.offer(0), lane).max(1);
-        let Back { mut chunk, carriers } = self.returned.remove(offset)?;
-        if let Some(rest) = chunk.split_off(most) {
-            self.returned.insert(Back { chunk: rest, carriers });
-        }
-        Some((chunk, carriers))
-    }
-
-    /// Whether `lane` takes what came back from another: not if one that is faster will have it there sooner.
-    fn may_return_to(&self, chunk: &Chunk, lane: usize) -> bool {
-        let offer = self.offer(self.returned.bytes());
-        let length = self.policy.longest_chunk(&offer, lane).min(chunk.length as usize);
-        !self.policy.overtakes() || !offer.is_sooner_elsewhere(lane, length)
     }
 
     /// Cuts a new chunk for `lane` from what waits.
@@ -453,34 +399,6 @@ impl Scheduler {
     fn may_keep_more(&self) -> bool {
         let most = super::most_chunks(self.window);
         self.returned.len() + self.lanes.iter().map(Lane::kept).sum::<usize>() < most
-    }
-}
-
-impl Chunk {
-    /// Whether the other end has it for certain, having read everything below `consumed`. That the stream ends is not
-    /// read, so the chunk that says it has to be acknowledged itself.
-    fn is_known_below(&self, consumed: u64) -> bool {
-        self.offset + u64::from(self.length) <= consumed && !self.fin
-    }
-
-    /// Keeps the first `most` bytes, and gives the rest if there is any. Small messages stay together.
-    pub(super) fn split_off(&mut self, most: usize) -> Option<Self> {
-        if self.length as usize <= most {
-            return None;
-        }
-        let offset = self.offset + most as u64;
-        let content = self.content.behind(most as u32)?;
-        let mut rest = Self { offset, payload: Vec::new(), length: self.length, fin: self.fin, content };
-        let mut left = most;
-        for mut slice in std::mem::take(&mut self.payload) {
-            let kept = slice.split_to(left.min(slice.len()));
-            left -= kept.len();
-            self.payload.extend(Some(kept).filter(|kept| !kept.is_empty()));
-            rest.payload.extend(Some(slice).filter(|slice| !slice.is_empty()));
-        }
-        (self.length, self.fin) = (most as u32, false);
-        rest.length -= self.length;
-        Some(rest)
     }
 }
 

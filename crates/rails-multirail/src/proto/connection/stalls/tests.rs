@@ -19,7 +19,7 @@ fn connection(window: u64) -> Connection {
 fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u32> {
     match connection.poll_transmit(now, lane, &mut Vec::new()) {
         Transmit::Send(chunk) => chunk.map(|chunk| chunk.length),
-        Transmit::Idle(_) | Transmit::Close => None,
+        Transmit::Idle | Transmit::Close => None,
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 /// rails of that node, whoever drops it. (Rails of one node share what is kept: lanes are busy in turn, and each would drive out what the other has just
 /// given back.) Those of 128 KiB and more are mapped for themselves, so that their pages are new ones; smaller ones are from the heap, and lie where that
 /// has its pages: on the rail's node too, but for those that a thread which has ended had before.
+/// Where the node has no free page, the kernel takes one of another: a preferring policy drops no file from memory for it.
 ///
 /// # How much memory that is
 /// What is kept for later fits into the part of the window that nothing takes up ([`Connection::memory_held`](crate::proto::connection::Connection::memory_held)), so that both together are a

@@ -98,7 +98,7 @@ impl Batch {
         let (source, inbox) = (folder.join("batch"), folder.join("inbox"));
         let files = vec![
             ("first", pattern(3_000_000, 11)),
-            ("large", pattern(24_000_000, 12)),
+            ("large", pattern(80_000_000, 12)),
             ("last", pattern(2_000_000, 13)),
             ("small", b"a few bytes".to_vec()),
         ];

@@ -52,7 +52,7 @@ pub(super) fn nodes(hwloc: &Hwloc) -> Vec<NumaNode> {
             _ => return None,
         };
         let id = NodeId(os_index(object)?);
-        Some(NumaNode { id, cpus: cpus_of(object), memory: Some(DataSize::bytes(memory)) })
+        Some(NumaNode { memory: Some(DataSize::bytes(memory)), ..NumaNode::of(id, cpus_of(object)) })
     };
     let mut nodes: Vec<NumaNode> = hwloc.objects_with_type(ObjectType::NUMANode).filter_map(node).collect();
     nodes.sort_by_key(|node| node.id);

@@ -1,7 +1,7 @@
 //! hwloc's XML files.
 
 use super::{BoxedError, allowed_cpus, allowed_nodes, load, tree, version};
-use crate::{Origin, Topology, XmlError};
+use crate::{CpuSet, Origin, Topology, XmlError};
 use hwlocality::{
     Topology as Hwloc,
     topology::builder::{BuildFlags, TopologyBuilder, TypeFilter},
@@ -34,7 +34,15 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
         allowed_cpus: allowed_cpus(&hwloc).intersection(&online_cpus),
         allowed_nodes: allowed_nodes(&hwloc),
         online_cpus,
+        dies: Vec::new(),
+        core_kinds: Vec::new(),
+        isolated_cpus: CpuSet::new(),
+        nohz_full_cpus: CpuSet::new(),
+        pci_devices: Vec::new(),
         nics: tree::nics(&hwloc),
+        rdma_devices: Vec::new(),
+        gpus: Vec::new(),
+        block_devices: Vec::new(),
     }
     .in_order())
 }

@@ -54,9 +54,17 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
         allowed_cpus: status.cpus.map_or_else(|| online_cpus.clone(), |cpus| cpus.intersection(&online_cpus)),
         allowed_nodes: status.nodes.map_or_else(|| all_nodes.clone(), |nodes| nodes.intersection(&all_nodes)),
         packages,
+        dies: Vec::new(),
         nodes,
+        core_kinds: Vec::new(),
+        isolated_cpus: CpuSet::new(),
+        nohz_full_cpus: CpuSet::new(),
         online_cpus,
+        pci_devices: Vec::new(),
         nics,
+        rdma_devices: Vec::new(),
+        gpus: Vec::new(),
+        block_devices: Vec::new(),
     }
     .in_order())
 }

@@ -14,9 +14,8 @@ pub(super) fn nodes(root: &Root, online: &CpuSet) -> Vec<NumaNode> {
         // Where neither file says anything, the links to the CPUs do; an empty list is how memory without CPUs looks.
         let linked = || root.numbered(&folder, "cpu").into_iter().map(CpuId).collect();
         NumaNode {
-            id: NodeId(number),
-            cpus: listed.unwrap_or_else(linked).intersection(online),
             memory: root.text(&format!("{folder}/meminfo")).as_deref().and_then(total_memory),
+            ..NumaNode::of(NodeId(number), listed.unwrap_or_else(linked).intersection(online))
         }
     };
     root.numbered(NODES, "node").into_iter().map(node).collect()

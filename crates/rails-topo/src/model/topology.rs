@@ -47,7 +47,8 @@ impl Topology {
         &self.packages
     }
 
-    /// Dies, in the order of their first PU; empty where the source knows none, or each is a package of its own.
+    /// Dies, in the order of their first PU. One that is the whole of its package is not listed; empty where the source knows
+    /// none (Linux before 5.3).
     pub fn dies(&self) -> &[Die] {
         &self.dies
     }
@@ -57,49 +58,59 @@ impl Topology {
         &self.nodes
     }
 
-    /// Distances between nodes, where the source gives them.
+    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is one node, where the source
+    /// gives none, or not one from every node to every node.
     pub fn distances(&self) -> Option<&Distances> {
         self.distances.as_ref()
     }
 
-    /// Caches, by level from 1 up, then by first PU.
+    /// Caches, by level from 1 up, then by first PU; empty where the source knows none.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
-    /// Cores, in the order of their first PU.
+    /// Cores, in the order of their first PU; empty where the source does not tell which PUs share one.
     pub fn cores(&self) -> &[Core] {
         &self.cores
     }
 
     /// The kinds of cores, the slowest first; empty where all cores are alike, or nothing tells them apart.
+    ///
+    /// The kernel's files tell them apart by the first of these that says something of every online PU: Intel's units that
+    /// count events (`/sys/devices/cpu_core`, `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies, of which the highest
+    /// count as one where they are less than 10 % apart, for single cores are "favoured" on machines whose cores are alike. An
+    /// hwloc XML file holds what hwloc made of the same.
     pub fn core_kinds(&self) -> &[CoreKind] {
         &self.core_kinds
     }
 
-    /// PUs that are online.
+    /// PUs that are online (`/sys/devices/system/cpu/online`); never empty.
     pub fn online_cpus(&self) -> &CpuSet {
         &self.online_cpus
     }
 
-    /// PUs that this process may use: online, and inside its cpuset and affinity mask. Which thread's mask counts is
-    /// said at [`Topology::detect`].
+    /// PUs that this process may use: online, and inside its affinity mask (`Cpus_allowed_list` of `/proc/self/status`) and its
+    /// cpuset (`cpuset.cpus.effective` or `cpuset.effective_cpus` of its control group). What is not said limits nothing. Which
+    /// thread's mask counts is said at [`Topology::detect`].
     pub fn allowed_cpus(&self) -> &CpuSet {
         &self.allowed_cpus
     }
 
-    /// NUMA nodes that this process may take memory from.
+    /// NUMA nodes that this process may take memory from: by `Mems_allowed_list` of `/proc/self/status`, and its cpuset
+    /// (`cpuset.mems.effective` or `cpuset.effective_mems`). What is not said limits nothing.
     pub fn allowed_nodes(&self) -> &NodeSet {
         &self.allowed_nodes
     }
 
-    /// Online PUs that the scheduler leaves alone (`isolcpus=`, or an isolated cpuset: `/sys/devices/system/cpu/isolated`): a thread runs there
-    /// only if it is bound there. Empty where the kernel does not say.
+    /// Online PUs that the scheduler leaves alone (`isolcpus=` in `/sys/devices/system/cpu/isolated`, and isolated partitions of
+    /// cpusets in `cpuset.cpus.isolated` of the topmost control group): a thread runs there only if it is bound there. Empty where
+    /// the source does not say, as hwloc's XML files never do.
     pub fn isolated_cpus(&self) -> &CpuSet {
         &self.isolated_cpus
     }
 
-    /// Online PUs whose timer tick stops while one thread runs (`nohz_full=`: `/sys/devices/system/cpu/nohz_full`). Empty where the kernel does not say.
+    /// Online PUs whose timer tick stops while one thread runs (`nohz_full=`: `/sys/devices/system/cpu/nohz_full`). Empty where
+    /// the source does not say, as hwloc's XML files never do.
     pub fn nohz_full_cpus(&self) -> &CpuSet {
         &self.nohz_full_cpus
     }

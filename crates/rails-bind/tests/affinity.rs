@@ -339,7 +339,10 @@ fn packets_that_are_handed_to_another_processor_break_the_interrupts_affinity() 
     assert_eq!(near["name"], "near");
     near["rx_queues"] = json!([{"index": 0, "rps_cpus": ""}, {"index": 1, "rps_cpus": "6-9"}]);
     let machine = topology(machine);
-    assert_eq!(machine.nic("near").expect("it is there").rx_queues[0], RxQueue { index: 0, rps_cpus: Some(set("")) });
+    assert_eq!(
+        machine.nic("near").expect("it is there").rx_queues[0],
+        RxQueue { rps_cpus: Some(set("")), ..RxQueue::default() }
+    );
     let verdict = report(&machine, Some("near"), &[interrupt(24, Some("2"))], "2", None).interrupt;
     assert_eq!(
         verdict.to_string(),

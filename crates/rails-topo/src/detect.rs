@@ -9,10 +9,10 @@ impl Topology {
     ///
     /// # Allowed CPUs and nodes
     ///
-    /// What `/proc/self/status` allows: the mask of the *main thread* of the process, whichever thread calls. A thread
-    /// that was pinned before thus does not hide the rest of the machine from its process; pinning the main thread
-    /// does, so detect first and pin it afterwards. hwloc leaves out what the cgroup forbids, which the kernel's mask
-    /// never holds either; both are taken together.
+    /// What `/proc/self/status` and the cpuset of the process's control group allow together: the mask of the *main thread* of the
+    /// process, whichever thread calls. A thread that was pinned before thus does not hide the rest of the machine from its
+    /// process; pinning the main thread does, so detect first and pin it afterwards. hwloc leaves out what the cgroup forbids,
+    /// which the kernel's mask never holds either; all are taken together.
     ///
     /// # Errors
     ///

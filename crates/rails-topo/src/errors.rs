@@ -41,6 +41,14 @@ pub enum SysfsError {
         /// What the system answered.
         source: io::Error,
     },
+    /// The CPUs below the root could not be listed: permission is denied, or something else is in their folder's place.
+    #[error("cannot list `{path}/sys/devices/system/cpu`", path = path.display())]
+    Cpus {
+        /// The root.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
     /// There are no CPUs below the root.
     #[error(
         "`{path}` is not the root of a machine's files: its sys/devices/system/cpu is missing or holds no CPU that is \

@@ -39,7 +39,7 @@
 //!
 //! # Modules
 //!
-//! All types are at the root. The files are one idea each: `machine`, `nic`, `sets` and `units` are the model,
+//! All types are at the root. The files are one idea each: `model`, `sets` and `units` are the model,
 //! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
 //! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
 //! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `synthetic`
@@ -61,8 +61,7 @@ mod hwloc;
 mod interrupt_role;
 mod interrupts;
 mod linux;
-mod machine;
-mod nic;
+mod model;
 mod render;
 mod sets;
 mod synthetic;
@@ -72,8 +71,11 @@ mod xml;
 pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
-pub use machine::{Cache, CacheKind, Core, Distances, Machine, NumaNode, Origin, Package, Topology};
-pub use nic::{InterfaceAddress, Interrupt, MacAddress, Nic, NicKind, ParseAddressError, PciAddress, RxQueue, TxQueue};
+pub use model::{
+    BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt,
+    MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Package, ParseAddressError, PciAddress,
+    PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
+};
 pub use render::Tree;
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
 pub use units::{Bandwidth, DataSize};

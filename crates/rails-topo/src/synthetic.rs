@@ -28,7 +28,10 @@ impl Topology {
         let packages = of(Level::Package);
         let per_package = of(Level::Core).len() / packages.len().max(1);
         let nodes: Vec<NumaNode> = numbered(of(Level::Numa))
-            .map(|(number, cpus)| NumaNode { id: NodeId(number), cpus, memory: Some(DataSize::bytes(1 << 30)) })
+            .map(|(number, cpus)| NumaNode {
+                memory: Some(DataSize::bytes(1 << 30)),
+                ..NumaNode::of(NodeId(number), cpus)
+            })
             .collect();
         let mut names = BTreeSet::new();
         if let Some(nic) = nics.iter().find(|nic| !names.insert(nic.name.as_str())) {
@@ -50,7 +53,15 @@ impl Topology {
                 .collect(),
             allowed_cpus: all.clone(),
             online_cpus: all,
+            dies: Vec::new(),
+            core_kinds: Vec::new(),
+            isolated_cpus: CpuSet::new(),
+            nohz_full_cpus: CpuSet::new(),
+            pci_devices: Vec::new(),
             nics,
+            rdma_devices: Vec::new(),
+            gpus: Vec::new(),
+            block_devices: Vec::new(),
         }
         .in_order())
     }

@@ -264,7 +264,7 @@ fn with_steering(host: &Host, nic: &Nic) -> Nic {
     let queue = |queue: &RxQueue| {
         let setting = Setting::ReceiveSteering { interface: interface.clone(), queue: queue.index };
         let rps_cpus = host.read(&setting).ok().and_then(|value| value.cpus().cloned());
-        RxQueue { index: queue.index, rps_cpus }
+        RxQueue { rps_cpus, ..queue.clone() }
     };
     Nic { rx_queues: nic.rx_queues.iter().map(queue).collect(), ..nic.clone() }
 }

@@ -1,9 +1,11 @@
 //! The machine as hwloc sees it, live or from an XML file.
 
+mod kinds;
+mod memory;
 mod tree;
 mod xml;
 
-use crate::{CpuSet, DetectError, Nic, NodeSet, Origin, Topology};
+use crate::{CpuSet, DetectError, Nic, NodeSet, NumaNode, Origin, Topology};
 use hwlocality::{
     Topology as Hwloc,
     object::types::ObjectType,
@@ -24,11 +26,12 @@ pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> 
         return Err(DetectError::NotThisMachine);
     }
     topology.packages = tree::packages(&hwloc);
+    topology.dies = tree::dies(&hwloc, &topology.packages);
     topology.caches = tree::caches(&hwloc);
     topology.cores = tree::cores(&hwloc);
     topology.allowed_cpus = topology.allowed_cpus.intersection(&allowed_cpus(&hwloc));
     if !topology.nodes.is_empty() {
-        topology.nodes = tree::nodes(&hwloc);
+        topology.nodes = with_known(tree::nodes(&hwloc), &topology.nodes);
         topology.distances = tree::distances(&hwloc);
         topology.allowed_nodes = topology.allowed_nodes.intersection(&allowed_nodes(&hwloc));
     }
@@ -74,6 +77,23 @@ fn fill_in(nic: &mut Nic, found: Nic, online: &CpuSet) {
         nic.node = found.node;
         nic.local_cpus = Some(cpus);
     }
+}
+
+/// The nodes as hwloc sees them, with what only the kernel's files say: which huge pages are free, the kernel's tiers, and
+/// whom the firmware's figures speak of.
+fn with_known(mut nodes: Vec<NumaNode>, known: &[NumaNode]) -> Vec<NumaNode> {
+    let has_tiers = known.iter().any(|node| node.tier.is_some());
+    for node in &mut nodes {
+        let Some(known) = known.iter().find(|known| known.id == node.id) else { continue };
+        node.hugepages.clone_from(&known.hugepages);
+        if has_tiers {
+            node.tier = known.tier;
+        }
+        if !known.performance.is_empty() {
+            node.performance.clone_from(&known.performance);
+        }
+    }
+    nodes
 }
 
 fn allowed_cpus(hwloc: &Hwloc) -> CpuSet {

@@ -1,8 +1,9 @@
 //! From hwloc's objects to the model.
 
+use super::memory;
 use crate::{
-    Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Distances, MacAddress, Machine, Nic, NodeId, NodeSet, NumaNode,
-    Package, PciAddress, linux,
+    Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Die, Distances, MacAddress, Machine, Nic, NodeId, NodeSet,
+    NumaNode, Package, PciAddress, linux,
 };
 use hwlocality::{
     Topology as Hwloc,
@@ -18,6 +19,13 @@ use std::collections::BTreeSet;
 pub(super) fn packages(hwloc: &Hwloc) -> Vec<Package> {
     let package = |object: &TopologyObject| Package { id: os_index(object), cpus: cpus_of(object) };
     hwloc.objects_with_type(ObjectType::Package).map(package).collect()
+}
+
+/// The dies that are parts of a package.
+pub(super) fn dies(hwloc: &Hwloc, packages: &[Package]) -> Vec<Die> {
+    let die = |object: &TopologyObject| Die { id: os_index(object), cpus: cpus_of(object) };
+    let is_part = |die: &Die| packages.iter().all(|package| package.cpus != die.cpus);
+    hwloc.objects_with_type(ObjectType::Die).map(die).filter(is_part).collect()
 }
 
 pub(super) fn cores(hwloc: &Hwloc) -> Vec<Core> {
@@ -47,12 +55,19 @@ pub(super) fn caches(hwloc: &Hwloc) -> Vec<Cache> {
 /// nodes first, so among nodes that claim the same CPUs the lowest number keeps them.
 pub(super) fn nodes(hwloc: &Hwloc) -> Vec<NumaNode> {
     let node = |object: &TopologyObject| {
-        let memory = match object.attributes() {
+        let bytes = match object.attributes() {
             Some(ObjectAttributes::NUMANode(attributes)) => attributes.local_memory().map_or(0, |bytes| bytes.get()),
             _ => return None,
         };
         let id = NodeId(os_index(object)?);
-        Some(NumaNode { id, cpus: cpus_of(object), memory: Some(DataSize::bytes(memory)) })
+        Some(NumaNode {
+            id,
+            cpus: cpus_of(object),
+            memory: Some(DataSize::bytes(bytes)),
+            tier: memory::tier(object),
+            hugepages: memory::hugepages(object),
+            performance: memory::performance(hwloc, object),
+        })
     };
     let mut nodes: Vec<NumaNode> = hwloc.objects_with_type(ObjectType::NUMANode).filter_map(node).collect();
     nodes.sort_by_key(|node| node.id);
@@ -118,7 +133,7 @@ pub(super) fn node_set(bitmap: &hwlocality::memory::nodeset::NodeSet) -> NodeSet
     numbers(bitmap.iter_set()).map(NodeId).collect()
 }
 
-fn cpus_of(object: &TopologyObject) -> CpuSet {
+pub(super) fn cpus_of(object: &TopologyObject) -> CpuSet {
     object.cpuset().map(|bitmap| cpus(&bitmap)).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
 //! hwloc's XML files.
 
-use super::{BoxedError, allowed_cpus, allowed_nodes, load, tree, version};
-use crate::{Origin, Topology, XmlError};
+use super::{BoxedError, allowed_cpus, allowed_nodes, kinds, load, tree, version};
+use crate::{CpuSet, Origin, Topology, XmlError};
 use hwlocality::{
     Topology as Hwloc,
     topology::builder::{BuildFlags, TopologyBuilder, TypeFilter},
@@ -23,18 +23,27 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
     if online_cpus.is_empty() {
         return Err(not_hwloc("it describes no CPU"));
     }
+    let packages = tree::packages(&hwloc);
     Ok(Topology {
         origin: Origin::Xml { path: path.to_owned() },
         machine: tree::machine(&hwloc),
-        packages: tree::packages(&hwloc),
+        dies: tree::dies(&hwloc, &packages),
+        packages,
         nodes: tree::nodes(&hwloc),
         distances: tree::distances(&hwloc),
         caches: tree::caches(&hwloc),
         cores: tree::cores(&hwloc),
         allowed_cpus: allowed_cpus(&hwloc).intersection(&online_cpus),
         allowed_nodes: allowed_nodes(&hwloc),
+        core_kinds: kinds::core_kinds(&hwloc, &online_cpus),
         online_cpus,
+        isolated_cpus: CpuSet::new(),
+        nohz_full_cpus: CpuSet::new(),
+        pci_devices: Vec::new(),
         nics: tree::nics(&hwloc),
+        rdma_devices: Vec::new(),
+        gpus: Vec::new(),
+        block_devices: Vec::new(),
     }
     .in_order())
 }

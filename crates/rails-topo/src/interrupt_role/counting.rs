@@ -128,7 +128,7 @@ mod tests {
         let paired = nic("vmxnet3", &["eth0-rxtx-0", "eth0-rxtx-1", "eth0-event-2"]);
         assert_eq!(roles(&paired), [queue(0, Both), queue(1, Both), Control]);
         let mut shared = nic("vmxnet3", &["eth0-tx-0", "eth0-rx-1", "eth0-rx-2", "eth0-event-3"]);
-        shared.tx_queues = (0..2).map(|index| TxQueue { index, xps_cpus: None }).collect();
+        shared.tx_queues = (0..2).map(|index| TxQueue { index, ..TxQueue::default() }).collect();
         assert_eq!(roles(&shared), [Queues(Transmit), queue(0, Receive), queue(1, Receive), Control]);
     }
 

@@ -1,100 +1,114 @@
-//! CPUs, packages, cores and caches, from `/sys/devices/system/cpu`.
+//! CPUs, packages, dies and cores, from `/sys/devices/system/cpu` (Documentation/admin-guide/cputopology.rst in the
+//! kernel's sources).
 
-use super::{root::Root, votes::believed};
-use crate::{Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Package};
-use std::collections::BTreeMap;
+use super::{
+    cpuinfo::{self, ByCpu},
+    root::Root,
+    votes::believed,
+};
+use crate::{Core, CpuId, CpuSet, Die, Package};
+use std::{collections::BTreeMap, io};
 
 /// The folder of the CPUs.
 pub(super) const CPUS: &str = "sys/devices/system/cpu";
 
-/// The CPUs that are online.
-///
-/// Kernels before 2.6.26 have no file that lists them; there, a CPU that is offline has lost its `topology` folder.
-pub(super) fn online(root: &Root) -> CpuSet {
-    if let Some(online) = root.value::<CpuSet>(&format!("{CPUS}/online")).filter(|cpus| !cpus.is_empty()) {
-        return online;
+/// The CPUs of a machine.
+pub(super) struct Cpus {
+    /// Those that are online.
+    pub(super) online: CpuSet,
+    /// Those of them that have a folder. Only these are asked for more: a list may name a million CPUs in a few bytes,
+    /// while a folder has to be there.
+    pub(super) described: CpuSet,
+}
+
+impl Cpus {
+    /// Kernels before 2.6.26 have no file that lists the CPUs that are online; there, one that is offline has lost its
+    /// `topology` folder.
+    pub(super) fn read(root: &Root) -> Self {
+        let present: CpuSet =
+            root.numbered(CPUS, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_CPU).map(CpuId).collect();
+        let listed = root.value::<CpuSet>(&format!("{CPUS}/online")).filter(|cpus| !cpus.is_empty());
+        let online = listed.unwrap_or_else(|| unlisted(root, &present));
+        Self { described: online.intersection(&present), online }
     }
-    let present = root.numbered(CPUS, "cpu");
-    let described = present.iter().any(|cpu| root.is_dir(&format!("{CPUS}/cpu{cpu}/topology")));
-    let is_online = |cpu: &u32| match root.value::<u32>(&format!("{CPUS}/cpu{cpu}/online")) {
-        Some(online) => online != 0,
-        None => !described || root.is_dir(&format!("{CPUS}/cpu{cpu}/topology")),
-    };
-    let online: CpuSet = present.into_iter().filter(is_online).map(CpuId).collect();
-    // Without `topology` folders, `/proc/cpuinfo` lists those that run.
-    let running: CpuSet = cpuinfo(root).into_keys().collect();
-    if described || running.is_empty() { online } else { online.intersection(&running) }
+}
+
+/// Why the CPUs cannot be listed; `None` where they can, or where their folder is missing.
+pub(super) fn listing_fails(root: &Root) -> Option<io::Error> {
+    root.list(CPUS).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
 }
 
 /// The packages of the online CPUs; none where nothing tells.
-pub(super) fn packages(root: &Root, online: &CpuSet) -> Vec<Package> {
+pub(super) fn packages(root: &Root, cpus: &Cpus) -> Vec<Package> {
     let number = |cpu| topology_number(root, cpu, "physical_package_id");
-    let mut sets = siblings(root, online, &["package_cpus", "core_siblings"]);
+    let mut sets = siblings(root, cpus, &PACKAGE_CPUS);
     if sets.is_empty() {
-        let cpuinfo = cpuinfo(root);
-        let package = |cpu| number(cpu).or_else(|| cpuinfo.get(&cpu)?.package);
-        sets = grouped(online, package);
+        let cpuinfo = cpuinfo::read(root);
+        sets = grouped(cpus, &cpuinfo, |cpu| number(cpu).or_else(|| cpuinfo.get(&cpu)?.package));
     }
     sets.into_iter().map(|cpus| Package { id: cpus.first().and_then(number), cpus }).collect()
 }
 
+/// The dies that are parts of a package; none where nothing tells. A die that is the whole of its package is none.
+pub(super) fn dies(root: &Root, cpus: &Cpus, packages: &[Package]) -> Vec<Die> {
+    let is_part = |die: &CpuSet| packages.iter().any(|package| die != &package.cpus && die.is_subset(&package.cpus));
+    let number = |cpu| topology_number(root, cpu, "die_id");
+    let sets = siblings(root, cpus, &DIE_CPUS).into_iter().filter(is_part);
+    sets.map(|cpus| Die { id: cpus.first().and_then(number), cpus }).collect()
+}
+
 /// The cores of the online CPUs; none where nothing tells.
-pub(super) fn cores(root: &Root, online: &CpuSet) -> Vec<Core> {
+pub(super) fn cores(root: &Root, cpus: &Cpus) -> Vec<Core> {
     let number = |cpu| topology_number(root, cpu, "core_id");
-    let mut sets = siblings(root, online, &["core_cpus", "thread_siblings"]);
+    let mut sets = siblings(root, cpus, &CORE_CPUS);
     if sets.is_empty() {
-        let cpuinfo = cpuinfo(root);
+        let cpuinfo = cpuinfo::read(root);
         let package = |cpu| topology_number(root, cpu, "physical_package_id").or_else(|| cpuinfo.get(&cpu)?.package);
         let core = |cpu| number(cpu).or_else(|| cpuinfo.get(&cpu)?.core);
-        sets = grouped(online, |cpu| Some((package(cpu)?, core(cpu)?)));
+        sets = grouped(cpus, &cpuinfo, |cpu| Some((package(cpu)?, core(cpu)?)));
     }
     sets.into_iter().map(|cpus| Core { id: cpus.first().and_then(number), cpus }).collect()
 }
 
-/// The caches of the online CPUs.
-pub(super) fn caches(root: &Root, online: &CpuSet) -> Vec<Cache> {
-    let mut told: BTreeMap<(u8, CacheKind), Vec<(CpuId, CpuSet)>> = BTreeMap::new();
-    let mut sizes = BTreeMap::new();
-    for cpu in online.iter() {
-        let folder = format!("{CPUS}/cpu{cpu}/cache");
-        for index in root.numbered(&folder, "index") {
-            let file = |name| format!("{folder}/index{index}/{name}");
-            let level = root.value::<u8>(&file("level"));
-            let kind = root.text(&file("type")).as_deref().and_then(cache_kind);
-            let shared: Option<CpuSet> = root.set(&file("shared_cpu_list"), &file("shared_cpu_map"));
-            if let (Some(level), Some(kind), Some(shared)) = (level, kind, shared) {
-                told.entry((level, kind)).or_default().push((cpu, shared.intersection(online)));
-                sizes.insert((level, kind, cpu), root.text(&file("size")).as_deref().and_then(cache_size));
-            }
-        }
-    }
-    let cache = |level, kind, (cpus, teller): (CpuSet, CpuId)| {
-        let size = sizes.get(&(level, kind, teller)).copied().flatten();
-        Cache { level, kind, size, cpus }
+/// The CPUs that are online, where no file lists them.
+fn unlisted(root: &Root, present: &CpuSet) -> CpuSet {
+    let described = present.iter().any(|cpu| root.is_dir(&format!("{CPUS}/cpu{cpu}/topology")));
+    let is_online = |cpu: &CpuId| match root.value::<u32>(&format!("{CPUS}/cpu{cpu}/online")) {
+        Some(online) => online != 0,
+        None => !described || root.is_dir(&format!("{CPUS}/cpu{cpu}/topology")),
     };
-    told.into_iter()
-        .flat_map(|((level, kind), told)| believed(told).into_iter().map(move |believed| (level, kind, believed)))
-        .map(|(level, kind, believed)| cache(level, kind, believed))
-        .collect()
+    let online: CpuSet = present.iter().filter(is_online).collect();
+    // Without `topology` folders, `/proc/cpuinfo` lists those that run.
+    let running: CpuSet = cpuinfo::read(root).into_keys().collect();
+    if described || running.is_empty() { online } else { online.intersection(&running) }
 }
 
-/// The sets that the CPUs' `topology` folders give under the first of the names that any of them has.
-fn siblings(root: &Root, online: &CpuSet, names: &[&str]) -> Vec<CpuSet> {
-    let told = |name: &str| -> Vec<(CpuId, CpuSet)> {
-        let set = |cpu| {
-            let file = format!("{CPUS}/cpu{cpu}/topology/{name}");
-            root.set::<CpuId>(&format!("{file}_list"), &file).map(|cpus| (cpu, cpus.intersection(online)))
-        };
-        online.iter().filter_map(set).collect()
-    };
-    let told = names.iter().map(|name| told(name)).find(|told| !told.is_empty()).unwrap_or_default();
+/// The sets that the CPUs' `topology` folders give under one of the names.
+fn siblings(root: &Root, cpus: &Cpus, names: &[&str]) -> Vec<CpuSet> {
+    let mut served = 0;
+    let mut told = Vec::new();
+    for cpu in cpus.described.iter() {
+        // What served for the last CPU serves for this one: a machine runs one kernel.
+        let order = std::iter::once(served).chain((0..names.len()).filter(|index| *index != served));
+        let set = |index: usize| Some((index, set_in(root, &format!("{CPUS}/cpu{cpu}/topology/{}", names[index]))?));
+        if let Some((index, set)) = order.into_iter().find_map(set) {
+            served = index;
+            told.push((cpu, set.intersection(&cpus.online)));
+        }
+    }
     believed(told).into_iter().map(|(cpus, _)| cpus).collect()
 }
 
+/// A list where the name says so, else a mask.
+fn set_in(root: &Root, path: &str) -> Option<CpuSet> {
+    if path.ends_with("_list") { root.value(path) } else { CpuSet::parse_mask(&root.text(path)?).ok() }
+}
+
 /// CPUs of one key together; a CPU whose key is unknown is in no set.
-fn grouped<K: Ord>(cpus: &CpuSet, key: impl Fn(CpuId) -> Option<K>) -> Vec<CpuSet> {
+fn grouped<K: Ord>(cpus: &Cpus, cpuinfo: &ByCpu, key: impl Fn(CpuId) -> Option<K>) -> Vec<CpuSet> {
     let mut sets: BTreeMap<K, CpuSet> = BTreeMap::new();
-    for cpu in cpus.iter() {
+    let running: CpuSet = cpuinfo.keys().copied().collect();
+    for cpu in cpus.described.union(&running.intersection(&cpus.online)).iter() {
         if let Some(key) = key(cpu) {
             sets.entry(key).or_default().insert(cpu);
         }
@@ -107,71 +121,12 @@ fn topology_number(root: &Root, cpu: CpuId, name: &str) -> Option<u32> {
     root.value(&format!("{CPUS}/cpu{cpu}/topology/{name}"))
 }
 
-fn cache_kind(text: &str) -> Option<CacheKind> {
-    match text {
-        "Data" => Some(CacheKind::Data),
-        "Instruction" => Some(CacheKind::Instruction),
-        "Unified" => Some(CacheKind::Unified),
-        _ => None,
-    }
-}
+/// Since Linux 5.3, and before; as lists, and on the oldest kernels as masks alone.
+const PACKAGE_CPUS: [&str; 4] = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
+/// Since Linux 5.3.
+const DIE_CPUS: [&str; 2] = ["die_cpus_list", "die_cpus"];
+/// Since Linux 5.3, and before; as lists, and on the oldest kernels as masks alone.
+const CORE_CPUS: [&str; 4] = ["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"];
 
-/// `32K`, `20480K` or `16M`, in units of 1024; no unit is bytes.
-fn cache_size(text: &str) -> Option<DataSize> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit: u64 = match &text[digits.len()..] {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(unit).filter(|size| *size > 0).map(DataSize::bytes)
-}
-
-/// What `/proc/cpuinfo` says of one CPU.
-#[derive(Default)]
-struct CpuInfo {
-    package: Option<u32>,
-    core: Option<u32>,
-}
-
-/// `/proc/cpuinfo` by CPU: a paragraph for each that runs, of lines `name : value`.
-fn cpuinfo(root: &Root) -> BTreeMap<CpuId, CpuInfo> {
-    let mut cpus: BTreeMap<CpuId, CpuInfo> = BTreeMap::new();
-    let mut current = None;
-    for line in root.text("proc/cpuinfo").unwrap_or_default().lines() {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        let Ok(number) = value.trim().parse::<u32>() else { continue };
-        match name.trim() {
-            "processor" => {
-                current = Some(CpuId(number));
-                cpus.insert(CpuId(number), CpuInfo::default());
-            }
-            "physical id" => with_current(&mut cpus, current, |cpu| cpu.package = Some(number)),
-            "core id" => with_current(&mut cpus, current, |cpu| cpu.core = Some(number)),
-            _ => {}
-        }
-    }
-    cpus
-}
-
-fn with_current(cpus: &mut BTreeMap<CpuId, CpuInfo>, current: Option<CpuId>, change: impl FnOnce(&mut CpuInfo)) {
-    if let Some(cpu) = current.and_then(|cpu| cpus.get_mut(&cpu)) {
-        change(cpu);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cache_sizes_are_in_units_of_1024() {
-        assert_eq!(cache_size("20480K"), Some(DataSize::bytes(20480 << 10)));
-        assert_eq!(cache_size("16M"), Some(DataSize::bytes(16 << 20)));
-        for text in ["", "K", "32X", "0K", "99999999999999999999K", "18446744073709551615G", "32é"] {
-            assert_eq!(cache_size(text), None, "{text:?}");
-        }
-    }
-}
+/// The largest number that is believed to be a CPU's, as in lists: a set takes memory by its largest number.
+pub(super) const LARGEST_CPU: u32 = (1 << 20) - 1;

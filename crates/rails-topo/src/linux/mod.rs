@@ -1,7 +1,12 @@
 //! The machine from the kernel's files, below any root.
 
+mod allowed;
+mod caches;
+mod cpuinfo;
 mod cpus;
+mod cpuset;
 mod interrupts;
+mod kinds;
 mod names;
 mod net;
 mod nodes;
@@ -12,20 +17,24 @@ mod votes;
 pub(crate) use names::product;
 pub(crate) use root::Root;
 
-use crate::{CpuSet, NodeSet, Origin, SysfsError, Topology};
+use crate::{NodeSet, Origin, SysfsError, Topology};
+use allowed::Allowed;
+use cpus::Cpus;
 use std::path::Path;
 
 impl Topology {
     /// Reads a captured tree of `/sys` and `/proc` (such as `hwloc-gather-topology` makes), or `/` itself.
     ///
     /// Nothing outside the tree is read: symlinks that lead out of it count as missing. What the tree does not say is
-    /// unknown. The allowed CPUs and nodes are those of `proc/self/status` where the tree holds it, else all that are
-    /// online.
+    /// unknown. The allowed CPUs and nodes are what `proc/self/status` and the cpuset of the process (found by `proc/self/cgroup`
+    /// or `proc/self/cpuset`, and by `proc/self/mountinfo` or `proc/mounts`) leave of those that are online; where the tree
+    /// holds none of these, all of them.
     ///
     /// # Errors
     ///
-    /// [`SysfsError::Open`] where the folder cannot be opened, [`SysfsError::NoCpus`] where it holds no description of
-    /// CPUs and therefore is not the root of a machine's files.
+    /// [`SysfsError::Open`] where the folder cannot be opened, [`SysfsError::Cpus`] where its description of CPUs may not be
+    /// read, and [`SysfsError::NoCpus`] where it holds none and therefore is not the root of a machine's files. Whatever else
+    /// cannot be read is unknown.
     pub fn from_sysfs_root(path: impl AsRef<Path>) -> Result<Self, SysfsError> {
         let path = path.as_ref();
         read(path, Origin::Sysfs { path: path.to_owned() })
@@ -35,48 +44,40 @@ impl Topology {
 /// Reads the files below `path`.
 pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
     let root = Root::open(path).map_err(|source| SysfsError::Open { path: path.to_owned(), source })?;
-    let online_cpus = cpus::online(&root);
-    if online_cpus.is_empty() {
-        return Err(SysfsError::NoCpus { path: path.to_owned() });
+    let cpus = Cpus::read(&root);
+    if cpus.online.is_empty() {
+        let path = path.to_owned();
+        return Err(match cpus::listing_fails(&root) {
+            Some(source) => SysfsError::Cpus { path, source },
+            None => SysfsError::NoCpus { path },
+        });
     }
-    let packages = cpus::packages(&root, &online_cpus);
-    let nodes = nodes::nodes(&root, &online_cpus);
-    let surroundings = net::Surroundings { online: &online_cpus, nodes: &nodes, packages: packages.len() };
+    let packages = cpus::packages(&root, &cpus);
+    let nodes = nodes::nodes(&root, &cpus);
+    let surroundings = net::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
     let nics = net::nics(&root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
-    let status = Status::read(&root);
+    let allowed = Allowed::read(&root);
     Ok(Topology {
         origin,
         machine: names::machine(&root),
-        distances: nodes::distances(&root, &nodes),
-        caches: cpus::caches(&root, &online_cpus),
-        cores: cpus::cores(&root, &online_cpus),
-        allowed_cpus: status.cpus.map_or_else(|| online_cpus.clone(), |cpus| cpus.intersection(&online_cpus)),
-        allowed_nodes: status.nodes.map_or_else(|| all_nodes.clone(), |nodes| nodes.intersection(&all_nodes)),
+        dies: cpus::dies(&root, &cpus, &packages),
         packages,
+        distances: nodes::distances(&root, &nodes),
         nodes,
-        online_cpus,
+        caches: caches::caches(&root, &cpus),
+        cores: cpus::cores(&root, &cpus),
+        core_kinds: kinds::core_kinds(&root, &cpus),
+        allowed_cpus: allowed.cpus(&cpus.online),
+        allowed_nodes: allowed.nodes(&all_nodes),
+        isolated_cpus: allowed.isolated(&root, &cpus),
+        nohz_full_cpus: allowed::nohz_full(&root, &cpus),
+        online_cpus: cpus.online,
+        pci_devices: Vec::new(),
         nics,
+        rdma_devices: Vec::new(),
+        gpus: Vec::new(),
+        block_devices: Vec::new(),
     }
     .in_order())
-}
-
-/// What `/proc/self/status` allows.
-///
-/// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)).
-#[derive(Default)]
-struct Status {
-    cpus: Option<CpuSet>,
-    nodes: Option<NodeSet>,
-}
-
-impl Status {
-    fn read(root: &Root) -> Self {
-        let text = root.text("proc/self/status").unwrap_or_default();
-        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
-        Self {
-            cpus: field("Cpus_allowed_list:").and_then(|list| list.parse().ok()),
-            nodes: field("Mems_allowed_list:").and_then(|list| list.parse().ok()),
-        }
-    }
 }

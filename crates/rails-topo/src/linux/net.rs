@@ -123,13 +123,21 @@ fn up(operstate: Option<&str>, carrier: Option<u32>) -> Option<bool> {
 
 fn rx_queues(root: &Root, folder: &str) -> Vec<RxQueue> {
     let mask = |index| root.text(&format!("{folder}/rx-{index}/rps_cpus"));
-    let queue = |index| RxQueue { index, rps_cpus: mask(index).and_then(|mask| CpuSet::parse_mask(&mask).ok()) };
+    let queue = |index| RxQueue {
+        index,
+        rps_cpus: mask(index).and_then(|mask| CpuSet::parse_mask(&mask).ok()),
+        ..RxQueue::default()
+    };
     root.numbered(folder, "rx-").into_iter().map(queue).collect()
 }
 
 fn tx_queues(root: &Root, folder: &str) -> Vec<TxQueue> {
     let mask = |index| root.text(&format!("{folder}/tx-{index}/xps_cpus"));
-    let queue = |index| TxQueue { index, xps_cpus: mask(index).and_then(|mask| CpuSet::parse_mask(&mask).ok()) };
+    let queue = |index| TxQueue {
+        index,
+        xps_cpus: mask(index).and_then(|mask| CpuSet::parse_mask(&mask).ok()),
+        ..TxQueue::default()
+    };
     root.numbered(folder, "tx-").into_iter().map(queue).collect()
 }
 

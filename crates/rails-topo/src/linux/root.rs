@@ -1,7 +1,10 @@
 //! Files below a root directory, and none outside it.
 
 use crate::{Id, IdSet};
-use cap_std::{ambient_authority, fs::Dir};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, OpenOptions, OpenOptionsExt},
+};
 use std::{
     io::{self, Read},
     path::Path,
@@ -23,15 +26,28 @@ impl Root {
 
     /// The file's text without the white space around it; an empty file says nothing, as a missing one.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        // Opening a FIFO would wait for a writer for ever, so what is not a plain file is not opened.
-        if !self.dir.metadata(path).ok()?.is_file() {
+        self.text_up_to(path, LONGEST_FILE)
+    }
+
+    /// As [`Root::text`], of the file's first bytes. The kernel writes such a file as it is read, and for some CPU by CPU.
+    pub(crate) fn text_up_to(&self, path: &str, bytes: u64) -> Option<String> {
+        // Opening a FIFO would wait for a writer for ever but for this flag.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(nix::libc::O_NONBLOCK);
+        let mut file = self.dir.open_with(path, &options).ok()?;
+        // A device could answer without end.
+        if !file.metadata().ok()?.is_file() {
             return None;
         }
-        let mut bytes = Vec::new();
-        self.dir.open(path).ok()?.take(LONGEST_FILE).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim();
-        (!text.is_empty()).then(|| text.to_owned())
+        let mut page = [0; PAGE];
+        let read = file.read(&mut page[..PAGE.min(bytes as usize)]).ok()?;
+        // A machine has thousands of these files, and asking each for more than its only line takes its time.
+        if read < PAGE && path.starts_with("sys/") {
+            return text(&page[..read]);
+        }
+        let mut whole = page[..read].to_vec();
+        file.take(bytes - read as u64).read_to_end(&mut whole).ok()?;
+        text(&whole)
     }
 
     /// What the file's text stands for.
@@ -50,16 +66,21 @@ impl Root {
 
     /// The names in a directory, sorted; none where it cannot be read.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let entries = self.dir.read_dir(path).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut names = self.list(path).unwrap_or_default();
         names.sort();
         names
     }
 
+    /// The names in a directory, in its own order.
+    pub(crate) fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        let entries = self.dir.read_dir(path)?.flatten();
+        Ok(entries.filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+
     /// The numbers N of the names `<prefix>N` in a directory, sorted.
     pub(crate) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
-        let number = |name: String| name.strip_prefix(prefix)?.parse().ok();
-        let mut numbers: Vec<u32> = self.names(path).into_iter().filter_map(number).collect();
+        let number = |name: &String| name.strip_prefix(prefix)?.parse().ok();
+        let mut numbers: Vec<u32> = self.list(path).unwrap_or_default().iter().filter_map(number).collect();
         numbers.sort_unstable();
         numbers
     }
@@ -79,6 +100,17 @@ impl Root {
         self.link(path)?.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
     }
 }
+
+/// The text without the white space around it, if that leaves any.
+fn text(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// What a file of sysfs gives at once, if it has as much: less is all that there is (Documentation/filesystems/sysfs.rst in
+/// the kernel's sources).
+const PAGE: usize = 4096;
 
 /// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and interrupt.
 const LONGEST_FILE: u64 = 64 << 20;

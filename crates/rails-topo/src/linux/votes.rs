@@ -1,26 +1,38 @@
 //! Which of several sets that CPUs name as their own to believe.
 
 use crate::{CpuId, CpuSet};
+use std::collections::HashMap;
 
-/// The sets that most of their own members name, each with the first CPU that named it.
+/// The sets that most of their own members name, each with the first CPU that named it, in the order of these CPUs.
 ///
 /// Firmware does contradict itself: on one machine CPU 2 shared its L3 with CPUs 0-3 of other packages, while these,
 /// and the nine other CPUs of its own package, said otherwise. Such a set is dropped; the CPU that named it stays in
-/// the set that the others put it in.
+/// the set that the others put it in. Two sets that both have a majority and still overlap cannot both be true: the one
+/// that was named first stays.
 pub(super) fn believed(told: Vec<(CpuId, CpuSet)>) -> Vec<(CpuSet, CpuId)> {
-    let mut counted: Vec<(CpuSet, CpuId, usize)> = Vec::new();
+    let mut counted: HashMap<CpuSet, (CpuId, usize)> = HashMap::new();
     for (teller, set) in told.into_iter().filter(|(teller, set)| set.contains(*teller)) {
-        match counted.iter_mut().find(|(known, ..)| *known == set) {
-            Some((.., votes)) => *votes += 1,
-            None => counted.push((set, teller, 1)),
-        }
+        counted.entry(set).and_modify(|(_, votes)| *votes += 1).or_insert((teller, 1));
     }
-    counted.into_iter().filter(|(set, _, votes)| votes * 2 > set.len()).map(|(set, teller, _)| (set, teller)).collect()
+    let majority = |set: &CpuSet, votes: usize| votes * 2 > set.len();
+    let elected = counted.into_iter().filter(|(set, (_, votes))| majority(set, *votes));
+    let mut elected: Vec<(CpuSet, CpuId)> = elected.map(|(set, (teller, _))| (set, teller)).collect();
+    elected.sort_by_key(|(_, teller)| *teller);
+    let mut taken = CpuSet::new();
+    elected.retain(|(set, _)| {
+        let apart = !set.intersects(&taken);
+        if apart {
+            taken = taken.union(set);
+        }
+        apart
+    });
+    elected
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn told(sets: &[&str]) -> Vec<(CpuId, CpuSet)> {
         sets.iter().enumerate().map(|(cpu, set)| (CpuId(cpu as u32), set.parse().unwrap())).collect()
@@ -35,5 +47,22 @@ mod tests {
     #[test]
     fn a_set_without_its_teller_is_dropped() {
         assert_eq!(believed(told(&["1", "", "2"])), [("2".parse().unwrap(), CpuId(2))]);
+    }
+
+    #[test]
+    fn of_two_majorities_that_overlap_the_first_is_believed() {
+        let sets = believed(told(&["0-2", "0-2", "2-4", "2-4", "3"]));
+        assert_eq!(sets, [("0-2".parse().unwrap(), CpuId(0))]);
+    }
+
+    proptest! {
+        #[test]
+        fn believed_sets_never_overlap(sets in proptest::collection::vec(proptest::collection::btree_set(0..6u32, 0..4), 0..6)) {
+            let set = |members: &std::collections::BTreeSet<u32>| members.iter().copied().map(CpuId).collect::<CpuSet>();
+            let believed = believed((0..).map(CpuId).zip(sets.iter().map(set)).collect());
+            let members: usize = believed.iter().map(|(set, _)| set.len()).sum();
+            let union = believed.iter().fold(CpuSet::new(), |union, (set, _)| union.union(set));
+            prop_assert_eq!(members, union.len());
+        }
     }
 }

@@ -89,10 +89,10 @@ mod tests {
             mac: Some(MacAddress([2, 0, 0, 0, 0, 1])),
             addresses: vec![InterfaceAddress { ip: "10.0.0.1".parse().unwrap(), prefix_len: 24 }],
             rx_queues: vec![
-                RxQueue { index: 0, rps_cpus: Some(CpuSet::new()) },
-                RxQueue { index: 1, rps_cpus: Some("4-7".parse().unwrap()) },
+                RxQueue { rps_cpus: Some(CpuSet::new()), ..RxQueue::default() },
+                RxQueue { index: 1, rps_cpus: Some("4-7".parse().unwrap()), ..RxQueue::default() },
             ],
-            tx_queues: vec![TxQueue { index: 0, xps_cpus: None }],
+            tx_queues: vec![TxQueue::default()],
             interrupts: vec![
                 Interrupt {
                     number: 101,

@@ -1,7 +1,8 @@
 //! Trees of `/sys` and `/proc`.
 
 use crate::captures::{Counts, assert_sound, counts, file, files, name, unpack};
-use rails_topo::{Bandwidth, CpuId, NicKind, NodeId, Topology};
+use rails_topo::{Bandwidth, CpuId, DataSize, Hugepages, NicKind, NodeId, Topology};
+use std::fs;
 
 /// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package and an L3 that it drops
 /// from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other packages).
@@ -29,6 +30,31 @@ fn captured_trees_are_read_without_exception() {
             assert_eq!(counts(&machine), *known, "{}", archive.display());
         }
     }
+}
+
+#[test]
+#[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
+fn captured_nodes_have_pools_of_huge_pages() {
+    let machine = read("32intel64-2p8co2t+8ve.tar.bz2");
+    let pool = |size, total| Hugepages { size: DataSize::bytes(size), total: Some(total), free: Some(total) };
+    for node in machine.nodes() {
+        assert_eq!(node.hugepages, [pool(2 << 20, 2048), pool(1 << 30, 0)]);
+    }
+    assert_eq!(read("fakepcilocalities.tar.bz2").nodes()[0].hugepages, []);
+}
+
+/// The process that captured it was alone on its machine, in a cpuset with all of it.
+#[test]
+#[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
+fn captured_cpusets_limit_what_is_allowed() {
+    let tree = unpack(&file("sysfs", "40intel64-4n10c+pci-conflicts.tar.bz2"));
+    let machine = Topology::from_sysfs_root(&tree.root).unwrap();
+    assert_eq!(machine.allowed_cpus(), machine.online_cpus());
+    let group = tree.root.join("dev/cpuset/torque/513099.master.cm.cluster");
+    fs::write(group.join("cpus"), "0,2-3\n").unwrap();
+    fs::write(group.join("mems"), "2\n").unwrap();
+    let machine = Topology::from_sysfs_root(&tree.root).unwrap();
+    assert_eq!((machine.allowed_cpus().to_string(), machine.allowed_nodes().to_string()), ("0,2-3".into(), "2".into()));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::captures::files;
 #[cfg(feature = "hwloc")]
 use crate::captures::{Counts, assert_sound, counts, file, name};
 #[cfg(feature = "hwloc")]
-use rails_topo::NodeId;
+use rails_topo::{Bandwidth, MemoryPerformance, NodeId};
 use rails_topo::{Topology, XmlError};
 
 #[cfg(feature = "hwloc")]
@@ -57,6 +57,22 @@ fn captured_files_place_nics() {
         ]
     );
     assert_eq!(places("cxlmem+dax.v2.xml"), [place("enp0s2", "0000:00:02.0", 0)]);
+}
+
+#[test]
+#[cfg(feature = "hwloc")]
+#[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
+fn captured_memory_attributes_are_read() {
+    let machine = Topology::from_xml(file("xml", "8intel64-4n2t-memattrs.xml")).unwrap();
+    let rate = Some(Bandwidth::bits_per_second(20 * 8_000_000));
+    let average = MemoryPerformance {
+        from: "0-7".parse().unwrap(),
+        read_bandwidth: rate,
+        write_bandwidth: rate,
+        ..MemoryPerformance::default()
+    };
+    let of_nodes = machine.nodes().iter().map(|node| node.performance.as_slice());
+    assert_eq!(of_nodes.collect::<Vec<_>>(), [&[][..], &[average], &[], &[]], "attributes of its own are nobody's");
 }
 
 #[test]

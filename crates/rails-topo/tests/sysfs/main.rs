@@ -1,6 +1,11 @@
 //! The reader of the kernel's files, on trees that the tests write.
 
+mod allowed;
 mod cpus;
+mod hostile;
+mod kinds;
+mod large;
+mod memory;
 mod nics;
 mod roots;
 mod tree;

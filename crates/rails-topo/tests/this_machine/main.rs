@@ -12,7 +12,10 @@ type Sharing = (u8, CacheKind, CpuSet);
 fn both_readers_see_the_same_machine() {
     let (detected, files) = (Topology::detect().unwrap(), Topology::from_sysfs_root("/").unwrap());
     assert_eq!(detected.packages(), files.packages());
+    assert_eq!(detected.dies(), files.dies());
     assert_eq!(detected.cores(), files.cores());
+    assert_eq!(detected.core_kinds(), files.core_kinds());
+    assert_eq!(detected.isolated_cpus(), files.isolated_cpus());
     assert_eq!(detected.online_cpus(), files.online_cpus());
     assert_eq!(detected.allowed_cpus(), files.allowed_cpus());
     assert_eq!(detected.allowed_nodes(), files.allowed_nodes());

@@ -2,7 +2,9 @@
 #![cfg(feature = "hwloc")]
 
 use hwlocality::topology::{builder::TopologyBuilder, export::xml::XMLExportFlags};
-use rails_topo::{CpuId, NodeId, Origin, Topology, XmlError};
+use rails_topo::{
+    Bandwidth, CoreKind, CpuId, DataSize, Hugepages, MemoryPerformance, NodeId, Origin, Topology, XmlError,
+};
 use std::{error::Error, fs, path::PathBuf};
 use tempfile::TempDir;
 
@@ -70,6 +72,112 @@ fn devices_are_placed_by_what_they_hang_on() {
     assert_eq!(near.locality(&machine).unwrap().to_string(), "2-3");
     let far = machine.nic("far").unwrap();
     assert_eq!((far.node, &far.local_cpus, far.locality(&machine)), (None, &None, None));
+}
+
+/// The file with more in it, at the end.
+fn with(xml: &str, more: &str) -> File {
+    let (rest, end) = xml.rsplit_once("</topology>").unwrap();
+    File::with(format!("{rest}{more}</topology>{end}"))
+}
+
+/// What hwloc numbered the node in this file.
+fn number_of_node(xml: &str, node: u32) -> &str {
+    let (_, object) = xml.split_once(&format!("<object type=\"NUMANode\" os_index=\"{node}\"")).unwrap();
+    object.split_once("gp_index=\"").unwrap().1.split_once('"').unwrap().0
+}
+
+#[test]
+fn parts_of_a_package_are_dies() {
+    let machine = File::with(exported("package:2 die:2 core:2 pu:1")).read().unwrap();
+    let dies: Vec<(Option<u32>, String)> = machine.dies().iter().map(|die| (die.id, die.cpus.to_string())).collect();
+    let die = |id, cpus: &str| (Some(id), cpus.to_owned());
+    assert_eq!(dies, [die(0, "0-1"), die(1, "2-3"), die(2, "4-5"), die(3, "6-7")]);
+    assert!(File::with(exported("package:2 die:1 core:2 pu:1")).read().unwrap().dies().is_empty());
+}
+
+#[test]
+fn memory_attributes_are_read_by_initiator() {
+    let xml = exported("package:2 numa:1 core:2 pu:1");
+    let value = |node, cpus: &str, value: u64| {
+        let number = number_of_node(&xml, node);
+        format!(
+            "<memattr_value target_obj_type=\"NUMANode\" target_obj_gp_index=\"{number}\" value=\"{value}\" \
+             initiator_cpuset=\"{cpus}\"/>"
+        )
+    };
+    let attribute = |name: &str, flags: u32, values: &[String]| {
+        format!("<memattr name=\"{name}\" flags=\"{flags}\">{}</memattr>", values.concat())
+    };
+    let (higher, lower) = (5, 6);
+    let more = [
+        attribute("ReadBandwidth", higher, &[value(0, "0x3", 6400), value(0, "0xc", 3200)]),
+        attribute("WriteBandwidth", higher, &[value(0, "0x3", 6000)]),
+        attribute("ReadLatency", lower, &[value(0, "0xc", 250), value(0, "0x3", 80)]),
+        attribute("Bandwidth", higher, &[value(1, "0xf", 100), value(0, "0x3", 1)]),
+        attribute("Latency", lower, &[value(1, "0xf", 90)]),
+    ];
+    let machine = with(&xml, &more.concat()).read().unwrap();
+    let rate = |megabytes: u64| Some(Bandwidth::bits_per_second(megabytes * 8_000_000));
+    let seen = |cpus: &str, read, write, latency, write_latency| MemoryPerformance {
+        from: cpus.parse().unwrap(),
+        read_bandwidth: read,
+        write_bandwidth: write,
+        read_latency: latency,
+        write_latency,
+    };
+    let of_first =
+        [seen("0-1", rate(6400), rate(6000), Some(80), None), seen("2-3", rate(3200), None, Some(250), None)];
+    assert_eq!(machine.nodes()[0].performance, of_first, "the nearest first");
+    let average = seen("0-3", rate(100), rate(100), Some(90), Some(90));
+    assert_eq!(machine.nodes()[1].performance, [average]);
+    assert!(File::with(xml).read().unwrap().nodes()[0].performance.is_empty());
+}
+
+#[test]
+fn kinds_of_cores_are_read_in_their_order() {
+    let kind = |cpus: &str, efficiency: &str, infos: &[(&str, &str)]| {
+        let info = |(name, value): &(&str, &str)| format!("<info name=\"{name}\" value=\"{value}\"/>");
+        let infos: String = infos.iter().map(info).collect();
+        format!("<cpukind cpuset=\"{cpus}\" forced_efficiency=\"{efficiency}\">{infos}</cpukind>")
+    };
+    let xml = exported("package:1 core:4 pu:1");
+    let fast = kind("0x3", "7", &[("CoreType", "IntelCore"), ("FrequencyMaxMHz", "5000"), ("FrequencyBaseMHz", "x")]);
+    let slow = kind("0xc", "3", &[("CoreType", "IntelAtom"), ("LinuxCapacity", "446")]);
+    let machine = with(&xml, &format!("{fast}{slow}")).read().unwrap();
+    let expected = [
+        CoreKind {
+            cpus: "2-3".parse().unwrap(),
+            efficiency: Some(0),
+            name: Some("cpu_atom".to_owned()),
+            capacity: Some(446),
+            ..CoreKind::default()
+        },
+        CoreKind {
+            cpus: "0-1".parse().unwrap(),
+            efficiency: Some(1),
+            name: Some("cpu_core".to_owned()),
+            max_frequency: Some(5_000_000),
+            ..CoreKind::default()
+        },
+    ];
+    assert_eq!(machine.core_kinds(), expected);
+    let one_kind = with(&xml, &kind("0xf", "-1", &[("FrequencyMaxMHz", "5000")])).read().unwrap();
+    assert!(one_kind.core_kinds().is_empty());
+}
+
+#[test]
+fn all_but_the_ordinary_pages_are_huge() {
+    let xml = exported("numa:1 core:2 pu:1");
+    let (before, page) = xml.split_once("<page_type size=\"4096\"").unwrap();
+    let page = page.split_once("/>").unwrap().1;
+    let types = |huge| format!("{before}<page_type size=\"4096\" count=\"9\"/>{huge}{page}");
+    let huge = "<page_type size=\"2097152\" count=\"12\"/><page_type size=\"1073741824\" count=\"0\"/>";
+    let pool = |size, total| Hugepages { size: DataSize::bytes(size), total: Some(total), free: None };
+    let machine = File::with(types(huge)).read().unwrap();
+    assert_eq!(machine.nodes()[0].hugepages, [pool(2 << 20, 12), pool(1 << 30, 0)]);
+    // Pages of no size are none.
+    let machine = File::with(types("<page_type size=\"0\" count=\"12\"/>")).read().unwrap();
+    assert!(machine.nodes()[0].hugepages.is_empty());
 }
 
 #[test]

@@ -1,6 +1,10 @@
-//! The model: what one machine is made of.
+//! One machine, and what it is made of.
 
-use crate::{CpuId, CpuSet, DataSize, Nic, NodeId, NodeSet};
+use super::{
+    BlockDevice, Cache, Core, CoreKind, Die, Distances, Gpu, Machine, Nic, NumaNode, Origin, Package, PciDevice,
+    RdmaDevice,
+};
+use crate::{CpuId, CpuSet, DataSize, NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 
 /// One machine, as it was when it was read.
@@ -9,117 +13,22 @@ pub struct Topology {
     pub(crate) origin: Origin,
     pub(crate) machine: Machine,
     pub(crate) packages: Vec<Package>,
+    pub(crate) dies: Vec<Die>,
     pub(crate) nodes: Vec<NumaNode>,
     pub(crate) distances: Option<Distances>,
     pub(crate) caches: Vec<Cache>,
     pub(crate) cores: Vec<Core>,
+    pub(crate) core_kinds: Vec<CoreKind>,
     pub(crate) online_cpus: CpuSet,
     pub(crate) allowed_cpus: CpuSet,
     pub(crate) allowed_nodes: NodeSet,
+    pub(crate) isolated_cpus: CpuSet,
+    pub(crate) nohz_full_cpus: CpuSet,
+    pub(crate) pci_devices: Vec<PciDevice>,
     pub(crate) nics: Vec<Nic>,
-}
-
-/// Where the facts came from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Origin {
-    /// The machine that this process runs on.
-    ThisMachine {
-        /// `hwloc` (with its version) or `sysfs`.
-        reader: String,
-    },
-    /// An hwloc XML file.
-    Xml {
-        /// The file that was read.
-        path: std::path::PathBuf,
-    },
-    /// A captured tree of `/sys` and `/proc`.
-    Sysfs {
-        /// The root of the tree.
-        path: std::path::PathBuf,
-    },
-    /// A description in hwloc's synthetic syntax.
-    Synthetic {
-        /// The description.
-        description: String,
-    },
-}
-
-/// What the machine calls itself; each part is absent where nothing says it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Host name.
-    pub host: Option<String>,
-    /// Processor model.
-    pub cpu_model: Option<String>,
-    /// Vendor and product from the firmware's tables (DMI).
-    pub product: Option<String>,
-    /// Kernel release.
-    pub kernel: Option<String>,
-}
-
-/// A processor package: what is plugged into one processor socket.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Package {
-    /// The kernel's number of it (`physical_package_id`), unknown where the kernel gives none.
-    pub id: Option<u32>,
-    /// Its PUs.
-    pub cpus: CpuSet,
-}
-
-/// A NUMA node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NumaNode {
-    /// The kernel's number of it.
-    pub id: NodeId,
-    /// PUs local to it; empty for memory without processors (CXL, HBM).
-    pub cpus: CpuSet,
-    /// Its memory, unknown where the source does not say.
-    #[serde(rename = "memory_bytes")]
-    pub memory: Option<DataSize>,
-}
-
-/// Relative latencies between NUMA nodes (ACPI SLIT: 10 is local).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Distances {
-    pub(crate) nodes: Vec<NodeId>,
-    /// Row by row, from node `nodes[row]` to node `nodes[column]`.
-    pub(crate) values: Vec<u64>,
-}
-
-/// A cache and the PUs that share it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cache {
-    /// 1 for L1, 2 for L2 and so on.
-    pub level: u8,
-    /// What it holds.
-    pub kind: CacheKind,
-    /// Its size, unknown where the source does not say.
-    #[serde(rename = "size_bytes")]
-    pub size: Option<DataSize>,
-    /// The PUs that share it.
-    pub cpus: CpuSet,
-}
-
-/// What a cache holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CacheKind {
-    /// Data only.
-    Data,
-    /// Instructions only.
-    Instruction,
-    /// Both.
-    Unified,
-}
-
-/// A core and its PUs (hardware threads).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Core {
-    /// The kernel's number of it within its package, unknown where the kernel gives none.
-    pub id: Option<u32>,
-    /// Its PUs.
-    pub cpus: CpuSet,
+    pub(crate) rdma_devices: Vec<RdmaDevice>,
+    pub(crate) gpus: Vec<Gpu>,
+    pub(crate) block_devices: Vec<BlockDevice>,
 }
 
 impl Topology {
@@ -138,40 +47,98 @@ impl Topology {
         &self.packages
     }
 
+    /// Dies, in the order of their first PU. One that is the whole of its package is not listed; empty where the source knows
+    /// none (Linux before 5.3).
+    pub fn dies(&self) -> &[Die] {
+        &self.dies
+    }
+
     /// NUMA nodes, by number; empty on a kernel without NUMA.
     pub fn nodes(&self) -> &[NumaNode] {
         &self.nodes
     }
 
-    /// Distances between nodes, where the source gives them.
+    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is one node, where the source
+    /// gives none, or not one from every node to every node.
     pub fn distances(&self) -> Option<&Distances> {
         self.distances.as_ref()
     }
 
-    /// Caches, by level from 1 up, then by first PU.
+    /// Caches, by level from 1 up, then by first PU; empty where the source knows none.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
-    /// Cores, in the order of their first PU.
+    /// Cores, in the order of their first PU; empty where the source does not tell which PUs share one.
     pub fn cores(&self) -> &[Core] {
         &self.cores
     }
 
-    /// PUs that are online.
+    /// The kinds of cores, the slowest first; empty where all cores are alike, or nothing tells them apart.
+    ///
+    /// The kernel's files tell them apart by the first of these that says something of every online PU: Intel's units that
+    /// count events (`/sys/devices/cpu_core`, `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies, of which the highest
+    /// count as one where they are less than 10 % apart, for single cores are "favoured" on machines whose cores are alike. An
+    /// hwloc XML file holds what hwloc made of the same.
+    pub fn core_kinds(&self) -> &[CoreKind] {
+        &self.core_kinds
+    }
+
+    /// PUs that are online (`/sys/devices/system/cpu/online`); never empty.
     pub fn online_cpus(&self) -> &CpuSet {
         &self.online_cpus
     }
 
-    /// PUs that this process may use: online, and inside its cpuset and affinity mask. Which thread's mask counts is
-    /// said at [`Topology::detect`].
+    /// PUs that this process may use: online, and inside its affinity mask (`Cpus_allowed_list` of `/proc/self/status`) and its
+    /// cpuset (`cpuset.cpus.effective` or `cpuset.effective_cpus` of its control group). What is not said limits nothing. Which
+    /// thread's mask counts is said at [`Topology::detect`].
     pub fn allowed_cpus(&self) -> &CpuSet {
         &self.allowed_cpus
     }
 
-    /// NUMA nodes that this process may take memory from.
+    /// NUMA nodes that this process may take memory from: by `Mems_allowed_list` of `/proc/self/status`, and its cpuset
+    /// (`cpuset.mems.effective` or `cpuset.effective_mems`). What is not said limits nothing.
     pub fn allowed_nodes(&self) -> &NodeSet {
         &self.allowed_nodes
+    }
+
+    /// Online PUs that the scheduler leaves alone (`isolcpus=` in `/sys/devices/system/cpu/isolated`, and isolated partitions of
+    /// cpusets in `cpuset.cpus.isolated` of the topmost control group): a thread runs there only if it is bound there. Empty where
+    /// the source does not say, as hwloc's XML files never do.
+    pub fn isolated_cpus(&self) -> &CpuSet {
+        &self.isolated_cpus
+    }
+
+    /// Online PUs whose timer tick stops while one thread runs (`nohz_full=`: `/sys/devices/system/cpu/nohz_full`). Empty where
+    /// the source does not say, as hwloc's XML files never do.
+    pub fn nohz_full_cpus(&self) -> &CpuSet {
+        &self.nohz_full_cpus
+    }
+
+    /// PCI functions, bridges among them, by address; empty where the machine has no PCI.
+    pub fn pci_devices(&self) -> &[PciDevice] {
+        &self.pci_devices
+    }
+
+    /// The PCI function of that address.
+    pub fn pci_device(&self, address: super::PciAddress) -> Option<&PciDevice> {
+        let index = self.pci_devices.binary_search_by_key(&address, |device| device.address).ok()?;
+        self.pci_devices.get(index)
+    }
+
+    /// RDMA devices, by name.
+    pub fn rdma_devices(&self) -> &[RdmaDevice] {
+        &self.rdma_devices
+    }
+
+    /// GPUs, by name.
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// Disks, by name.
+    pub fn block_devices(&self) -> &[BlockDevice] {
+        &self.block_devices
     }
 
     /// Network interfaces, by name.
@@ -238,21 +205,13 @@ impl Topology {
         self.nodes.sort_by_key(|node| node.id);
         self.caches.sort_by_key(|cache| (cache.level, cache.cpus.first(), cache.kind));
         self.cores.sort_by_key(|core| core.cpus.first());
+        self.dies.sort_by_key(|die| die.cpus.first());
+        self.core_kinds.sort_by_key(|kind| (kind.efficiency, kind.cpus.first()));
+        self.pci_devices.sort_by_key(|device| device.address);
         self.nics.sort_by(|a, b| a.name.cmp(&b.name));
+        self.rdma_devices.sort_by(|a, b| a.name.cmp(&b.name));
+        self.gpus.sort_by(|a, b| a.name.cmp(&b.name));
+        self.block_devices.sort_by(|a, b| a.name.cmp(&b.name));
         self
-    }
-}
-
-impl Distances {
-    /// The nodes that the matrix covers, in its order.
-    pub fn nodes(&self) -> &[NodeId] {
-        &self.nodes
-    }
-
-    /// The distance from one node to another, where the matrix covers both.
-    pub fn between(&self, from: NodeId, to: NodeId) -> Option<u64> {
-        let row = self.nodes.iter().position(|node| *node == from)?;
-        let column = self.nodes.iter().position(|node| *node == to)?;
-        self.values.get(row * self.nodes.len() + column).copied()
     }
 }

@@ -1,25 +1,50 @@
-//! NUMA nodes and their distances, from `/sys/devices/system/node`.
+//! NUMA nodes, their memory and their distances, from `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-node
+//! in the kernel's sources).
 
-use super::root::Root;
+mod hugepages;
+mod performance;
+mod tiers;
+
+use super::{
+    cpus::{Cpus, LARGEST_CPU},
+    root::Root,
+};
 use crate::{CpuId, CpuSet, DataSize, Distances, NodeId, NumaNode};
+use tiers::Tiers;
 
 /// The folder of the nodes; a kernel without NUMA has none.
 const NODES: &str = "sys/devices/system/node";
 
-/// The nodes; their CPUs are those that are online.
-pub(super) fn nodes(root: &Root, online: &CpuSet) -> Vec<NumaNode> {
+/// The nodes; their CPUs are those that are online. Of nodes that claim the same CPU, which no machine has, the one of the
+/// lowest number keeps it.
+pub(super) fn nodes(root: &Root, cpus: &Cpus) -> Vec<NumaNode> {
+    let tiers = Tiers::read(root);
+    let mut claimed = CpuSet::new();
     let node = |number| {
         let folder = format!("{NODES}/node{number}");
         let listed: Option<CpuSet> = root.set(&format!("{folder}/cpulist"), &format!("{folder}/cpumap"));
-        // Where neither file says anything, the links to the CPUs do; an empty list is how memory without CPUs looks.
-        let linked = || root.numbered(&folder, "cpu").into_iter().map(CpuId).collect();
+        let cpus = listed.unwrap_or_else(|| linked(root, &folder)).intersection(&cpus.online).difference(&claimed);
+        claimed = claimed.union(&cpus);
         NumaNode {
-            id: NodeId(number),
-            cpus: listed.unwrap_or_else(linked).intersection(online),
             memory: root.text(&format!("{folder}/meminfo")).as_deref().and_then(total_memory),
+            tier: tiers.of(NodeId(number)),
+            hugepages: hugepages::pools(root, &folder),
+            ..NumaNode::of(NodeId(number), cpus)
         }
     };
-    root.numbered(NODES, "node").into_iter().map(node).collect()
+    // A set of nodes takes memory by its largest number.
+    let numbers = root.numbered(NODES, "node").into_iter().filter(|number| *number <= LARGEST_NODE);
+    let mut nodes: Vec<NumaNode> = numbers.map(node).collect();
+    let performance: Vec<_> = nodes.iter().map(|node| performance::of(root, node.id, &nodes)).collect();
+    for (node, performance) in nodes.iter_mut().zip(performance) {
+        node.performance.extend(performance);
+    }
+    nodes
+}
+
+/// Where neither file says anything, the links to the CPUs do; an empty list is how memory without CPUs looks.
+fn linked(root: &Root, folder: &str) -> CpuSet {
+    root.numbered(folder, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_CPU).map(CpuId).collect()
 }
 
 /// The distances, where every node gives one to every node.
@@ -41,6 +66,9 @@ fn total_memory(meminfo: &str) -> Option<DataSize> {
     let kib: u64 = amount.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024).map(DataSize::bytes)
 }
+
+/// Linux is built for at most 1,024 nodes (`CONFIG_NODES_SHIFT`).
+const LARGEST_NODE: u32 = 1023;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,72 @@
+//! What the process may use, and which CPUs the kernel sets apart.
+
+use super::{
+    cpus::{CPUS, Cpus},
+    cpuset::{self, Cpuset},
+    root::Root,
+};
+use crate::{CpuSet, NodeSet};
+
+/// What limits the process: each of these where something says it.
+pub(super) struct Allowed {
+    status: Status,
+    cpuset: Option<Cpuset>,
+    /// The CPUs of isolated partitions of cpusets.
+    partitions: CpuSet,
+}
+
+impl Allowed {
+    pub(super) fn read(root: &Root) -> Self {
+        let mounts = cpuset::mounts(root);
+        Self {
+            status: Status::read(root),
+            cpuset: Cpuset::of_process(root, &mounts),
+            partitions: cpuset::isolated(root, &mounts),
+        }
+    }
+
+    /// Those of the online CPUs that nothing forbids.
+    pub(super) fn cpus(&self, online: &CpuSet) -> CpuSet {
+        let limits = [self.status.cpus.as_ref(), self.cpuset.as_ref().and_then(|cpuset| cpuset.cpus.as_ref())];
+        limits.into_iter().flatten().fold(online.clone(), |allowed, limit| allowed.intersection(limit))
+    }
+
+    /// Those of the nodes that nothing forbids.
+    pub(super) fn nodes(&self, all: &NodeSet) -> NodeSet {
+        let limits = [self.status.nodes.as_ref(), self.cpuset.as_ref().and_then(|cpuset| cpuset.nodes.as_ref())];
+        limits.into_iter().flatten().fold(all.clone(), |allowed, limit| allowed.intersection(limit))
+    }
+
+    /// The online CPUs that the scheduler leaves alone: by `isolcpus=`, and by partitions of cpusets, which older kernels
+    /// list in the topmost control group alone (Documentation/admin-guide/cgroup-v2.rst, `cpuset.cpus.isolated`).
+    pub(super) fn isolated(&self, root: &Root, cpus: &Cpus) -> CpuSet {
+        let by_boot: CpuSet = root.value(&format!("{CPUS}/isolated")).unwrap_or_default();
+        by_boot.union(&self.partitions).intersection(&cpus.online)
+    }
+}
+
+/// The online CPUs whose tick stops; a kernel that was told of none writes `(null)`.
+pub(super) fn nohz_full(root: &Root, cpus: &Cpus) -> CpuSet {
+    root.value::<CpuSet>(&format!("{CPUS}/nohz_full")).unwrap_or_default().intersection(&cpus.online)
+}
+
+/// What `/proc/self/status` allows.
+///
+/// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)): what taskset and the
+/// cpuset leave together.
+#[derive(Default)]
+struct Status {
+    cpus: Option<CpuSet>,
+    nodes: Option<NodeSet>,
+}
+
+impl Status {
+    fn read(root: &Root) -> Self {
+        let text = root.text("proc/self/status").unwrap_or_default();
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+        Self {
+            cpus: field("Cpus_allowed_list:").and_then(|list| list.parse().ok()),
+            nodes: field("Mems_allowed_list:").and_then(|list| list.parse().ok()),
+        }
+    }
+}

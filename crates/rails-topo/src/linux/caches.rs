@@ -1,0 +1,103 @@
+//! Caches, from `/sys/devices/system/cpu/cpu*/cache` (Documentation/ABI/testing/sysfs-devices-system-cpu in the kernel's
+//! sources).
+
+use super::{
+    cpus::{CPUS, Cpus},
+    root::Root,
+    votes::believed,
+};
+use crate::{Cache, CacheKind, CpuId, CpuSet, DataSize};
+use std::collections::{BTreeMap, HashMap};
+
+/// The caches of the online CPUs.
+pub(super) fn caches(root: &Root, cpus: &Cpus) -> Vec<Cache> {
+    let mut told: BTreeMap<(u8, CacheKind), Told> = BTreeMap::new();
+    let mut known: HashMap<(u32, CpuSet), Description> = HashMap::new();
+    for cpu in cpus.described.iter() {
+        let folder = format!("{CPUS}/cpu{cpu}/cache");
+        for index in root.numbered(&folder, "index") {
+            let folder = format!("{folder}/index{index}");
+            let Some(shared) = shared_with(root, &folder) else { continue };
+            let key = (index, shared.intersection(&cpus.online));
+            // Those who share a cache describe the same one; only who shares it is asked of every CPU.
+            let description = known.get(&key).copied().or_else(|| Description::read(root, &folder));
+            let Some(description) = description else { continue };
+            let told = told.entry((description.level, description.kind)).or_default();
+            told.shared.push((cpu, key.1.clone()));
+            told.sizes.entry(key.1.clone()).or_insert(description.size);
+            known.insert(key, description);
+        }
+    }
+    let of_one_kind = |((level, kind), Told { shared, sizes }): ((u8, CacheKind), Told)| {
+        let size = move |cpus: &CpuSet| sizes.get(cpus).copied().flatten();
+        believed(shared).into_iter().map(move |(cpus, _)| Cache { level, kind, size: size(&cpus), cpus })
+    };
+    told.into_iter().flat_map(of_one_kind).collect()
+}
+
+/// What the CPUs say of their caches of one level and kind.
+#[derive(Default)]
+struct Told {
+    /// Who shares it, by who said it.
+    shared: Vec<(CpuId, CpuSet)>,
+    /// The size, by who shares it.
+    sizes: HashMap<CpuSet, Option<DataSize>>,
+}
+
+/// What a CPU says of one of its caches.
+#[derive(Clone, Copy)]
+struct Description {
+    level: u8,
+    kind: CacheKind,
+    size: Option<DataSize>,
+}
+
+impl Description {
+    fn read(root: &Root, folder: &str) -> Option<Self> {
+        Some(Self {
+            level: root.value(&format!("{folder}/level"))?,
+            kind: cache_kind(&root.text(&format!("{folder}/type"))?)?,
+            size: root.text(&format!("{folder}/size")).as_deref().and_then(cache_size),
+        })
+    }
+}
+
+fn shared_with(root: &Root, folder: &str) -> Option<CpuSet> {
+    root.set(&format!("{folder}/shared_cpu_list"), &format!("{folder}/shared_cpu_map"))
+}
+
+fn cache_kind(text: &str) -> Option<CacheKind> {
+    match text {
+        "Data" => Some(CacheKind::Data),
+        "Instruction" => Some(CacheKind::Instruction),
+        "Unified" => Some(CacheKind::Unified),
+        _ => None,
+    }
+}
+
+/// `32K`, `20480K` or `16M`, in units of 1024; no unit is bytes.
+fn cache_size(text: &str) -> Option<DataSize> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit).filter(|size| *size > 0).map(DataSize::bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_sizes_are_in_units_of_1024() {
+        assert_eq!(cache_size("20480K"), Some(DataSize::bytes(20480 << 10)));
+        assert_eq!(cache_size("16M"), Some(DataSize::bytes(16 << 20)));
+        for text in ["", "K", "32X", "0K", "99999999999999999999K", "18446744073709551615G", "32é"] {
+            assert_eq!(cache_size(text), None, "{text:?}");
+        }
+    }
+}

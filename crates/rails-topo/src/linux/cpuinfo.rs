@@ -1,0 +1,41 @@
+//! What `/proc/cpuinfo` says where `/sys/devices/system/cpu` says nothing: kernels before 2.6.16.
+
+use super::{cpus::LARGEST_CPU, root::Root};
+use crate::CpuId;
+use std::collections::BTreeMap;
+
+/// What `/proc/cpuinfo` says of one CPU.
+#[derive(Default)]
+pub(super) struct CpuInfo {
+    pub(super) package: Option<u32>,
+    pub(super) core: Option<u32>,
+}
+
+/// What it says, by CPU.
+pub(super) type ByCpu = BTreeMap<CpuId, CpuInfo>;
+
+/// `/proc/cpuinfo` by CPU: a paragraph for each that runs, of lines `name : value`.
+pub(super) fn read(root: &Root) -> ByCpu {
+    let mut cpus = ByCpu::new();
+    let mut current = None;
+    for line in root.text("proc/cpuinfo").unwrap_or_default().lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let Ok(number) = value.trim().parse::<u32>() else { continue };
+        match name.trim() {
+            "processor" => {
+                current = Some(CpuId(number)).filter(|cpu| cpu.0 <= LARGEST_CPU);
+                cpus.extend(current.map(|cpu| (cpu, CpuInfo::default())));
+            }
+            "physical id" => with_current(&mut cpus, current, |cpu| cpu.package = Some(number)),
+            "core id" => with_current(&mut cpus, current, |cpu| cpu.core = Some(number)),
+            _ => {}
+        }
+    }
+    cpus
+}
+
+fn with_current(cpus: &mut ByCpu, current: Option<CpuId>, change: impl FnOnce(&mut CpuInfo)) {
+    if let Some(cpu) = current.and_then(|cpu| cpus.get_mut(&cpu)) {
+        change(cpu);
+    }
+}

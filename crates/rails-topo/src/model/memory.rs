@@ -1,0 +1,94 @@
+//! NUMA nodes, their memory, and how far they are from each other.
+
+use crate::{Bandwidth, CpuSet, DataSize, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaNode {
+    /// The kernel's number of it (`/sys/devices/system/node/node*`); numbers may have gaps.
+    pub id: NodeId,
+    /// Online PUs local to it (`cpulist`); empty for memory without processors (CXL, HBM). No PU is local to two nodes.
+    pub cpus: CpuSet,
+    /// Its memory (`MemTotal` of `meminfo`); `None` where the source does not say.
+    #[serde(rename = "memory_bytes")]
+    pub memory: Option<DataSize>,
+    /// The tier that the kernel puts its memory into (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
+    /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` where neither has tiers, or none for it.
+    pub tier: Option<u32>,
+    /// Its pools of huge pages, by size (`hugepages/hugepages-*kB`); empty where the kernel has none, or does not say.
+    pub hugepages: Vec<Hugepages>,
+    /// How fast its memory is from where, the nearest initiators first: ACPI's HMAT as the kernel gives it, of one set of initiators
+    /// (`access1/initiators`, which has only processors, else `access0/initiators`), or hwloc's memory attributes. Empty where the
+    /// firmware does not say, or not of whom.
+    pub performance: Vec<MemoryPerformance>,
+}
+
+/// A node's pool of huge pages of one size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hugepages {
+    /// The size of one page (the name of the folder).
+    #[serde(rename = "size_bytes")]
+    pub size: DataSize,
+    /// How many there are (`nr_hugepages`); `None` is unknown.
+    pub total: Option<u64>,
+    /// How many of them nobody uses (`free_hugepages`); `None` is unknown, as in hwloc's XML files.
+    pub free: Option<u64>,
+}
+
+/// How fast a node's memory is, seen from some CPUs. Figures are the firmware's; what it does not give is `None`, and so is 0.
+///
+/// hwloc's files of before 2.8 give an average of reads and writes alone, which then stands for both.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPerformance {
+    /// The online CPUs that see it so: those of the nodes that are linked beside the figures; never empty.
+    pub from: CpuSet,
+    /// What they read in a second (`read_bandwidth`, in MB/s there).
+    #[serde(rename = "read_bits_per_second")]
+    pub read_bandwidth: Option<Bandwidth>,
+    /// What they write in a second (`write_bandwidth`, in MB/s there).
+    #[serde(rename = "write_bits_per_second")]
+    pub write_bandwidth: Option<Bandwidth>,
+    /// How long a read takes, in nanoseconds (`read_latency`).
+    #[serde(rename = "read_latency_ns")]
+    pub read_latency: Option<u64>,
+    /// How long a write takes, in nanoseconds (`write_latency`).
+    #[serde(rename = "write_latency_ns")]
+    pub write_latency: Option<u64>,
+}
+
+/// Relative latencies between NUMA nodes (ACPI SLIT: 10 is local).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distances {
+    pub(crate) nodes: Vec<NodeId>,
+    /// Row by row, from node `nodes[row]` to node `nodes[column]`.
+    pub(crate) values: Vec<u64>,
+}
+
+impl NumaNode {
+    /// A node with these CPUs of which nothing else is known.
+    pub fn of(id: NodeId, cpus: CpuSet) -> Self {
+        Self { id, cpus, memory: None, tier: None, hugepages: Vec::new(), performance: Vec::new() }
+    }
+}
+
+impl MemoryPerformance {
+    /// Whether any of its figures is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.read_bandwidth.or(self.write_bandwidth).is_some() || self.read_latency.or(self.write_latency).is_some()
+    }
+}
+
+impl Distances {
+    /// The nodes that the matrix covers, in its order.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// The distance from one node to another, where the matrix covers both.
+    pub fn between(&self, from: NodeId, to: NodeId) -> Option<u64> {
+        let row = self.nodes.iter().position(|node| *node == from)?;
+        let column = self.nodes.iter().position(|node| *node == to)?;
+        self.values.get(row * self.nodes.len() + column).copied()
+    }
+}

@@ -1,0 +1,22 @@
+//! The model: what a machine is made of.
+//!
+//! What nothing says is unknown: `None`, or an empty list where its documentation says so. Nothing is guessed, and a contradiction of the
+//! source is no fact either.
+
+mod address;
+mod devices;
+mod memory;
+mod nic;
+mod origin;
+mod pci;
+mod processor;
+mod topology;
+
+pub use address::{MacAddress, ParseAddressError, PciAddress};
+pub use devices::{BlockDevice, Gpu, RdmaDevice, RdmaPort};
+pub use memory::{Distances, Hugepages, MemoryPerformance, NumaNode};
+pub use nic::{InterfaceAddress, Interrupt, Nic, NicKind, RxQueue, TxQueue};
+pub use origin::{Machine, Origin};
+pub use pci::{PciBridge, PciDevice, PciLink, VirtualFunctions};
+pub use processor::{Cache, CacheKind, Core, CoreKind, Die, Package};
+pub use topology::Topology;

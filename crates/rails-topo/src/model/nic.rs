@@ -1,0 +1,157 @@
+//! Network interfaces: where they hang, how fast they are, their queues and interrupts.
+
+use super::{MacAddress, PciAddress, Topology};
+use crate::{Bandwidth, CpuSet, NodeId};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nic {
+    /// Interface name.
+    pub name: String,
+    /// What kind of interface it is.
+    pub kind: NicKind,
+    /// PCI address of the device behind it.
+    pub pci: Option<PciAddress>,
+    /// Kernel driver.
+    pub driver: Option<String>,
+    /// NUMA node the device hangs on; `None` is unknown (a missing `numa_node`, or -1).
+    pub node: Option<NodeId>,
+    /// CPUs local to the device; `None` is unknown.
+    pub local_cpus: Option<CpuSet>,
+    /// Link speed; `None` is unknown (no file, -1, or link down).
+    #[serde(rename = "speed_bits_per_second")]
+    pub speed: Option<Bandwidth>,
+    /// Whether the link is up (`operstate`/`carrier`); `None` is unknown.
+    pub up: Option<bool>,
+    /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is administratively down.
+    pub carrier: Option<bool>,
+    /// What kind of virtual interface it is (`DEVTYPE` in `uevent`): `bond`, `bridge`, `vlan`, `macvlan` and the like; `None` of a device, and where the kernel does not say.
+    pub virtual_kind: Option<String>,
+    /// The interfaces right under it, of which it is made (`lower_*`): a bond's members, a bridge's ports, what a VLAN lies on. By name.
+    pub lowers: Vec<String>,
+    /// Which of its device's ports it is (`dev_port`), from 0; `None` is unknown.
+    pub port: Option<u32>,
+    /// A name of the port that all its functions share (`phys_port_id`); `None` where the driver gives none.
+    pub physical_port: Option<String>,
+    /// A name of the switch that the port is on, in the card (`phys_switch_id`); `None` where the driver gives none.
+    pub physical_switch: Option<String>,
+    /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`); `None` is unknown.
+    pub threaded_napi: Option<bool>,
+    /// Largest packet in bytes.
+    #[serde(rename = "mtu_bytes")]
+    pub mtu: Option<u32>,
+    /// Hardware address; `None` is unknown, or not one of 48 bits (InfiniBand has 20 bytes).
+    pub mac: Option<MacAddress>,
+    /// IP addresses; from a captured machine only those of version 6, for the files hold no others by interface.
+    pub addresses: Vec<InterfaceAddress>,
+    /// Receive queues, by index.
+    pub rx_queues: Vec<RxQueue>,
+    /// Transmit queues, by index.
+    pub tx_queues: Vec<TxQueue>,
+    /// Interrupts of the device, by number.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// What kind of interface a [`Nic`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NicKind {
+    /// The loopback interface.
+    Loopback,
+    /// A device stands behind it (`device` link in sysfs).
+    Device,
+    /// Made in software: veth, bridge, bond, tun, vlan and the like.
+    Virtual,
+}
+
+/// An IP address of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Length of its network prefix in bits.
+    pub prefix_len: u8,
+}
+
+/// A receive queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RxQueue {
+    /// Its index.
+    pub index: u32,
+    /// CPUs that receive packet steering (RPS) may use; empty is off, `None` is unknown.
+    pub rps_cpus: Option<CpuSet>,
+    /// How many flows it steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
+    pub rps_flows: Option<u32>,
+    /// The interrupt that tells of its packets, by its name; `None` where there is none of its own, or the driver's names do not say.
+    pub interrupt: Option<u32>,
+}
+
+/// A transmit queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TxQueue {
+    /// Its index.
+    pub index: u32,
+    /// CPUs that use this queue (XPS); `None` is unknown (a NIC with one queue has the file but refuses to read it).
+    pub xps_cpus: Option<CpuSet>,
+    /// The interrupt that tells of what was sent, by its name; `None` where there is none of its own, or the driver's names do not say.
+    pub interrupt: Option<u32>,
+}
+
+/// An interrupt of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupt {
+    /// Its number in `/proc/interrupts`.
+    pub number: u32,
+    /// The name its driver gave it.
+    pub name: Option<String>,
+    /// CPUs it may be served on (`smp_affinity_list`): the wish. `None` is unknown, never the empty set.
+    pub affinity: Option<CpuSet>,
+    /// CPUs it is served on (`effective_affinity_list`): the truth, though after a new wish only once the next
+    /// interrupt has come. `None` is unknown, or not in use yet; never the empty set.
+    pub effective: Option<CpuSet>,
+}
+
+impl Nic {
+    /// A device of that name of which nothing else is known, for tests and for machines that are only described.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: NicKind::Device,
+            pci: None,
+            driver: None,
+            node: None,
+            local_cpus: None,
+            speed: None,
+            up: None,
+            carrier: None,
+            virtual_kind: None,
+            lowers: Vec::new(),
+            port: None,
+            physical_port: None,
+            physical_switch: None,
+            threaded_napi: None,
+            mtu: None,
+            mac: None,
+            addresses: Vec::new(),
+            rx_queues: Vec::new(),
+            tx_queues: Vec::new(),
+            interrupts: Vec::new(),
+        }
+    }
+
+    /// The online CPUs beside this interface: those that the device calls local, else those of its node.
+    ///
+    /// On a machine with one package and at most one node that is every online CPU. `None` is unknown.
+    pub fn locality(&self, topology: &Topology) -> Option<CpuSet> {
+        let of_node = || topology.nodes().iter().find(|node| Some(node.id) == self.node).map(|node| &node.cpus);
+        let online = |cpus: &CpuSet| Some(cpus.intersection(topology.online_cpus())).filter(|cpus| !cpus.is_empty());
+        let one_place = topology.packages().len() == 1 && topology.nodes().len() <= 1;
+        self.local_cpus
+            .as_ref()
+            .and_then(online)
+            .or_else(|| of_node().and_then(online))
+            .or_else(|| one_place.then(|| topology.online_cpus().clone()))
+    }
+}

@@ -1,0 +1,42 @@
+//! Where a topology came from, and what its machine calls itself.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the facts came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Origin {
+    /// The machine that this process runs on.
+    ThisMachine {
+        /// `hwloc` (with its version) or `sysfs`.
+        reader: String,
+    },
+    /// An hwloc XML file.
+    Xml {
+        /// The file that was read.
+        path: std::path::PathBuf,
+    },
+    /// A captured tree of `/sys` and `/proc`.
+    Sysfs {
+        /// The root of the tree.
+        path: std::path::PathBuf,
+    },
+    /// A description in hwloc's synthetic syntax.
+    Synthetic {
+        /// The description.
+        description: String,
+    },
+}
+
+/// What the machine calls itself; each part is absent where nothing says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Host name.
+    pub host: Option<String>,
+    /// Processor model.
+    pub cpu_model: Option<String>,
+    /// Vendor and product from the firmware's tables (DMI).
+    pub product: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+}

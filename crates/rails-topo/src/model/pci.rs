@@ -1,0 +1,106 @@
+//! PCI: functions, the bridges above them, and the links between.
+
+use super::PciAddress;
+use crate::{Bandwidth, CpuSet, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// A PCI function: a device, a part of one, or a bridge to more.
+///
+/// From `/sys/bus/pci/devices`; what a file does not say is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciDevice {
+    /// Its address.
+    pub address: PciAddress,
+    /// What it is (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment Specification numbers them. 0x020000 is an Ethernet controller.
+    pub class: Option<u32>,
+    /// Its vendor (`vendor`).
+    pub vendor: Option<u16>,
+    /// What its vendor calls it (`device`).
+    pub device: Option<u16>,
+    /// The bridge right above it; `None` on a root bus.
+    pub parent: Option<PciAddress>,
+    /// The buses behind it, where it is a bridge.
+    pub bridge: Option<PciBridge>,
+    /// The link to what is above it, as it was negotiated (`current_link_speed`, `current_link_width`); `None` where there is none, as on a root
+    /// bus and on virtual machines, and where it is not known.
+    pub link: Option<PciLink>,
+    /// The fastest link that the device could have (`max_link_speed`, `max_link_width`): a slower one is a slot that holds it back.
+    pub max_link: Option<PciLink>,
+    /// What the link carries in each direction: by [`PciLink::bandwidth`], or as hwloc's file says. `None` is unknown.
+    #[serde(rename = "bandwidth_bits_per_second")]
+    pub bandwidth: Option<Bandwidth>,
+    /// Its driver (`driver`); `None` where it has none.
+    pub driver: Option<String>,
+    /// The node it hangs on (`numa_node`); `None` is unknown (-1, or no such node).
+    pub node: Option<NodeId>,
+    /// CPUs local to it (`local_cpulist`); `None` is unknown, and so is every CPU of a machine of several places.
+    pub local_cpus: Option<CpuSet>,
+    /// The physical function that it is a virtual one of (`physfn`).
+    pub physical_function: Option<PciAddress>,
+    /// Its virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` where it cannot have any.
+    pub virtual_functions: Option<VirtualFunctions>,
+}
+
+/// The buses behind a bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciBridge {
+    /// The bus right behind it (`secondary_bus_number`).
+    pub secondary: u8,
+    /// The highest bus behind it (`subordinate_bus_number`).
+    pub subordinate: u8,
+}
+
+/// A PCI Express link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PciLink {
+    /// Transfers per second and lane, in millions: 2,500 is the first generation, 32,000 the fifth.
+    #[serde(rename = "speed_mt_per_second")]
+    pub speed: u32,
+    /// Its lanes.
+    pub width: u8,
+}
+
+/// How many virtual functions a physical one has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualFunctions {
+    /// How many are there.
+    pub enabled: u16,
+    /// How many there could be.
+    pub total: u16,
+}
+
+impl PciDevice {
+    /// A function of that address of which nothing else is known.
+    pub fn at(address: PciAddress) -> Self {
+        Self {
+            address,
+            class: None,
+            vendor: None,
+            device: None,
+            parent: None,
+            bridge: None,
+            link: None,
+            max_link: None,
+            bandwidth: None,
+            driver: None,
+            node: None,
+            local_cpus: None,
+            physical_function: None,
+            virtual_functions: None,
+        }
+    }
+}
+
+impl PciLink {
+    /// What it carries in each direction once the line code is taken off (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from 64 GT/s on FLITs of 242 bytes in 256); headers of
+    /// packets take their part of it still.
+    pub fn bandwidth(self) -> Bandwidth {
+        let raw = u64::from(self.speed) * 1_000_000 * u64::from(self.width);
+        let bits = match self.speed {
+            ..=5_000 => raw / 10 * 8,
+            ..=32_000 => raw / 130 * 128,
+            _ => raw / 256 * 242,
+        };
+        Bandwidth::bits_per_second(bits)
+    }
+}

@@ -1,0 +1,81 @@
+//! Packages, dies, caches, cores and their kinds.
+
+use crate::{CpuSet, DataSize};
+use serde::{Deserialize, Serialize};
+
+/// A processor package: what is plugged into one processor socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    /// The kernel's number of it (`topology/physical_package_id`); `None` where the kernel gives none.
+    pub id: Option<u32>,
+    /// Its online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never empty.
+    pub cpus: CpuSet,
+}
+
+/// A die: a piece of silicon of a package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Die {
+    /// The kernel's number of it within its package (`topology/die_id`); `None` where the kernel gives none.
+    pub id: Option<u32>,
+    /// Its online PUs (`topology/die_cpus_list`); never empty, and inside one package.
+    pub cpus: CpuSet,
+}
+
+/// A cache and the PUs that share it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1 for L1, 2 for L2 and so on (`cache/index*/level`).
+    pub level: u8,
+    /// What it holds (`cache/index*/type`).
+    pub kind: CacheKind,
+    /// Its size (`cache/index*/size`); `None` where the source does not say.
+    #[serde(rename = "size_bytes")]
+    pub size: Option<DataSize>,
+    /// The online PUs that share it (`cache/index*/shared_cpu_list`); never empty.
+    pub cpus: CpuSet,
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheKind {
+    /// Data only.
+    Data,
+    /// Instructions only.
+    Instruction,
+    /// Both.
+    Unified,
+}
+
+/// A core and its PUs (hardware threads).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// The kernel's number of it within its package (`topology/core_id`); `None` where the kernel gives none.
+    pub id: Option<u32>,
+    /// Its online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3); never empty.
+    pub cpus: CpuSet,
+}
+
+/// Cores of one kind, on a machine whose cores are not all alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreKind {
+    /// Their online PUs; never empty, and no PU is of two kinds.
+    pub cpus: CpuSet,
+    /// Their rank by speed: 0 is the slowest kind, and the most thrifty one. `None` where nothing tells the kinds' order, as in
+    /// some of hwloc's XML files.
+    pub efficiency: Option<u32>,
+    /// What the kernel calls them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid processors
+    /// (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the kernel's words where it has some). `None` where they
+    /// have no name.
+    pub name: Option<String>,
+    /// Their capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the least among them. `None` where
+    /// the kernel gives none for some of them.
+    pub capacity: Option<u32>,
+    /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None` where there is no frequency driver;
+    /// hwloc's XML files give whole MHz.
+    #[serde(rename = "max_frequency_khz")]
+    pub max_frequency: Option<u64>,
+    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the least among them. `None` where the driver does not say.
+    #[serde(rename = "base_frequency_khz")]
+    pub base_frequency: Option<u64>,
+}

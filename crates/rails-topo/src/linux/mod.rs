@@ -1,10 +1,16 @@
 //! The machine from the kernel's files, below any root.
 
+mod block;
 mod cpus;
+mod gpus;
 mod interrupts;
 mod names;
 mod net;
 mod nodes;
+mod pci;
+mod pci_config;
+mod place;
+mod rdma;
 mod root;
 mod votes;
 
@@ -41,8 +47,12 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
     }
     let packages = cpus::packages(&root, &online_cpus);
     let nodes = nodes::nodes(&root, &online_cpus);
-    let surroundings = net::Surroundings { online: &online_cpus, nodes: &nodes, packages: packages.len() };
+    let surroundings = place::Surroundings { online: &online_cpus, nodes: &nodes, packages: packages.len() };
     let nics = net::nics(&root, &surroundings);
+    let pci_devices = pci::devices(&root, &surroundings);
+    let rdma_devices = rdma::devices(&root, &surroundings, &nics);
+    let gpus = gpus::gpus(&root, &surroundings);
+    let block_devices = block::devices(&root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
     let status = Status::read(&root);
     Ok(Topology {
@@ -60,11 +70,11 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
         isolated_cpus: CpuSet::new(),
         nohz_full_cpus: CpuSet::new(),
         online_cpus,
-        pci_devices: Vec::new(),
+        pci_devices,
         nics,
-        rdma_devices: Vec::new(),
-        gpus: Vec::new(),
-        block_devices: Vec::new(),
+        rdma_devices,
+        gpus,
+        block_devices,
     }
     .in_order())
 }

@@ -23,15 +23,21 @@ impl Root {
 
     /// The file's text without the white space around it; an empty file says nothing, as a missing one.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
+        let bytes = self.bytes(path, LONGEST_FILE)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The file's first bytes, at most so many.
+    pub(crate) fn bytes(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         // Opening a FIFO would wait for a writer for ever, so what is not a plain file is not opened.
         if !self.dir.metadata(path).ok()?.is_file() {
             return None;
         }
         let mut bytes = Vec::new();
-        self.dir.open(path).ok()?.take(LONGEST_FILE).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim();
-        (!text.is_empty()).then(|| text.to_owned())
+        self.dir.open(path).ok()?.take(longest).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// What the file's text stands for.

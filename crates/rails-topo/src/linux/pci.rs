@@ -28,16 +28,16 @@ fn device(root: &Root, address: PciAddress, machine: &Surroundings<'_>) -> PciDe
     let folder = format!("{DEVICES}/{address}");
     let file = |name: &str| format!("{folder}/{name}");
     let hexadecimal = |name| root.text(&file(name)).as_deref().and_then(hexadecimal);
-    // Many functions are neither bridges nor on a link: the bytes are read once, and only where a file is missing.
+    // The bytes are read once, and only where a file is missing.
     let config = std::cell::OnceCell::new();
     let config = || config.get_or_init(|| root.bytes(&file("config"), CONFIG_LEN).map(PciConfig::of)).as_ref();
-    let link_file = |speed, width| link(&root.text(&file(speed))?, root.value(&file(width))?);
-    let has_link_files = root.text(&file("current_link_speed")).is_some();
-    let (link, max_link) = if has_link_files {
-        let max_link = link_file("max_link_speed", "max_link_width");
-        (link_file("current_link_speed", "current_link_width"), max_link)
-    } else {
-        config().and_then(PciConfig::links).map_or((None, None), |links| (links.negotiated, links.possible))
+    let (link, max_link) = match root.text(&file("current_link_speed")) {
+        Some(speed) => {
+            let width = |name| root.value(&file(name));
+            let possible = || link(&root.text(&file("max_link_speed"))?, width("max_link_width")?);
+            (width("current_link_width").and_then(|width| link(&speed, width)), possible())
+        }
+        None => config().and_then(PciConfig::links).map_or((None, None), |links| (links.negotiated, links.possible)),
     };
     let class = hexadecimal("class").filter(|class| *class < 1 << 24);
     let bridge = match class.map(|class| class >> 16) {

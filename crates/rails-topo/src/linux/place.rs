@@ -56,14 +56,14 @@ pub(super) fn pci_function(device: &str) -> Option<(String, PciAddress)> {
     }
 }
 
-/// The path of an entry of a class or a bus, without symlinks and relative to the root (`sys/devices/...`).
+/// The path of an entry of a class or a bus, relative to the root (`sys/devices/...`).
 ///
-/// Where a captured tree holds the link but not what it leads to, the link's text still names the device. Before Linux 2.6.26 the entry is
-/// a folder, and only its `device` is a link.
+/// The link's text names the device, also where a captured tree holds the link but not what it leads to; to follow it takes many times as
+/// long. Before Linux 2.6.26 the entry is a folder, and only its `device` is a link.
 pub(super) fn entry_path(root: &Root, entry: &str) -> Option<String> {
-    let real = |path: &str| root.real_path(path).filter(|path| path.starts_with("sys/devices/"));
-    let of_text = || Some(format!("sys/devices/{}", root.link(entry)?.split_once("devices/")?.1));
-    real(entry).or_else(of_text).or_else(|| real(&format!("{entry}/device")))
+    let text = root.link(entry).and_then(|text| Some(format!("sys/devices/{}", text.split_once("devices/")?.1)));
+    let real = |path: String| root.real_path(&path).filter(|path| path.starts_with("sys/devices/"));
+    text.or_else(|| real(entry.to_owned())).or_else(|| real(format!("{entry}/device")))
 }
 
 /// Whether the device of that path was made in software.

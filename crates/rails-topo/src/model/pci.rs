@@ -107,7 +107,7 @@ impl PciLink {
         let raw = u64::from(self.speed) * 1_000_000 * u64::from(self.width);
         let bits = match self.speed {
             ..=5_000 => raw / 10 * 8,
-            ..=32_000 => raw / 130 * 128,
+            5_001..=32_000 => raw / 130 * 128,
             _ => raw / 256 * 242,
         };
         Bandwidth::bits_per_second(bits)

@@ -4,7 +4,6 @@ use crate::captures::{files, name, unpack};
 use rails_topo::{Cache, CacheKind, CpuSet, Topology};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     process::{Command, Output},
 };
 

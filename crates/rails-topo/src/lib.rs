@@ -1,4 +1,5 @@
-//! The machine as rails see it: packages, NUMA nodes, caches, cores, NICs, their queues and interrupts.
+//! The machine as rails see it: packages, NUMA nodes, caches, cores, PCI and what hangs on it: NICs with their
+//! queues and interrupts, RDMA, GPUs and disks.
 //!
 //! # Use
 //!
@@ -47,7 +48,7 @@
 //!
 //! # What it does not do
 //!
-//! It binds nothing and moves no interrupt, it does not watch for changes, and of I/O devices it knows only NICs. The
+//! It binds nothing and moves no interrupt, and it does not watch for changes. The
 //! numbers are those of the moment: a CPU can go offline, a cpuset can shrink, an interrupt can move afterwards.
 #![forbid(unsafe_code)]
 

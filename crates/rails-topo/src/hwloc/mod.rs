@@ -1,11 +1,12 @@
 //! The machine as hwloc sees it, live or from an XML file.
 
+mod devices;
 mod kinds;
 mod memory;
 mod tree;
 mod xml;
 
-use crate::{CpuSet, DetectError, Nic, NodeSet, NumaNode, Origin, Topology};
+use crate::{CpuSet, DetectError, Gpu, Nic, NodeSet, NumaNode, Origin, Topology};
 use hwlocality::{
     Topology as Hwloc,
     object::types::ObjectType,
@@ -40,6 +41,7 @@ pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> 
             fill_in(nic, found, &topology.online_cpus);
         }
     }
+    devices::gpus(&hwloc).into_iter().for_each(|found| name_gpu(&mut topology.gpus, found));
     topology.origin = Origin::ThisMachine { reader: format!("hwloc {}", version()) };
     Ok(topology.in_order())
 }
@@ -96,6 +98,18 @@ fn with_known(mut nodes: Vec<NumaNode>, known: &[NumaNode]) -> Vec<NumaNode> {
     nodes
 }
 
+/// What the device is called by those who compute with it, and its model; or a device that the kernel's files did not show.
+fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu) {
+    let same = |gpu: &&mut Gpu| gpu.name == found.name || (gpu.pci.is_some() && gpu.pci == found.pci);
+    match gpus.iter_mut().find(same) {
+        Some(gpu) => {
+            gpu.name = found.name;
+            gpu.model = gpu.model.take().or(found.model);
+        }
+        None => gpus.push(found),
+    }
+}
+
 fn allowed_cpus(hwloc: &Hwloc) -> CpuSet {
     tree::cpus(&hwloc.allowed_cpuset())
 }
@@ -113,6 +127,24 @@ pub(crate) fn read_xml(path: &Path) -> Result<Topology, crate::XmlError> {
 mod tests {
     use super::*;
     use crate::NodeId;
+
+    #[test]
+    fn a_gpu_is_called_by_hwlocs_name_and_stays_where_the_kernel_puts_it() {
+        let gpu = |name: &str, pci: &str| Gpu {
+            name: name.to_owned(),
+            pci: Some(pci.parse().unwrap()),
+            model: None,
+            driver: None,
+            node: None,
+            local_cpus: None,
+        };
+        let card = Gpu { driver: Some("nvidia".to_owned()), node: Some(NodeId(1)), ..gpu("card0", "0000:84:00.0") };
+        let mut gpus = vec![card.clone()];
+        let model = Some("H200".to_owned());
+        name_gpu(&mut gpus, Gpu { model: model.clone(), node: Some(NodeId(0)), ..gpu("cuda0", "0000:84:00.0") });
+        name_gpu(&mut gpus, gpu("cuda1", "0000:85:00.0"));
+        assert_eq!(gpus, [Gpu { name: "cuda0".to_owned(), model, ..card }, gpu("cuda1", "0000:85:00.0")]);
+    }
 
     #[test]
     fn a_place_that_is_the_whole_machine_says_nothing() {

@@ -1,6 +1,6 @@
 //! From hwloc's objects to the model.
 
-use super::memory;
+use super::{devices, memory};
 use crate::{
     Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Die, Distances, MacAddress, Machine, Nic, NodeId, NodeSet,
     NumaNode, Package, PciAddress, linux,
@@ -111,9 +111,11 @@ pub(super) fn machine(hwloc: &Hwloc) -> Machine {
         _ => None,
     };
     let of_package = |object| info(object, "CPUModel");
+    let cpu_model =
+        info(root, "CPUModel").or_else(|| hwloc.objects_with_type(ObjectType::Package).find_map(of_package));
     Machine {
         host: info(root, "HostName"),
-        cpu_model: info(root, "CPUModel").or_else(|| hwloc.objects_with_type(ObjectType::Package).find_map(of_package)),
+        cpu_model: cpu_model.map(|model| model.split_whitespace().collect::<Vec<_>>().join(" ")),
         product: linux::product(dmi),
         kernel: info(root, "OSRelease"),
     }
@@ -153,7 +155,7 @@ fn is_network(object: &TopologyObject) -> bool {
 /// Where the device hangs: on the first object above it that is no I/O object.
 ///
 /// The whole machine is where hwloc puts what it cannot place, so on a machine with several nodes that is unknown.
-fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
+pub(super) fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
     let Some(place) = device.first_non_io_ancestor() else { return (None, None) };
     let nodes = place.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();
     let only_node = nodes.first().filter(|_| nodes.len() == 1);
@@ -162,14 +164,10 @@ fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<C
     (only_node, (!unplaced && !cpus.is_empty()).then_some(cpus))
 }
 
-fn pci(device: &TopologyObject) -> Option<PciAddress> {
+/// The PCI function that the device belongs to.
+pub(super) fn pci(device: &TopologyObject) -> Option<PciAddress> {
     device.ancestors().find_map(|object| match object.attributes() {
-        Some(ObjectAttributes::PCIDevice(pci)) => Some(PciAddress {
-            domain: u32::from(pci.domain()),
-            bus: pci.bus_id(),
-            device: pci.bus_device(),
-            function: pci.function(),
-        }),
+        Some(ObjectAttributes::PCIDevice(pci)) => Some(devices::address(pci)),
         _ => None,
     })
 }

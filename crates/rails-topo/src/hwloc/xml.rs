@@ -1,6 +1,6 @@
 //! hwloc's XML files.
 
-use super::{BoxedError, allowed_cpus, allowed_nodes, kinds, load, tree, version};
+use super::{BoxedError, allowed_cpus, allowed_nodes, devices, kinds, load, tree, version};
 use crate::{CpuSet, Origin, Topology, XmlError};
 use hwlocality::{
     Topology as Hwloc,
@@ -39,11 +39,11 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
         online_cpus,
         isolated_cpus: CpuSet::new(),
         nohz_full_cpus: CpuSet::new(),
-        pci_devices: Vec::new(),
+        pci_devices: devices::pci_devices(&hwloc),
         nics: tree::nics(&hwloc),
-        rdma_devices: Vec::new(),
-        gpus: Vec::new(),
-        block_devices: Vec::new(),
+        rdma_devices: devices::rdma_devices(&hwloc),
+        gpus: devices::gpus(&hwloc),
+        block_devices: devices::block_devices(&hwloc),
     }
     .in_order())
 }

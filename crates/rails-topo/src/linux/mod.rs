@@ -1,15 +1,21 @@
 //! The machine from the kernel's files, below any root.
 
 mod allowed;
+mod block;
 mod caches;
 mod cpuinfo;
 mod cpus;
 mod cpuset;
+mod gpus;
 mod interrupts;
 mod kinds;
 mod names;
 mod net;
 mod nodes;
+mod pci;
+mod pci_config;
+mod place;
+mod rdma;
 mod root;
 mod votes;
 
@@ -54,8 +60,12 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
     }
     let packages = cpus::packages(&root, &cpus);
     let nodes = nodes::nodes(&root, &cpus);
-    let surroundings = net::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
+    let surroundings = place::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
     let nics = net::nics(&root, &surroundings);
+    let pci_devices = pci::devices(&root, &surroundings);
+    let rdma_devices = rdma::devices(&root, &surroundings, &nics);
+    let gpus = gpus::gpus(&root, &surroundings);
+    let block_devices = block::devices(&root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
     let allowed = Allowed::read(&root);
     Ok(Topology {
@@ -73,11 +83,11 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
         isolated_cpus: allowed.isolated(&root, &cpus),
         nohz_full_cpus: allowed::nohz_full(&root, &cpus),
         online_cpus: cpus.online,
-        pci_devices: Vec::new(),
+        pci_devices,
         nics,
-        rdma_devices: Vec::new(),
-        gpus: Vec::new(),
-        block_devices: Vec::new(),
+        rdma_devices,
+        gpus,
+        block_devices,
     }
     .in_order())
 }

@@ -2,20 +2,11 @@
 
 use super::{
     interrupts::{self, InterruptNames},
+    place::{Surroundings, pci_function},
     root::Root,
 };
-use crate::{
-    Bandwidth, CpuId, CpuSet, InterfaceAddress, MacAddress, Nic, NicKind, NodeId, NumaNode, PciAddress, RxQueue,
-    TxQueue,
-};
+use crate::{Bandwidth, CpuSet, InterfaceAddress, MacAddress, Nic, NicKind, RxQueue, TxQueue};
 use std::net::Ipv6Addr;
-
-/// What of the machine decides whether a device's locality means anything.
-pub(super) struct Surroundings<'a> {
-    pub(super) online: &'a CpuSet,
-    pub(super) nodes: &'a [NumaNode],
-    pub(super) packages: usize,
-}
 
 /// The interfaces, by name.
 pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
@@ -35,13 +26,12 @@ fn nic(root: &Root, name: &str, machine: &Surroundings<'_>, names: &InterruptNam
     let device = device_path(root, name);
     let function = device.as_deref().and_then(pci_function);
     let place = function.as_ref().map(|(path, _)| path.as_str()).or(device.as_deref());
-    let node = place.and_then(|place| node(root, place)).filter(|id| machine.nodes.iter().any(|node| node.id == *id));
     Nic {
         kind: kind(root, name),
         pci: function.as_ref().map(|(_, address)| *address),
         driver: root.link_name(&file("device/driver")),
-        node,
-        local_cpus: place.and_then(|place| local_cpus(root, place, machine)),
+        node: place.and_then(|place| machine.node(root, place)),
+        local_cpus: place.and_then(|place| machine.local_cpus(root, place)),
         speed: root.value(&file("speed")).and_then(speed),
         up: up(root.text(&file("operstate")).as_deref(), root.value(&file("carrier"))),
         mtu: root.value(&file("mtu")),
@@ -73,34 +63,6 @@ fn device_path(root: &Root, name: &str) -> Option<String> {
         let is_virtual = device == "virtual" || device.starts_with("virtual/");
         (!is_virtual).then(|| format!("sys/devices/{device}"))
     })
-}
-
-/// The PCI function that the device is, or that it hangs on (a virtio device is a child of its function).
-fn pci_function(device: &str) -> Option<(String, PciAddress)> {
-    let mut path = device;
-    loop {
-        let (parent, name) = path.rsplit_once('/')?;
-        match name.parse() {
-            Ok(address) => return Some((path.to_owned(), address)),
-            Err(_) => path = parent,
-        }
-    }
-}
-
-/// The node of a device; firmware that does not say leaves -1.
-fn node(root: &Root, device: &str) -> Option<NodeId> {
-    root.value::<u32>(&format!("{device}/numa_node")).map(NodeId)
-}
-
-/// The CPUs that the kernel calls local to a device.
-///
-/// For a device of unknown place it lists every CPU, which says nothing on a machine of several places.
-fn local_cpus(root: &Root, device: &str, machine: &Surroundings<'_>) -> Option<CpuSet> {
-    let cpus = root.set::<CpuId>(&format!("{device}/local_cpulist"), &format!("{device}/local_cpus"))?;
-    let cpus = cpus.intersection(machine.online);
-    let several_places = machine.nodes.len() > 1 || machine.packages > 1;
-    let says_nothing = cpus.is_empty() || (several_places && cpus == *machine.online);
-    (!says_nothing).then_some(cpus)
 }
 
 /// `speed` is in Mbit/s. "Unknown" is -1, and in kernels and drivers of all ages also that number without its sign in
@@ -179,17 +141,6 @@ mod tests {
         assert_eq!(up(Some("unknown"), Some(1)), Some(true));
         assert_eq!(up(Some("unknown"), None), None);
         assert_eq!(up(None, None), None);
-    }
-
-    #[test]
-    fn the_function_behind_a_device_is_the_nearest_above() {
-        let function = |path| pci_function(path).map(|(path, address)| (path, address.to_string()));
-        let found = |path: &str, address: &str| Some((path.to_owned(), address.to_owned()));
-        let virtio = "sys/devices/pci0000:00/0000:00:03.0/virtio2";
-        assert_eq!(function(virtio), found("sys/devices/pci0000:00/0000:00:03.0", "0000:00:03.0"));
-        let behind_bridge = "sys/devices/pci0000:00/0000:00:01.1/0000:02:00.0";
-        assert_eq!(function(behind_bridge), found(behind_bridge, "0000:02:00.0"));
-        assert_eq!(function("sys/devices/platform/soc/ethernet"), None);
     }
 
     #[test]

@@ -30,7 +30,12 @@ impl Root {
     }
 
     /// As [`Root::text`], of the file's first bytes. The kernel writes such a file as it is read, and for some CPU by CPU.
-    pub(crate) fn text_up_to(&self, path: &str, bytes: u64) -> Option<String> {
+    pub(crate) fn text_up_to(&self, path: &str, longest: u64) -> Option<String> {
+        text(&self.bytes(path, longest)?)
+    }
+
+    /// The file's first bytes, at most so many.
+    pub(crate) fn bytes(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         // Opening a FIFO would wait for a writer for ever but for this flag.
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(nix::libc::O_NONBLOCK);
@@ -40,14 +45,13 @@ impl Root {
             return None;
         }
         let mut page = [0; PAGE];
-        let read = file.read(&mut page[..PAGE.min(bytes as usize)]).ok()?;
+        let read = file.read(&mut page[..PAGE.min(longest as usize)]).ok()?;
+        let mut bytes = page[..read].to_vec();
         // A machine has thousands of these files, and asking each for more than its only line takes its time.
-        if read < PAGE && path.starts_with("sys/") {
-            return text(&page[..read]);
+        if read == PAGE || !path.starts_with("sys/") {
+            file.take(longest - read as u64).read_to_end(&mut bytes).ok()?;
         }
-        let mut whole = page[..read].to_vec();
-        file.take(bytes - read as u64).read_to_end(&mut whole).ok()?;
-        text(&whole)
+        Some(bytes)
     }
 
     /// What the file's text stands for.

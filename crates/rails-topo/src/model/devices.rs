@@ -4,7 +4,7 @@ use super::PciAddress;
 use crate::{Bandwidth, CpuSet, DataSize, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// An RDMA device (`/sys/class/infiniband`).
+/// An RDMA device (`/sys/class/infiniband`), in hardware or in software.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaDevice {
     /// The kernel's name of it: `mlx5_0`, `rxe0`.
@@ -24,21 +24,23 @@ pub struct RdmaDevice {
 pub struct RdmaPort {
     /// Its number, from 1.
     pub number: u32,
-    /// The network interface that it belongs to (`ports/*/gid_attrs/ndevs/0`, or the one of the same function and port); `None` where there is none, or none is known.
+    /// The network interface that it belongs to (`ports/*/gid_attrs/ndevs/0`, or the only one of the same function and port); `None` where there is none, or none is known.
     pub nic: Option<String>,
     /// Whether it is active (`state` is `4: ACTIVE`); `None` is unknown.
     pub active: Option<bool>,
     /// `InfiniBand` or `Ethernet` (`link_layer`); `None` is unknown.
     pub link_layer: Option<String>,
-    /// Its speed (`rate`); `None` is unknown.
+    /// Its speed (`rate`); `None` is unknown, and so is that of a port that is down.
     #[serde(rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
 }
 
-/// A graphics or computing device.
+/// A graphics or computing device: what has a driver as such (`/sys/class/drm`, `/sys/class/accel`, `/sys/class/ve`), or is known to hwloc.
+///
+/// The names of one PCI function are one device. A function that no driver has taken is only among [`crate::Topology::pci_devices`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// What it is called: hwloc's name (`cuda0`, `nvml0`, `rsmi0`), else the kernel's (`card0`, `renderD128`).
+    /// What it is called: hwloc's name (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`, `renderD128`, `accel0`, `ve0`).
     pub name: String,
     /// The PCI function behind it; `None` is unknown.
     pub pci: Option<PciAddress>,
@@ -52,17 +54,17 @@ pub struct Gpu {
     pub local_cpus: Option<CpuSet>,
 }
 
-/// A disk, or what looks like one (`/sys/class/block`, without partitions).
+/// A disk, or what looks like one (`/sys/class/block`, without partitions and without what is made in software, such as `loop0`, `zram0`, `dm-0` and `md0`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// The kernel's name of it: `nvme0n1`, `sda`, `pmem0`.
     pub name: String,
-    /// The PCI function behind it; `None` where there is none, or none is known.
+    /// The PCI function behind it; `None` where there is none, where none is known, and where there are several (NVMe multipath).
     pub pci: Option<PciAddress>,
-    /// Its size (`size`, in sectors of 512 bytes); `None` is unknown.
+    /// Its size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive without a medium, `None` is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
-    /// Its model (`device/model`); `None` is unknown.
+    /// Its model (`device/model`; hwloc has it from udev, with underscores for spaces); `None` is unknown.
     pub model: Option<String>,
     /// The node it hangs on; `None` is unknown.
     pub node: Option<NodeId>,

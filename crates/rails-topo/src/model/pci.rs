@@ -6,25 +6,28 @@ use serde::{Deserialize, Serialize};
 
 /// A PCI function: a device, a part of one, or a bridge to more.
 ///
-/// From `/sys/bus/pci/devices`; what a file does not say is `None`.
+/// From `/sys/bus/pci/devices`; what a file does not say is `None`. An hwloc file names class, ids, bridges and bandwidth, and knows neither
+/// drivers nor virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
     /// Its address.
     pub address: PciAddress,
     /// What it is (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment Specification numbers them. 0x020000 is an Ethernet controller.
+    /// An hwloc file does not say the programming interface: there, the lowest 8 bits are 0.
     pub class: Option<u32>,
     /// Its vendor (`vendor`).
     pub vendor: Option<u16>,
     /// What its vendor calls it (`device`).
     pub device: Option<u16>,
-    /// The bridge right above it; `None` on a root bus.
+    /// The nearest bridge above it that is among the machine's functions; `None` on a root bus. Going up from one to the next ends.
     pub parent: Option<PciAddress>,
     /// The buses behind it, where it is a bridge.
     pub bridge: Option<PciBridge>,
-    /// The link to what is above it, as it was negotiated (`current_link_speed`, `current_link_width`); `None` where there is none, as on a root
-    /// bus and on virtual machines, and where it is not known.
+    /// The link at its port, as it was negotiated (`current_link_speed`, `current_link_width`; before Linux 4.13 the link status of `config`, which
+    /// only root may read). It is the one to what is above; but that of a root port, or of a port of a switch that leads down, is the one to what is below. So both ends
+    /// of a link say the same. `None` where there is none, as in the processor itself, on virtual machines and in an empty slot, and where it is not known.
     pub link: Option<PciLink>,
-    /// The fastest link that the device could have (`max_link_speed`, `max_link_width`): a slower one is a slot that holds it back.
+    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): a slower [`PciDevice::link`] is held back by its other end, or saves power.
     pub max_link: Option<PciLink>,
     /// What the link carries in each direction: by [`PciLink::bandwidth`], or as hwloc's file says. `None` is unknown.
     #[serde(rename = "bandwidth_bits_per_second")]
@@ -37,7 +40,7 @@ pub struct PciDevice {
     pub local_cpus: Option<CpuSet>,
     /// The physical function that it is a virtual one of (`physfn`).
     pub physical_function: Option<PciAddress>,
-    /// Its virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` where it cannot have any.
+    /// Its virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` where it cannot have any, or nothing says so.
     pub virtual_functions: Option<VirtualFunctions>,
 }
 
@@ -92,13 +95,19 @@ impl PciDevice {
 }
 
 impl PciLink {
+    /// A link of that many millions of transfers and that many lanes, of which there are 32 at most.
+    pub(crate) fn of(speed: u32, width: u32) -> Option<Self> {
+        let width = u8::try_from(width).ok().filter(|width| (1..=32).contains(width))?;
+        (speed > 0).then_some(Self { speed, width })
+    }
+
     /// What it carries in each direction once the line code is taken off (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from 64 GT/s on FLITs of 242 bytes in 256); headers of
     /// packets take their part of it still.
     pub fn bandwidth(self) -> Bandwidth {
         let raw = u64::from(self.speed) * 1_000_000 * u64::from(self.width);
         let bits = match self.speed {
             ..=5_000 => raw / 10 * 8,
-            ..=32_000 => raw / 130 * 128,
+            5_001..=32_000 => raw / 130 * 128,
             _ => raw / 256 * 242,
         };
         Bandwidth::bits_per_second(bits)

@@ -4,6 +4,9 @@
 //! and `sysfs/*.tar.bz2`; without the variable it is `shared/topologies` beside the repository.
 
 mod captures;
+mod devices;
+#[cfg(feature = "hwloc")]
+mod lstopo;
 mod sysfs;
 #[cfg(feature = "hwloc")]
 mod versus_hwloc;

@@ -34,6 +34,20 @@ impl Tree {
         self
     }
 
+    pub(crate) fn bytes(&self, path: &str, bytes: &[u8]) -> &Self {
+        self.file(path, "");
+        fs::write(self.path().join(path), bytes).unwrap();
+        self
+    }
+
+    /// A PCI function below `sys/devices`, and its entry on the bus.
+    pub(crate) fn function(&self, path: &str, files: &[(&str, &str)]) -> &Self {
+        let address = path.rsplit('/').next().unwrap();
+        self.folder(&format!("sys/devices/{path}"));
+        files.iter().for_each(|(name, text)| _ = self.file(&format!("sys/devices/{path}/{name}"), text));
+        self.link(&format!("sys/bus/pci/devices/{address}"), &format!("../../../devices/{path}"))
+    }
+
     /// A CPU as kernels since 5.x describe it.
     pub(crate) fn cpu(&self, cpu: u32, package: (u32, &str), core: (u32, &str)) -> &Self {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");

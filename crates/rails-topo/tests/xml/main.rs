@@ -3,7 +3,8 @@
 
 use hwlocality::topology::{builder::TopologyBuilder, export::xml::XMLExportFlags};
 use rails_topo::{
-    Bandwidth, CoreKind, CpuId, DataSize, Hugepages, MemoryPerformance, NodeId, Origin, Topology, XmlError,
+    Bandwidth, CoreKind, CpuId, DataSize, Hugepages, MemoryPerformance, NodeId, Origin, PciBridge, PciLink, Topology,
+    XmlError,
 };
 use std::{error::Error, fs, path::PathBuf};
 use tempfile::TempDir;
@@ -178,6 +179,84 @@ fn all_but_the_ordinary_pages_are_huge() {
     // Pages of no size are none.
     let machine = File::with(types("<page_type size=\"0\" count=\"12\"/>")).read().unwrap();
     assert!(machine.nodes()[0].hugepages.is_empty());
+}
+
+/// A machine of two packages with these objects on the second one.
+fn with_objects(objects: &str) -> File {
+    let xml = exported("package:2 numa:1 core:2 pu:1");
+    let (rest, after) = xml.rsplit_once("</object>").unwrap();
+    let (package, rest_of_package) = rest.rsplit_once("</object>").unwrap();
+    File::with(format!("{package}{objects}</object>{rest_of_package}</object>{after}"))
+}
+
+fn bridge(index: u32, kinds: &str, inside: &str) -> String {
+    format!(
+        "<object type=\"Bridge\" gp_index=\"{index}\" bridge_type=\"{kinds}\" depth=\"0\" bridge_pci=\"0000:[03-05]\" \
+         pci_busid=\"0000:02:00.0\" pci_type=\"0604 [8086:0001] [0000:0000] 00\" pci_link_speed=\"0.000000\">{inside}</object>"
+    )
+}
+
+fn function(index: u32, address: &str, inside: &str) -> String {
+    format!(
+        "<object type=\"PCIDev\" gp_index=\"{index}\" pci_busid=\"{address}\" pci_type=\"0302 [10de:2335] [10de:18be] a1\" \
+         pci_link_speed=\"63.015385\">{inside}</object>"
+    )
+}
+
+fn os_device(index: u32, kind: u32, name: &str, infos: &[(&str, &str)]) -> String {
+    let info = |(name, value): &(&str, &str)| format!("<info name=\"{name}\" value=\"{value}\"/>");
+    let infos: String = infos.iter().map(info).collect();
+    format!("<object type=\"OSDev\" gp_index=\"{index}\" name=\"{name}\" osdev_type=\"{kind}\">{infos}</object>")
+}
+
+#[test]
+fn devices_of_all_kinds_are_read() {
+    let gpu = os_device(90, 1, "card0", &[]) + &os_device(91, 5, "cuda0", &[("GPUModel", "H200")]);
+    let network = os_device(92, 2, "ib0", &[("Port", "1")]) + &os_device(93, 2, "ib1", &[("Port", "2")]);
+    let states = [("Port1State", "4"), ("Port2State", "1")];
+    let disk = os_device(95, 0, "nvme0n1", &[("Size", "1024"), ("Model", "Fast")]);
+    let functions = function(80, "0000:03:00.0", &gpu)
+        + &function(81, "0000:04:00.0", &(network + &os_device(94, 3, "mlx5_0", &states)))
+        + &function(82, "0000:05:00.0", &disk);
+    let machine = with_objects(&bridge(70, "1-1", &functions)).read().unwrap();
+
+    let device = machine.pci_device("0000:03:00.0".parse().unwrap()).unwrap();
+    let port = machine.pci_device(device.parent.unwrap()).unwrap();
+    assert_eq!((port.address.to_string(), port.parent), ("0000:02:00.0".to_owned(), None));
+    assert_eq!(port.bridge, Some(PciBridge { secondary: 3, subordinate: 5 }));
+    assert_eq!((device.class, device.vendor, device.device), (Some(0x030200), Some(0x10de), Some(0x2335)));
+    assert_eq!((device.link, port.bandwidth), (None, None));
+    let bandwidth = PciLink { speed: 32_000, width: 16 }.bandwidth().as_bits_per_second();
+    let read = device.bandwidth.unwrap().as_bits_per_second();
+    assert!(bandwidth.abs_diff(read) < bandwidth / 100_000, "{bandwidth} {read}");
+    assert_eq!((device.node, device.local_cpus.as_ref().unwrap().to_string()), (Some(NodeId(1)), "2-3".to_owned()));
+
+    let [gpu] = machine.gpus() else { panic!("{:?}", machine.gpus()) };
+    assert_eq!((gpu.name.as_str(), gpu.model.as_deref(), gpu.pci), ("cuda0", Some("H200"), Some(device.address)));
+    let ports: Vec<(u32, Option<&str>, Option<bool>)> =
+        machine.rdma_devices()[0].ports.iter().map(|port| (port.number, port.nic.as_deref(), port.active)).collect();
+    assert_eq!(ports, [(1, Some("ib0"), Some(true)), (2, Some("ib1"), Some(false))]);
+    let [disk] = machine.block_devices() else { panic!("{:?}", machine.block_devices()) };
+    assert_eq!((disk.size, disk.model.as_deref()), (Some(DataSize::bytes(1 << 20)), Some("Fast")));
+}
+
+#[test]
+fn a_function_that_is_described_twice_is_what_both_descriptions_say() {
+    let inside = bridge(70, "1-1", &function(80, "0000:03:00.0", ""));
+    let machine = with_objects(&(inside + &function(81, "0000:03:00.0", ""))).read().unwrap();
+    let device = machine.pci_device("0000:03:00.0".parse().unwrap()).unwrap();
+    assert_eq!((device.class, device.parent), (Some(0x030200), None));
+    assert_eq!(machine.pci_devices().len(), 2);
+}
+
+#[test]
+fn a_bridge_that_leads_nowhere_does_no_harm() {
+    for kinds in ["1-0", "0-0", "7-9", "0-7"] {
+        match with_objects(&bridge(70, kinds, "")).read() {
+            Ok(machine) => assert!(machine.pci_devices().iter().all(|device| device.bridge.is_none()), "{kinds}"),
+            Err(error) => assert!(matches!(error, XmlError::Load { .. }), "{kinds}: {error:?}"),
+        }
+    }
 }
 
 #[test]

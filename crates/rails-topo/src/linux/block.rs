@@ -1,0 +1,75 @@
+//! Disks, from `/sys/class/block` (Documentation/ABI/stable/sysfs-block in the kernel's sources).
+
+use super::{
+    place::{Place, Surroundings, entry_path, is_virtual},
+    root::Root,
+};
+use crate::{BlockDevice, DataSize};
+
+/// The disks, by name.
+pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<BlockDevice> {
+    let names = root.names(BLOCK);
+    let device = |name: &String| {
+        let file = |file: &str| root.text(&format!("{BLOCK}/{name}/{file}"));
+        let path = entry_path(root, &format!("{BLOCK}/{name}"))?;
+        // A partition lies in the folder of its disk.
+        let disk = path.rsplit('/').nth(1)?;
+        let is_partition =
+            names.binary_search_by(|known| known.as_str().cmp(disk)).is_ok() || file("partition").is_some();
+        // One of several ways to a disk: the kernel hides it and shows the disk.
+        let is_hidden = file("hidden").is_some_and(|hidden| hidden != "0");
+        if is_partition || is_hidden {
+            return None;
+        }
+        let place = match path.strip_prefix(NVME_SUBSYSTEMS) {
+            Some(disk) => of_controllers(root, machine, disk)?,
+            None if is_virtual(&path) => return None,
+            None => of_device(root, machine, name, &path),
+        };
+        Some(BlockDevice {
+            name: name.clone(),
+            pci: place.pci,
+            size: file("size")
+                .and_then(|sectors| sectors.parse::<u64>().ok()?.checked_mul(SECTOR))
+                .map(DataSize::bytes),
+            model: file("device/model"),
+            node: place.node,
+            local_cpus: place.local_cpus,
+        })
+    };
+    names.iter().filter_map(device).collect()
+}
+
+/// Without a PCI function, as persistent memory is, the device says where it is, and not the disk on it.
+fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) -> Place {
+    let place = machine.place(root, path);
+    match place.pci {
+        Some(_) => place,
+        None => machine.place(root, &format!("{BLOCK}/{name}/device")),
+    }
+}
+
+/// The place of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`, `nvme_core.multipath`): what all of
+/// them agree upon.
+fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option<Place> {
+    let (subsystem, _) = disk.split_once('/')?;
+    let folder = format!("{NVME_SUBSYSTEMS}{subsystem}");
+    let is_controller = |name: &String| root.link(&format!("{folder}/{name}")).is_some() && name.starts_with("nvme");
+    let controllers = root.names(&folder).into_iter().filter(is_controller);
+    let places = controllers.filter_map(|name| entry_path(root, &format!("{folder}/{name}")));
+    let common = places.map(|path| machine.place(root, &path)).reduce(|one, other| Place {
+        pci: one.pci.filter(|pci| other.pci == Some(*pci)),
+        node: one.node.filter(|node| other.node == Some(*node)),
+        local_cpus: one.local_cpus.filter(|cpus| other.local_cpus.as_ref() == Some(cpus)),
+    });
+    Some(common.unwrap_or_default())
+}
+
+/// The folder of the disks.
+const BLOCK: &str = "sys/class/block";
+
+/// The folder of what NVMe controllers have in common.
+const NVME_SUBSYSTEMS: &str = "sys/devices/virtual/nvme-subsystem/";
+
+/// `size` counts in these, whatever the disk's own are.
+const SECTOR: u64 = 512;

@@ -1,0 +1,35 @@
+//! Graphics and computing devices, from the classes that their drivers put them into.
+
+use super::{
+    place::{Surroundings, entry_path, is_virtual},
+    root::Root,
+};
+use crate::Gpu;
+use std::collections::BTreeMap;
+
+/// The devices, each once however many names it has.
+pub(super) fn gpus(root: &Root, machine: &Surroundings<'_>) -> Vec<Gpu> {
+    // The path of a device ends above the name of the class: `.../0000:3b:00.0/drm/card0`.
+    let mut devices: BTreeMap<String, String> = BTreeMap::new();
+    for (class, prefix) in CLASSES {
+        for number in root.numbered(&format!("sys/class/{class}"), prefix) {
+            let name = format!("{prefix}{number}");
+            let path = entry_path(root, &format!("sys/class/{class}/{name}")).filter(|path| !is_virtual(path));
+            if let Some(device) = path.as_deref().and_then(|path| path.strip_suffix(&format!("/{class}/{name}"))) {
+                devices.entry(device.to_owned()).or_insert(name);
+            }
+        }
+    }
+    let gpu = |(device, name): (String, String)| {
+        let place = machine.place(root, &device);
+        let driver = root.link_name(&format!("{device}/driver"));
+        Gpu { name, pci: place.pci, model: None, driver, node: place.node, local_cpus: place.local_cpus }
+    };
+    devices.into_iter().map(gpu).collect()
+}
+
+/// The classes, each with how its devices' names begin; a device of several names has the first.
+///
+/// `card0-DP-1` and its like are sockets for screens. `accel` is the class of computing devices since Linux 6.2, `ve` that
+/// of NEC's vector engines.
+const CLASSES: [(&str, &str); 4] = [("drm", "card"), ("drm", "renderD"), ("accel", "accel"), ("ve", "ve")];

@@ -1,0 +1,118 @@
+//! The fields in which the two readers may differ, and why.
+
+/// A difference that is known.
+pub(super) struct Named {
+    /// The field, or the field and all below it with a `*` at its end.
+    pub(super) field: &'static str,
+    /// The only tree of which it is true; empty where it is hwloc's nature.
+    pub(super) tree: &'static str,
+    /// What it is of, or how its name begins with a `*` at its end.
+    pub(super) of: &'static str,
+    pub(super) how: How,
+    pub(super) why: &'static str,
+}
+
+/// In what way the readers differ.
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    /// hwloc says nothing.
+    OnlyOurs,
+    /// Only hwloc says something.
+    OnlyTheirs,
+    /// Each says something else.
+    Differs,
+}
+
+impl Named {
+    pub(super) fn covers(&self, tree: &str, field: &str, of: &str) -> bool {
+        (self.tree.is_empty() || self.is_of(tree)) && fits(self.field, field) && fits(self.of, of)
+    }
+
+    /// Whether it is named for this tree alone.
+    pub(super) fn is_of(&self, tree: &str) -> bool {
+        !self.tree.is_empty() && tree.contains(self.tree)
+    }
+}
+
+fn fits(pattern: &str, text: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == text, |start| text.starts_with(start))
+}
+
+/// What is so on every machine.
+const fn always(field: &'static str, of: &'static str, how: How, why: &'static str) -> Named {
+    Named { field, tree: "", of, how, why }
+}
+
+/// What hwloc has no place for.
+const fn unknown_to_hwloc(field: &'static str) -> Named {
+    always(field, "*", How::OnlyOurs, "hwloc's model does not have it")
+}
+
+const fn on(tree: &'static str, field: &'static str, of: &'static str, how: How, why: &'static str) -> Named {
+    Named { field, tree, of, how, why }
+}
+
+/// The differences.
+pub(super) const NAMED: &[Named] = &[
+    unknown_to_hwloc("isolated_cpus"),
+    unknown_to_hwloc("nohz_full_cpus"),
+    unknown_to_hwloc("nodes.tier"),
+    unknown_to_hwloc("nodes.hugepages"),
+    unknown_to_hwloc("pci_devices.link"),
+    unknown_to_hwloc("pci_devices.max_link"),
+    unknown_to_hwloc("pci_devices.driver"),
+    unknown_to_hwloc("pci_devices.physical_function"),
+    unknown_to_hwloc("pci_devices.virtual_functions"),
+    always("nics", "*", How::OnlyOurs, "hwloc leaves out what has no hardware behind it"),
+    unknown_to_hwloc("nics.kind"),
+    unknown_to_hwloc("nics.driver"),
+    unknown_to_hwloc("nics.speed_bits_per_second"),
+    unknown_to_hwloc("nics.up"),
+    unknown_to_hwloc("nics.carrier"),
+    unknown_to_hwloc("nics.virtual_kind"),
+    unknown_to_hwloc("nics.lowers"),
+    unknown_to_hwloc("nics.port"),
+    unknown_to_hwloc("nics.physical_port"),
+    unknown_to_hwloc("nics.physical_switch"),
+    unknown_to_hwloc("nics.threaded_napi"),
+    unknown_to_hwloc("nics.mtu_bytes"),
+    unknown_to_hwloc("nics.addresses"),
+    unknown_to_hwloc("nics.rx_queues"),
+    unknown_to_hwloc("nics.tx_queues"),
+    unknown_to_hwloc("nics.interrupts"),
+    always("rdma_devices", "scif*", How::OnlyOurs, "hwloc leaves out the InfiniBand that Xeon Phi's driver imitates"),
+    unknown_to_hwloc("rdma_devices.ports.link_layer"),
+    unknown_to_hwloc("rdma_devices.ports.speed_bits_per_second"),
+    unknown_to_hwloc("gpus.driver"),
+    always(
+        "block_devices.model",
+        "*",
+        How::Differs,
+        "hwloc asks udev's database, which a tree may not hold, and not the device",
+    ),
+    always(
+        "block_devices.local_cpus",
+        "pmem*",
+        How::OnlyTheirs,
+        "of a device that is not on PCI the kernel names the node, and hwloc takes that node's CPUs",
+    ),
+    on("2i386", "nodes", "0", How::OnlyTheirs, "hwloc makes up a node where the kernel knows none"),
+    on("2i386", "allowed_nodes", "", How::OnlyTheirs, "hwloc makes up a node where the kernel knows none"),
+    on(
+        "32intel64",
+        "machine.host",
+        "",
+        How::OnlyTheirs,
+        "hwloc-gather-topology leaves a note of what uname(2) said, which is no file of the kernel",
+    ),
+    on("32intel64", "machine.kernel", "", How::OnlyTheirs, "from the same note"),
+    on("40intel64", "packages", "*", How::OnlyOurs, "CPU 2 contradicts its package, and hwloc drops what it is in"),
+    on("40intel64", "caches", "*", How::OnlyOurs, "CPU 2 contradicts its cache, and hwloc drops what it is in"),
+    on("32em64t", "pci_devices", "0000:00:11.0", How::OnlyOurs, "hwloc drops a bridge whose buses are nonsense"),
+    on("32em64t", "pci_devices.node", "0000:00:02.0", How::OnlyTheirs, ONE_PLACE),
+    on("32em64t", "pci_devices.local_cpus", "0000:00:02.0", How::Differs, ONE_PLACE),
+    on("32em64t", "block_devices.node", "nvme0n1", How::OnlyTheirs, ONE_PLACE),
+    on("32em64t", "block_devices.local_cpus", "nvme0n1", How::Differs, ONE_PLACE),
+];
+
+const ONE_PLACE: &str = "hwloc puts all that hangs on one root bus where the first function of it is";

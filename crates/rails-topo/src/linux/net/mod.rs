@@ -1,14 +1,16 @@
 //! Network interfaces, from `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net in the kernel's sources).
 
+mod addresses;
+mod layers;
+mod queues;
+
 use super::{
     interrupts::{self, InterruptNames},
     root::Root,
 };
-use crate::{
-    Bandwidth, CpuId, CpuSet, InterfaceAddress, MacAddress, Nic, NicKind, NodeId, NumaNode, PciAddress, RxQueue,
-    TxQueue,
-};
-use std::net::Ipv6Addr;
+use crate::{Bandwidth, CpuId, CpuSet, MacAddress, Nic, NicKind, NodeId, NumaNode, PciAddress};
+use layers::Vlans;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What of the machine decides whether a device's locality means anything.
 pub(super) struct Surroundings<'a> {
@@ -19,45 +21,97 @@ pub(super) struct Surroundings<'a> {
 
 /// The interfaces, by name.
 pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
-    let names = InterruptNames::read(root);
-    let inet6 = root.text("proc/net/if_inet6").unwrap_or_default();
+    let mut addresses = addresses::of_version_6(root);
+    let vlans = Vlans::read(root);
     // Plain files live among them too, such as `bonding_masters`.
     let is_interface = |name: &String| {
         let path = format!("{NET}/{name}");
         root.is_dir(&path) || root.link(&path).is_some()
     };
-    let nic = |name: String| Nic { addresses: addresses6(&inet6, &name), ..nic(root, &name, machine, &names) };
-    root.names(NET).into_iter().filter(is_interface).map(nic).collect()
+    let mut nics = Vec::new();
+    let mut of_place: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for name in root.names(NET).into_iter().filter(is_interface) {
+        let device = device_path(root, &name);
+        let place = Place::of(device);
+        let addresses = addresses.remove(&name).unwrap_or_default();
+        let nic = nic(root, &name, place.as_ref(), machine);
+        let (virtual_kind, lowers) = (layers::kind(root, &nic, &vlans), layers::lowers(root, &name, &vlans));
+        nics.push(Nic { addresses, virtual_kind, lowers, ..nic });
+        if let Some(place) = place {
+            of_place.entry(place.path).or_default().push(nics.len() - 1);
+        }
+    }
+    add_interrupts(root, &mut nics, of_place);
+    nics
 }
 
-fn nic(root: &Root, name: &str, machine: &Surroundings<'_>, names: &InterruptNames) -> Nic {
+/// What stands behind an interface.
+struct Place {
+    /// Where: the PCI function, or the device where there is none.
+    path: String,
+    pci: Option<PciAddress>,
+}
+
+impl Place {
+    fn of(device: Option<String>) -> Option<Self> {
+        let device = device?;
+        Some(match pci_function(&device) {
+            Some((path, address)) => Self { path, pci: Some(address) },
+            None => Self { path: device, pci: None },
+        })
+    }
+}
+
+fn nic(root: &Root, name: &str, place: Option<&Place>, machine: &Surroundings<'_>) -> Nic {
     let file = |file: &str| format!("{NET}/{name}/{file}");
-    let device = device_path(root, name);
-    let function = device.as_deref().and_then(pci_function);
-    let place = function.as_ref().map(|(path, _)| path.as_str()).or(device.as_deref());
-    let node = place.and_then(|place| node(root, place)).filter(|id| machine.nodes.iter().any(|node| node.id == *id));
+    let kind = kind(root, name, place.is_some());
+    let path = place.map(|place| place.path.as_str());
+    let node = path.and_then(|path| node(root, path)).filter(|id| machine.nodes.iter().any(|node| node.id == *id));
+    let carrier = root.value(&file("carrier"));
     Nic {
-        kind: kind(root, name),
-        pci: function.as_ref().map(|(_, address)| *address),
+        kind,
+        pci: place.and_then(|place| place.pci),
         driver: root.link_name(&file("device/driver")),
         node,
-        local_cpus: place.and_then(|place| local_cpus(root, place, machine)),
+        local_cpus: path.and_then(|path| local_cpus(root, path, machine)),
         speed: root.value(&file("speed")).and_then(speed),
-        up: up(root.text(&file("operstate")).as_deref(), root.value(&file("carrier"))),
+        up: up(root.text(&file("operstate")).as_deref(), carrier),
+        carrier: carrier.and_then(truth),
+        // Every interface has the file; only a device has ports.
+        port: root.value(&file("dev_port")).filter(|_| kind == NicKind::Device),
+        physical_port: root.text(&file("phys_port_id")),
+        physical_switch: root.text(&file("phys_switch_id")),
+        threaded_napi: root.value(&file("threaded")).map(|threads: u32| threads != 0),
         mtu: root.value(&file("mtu")),
         mac: root.value::<MacAddress>(&file("address")),
-        rx_queues: rx_queues(root, &file("queues")),
-        tx_queues: tx_queues(root, &file("queues")),
-        interrupts: place.map(|place| interrupts::of_device(root, place, names)).unwrap_or_default(),
+        rx_queues: queues::receive(root, &file("queues")),
+        tx_queues: queues::transmit(root, &file("queues")),
         ..Nic::named(name)
     }
 }
 
-fn kind(root: &Root, name: &str) -> NicKind {
+/// Reads each device's interrupts once, however many interfaces it has: a PCI function can have hundreds, one for each virtual function's
+/// port on its switch.
+fn add_interrupts(root: &Root, nics: &mut [Nic], of_place: BTreeMap<String, Vec<usize>>) {
+    let names = InterruptNames::read(root);
+    for (place, indices) in of_place {
+        let interrupts = interrupts::of_device(root, &place, &names);
+        let on_device: Vec<String> = indices.iter().map(|index| nics[*index].name.clone()).collect();
+        for index in indices {
+            let nic = &mut nics[index];
+            let beside: BTreeSet<&str> =
+                on_device.iter().map(String::as_str).filter(|name| *name != nic.name).collect();
+            nic.interrupts.clone_from(&interrupts);
+            nic.assign_interrupts(&beside);
+        }
+    }
+}
+
+fn kind(root: &Root, name: &str, has_device: bool) -> NicKind {
     match root.value::<u32>(&format!("{NET}/{name}/type")) {
         Some(LOOPBACK) => NicKind::Loopback,
         None if name == "lo" => NicKind::Loopback,
-        _ if device_path(root, name).is_some() => NicKind::Device,
+        _ if has_device => NicKind::Device,
         _ => NicKind::Virtual,
     }
 }
@@ -103,6 +157,15 @@ fn local_cpus(root: &Root, device: &str, machine: &Surroundings<'_>) -> Option<C
     (!says_nothing).then_some(cpus)
 }
 
+/// A truth as the kernel writes it: 0 or 1.
+fn truth(number: u32) -> Option<bool> {
+    match number {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 /// `speed` is in Mbit/s. "Unknown" is -1, and in kernels and drivers of all ages also that number without its sign in
 /// 16 or 32 bits (SPEED_UNKNOWN in include/uapi/linux/ethtool.h), and 0.
 fn speed(megabits: i64) -> Option<Bandwidth> {
@@ -119,39 +182,6 @@ fn up(operstate: Option<&str>, carrier: Option<u32>) -> Option<bool> {
         Some("down" | "lowerlayerdown" | "notpresent" | "dormant" | "testing") => Some(false),
         _ => carrier.map(|carrier| carrier != 0),
     }
-}
-
-fn rx_queues(root: &Root, folder: &str) -> Vec<RxQueue> {
-    let mask = |index| root.text(&format!("{folder}/rx-{index}/rps_cpus"));
-    let queue = |index| RxQueue {
-        index,
-        rps_cpus: mask(index).and_then(|mask| CpuSet::parse_mask(&mask).ok()),
-        ..RxQueue::default()
-    };
-    root.numbered(folder, "rx-").into_iter().map(queue).collect()
-}
-
-fn tx_queues(root: &Root, folder: &str) -> Vec<TxQueue> {
-    let mask = |index| root.text(&format!("{folder}/tx-{index}/xps_cpus"));
-    let queue = |index| TxQueue {
-        index,
-        xps_cpus: mask(index).and_then(|mask| CpuSet::parse_mask(&mask).ok()),
-        ..TxQueue::default()
-    };
-    root.numbered(folder, "tx-").into_iter().map(queue).collect()
-}
-
-/// The interface's lines of `/proc/net/if_inet6`: address, index, length of the prefix, scope, flags (all in
-/// hexadecimal) and name.
-fn addresses6(if_inet6: &str, name: &str) -> Vec<InterfaceAddress> {
-    let address = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [ip, _, prefix_len, _, _, of] = fields[..] else { return None };
-        let ip = Ipv6Addr::from_bits(u128::from_str_radix(ip, 16).ok()?);
-        let prefix_len = u8::from_str_radix(prefix_len, 16).ok()?;
-        (of == name).then_some(InterfaceAddress { ip: ip.into(), prefix_len })
-    };
-    if_inet6.lines().filter_map(address).collect()
 }
 
 /// The folder of the interfaces.
@@ -190,13 +220,5 @@ mod tests {
         let behind_bridge = "sys/devices/pci0000:00/0000:00:01.1/0000:02:00.0";
         assert_eq!(function(behind_bridge), found(behind_bridge, "0000:02:00.0"));
         assert_eq!(function("sys/devices/platform/soc/ethernet"), None);
-    }
-
-    #[test]
-    fn addresses_of_version_6_are_read_by_interface() {
-        let text = "00000000000000000000000000000001 01 80 10 80       lo\n\
-                    fe80000000000000000000fffe000001 02 40 20 80     eth0\nnonsense";
-        let addresses = addresses6(text, "eth0");
-        assert_eq!(addresses, [InterfaceAddress { ip: "fe80::ff:fe00:1".parse().unwrap(), prefix_len: 64 }]);
     }
 }

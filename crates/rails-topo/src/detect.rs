@@ -30,9 +30,7 @@ fn with_addresses(mut topology: Topology) -> Result<Topology, DetectError> {
     let failed = |errno| DetectError::Addresses { source: io::Error::from(errno) };
     topology.nics.iter_mut().for_each(|nic| nic.addresses.clear());
     for interface in nix::ifaddrs::getifaddrs().map_err(failed)? {
-        // The interfaces are in the order of their names, and there may be thousands of them.
-        let index = topology.nics.binary_search_by(|nic| nic.name.cmp(&interface.interface_name));
-        let nic = index.ok().and_then(|index| topology.nics.get_mut(index));
+        let nic = topology.nics.iter_mut().find(|nic| nic.name == interface.interface_name);
         let ip = interface.address.as_ref().and_then(ip_of);
         let prefix_len = interface.netmask.as_ref().and_then(ip_of).map(prefix_len);
         if let (Some(nic), Some(ip), Some(prefix_len)) = (nic, ip, prefix_len) {

@@ -63,17 +63,19 @@ impl<'a> Counting<'a> {
             (Some("vmxnet3"), InterruptRole::Queue { index, direction }) => self.of_vmxnet3(index, direction),
             // drivers/net/ethernet/broadcom/bnxt/bnxt.c, `bnxt_setup_msix`; bnge, its successor, does the same.
             (Some("bnxt_en" | "bnge"), InterruptRole::Queue { index, direction: direction @ Direction::Transmit }) => {
-                InterruptRole::Queue { index: self.from_lowest(interrupt, index), direction }
+                InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
             }
             // drivers/net/ethernet/mellanox/mlx5/core/pci_irq.c, `irq_pools_init`: pools of their own, where there are vectors enough.
             (Some("mlx5_core.sf"), InterruptRole::Queue { .. }) => InterruptRole::Unknown,
             (Some("mlx5_core"), InterruptRole::Queue { index, direction }) => {
-                InterruptRole::Queue { index: self.from_lowest(interrupt, index), direction }
+                InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
             }
             (Some(driver), InterruptRole::Queue { index, direction }) if SPREADING.contains(&driver) => {
                 match (self.has_fewer_vectors_than_queues(direction), driver) {
                     (true, _) => InterruptRole::Queues(direction),
-                    (false, "idpf") => InterruptRole::Queue { index: self.from_lowest(interrupt, index), direction },
+                    (false, "idpf") => {
+                        InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
+                    }
                     (false, _) => role,
                 }
             }
@@ -105,7 +107,7 @@ impl<'a> Counting<'a> {
     /// The number counted from the lowest among those that are named like this one. Vector 0 of idpf is for its mailbox (idpf_txrx.c,
     /// `idpf_vport_intr_req_irq`), and that of mlx5 for asynchronous events, which some versions
     /// counted along (pci_irq.c, `irq_set_name`).
-    fn from_lowest(&self, interrupt: &Interrupt, index: u32) -> u32 {
+    fn counted_from_lowest(&self, interrupt: &Interrupt, index: u32) -> u32 {
         let lowest = self.lowest.get_or_init(|| {
             let mut lowest = BTreeMap::new();
             for (words, number) in self.nic.interrupts.iter().filter_map(numbered) {

@@ -1,18 +1,31 @@
 //! Which interrupt tells of which queue.
 
 use super::{Direction, InterruptRole};
-use crate::Nic;
+use crate::{CpuSet, Interrupt, Nic};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Nic {
+    /// Its interrupt of that number, such as a queue's.
+    pub fn interrupt(&self, number: u32) -> Option<&Interrupt> {
+        self.interrupts.iter().find(|interrupt| interrupt.number == number)
+    }
+
     /// Puts each queue's interrupt to it, as the names of this NIC's interrupts say.
     ///
-    /// `beside` are the names of the other interfaces of the same device: their interrupts are listed with this one's, and some drivers
+    /// `on_device` are the names of all interfaces of the same device: the others' interrupts are listed with this one's, and some drivers
     /// number each interface's queues from 0 (cxgb4: `eth0-Rx3`, `eth1-Rx3`).
-    pub(crate) fn assign_interrupts(&mut self, beside: &BTreeSet<&str>) {
-        let claims = Claims::of(self, beside);
+    pub(crate) fn assign_interrupts(&mut self, on_device: &BTreeSet<&str>) {
+        let claims = Claims::of(self, on_device);
         self.rx_queues.iter_mut().for_each(|queue| queue.interrupt = claims.receive.interrupt_of(queue.index));
         self.tx_queues.iter_mut().for_each(|queue| queue.interrupt = claims.transmit.interrupt_of(queue.index));
+    }
+}
+
+impl Interrupt {
+    /// The CPUs it is served on, as far as is known: those where it is (`effective`), else those where it may be (`affinity`). `None` is
+    /// unknown.
+    pub fn cpus(&self) -> Option<&CpuSet> {
+        self.effective.as_ref().or(self.affinity.as_ref())
     }
 }
 
@@ -42,11 +55,11 @@ enum Claim {
 }
 
 impl Claims {
-    fn of(nic: &Nic, beside: &BTreeSet<&str>) -> Self {
+    fn of(nic: &Nic, on_device: &BTreeSet<&str>) -> Self {
         let mut claims = Self::default();
         for (interrupt, role) in nic.interrupt_roles() {
             let Some(name) = interrupt.name.as_deref() else { continue };
-            if is_of_another(name, &nic.name, beside) {
+            if is_of_another(name, &nic.name, on_device) {
                 continue;
             }
             match role {
@@ -94,8 +107,8 @@ impl Claim {
 /// Whether the longest name of an interface in the name of an interrupt is another's than `own`.
 ///
 /// That the driver's name holds no interface's, or one that none has any more, says nothing: interfaces are renamed, interrupts are not.
-fn is_of_another(interrupt: &str, own: &str, beside: &BTreeSet<&str>) -> bool {
-    if beside.is_empty() {
+fn is_of_another(interrupt: &str, own: &str, on_device: &BTreeSet<&str>) -> bool {
+    if on_device.iter().all(|name| *name == own) {
         return false;
     }
     let is_edge = |(at, character): (usize, char)| (!character.is_alphanumeric()).then_some((at, character));
@@ -103,7 +116,7 @@ fn is_of_another(interrupt: &str, own: &str, beside: &BTreeSet<&str>) -> bool {
     let starts = || std::iter::once(0).chain(edges.iter().map(|(at, character)| at + character.len_utf8()));
     let ends = || edges.iter().map(|(at, _)| *at).chain([interrupt.len()]);
     let parts = starts().flat_map(|start| ends().filter_map(move |end| interrupt.get(start..end)));
-    let named = parts.filter(|part| *part == own || beside.contains(part));
+    let named = parts.filter(|part| *part == own || on_device.contains(part));
     named.max_by_key(|part| (part.len(), *part == own)).is_some_and(|part| part != own)
 }
 
@@ -113,7 +126,7 @@ const MOST_WORDS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Interrupt, RxQueue, TxQueue};
+    use crate::{RxQueue, TxQueue};
     use proptest::prelude::*;
 
     /// The interrupts of the receive and the transmit queues of a NIC whose vectors, from 40 on, have these names.

@@ -148,7 +148,7 @@ mod tests {
             let name = |index: usize| format!("i{index}");
             let lowers = |index: usize| edges.iter().filter(move |(from, _)| *from == index).map(|(_, to)| name(*to));
             let nic = |index: usize| {
-                let kind = if index % 2 == 0 { NicKind::Device } else { NicKind::Virtual };
+                let kind = if index.is_multiple_of(2) { NicKind::Device } else { NicKind::Virtual };
                 Nic { kind, lowers: lowers(index).collect(), ..Nic::named(&name(index)) }
             };
             let machine = machine((0..8).map(nic).collect());

@@ -32,7 +32,7 @@ pub struct Nic {
     pub virtual_kind: Option<String>,
     /// The interfaces right under it, of which it is made (`lower_*`; on old kernels `bonding/slaves`, `brif` and `/proc/net/vlan/config`): a bond's members, a
     /// bridge's ports, what a VLAN lies on. By name; empty where there are none in its network namespace, or nothing says.
-    /// [`Topology::lanes_of`] follows them down to the devices.
+    /// [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the devices.
     pub lowers: Vec<String>,
     /// Which of its device's ports it is (`dev_port`), from 0; `None` is unknown, and of what is no device. Drivers of devices with a function
     /// for each port leave it 0.
@@ -147,11 +147,6 @@ impl Nic {
         }
     }
 
-    /// Its interrupt of that number, such as a queue's.
-    pub fn interrupt(&self, number: u32) -> Option<&Interrupt> {
-        self.interrupts.iter().find(|interrupt| interrupt.number == number)
-    }
-
     /// The online CPUs beside this interface: those that the device calls local, else those of its node.
     ///
     /// On a machine with one package and at most one node that is every online CPU. `None` is unknown.
@@ -164,12 +159,5 @@ impl Nic {
             .and_then(online)
             .or_else(|| of_node().and_then(online))
             .or_else(|| one_place.then(|| topology.online_cpus().clone()))
-    }
-}
-
-impl Interrupt {
-    /// The CPUs it is served on, as far as is known: those where it is (`effective`), else those where it may be (`affinity`). `None` is unknown.
-    pub fn cpus(&self) -> Option<&CpuSet> {
-        self.effective.as_ref().or(self.affinity.as_ref())
     }
 }

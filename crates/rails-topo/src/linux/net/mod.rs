@@ -31,8 +31,7 @@ pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
     let mut nics = Vec::new();
     let mut of_place: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for name in root.names(NET).into_iter().filter(is_interface) {
-        let device = device_path(root, &name);
-        let place = Place::of(device);
+        let place = device_path(root, &name).map(Place::of);
         let addresses = addresses.remove(&name).unwrap_or_default();
         let nic = nic(root, &name, place.as_ref(), machine);
         let (virtual_kind, lowers) = (layers::kind(root, &nic, &vlans), layers::lowers(root, &name, &vlans));
@@ -53,12 +52,11 @@ struct Place {
 }
 
 impl Place {
-    fn of(device: Option<String>) -> Option<Self> {
-        let device = device?;
-        Some(match pci_function(&device) {
+    fn of(device: String) -> Self {
+        match pci_function(&device) {
             Some((path, address)) => Self { path, pci: Some(address) },
             None => Self { path: device, pci: None },
-        })
+        }
     }
 }
 
@@ -96,13 +94,11 @@ fn add_interrupts(root: &Root, nics: &mut [Nic], of_place: BTreeMap<String, Vec<
     let names = InterruptNames::read(root);
     for (place, indices) in of_place {
         let interrupts = interrupts::of_device(root, &place, &names);
-        let on_device: Vec<String> = indices.iter().map(|index| nics[*index].name.clone()).collect();
+        let names: Vec<String> = indices.iter().map(|index| nics[*index].name.clone()).collect();
+        let on_device: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         for index in indices {
-            let nic = &mut nics[index];
-            let beside: BTreeSet<&str> =
-                on_device.iter().map(String::as_str).filter(|name| *name != nic.name).collect();
-            nic.interrupts.clone_from(&interrupts);
-            nic.assign_interrupts(&beside);
+            nics[index].interrupts.clone_from(&interrupts);
+            nics[index].assign_interrupts(&on_device);
         }
     }
 }

@@ -16,12 +16,12 @@ pub(super) fn kind(root: &Root, nic: &Nic, vlans: &Vlans) -> Option<String> {
     let uevent = root.text(&format!("{folder}/uevent")).unwrap_or_default();
     let device_type = uevent.lines().find_map(|line| line.strip_prefix("DEVTYPE=")).filter(|kind| !kind.is_empty());
     let has = |name: &str| root.is_dir(&format!("{folder}/{name}"));
-    let shown = || match () {
-        () if has("bonding") => Some("bond"),
-        () if has("bridge") => Some("bridge"),
-        () if has("macvtap") => Some("macvtap"),
-        () if vlans.0.contains_key(&nic.name) => Some("vlan"),
-        () => root.text(&format!("{folder}/tun_flags")).as_deref().and_then(tun_or_tap),
+    let shown = || {
+        let by_folder = [("bonding", "bond"), ("bridge", "bridge"), ("macvtap", "macvtap")];
+        let found = by_folder.into_iter().find(|(name, _)| has(name)).map(|(_, kind)| kind);
+        let vlan = || vlans.0.contains_key(&nic.name).then_some("vlan");
+        let tunnel = || tun_or_tap(&root.text(&format!("{folder}/tun_flags"))?);
+        found.or_else(vlan).or_else(tunnel)
     };
     device_type.or_else(shown).map(str::to_owned)
 }

@@ -73,7 +73,7 @@ pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
 pub use model::{
-    BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt,
+    BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt, Lanes,
     MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Package, ParseAddressError, PciAddress,
     PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };

@@ -2,6 +2,7 @@
 
 use super::{Direction, InterruptRole};
 use crate::{Interrupt, Nic};
+use std::{cell::OnceCell, collections::BTreeMap};
 
 impl Nic {
     /// What `interrupt`, one of this NIC's, is for: by its name, and by how the NIC's driver counts.
@@ -10,16 +11,73 @@ impl Nic {
     /// - gve's notification blocks are those of the transmit queues first, then those of the receive queues;
     /// - vmxnet3 numbers vectors, so that its receive queues do not begin with 0 unless each shares a vector with a transmit queue, and one
     ///   vector can serve all transmit queues;
+    /// - bnxt numbers vectors, so that its transmit queues come after its receive queues where they share none;
     /// - idpf numbers vectors too, and so did mlx5 in some versions;
+    /// - i40e, iavf, ice, idpf, ixgbevf and fm10k number vectors, each for several queues where there are fewer vectors than queues;
+    /// - the queues of a subfunction of mlx5 have vectors of their own, so that those of the function's queues say nothing;
     /// - a vector of the interface's own name is for all but the queues where these have vectors of their own, and the only interrupt of a
     ///   NIC is for everything.
+    ///
+    /// For all interrupts at once [`interrupt_roles`](Nic::interrupt_roles) is faster.
     pub fn role_of(&self, interrupt: &Interrupt) -> InterruptRole {
+        Counting::of(self).role(interrupt)
+    }
+
+    /// What each of this NIC's interrupts is for, in their order: as [`role_of`](Nic::role_of), in one pass over them.
+    pub fn interrupt_roles(&self) -> impl Iterator<Item = (&Interrupt, InterruptRole)> {
+        let counting = Counting::of(self);
+        self.interrupts.iter().map(move |interrupt| (interrupt, counting.role(interrupt)))
+    }
+}
+
+/// What a NIC's interrupts say together. Each part is made when it is first asked for: most drivers' names need none.
+struct Counting<'a> {
+    nic: &'a Nic,
+    census: OnceCell<Census>,
+    /// The lowest number among those that are named alike but for it, by the words before the number.
+    lowest: OnceCell<BTreeMap<&'a str, u32>>,
+}
+
+/// How many interrupts have which role by their own names.
+#[derive(Default)]
+struct Census {
+    /// Of queues that their names do not tell.
+    shared: u32,
+    /// Of a receive queue, be it alone or with a transmit queue.
+    receiving: u32,
+    /// Of a transmit queue, be it alone or with a receive queue.
+    transmitting: u32,
+    /// Of a transmit queue alone.
+    only_transmitting: u32,
+}
+
+impl<'a> Counting<'a> {
+    fn of(nic: &'a Nic) -> Self {
+        Self { nic, census: OnceCell::new(), lowest: OnceCell::new() }
+    }
+
+    fn role(&self, interrupt: &Interrupt) -> InterruptRole {
         let role = interrupt.role();
-        match (self.driver.as_deref(), role) {
+        match (self.nic.driver.as_deref(), role) {
             (Some("gve"), InterruptRole::Queues(_)) => self.notification_block(interrupt).unwrap_or(role),
             (Some("vmxnet3"), InterruptRole::Queue { index, direction }) => self.of_vmxnet3(index, direction),
-            (Some("idpf" | "mlx5_core"), InterruptRole::Queue { index, direction }) => {
-                InterruptRole::Queue { index: index.saturating_sub(self.first_like(interrupt).unwrap_or(0)), direction }
+            // drivers/net/ethernet/broadcom/bnxt/bnxt.c, `bnxt_setup_msix`; bnge, its successor, does the same.
+            (Some("bnxt_en" | "bnge"), InterruptRole::Queue { index, direction: direction @ Direction::Transmit }) => {
+                InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
+            }
+            // drivers/net/ethernet/mellanox/mlx5/core/pci_irq.c, `irq_pools_init`: pools of their own, where there are vectors enough.
+            (Some("mlx5_core.sf"), InterruptRole::Queue { .. }) => InterruptRole::Unknown,
+            (Some("mlx5_core"), InterruptRole::Queue { index, direction }) => {
+                InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
+            }
+            (Some(driver), InterruptRole::Queue { index, direction }) if SPREADING.contains(&driver) => {
+                match (self.has_fewer_vectors_than_queues(direction), driver) {
+                    (true, _) => InterruptRole::Queues(direction),
+                    (false, "idpf") => {
+                        InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
+                    }
+                    (false, _) => role,
+                }
             }
             (_, InterruptRole::Unknown) => self.of_own_name(interrupt),
             _ => role,
@@ -29,8 +87,7 @@ impl Nic {
     /// drivers/net/ethernet/google/gve/gve.h: `gve_tx_idx_to_ntfy`, `gve_rx_idx_to_ntfy`.
     fn notification_block(&self, interrupt: &Interrupt) -> Option<InterruptRole> {
         let (_, block) = numbered(interrupt)?;
-        let is_block = |other: &&Interrupt| matches!(other.role(), InterruptRole::Queues(_));
-        let half = u32::try_from(self.interrupts.iter().filter(is_block).count()).ok()? / 2;
+        let half = self.census().shared / 2;
         Some(match block.checked_sub(half) {
             None => InterruptRole::Queue { index: block, direction: Direction::Transmit },
             Some(index) => InterruptRole::Queue { index, direction: Direction::Receive },
@@ -39,36 +96,66 @@ impl Nic {
 
     /// drivers/net/vmxnet3/vmxnet3_drv.c, `vmxnet3_request_irqs`: vectors of transmit queues come first, and with `TXSHARE` there is one.
     fn of_vmxnet3(&self, index: u32, direction: Direction) -> InterruptRole {
-        let transmits = |interrupt: &Interrupt| {
-            matches!(interrupt.role(), InterruptRole::Queue { direction: Direction::Transmit, .. })
-        };
-        let before = self.interrupts.iter().filter(|interrupt| transmits(interrupt)).count();
+        let before = self.census().only_transmitting;
         match direction {
-            Direction::Receive => {
-                let before = u32::try_from(before).unwrap_or(u32::MAX);
-                InterruptRole::Queue { index: index.saturating_sub(before), direction }
-            }
-            Direction::Transmit if before == 1 && self.tx_queues.len() > 1 => InterruptRole::Queues(direction),
+            Direction::Receive => InterruptRole::Queue { index: index.saturating_sub(before), direction },
+            Direction::Transmit if before == 1 && self.nic.tx_queues.len() > 1 => InterruptRole::Queues(direction),
             _ => InterruptRole::Queue { index, direction },
         }
     }
 
-    /// The lowest number among those that are named like this one. Vector 0 of idpf is for its mailbox (idpf_txrx.c,
+    /// The number counted from the lowest among those that are named like this one. Vector 0 of idpf is for its mailbox (idpf_txrx.c,
     /// `idpf_vport_intr_req_irq`), and that of mlx5 for asynchronous events, which some versions
     /// counted along (pci_irq.c, `irq_set_name`).
-    fn first_like(&self, interrupt: &Interrupt) -> Option<u32> {
-        let (words, _) = numbered(interrupt)?;
-        let alike = self.interrupts.iter().filter_map(numbered).filter(|(others, _)| *others == words);
-        alike.map(|(_, number)| number).min()
+    fn counted_from_lowest(&self, interrupt: &Interrupt, index: u32) -> u32 {
+        let lowest = self.lowest.get_or_init(|| {
+            let mut lowest = BTreeMap::new();
+            for (words, number) in self.nic.interrupts.iter().filter_map(numbered) {
+                lowest.entry(words).and_modify(|lowest: &mut u32| *lowest = number.min(*lowest)).or_insert(number);
+            }
+            lowest
+        });
+        let first = numbered(interrupt).and_then(|(words, _)| lowest.get(words)).copied();
+        index.saturating_sub(first.unwrap_or(0))
+    }
+
+    fn has_fewer_vectors_than_queues(&self, direction: Direction) -> bool {
+        let census = self.census();
+        let receives = self.nic.rx_queues.len() > census.receiving as usize;
+        let transmits = self.nic.tx_queues.len() > census.transmitting as usize;
+        match direction {
+            Direction::Receive => receives,
+            Direction::Transmit => transmits,
+            Direction::Both => receives || transmits,
+        }
     }
 
     fn of_own_name(&self, interrupt: &Interrupt) -> InterruptRole {
-        let serving = self.interrupts.iter().any(|other| other.role().serves_queues());
+        let census = || self.census();
+        let serving = || census().shared + census().receiving + census().transmitting > 0;
         match interrupt.name.as_deref() {
-            Some(_) if self.interrupts.len() == 1 => InterruptRole::Queues(Direction::Both),
-            Some(name) if serving && name == self.name => InterruptRole::Control,
+            Some(_) if self.nic.interrupts.len() == 1 => InterruptRole::Queues(Direction::Both),
+            Some(name) if name == self.nic.name && serving() => InterruptRole::Control,
             _ => InterruptRole::Unknown,
         }
+    }
+
+    fn census(&self) -> &Census {
+        self.census.get_or_init(|| {
+            let mut census = Census::default();
+            for interrupt in &self.nic.interrupts {
+                match interrupt.role() {
+                    InterruptRole::Queues(_) => census.shared += 1,
+                    InterruptRole::Queue { direction, .. } => {
+                        census.receiving += u32::from(direction != Direction::Transmit);
+                        census.transmitting += u32::from(direction != Direction::Receive);
+                        census.only_transmitting += u32::from(direction == Direction::Transmit);
+                    }
+                    InterruptRole::Control | InterruptRole::Unknown => {}
+                }
+            }
+            census
+        })
     }
 }
 
@@ -78,6 +165,10 @@ fn numbered(interrupt: &Interrupt) -> Option<(&str, u32)> {
     let words = name.trim_end_matches(|character: char| character.is_ascii_digit());
     Some((words, name[words.len()..].parse().ok()?))
 }
+
+/// Drivers that number vectors, and give each a run of queues where there are more of these: `i40e_vsi_map_rings_to_vectors` and the like.
+/// (ixgbe deals queues out in turn, so that a vector's number is that of its first queue.)
+const SPREADING: [&str; 6] = ["i40e", "iavf", "ice", "idpf", "ixgbevf", "fm10k"];
 
 #[cfg(test)]
 mod tests {

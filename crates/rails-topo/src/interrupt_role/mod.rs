@@ -2,6 +2,7 @@
 
 mod counting;
 mod name;
+mod queues;
 
 use crate::Interrupt;
 

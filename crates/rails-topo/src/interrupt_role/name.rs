@@ -36,7 +36,7 @@ pub(super) fn role(name: &str) -> InterruptRole {
 }
 
 /// How names end, but for a number, of vectors that serve no queue.
-const CONTROL: [&str; 15] = [
+const CONTROL: [&str; 16] = [
     "mlx5_async",
     "mlx5_sf_ctrl",
     "mlx4-async",
@@ -52,6 +52,7 @@ const CONTROL: [&str; 15] = [
     "-event-",
     "-mailbox-",
     "-mac",
+    "-fweventq",
     "mana_hwc",
 ];
 
@@ -67,7 +68,7 @@ const SHARED: [(&str, Direction); 5] = [
 ];
 
 /// What stands before a queue's index. The first that fits counts: `txrx-` ends with `rx-` too.
-const QUEUES: [(&str, Direction); 10] = [
+const QUEUES: [(&str, Direction); 11] = [
     ("-txrx-", Both),
     ("-tx-rx-", Both),
     ("-rxtx-", Both),
@@ -78,6 +79,8 @@ const QUEUES: [(&str, Direction); 10] = [
     ("-output.", Transmit),
     ("-rx-", Receive),
     ("-tx-", Transmit),
+    // cxgb4 writes no hyphen before the number.
+    ("-rx", Receive),
 ];
 
 #[cfg(test)]
@@ -143,7 +146,9 @@ mod tests {
             ("eth0-event-4", Control),
             // drivers/net/ethernet/qlogic/qede/qede_main.c: qede_init_fp
             ("eth0-fp-2", queue(2, Both)),
-            // drivers/net/ethernet/chelsio/cxgb4/cxgb4_main.c: name_msix_vecs
+            // drivers/net/ethernet/chelsio/cxgb4/cxgb4_main.c: setup_sge_queues, setup_fw_sge_queues; the vendor's own name_msix_vecs
+            ("eth0-Rx3", queue(3, Receive)),
+            ("eth0-FWeventq", Control),
             ("eth0 (queue 3)", queue(3, Both)),
             // drivers/net/ethernet/engleder/tsnep_main.c: tsnep_request_irq
             ("eth0-txrx-1", queue(1, Both)),

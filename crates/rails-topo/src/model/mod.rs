@@ -5,6 +5,7 @@
 
 mod address;
 mod devices;
+mod lanes;
 mod memory;
 mod nic;
 mod origin;
@@ -14,6 +15,7 @@ mod topology;
 
 pub use address::{MacAddress, ParseAddressError, PciAddress};
 pub use devices::{BlockDevice, Gpu, RdmaDevice, RdmaPort};
+pub use lanes::Lanes;
 pub use memory::{Distances, Hugepages, MemoryPerformance, NumaNode};
 pub use nic::{InterfaceAddress, Interrupt, Nic, NicKind, RxQueue, TxQueue};
 pub use origin::{Machine, Origin};

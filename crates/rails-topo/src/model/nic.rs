@@ -27,17 +27,22 @@ pub struct Nic {
     pub up: Option<bool>,
     /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is administratively down.
     pub carrier: Option<bool>,
-    /// What kind of virtual interface it is (`DEVTYPE` in `uevent`): `bond`, `bridge`, `vlan`, `macvlan` and the like; `None` of a device, and where the kernel does not say.
+    /// What kind of virtual interface it is (`DEVTYPE` in `uevent`, else what its folder holds): `bond`, `bridge`, `vlan`, `vxlan`, `macvtap`,
+    /// `tun`, `tap` and the like. `None` of a device, and where the kernel's files do not say, as of team, veth and macvlan.
     pub virtual_kind: Option<String>,
-    /// The interfaces right under it, of which it is made (`lower_*`): a bond's members, a bridge's ports, what a VLAN lies on. By name.
+    /// The interfaces right under it, of which it is made (`lower_*`; on old kernels `bonding/slaves`, `brif` and `/proc/net/vlan/config`): a bond's members, a
+    /// bridge's ports, what a VLAN lies on. By name; empty where there are none in its network namespace, or nothing says.
+    /// [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the devices.
     pub lowers: Vec<String>,
-    /// Which of its device's ports it is (`dev_port`), from 0; `None` is unknown.
+    /// Which of its device's ports it is (`dev_port`), from 0; `None` is unknown, and of what is no device. Drivers of devices with a function
+    /// for each port leave it 0.
     pub port: Option<u32>,
-    /// A name of the port that all its functions share (`phys_port_id`); `None` where the driver gives none.
+    /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None` where the driver gives none.
     pub physical_port: Option<String>,
-    /// A name of the switch that the port is on, in the card (`phys_switch_id`); `None` where the driver gives none.
+    /// A name of the switch that the port is on, in the card (`phys_switch_id`), in hexadecimal; `None` where the driver gives none.
     pub physical_switch: Option<String>,
-    /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`); `None` is unknown.
+    /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`, Linux 5.12; of the whole interface:
+    /// single queues can differ on newer kernels); `None` is unknown.
     pub threaded_napi: Option<bool>,
     /// Largest packet in bytes.
     #[serde(rename = "mtu_bytes")]
@@ -84,7 +89,8 @@ pub struct RxQueue {
     pub rps_cpus: Option<CpuSet>,
     /// How many flows it steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
     pub rps_flows: Option<u32>,
-    /// The interrupt that tells of its packets, by its name; `None` where there is none of its own, or the driver's names do not say.
+    /// The interrupt that tells of its packets, by the names of all (`/proc/interrupts`): its own, or the one that all queues share. It is one of
+    /// [`Nic::interrupts`]. `None` where there is none, where the driver's names do not say, or where several say to be it.
     pub interrupt: Option<u32>,
 }
 
@@ -95,7 +101,7 @@ pub struct TxQueue {
     pub index: u32,
     /// CPUs that use this queue (XPS); `None` is unknown (a NIC with one queue has the file but refuses to read it).
     pub xps_cpus: Option<CpuSet>,
-    /// The interrupt that tells of what was sent, by its name; `None` where there is none of its own, or the driver's names do not say.
+    /// The interrupt that tells of what was sent, as [`RxQueue::interrupt`].
     pub interrupt: Option<u32>,
 }
 

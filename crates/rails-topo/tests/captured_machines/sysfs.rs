@@ -75,6 +75,15 @@ fn captured_nics_have_queues_and_interrupts() {
     assert_eq!((&first.name, &first.affinity, &first.effective), (&None, &None, &None), "the tree holds no /proc/irq");
     let ib0 = machine.nic("ib0").unwrap();
     assert_eq!((ib0.node, ib0.speed, ib0.mac), (Some(NodeId(1)), None, None), "its address has 20 bytes");
+    assert_eq!((eth0.carrier, ib0.carrier, eth0.port, eth0.threaded_napi), (Some(true), Some(true), None, None));
+    assert!(eth0.rx_queues.iter().all(|queue| queue.interrupt.is_none()), "their names are not captured");
+    assert_eq!(machine.lanes_of(eth0).devices, [eth0]);
+    // Of these the tree holds a link that leads nowhere: what lies under them, and of what kind they are, is unknown.
+    for name in ["br0", "eth0.1015", "mic0"] {
+        let nic = machine.nic(name).unwrap();
+        let lanes = machine.lanes_of(nic);
+        assert_eq!((&nic.virtual_kind, &lanes.in_software[..], lanes.is_complete()), (&None, &[nic][..], false));
+    }
     let kinds: Vec<(&str, NicKind)> = machine.nics().iter().map(|nic| (nic.name.as_str(), nic.kind)).collect();
     let (device, software) = (NicKind::Device, NicKind::Virtual);
     assert_eq!(

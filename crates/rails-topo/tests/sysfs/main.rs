@@ -2,11 +2,13 @@
 
 mod allowed;
 mod cpus;
+mod devices;
 mod hostile;
+mod interrupts;
 mod kinds;
 mod large;
+mod layers;
 mod memory;
-mod devices;
 mod nics;
 mod nonsense;
 mod pci;

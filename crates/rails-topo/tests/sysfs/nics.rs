@@ -30,6 +30,40 @@ fn a_pci_nic_is_read_whole() {
     assert_eq!((&eth0.interrupts[0].affinity, &eth0.interrupts[0].effective), (&cpus("0-7"), &None));
     assert_eq!((&eth0.interrupts[1].affinity, &eth0.interrupts[1].effective), (&cpus("2-3,6-7"), &cpus("3")));
     assert_eq!(eth0.locality(&machine), cpus("2-3,6-7"));
+    assert_eq!(eth0.rx_queues.iter().map(|queue| queue.interrupt).collect::<Vec<_>>(), [Some(101), None]);
+    assert_eq!(eth0.tx_queues.iter().map(|queue| queue.interrupt).collect::<Vec<_>>(), [Some(101), None]);
+    assert_eq!(eth0.interrupt(101).unwrap().cpus(), cpus("3").as_ref());
+    assert_eq!(eth0.interrupt(99).unwrap().cpus(), cpus("0-7").as_ref(), "as far as is known");
+}
+
+#[test]
+fn a_port_its_polling_and_its_steering_are_read() {
+    let tree = Tree::two_nodes().with_pci_nic();
+    let net = "sys/devices/pci0000:80/0000:80:02.0/0000:82:00.0/net/eth0";
+    for (name, text) in [
+        ("dev_port", "1"),
+        ("phys_port_id", "b8599f0300c1d2e4"),
+        ("phys_switch_id", "e4d2c100039f59b8"),
+        ("threaded", "1"),
+        ("queues/rx-0/rps_flow_cnt", "0"),
+        ("queues/rx-1/rps_flow_cnt", "4096"),
+    ] {
+        tree.file(&format!("{net}/{name}"), text);
+    }
+    let machine = tree.read().unwrap();
+    let eth0 = nic(&machine, "eth0");
+    assert_eq!((eth0.carrier, eth0.port, eth0.threaded_napi), (Some(true), Some(1), Some(true)));
+    assert_eq!(eth0.physical_port.as_deref(), Some("b8599f0300c1d2e4"));
+    assert_eq!(eth0.physical_switch.as_deref(), Some("e4d2c100039f59b8"));
+    assert_eq!(eth0.rx_queues.iter().map(|queue| queue.rps_flows).collect::<Vec<_>>(), [Some(0), Some(4096)]);
+    for (name, text) in [("carrier", "2"), ("dev_port", "-1"), ("threaded", "off"), ("queues/rx-1/rps_flow_cnt", "0x1")]
+    {
+        tree.file(&format!("{net}/{name}"), text);
+    }
+    let machine = tree.read().unwrap();
+    let eth0 = nic(&machine, "eth0");
+    assert_eq!((eth0.carrier, eth0.port, eth0.threaded_napi), (None, None, None));
+    assert_eq!(eth0.rx_queues[1].rps_flows, None);
 }
 
 #[test]

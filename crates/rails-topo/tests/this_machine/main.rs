@@ -33,6 +33,26 @@ fn both_readers_see_the_same_machine() {
 }
 
 #[test]
+fn queues_lead_to_interrupts_that_are_theirs() {
+    let machine = Topology::detect().unwrap();
+    for nic in machine.nics() {
+        let queues = nic.rx_queues.iter().map(|queue| (queue.index, queue.interrupt));
+        for (index, number) in queues.chain(nic.tx_queues.iter().map(|queue| (queue.index, queue.interrupt))) {
+            let Some(number) = number else { continue };
+            let interrupt = nic.interrupt(number).expect("an interrupt of the interface");
+            let role = nic.role_of(interrupt);
+            assert!(role.serves_queues() && role.queue().is_none_or(|queue| queue == index), "{interrupt:?}");
+        }
+        let lanes = machine.lanes_of(nic);
+        assert!(
+            !lanes.devices.is_empty() || !lanes.in_software.is_empty() || !lanes.missing.is_empty(),
+            "{}",
+            nic.name
+        );
+    }
+}
+
+#[test]
 fn this_machine_is_told_from_a_captured_one() {
     let machine = Topology::detect().unwrap();
     let Origin::ThisMachine { reader } = machine.origin() else { panic!("{:?}", machine.origin()) };

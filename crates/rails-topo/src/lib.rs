@@ -61,6 +61,7 @@ mod hwloc;
 mod interrupt_role;
 mod interrupts;
 mod linux;
+mod locality;
 mod model;
 mod render;
 mod sets;
@@ -71,6 +72,7 @@ mod xml;
 pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
+pub use locality::{ClosestPus, CommonAncestor, Device, Level, Locality, PciPath, Shared, Sharer, Tier, Tiers};
 pub use model::{
     BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt,
     MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Package, ParseAddressError, PciAddress,

@@ -42,8 +42,8 @@
 //! All types are at the root. The files are one idea each: `model`, `sets` and `units` are the model,
 //! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
 //! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
-//! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `synthetic`
-//! and `render` are the description and the text.
+//! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `locality` answers what is near
+//! what from an index made once ([`Topology::locality`]); `synthetic` and `render` are the description and the text.
 //!
 //! # What it does not do
 //!

@@ -55,6 +55,7 @@ impl<'a> Locality<'a> {
 pub(super) struct Cards {
     by_name: Vec<u32>,
     cards: Groups,
+    /// By the topmost function above them: mostly a root port.
     root_ports: Groups,
 }
 
@@ -76,10 +77,7 @@ impl Cards {
         cards.join(nics.iter().map(|nic| nic.physical_switch.as_ref()));
         cards.join(nics.iter().map(|nic| nic.physical_port.as_ref()));
         let mut root_ports = Joined::new(nics.len());
-        root_ports.join(nics.iter().map(|nic| {
-            let at = tree.find(nic.pci?)?;
-            (tree.function(at).depth > 0).then(|| tree.top(at).address)
-        }));
+        root_ports.join(nics.iter().map(|nic| Some(tree.top(tree.find(nic.pci?)?).address)));
         Self { by_name, cards: cards.into(), root_ports: root_ports.into() }
     }
 }

@@ -7,7 +7,7 @@ use rails_topo::{
 
 /// Two packages of four nodes of three L3 caches of four cores with two PUs. On each node a root
 /// port, below it a switch with a card of two ports, whose first has virtual functions, and a GPU.
-pub fn machine() -> Topology {
+pub(crate) fn machine() -> Topology {
     let ports: Vec<Port> = (0..8).map(|node| Port { node }).collect();
     let nics = ports.iter().flat_map(|port| (0..2).map(|function| port.nic(function))).collect();
     let pci = ports.iter().flat_map(Port::functions).collect();

@@ -98,7 +98,7 @@ impl Place {
                 _ => None,
             },
             package: InPackage::of(topology, beside.as_ref()),
-            order: orders.from_nodes(matrix, &nodes),
+            order: orders.place_from(matrix, &nodes),
             closest: Closest::to(topology, matrix, &nodes, beside.as_ref()),
         }
     }

@@ -40,12 +40,12 @@ impl Topology {
 impl Locality<'_> {
     /// The nodes by their distance from a CPU's own. Where the CPU is on no node, all are of unknown distance.
     pub fn nodes_from_cpu(&self, cpu: CpuId) -> Tiers<'_> {
-        self.orders.from_cpu(cpu).tiers()
+        self.orders.by_cpu(cpu).tiers()
     }
 
     /// The nodes by their distance from one of them, which may be one without memory. Where there is no such node, all are of unknown distance.
     pub fn nodes_from_node(&self, node: NodeId) -> Tiers<'_> {
-        self.orders.from_node(node).tiers()
+        self.orders.by_node(node).tiers()
     }
 
     /// The nodes by their distance from a device: from its node, or, where only the CPUs beside it are known, from the nearest of their nodes. Where its
@@ -180,7 +180,7 @@ impl Orders {
     }
 
     /// Where the order from these nodes is; it is made if it is not there yet. `None` stands for unknown.
-    pub(super) fn from_nodes(&mut self, matrix: &Matrix<'_>, from: &[NodeId]) -> Option<usize> {
+    pub(super) fn place_from(&mut self, matrix: &Matrix<'_>, from: &[NodeId]) -> Option<usize> {
         match from {
             [] => None,
             [one] => self.nodes.binary_search(one).ok(),
@@ -200,11 +200,11 @@ impl Orders {
         self.orders.get(place as usize)
     }
 
-    fn from_cpu(&self, cpu: CpuId) -> &Order {
+    fn by_cpu(&self, cpu: CpuId) -> &Order {
         self.of_cpu(cpu).unwrap_or(&self.unknown)
     }
 
-    fn from_node(&self, node: NodeId) -> &Order {
+    fn by_node(&self, node: NodeId) -> &Order {
         self.at(self.nodes.binary_search(&node).ok())
     }
 }

@@ -119,7 +119,7 @@ pub enum SyntheticError {
         word: String,
     },
     /// A level of unknown name.
-    #[error("`{level}` is none of package, numa, l3, l2, l1, core and pu")]
+    #[error("`{level}` is none of package, die, numa, l3, l2, l1, core and pu")]
     UnknownLevel {
         /// The level.
         level: String,

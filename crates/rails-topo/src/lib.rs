@@ -43,8 +43,8 @@
 //! All types are at the root. The files are one idea each: `model`, `sets` and `units` are the model,
 //! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
 //! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
-//! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `synthetic`
-//! and `render` are the description and the text.
+//! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `locality` answers what is near
+//! what from an index made once ([`Topology::locality`]); `synthetic` and `render` are the description and the text.
 //!
 //! # What it does not do
 //!
@@ -62,6 +62,7 @@ mod hwloc;
 mod interrupt_role;
 mod interrupts;
 mod linux;
+mod locality;
 mod model;
 mod render;
 mod sets;
@@ -72,6 +73,7 @@ mod xml;
 pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
+pub use locality::{ClosestPus, CommonAncestor, Device, Level, Locality, PciPath, Shared, Sharer, Tier, Tiers};
 pub use model::{
     BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt, Lanes,
     MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Package, ParseAddressError, PciAddress,

@@ -1,7 +1,7 @@
 //! Machines that are only described, in a subset of hwloc's synthetic syntax.
 
 use crate::{
-    Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Distances, Machine, Nic, NodeId, NumaNode, Origin, Package,
+    Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Die, Distances, Machine, Nic, NodeId, NumaNode, Origin, Package,
     SyntheticError, Topology,
 };
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ impl Topology {
     ///
     /// A description is a list of levels from the outermost to the innermost, each with how many of it are in one of
     /// the level before: `package:2 numa:1 l3:1 core:4 pu:2` has two packages of eight PUs. Levels are `package` (or
-    /// `socket`), `numa` (`node`, `numanode`), `l3`, `l2` and `l1` (`l3cache` and so on; `l1` is the data cache), `core`
+    /// `socket`), `die`, `numa` (`node`, `numanode`), `l3`, `l2` and `l1` (`l3cache` and so on; `l1` is the data cache), `core`
     /// and `pu`, in any case of letters; `pu` is the last. PUs are numbered depth first. All are online and allowed.
     ///
     /// Nodes have 1 GiB of memory, as hwloc gives them, and are at distances 10 (themselves) and 20. Cache sizes are
@@ -25,8 +25,11 @@ impl Topology {
         let levels = levels(description)?;
         let all: CpuSet = (0..levels.last().map_or(0, |(_, total)| *total)).map(CpuId).collect();
         let of = |level| sets(&levels, level);
-        let packages = of(Level::Package);
-        let per_package = of(Level::Core).len() / packages.len().max(1);
+        let (packages, dies) = (of(Level::Package), of(Level::Die));
+        let per_package = |level| (of(level).len() / packages.len().max(1)).max(1) as u32;
+        let (cores_per_package, dies_per_package) = (per_package(Level::Core), per_package(Level::Die));
+        // A die that is a whole package is none of its own, as in the readers.
+        let dies = if dies.len() == packages.len() { Vec::new() } else { dies };
         let nodes: Vec<NumaNode> = numbered(of(Level::Numa))
             .map(|(number, cpus)| NumaNode {
                 memory: Some(DataSize::bytes(1 << 30)),
@@ -49,11 +52,11 @@ impl Topology {
                 .flat_map(|level| of(*level).into_iter().filter_map(|cpus| cache(*level, cpus)))
                 .collect(),
             cores: numbered(of(Level::Core))
-                .map(|(number, cpus)| Core { id: Some(number % per_package.max(1) as u32), cpus })
+                .map(|(number, cpus)| Core { id: Some(number % cores_per_package), cpus })
                 .collect(),
             allowed_cpus: all.clone(),
             online_cpus: all,
-            dies: Vec::new(),
+            dies: numbered(dies).map(|(number, cpus)| Die { id: Some(number % dies_per_package), cpus }).collect(),
             core_kinds: Vec::new(),
             isolated_cpus: CpuSet::new(),
             nohz_full_cpus: CpuSet::new(),
@@ -71,6 +74,7 @@ impl Topology {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Package,
+    Die,
     L3,
     L2,
     L1,
@@ -83,6 +87,7 @@ impl Level {
     fn name(self) -> &'static str {
         match self {
             Self::Package => "package",
+            Self::Die => "die",
             Self::L3 => "l3",
             Self::L2 => "l2",
             Self::L1 => "l1",
@@ -95,6 +100,7 @@ impl Level {
     fn named(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "package" | "socket" => Some(Self::Package),
+            "die" => Some(Self::Die),
             "numa" | "node" | "numanode" => Some(Self::Numa),
             "l3" | "l3cache" => Some(Self::L3),
             "l2" | "l2cache" => Some(Self::L2),
@@ -213,7 +219,7 @@ mod tests {
         let error = |description| Topology::synthetic(description, vec![]).unwrap_err().to_string();
         assert_eq!(error("core"), "`core` is not a level with its count, such as core:4");
         assert_eq!(error("core:0 pu:1"), "`core:0` is not a level with its count, such as core:4");
-        assert_eq!(error("rack:2 pu:1"), "`rack` is none of package, numa, l3, l2, l1, core and pu");
+        assert_eq!(error("rack:2 pu:1"), "`rack` is none of package, die, numa, l3, l2, l1, core and pu");
         assert_eq!(error("core:2 core:2 pu:1"), "the level `core` is given twice");
         assert_eq!(error("core:2 package:2 pu:1"), "the level `core` holds no `package`");
         assert_eq!(error("core:2"), "the last level must be pu, as in core:4 pu:2");

@@ -36,7 +36,7 @@ pub(crate) fn sysfs(data: &[u8]) {
     }
     if let Ok(topology) = Topology::from_sysfs_root(root) {
         assert!(!topology.online_cpus().is_empty());
-        let _ = topology.tree().to_string();
+        let _ = (topology.tree().to_string(), topology.locality());
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn xml(data: &[u8]) {
     fs::write(path, xml + rest).expect("a file in memory can be written");
     if let Ok(topology) = Topology::from_xml(path) {
         assert!(!topology.online_cpus().is_empty());
-        let _ = topology.tree().to_string();
+        let _ = (topology.tree().to_string(), topology.locality());
     }
 }
 

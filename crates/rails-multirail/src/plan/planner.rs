@@ -1,7 +1,9 @@
 //! The planner.
 
 use super::{LaneEnd, LaneWish, RailId, RailRequest, request::MOST_RAILS};
-use rails_topo::{Bandwidth, CpuId, CpuSet, InterfaceAddress, Nic, NicKind, NodeId, Topology};
+use rails_topo::{
+    Bandwidth, CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, NodeId, Topology,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
@@ -107,7 +109,7 @@ pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, Plan
         Some(count) if count > MOST_RAILS => return Err(PlanError::TooMany { count }),
         _ => {}
     }
-    let mut planner = Planner { topology, rails: Vec::new(), notes: Vec::new() };
+    let mut planner = Planner { topology, locality: topology.locality(), rails: Vec::new(), notes: Vec::new() };
     match request {
         RailRequest::Auto => planner.on_nics(None)?,
         RailRequest::Count(count) => planner.on_nics(Some(*count))?,
@@ -120,6 +122,7 @@ pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, Plan
 
 struct Planner<'a> {
     topology: &'a Topology,
+    locality: Locality<'a>,
     rails: Vec<PlannedRail>,
     notes: Vec<String>,
 }
@@ -132,6 +135,15 @@ struct Candidate {
     rails_on_core: usize,
     from_interrupt: FromInterrupt,
     cpu: CpuId,
+}
+
+/// What two NICs share, so that two rails on them carry less than two; the first is the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SharedPart {
+    Port,
+    Card,
+    /// A PCIe switch, or a port of the root complex.
+    Switch,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +175,6 @@ impl<'a> Planner<'a> {
             ));
         }
         for nic in nics.iter().cycle().take(wanted) {
-            self.note_shared_card(nic);
             let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
             let end = LaneEnd::Interface(nic.name.clone());
             self.add(Some(nic), address, Some(end), None)?;
@@ -171,7 +182,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// NICs that could carry a rail: fastest first, and among equally fast ones every card's first port before any card's second.
+    /// NICs that could carry a rail: fastest first, and among equally fast ones every card's first port before any card's second, and cards
+    /// behind different PCIe switches before those behind one.
     fn best_nics(&self) -> Vec<&'a Nic> {
         let usable = |nic: &&'a Nic| {
             nic.kind == NicKind::Device
@@ -180,10 +192,29 @@ impl<'a> Planner<'a> {
         };
         let mut nics: Vec<&'a Nic> = self.topology.nics().iter().filter(usable).collect();
         nics.sort_by_key(|nic| Reverse(nic.speed));
-        let port = |index: usize| nics[..index].iter().filter(|other| same_card(other, nics[index])).count();
-        let mut ranked: Vec<usize> = (0..nics.len()).collect();
-        ranked.sort_by_key(|index| (Reverse(nics[*index].speed), port(*index)));
-        ranked.into_iter().map(|index| nics[index]).collect()
+        let rank = |index: usize| {
+            let earlier = nics[..index].iter().filter_map(|other| self.shared(other, nics[index]));
+            earlier.fold([0; 3], |mut counts, shared| {
+                counts[shared as usize] += 1;
+                counts
+            })
+        };
+        let ranked = nics.iter().enumerate().map(|(index, nic)| (Reverse(nic.speed), rank(index), index));
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(.., index)| nics[index]).collect()
+    }
+
+    /// What two NICs share of the way from the wire to the processor.
+    fn shared(&self, a: &Nic, b: &Nic) -> Option<SharedPart> {
+        if self.locality.same_card(a, b) {
+            let on_port = self.locality.common_ancestor(a, b) == Some(CommonAncestor::Port);
+            return Some(if on_port { SharedPart::Port } else { SharedPart::Card });
+        }
+        match self.locality.common_ancestor(a, b)? {
+            CommonAncestor::Switch(_) | CommonAncestor::RootPort(_) => Some(SharedPart::Switch),
+            _ => None,
+        }
     }
 
     fn on_loopback(&mut self, count: Option<usize>) -> Result<(), PlanError> {
@@ -236,6 +267,9 @@ impl<'a> Planner<'a> {
         within: Option<&CpuSet>,
     ) -> Result<(), PlanError> {
         let id = RailId(self.rails.len());
+        if let Some(nic) = nic {
+            self.note_shared_way(nic);
+        }
         let allowed = self.topology.allowed_cpus();
         let mut reasons = vec![describe_lane(nic, address)];
         let usable = match within {
@@ -259,7 +293,7 @@ impl<'a> Planner<'a> {
         let best = usable.iter().map(|cpu| self.candidate(cpu, near.as_ref(), &serving)).min();
         let best = best.expect("at least one CPU is usable, as was just seen");
         reasons.push(describe_cpu(&best, usable.len(), nic, near.as_ref(), &serving));
-        let node = self.topology.nearest_node(best.cpu);
+        let node = self.locality.nearest_node(best.cpu);
         reasons.push(match node {
             Some(node) => format!("memory from node {node}: the nearest to CPU {}", best.cpu),
             None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
@@ -299,13 +333,25 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn note_shared_card(&mut self, nic: &Nic) {
-        let earlier = self.rails.iter().filter_map(|rail| self.topology.nic(rail.interface.as_deref()?));
-        let sharing =
-            earlier.filter(|other| other.name != nic.name && same_card(other, nic)).map(|other| &other.name).next();
-        if let Some(other) = sharing {
-            self.notes.push(format!("{} is a port of the same card as {other}: the two share its PCI link", nic.name));
+    /// Says of a NIC that is about to get its first rail what it shares with one that has a rail.
+    fn note_shared_way(&mut self, nic: &Nic) {
+        let names = self.rails.iter().filter_map(|rail| rail.interface.as_deref());
+        if names.clone().any(|name| name == nic.name) {
+            return;
         }
+        let earlier = names.filter_map(|name| self.topology.nic(name));
+        let sharing = earlier.filter_map(|other| Some((self.shared(other, nic)?, &other.name)));
+        let Some((part, other)) = sharing.min_by_key(|(part, _)| *part) else { return };
+        let name = &nic.name;
+        self.notes.push(match part {
+            SharedPart::Port => format!("{name} is an interface of the same port as {other}: the two share its wire"),
+            SharedPart::Card => format!("{name} is a port of the same card as {other}: the two share its PCI link"),
+            SharedPart::Switch => {
+                format!(
+                    "{name} is behind the same PCIe switch or port as {other}: the two share its link to the processor"
+                )
+            }
+        });
     }
 
     fn note_shared_cpus(&mut self) {
@@ -345,12 +391,6 @@ fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAd
         Some(LaneEnd::Interface(_)) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
         None => Vec::new(),
     }
-}
-
-/// Whether two NICs are functions of one PCI device, or ports of one card.
-fn same_card(a: &Nic, b: &Nic) -> bool {
-    let slot = |nic: &Nic| nic.pci.map(|pci| (pci.domain, pci.bus, pci.device));
-    slot(a).is_some() && slot(a) == slot(b)
 }
 
 /// The CPUs that serve the NIC's interrupts, as far as the kernel says.

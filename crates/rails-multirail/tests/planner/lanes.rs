@@ -5,7 +5,7 @@ use rails_multirail::{
     RailRequest, plan,
     plan::{LaneEnd, LaneWish, PlanError},
 };
-use rails_topo::{InterfaceAddress, Nic, NicKind};
+use rails_topo::{InterfaceAddress, Nic, NicKind, PciDevice};
 
 #[test]
 fn faster_nics_come_first_and_unknown_speeds_last() {
@@ -34,6 +34,59 @@ fn different_cards_come_before_second_ports() {
             "eth3 is a port of the same card as eth2: the two share its PCI link"
         ]
     );
+}
+
+/// A virtual function of a card on another bus than the card, and a card whose halves are in two slots.
+#[test]
+fn what_is_one_card_by_the_drivers_word_is_not_two_rails() {
+    let on_switch = |nic: Nic| Nic { physical_switch: Some("e8ebd3".into()), ..nic };
+    let on_port = |nic: Nic| Nic { physical_port: Some("e8ebd30000".into()), ..nic };
+    let machine = two_packages(vec![
+        on_port(on_switch(on_card(nic("eth0", 0, 100, "10.0.0.1"), "0000:18:00.0"))),
+        on_port(on_switch(on_card(nic("eth1", 0, 100, "10.0.1.1"), "0000:19:00.2"))),
+        on_switch(on_card(nic("eth2", 1, 100, "10.0.2.1"), "0000:81:00.0")),
+        on_card(nic("eth3", 1, 100, "10.0.3.1"), "0000:91:00.0"),
+    ]);
+    let plan = planned(&machine, "auto");
+    assert_eq!(interfaces(&plan), ["eth0", "eth3", "eth2", "eth1"], "the same port last");
+    assert_eq!(
+        plan.notes,
+        [
+            "eth2 is a port of the same card as eth0: the two share its PCI link",
+            "eth1 is an interface of the same port as eth0: the two share its wire"
+        ]
+    );
+    let asked = planned(&machine, "eth0,eth1,eth0,eth3");
+    assert_eq!(
+        asked.notes,
+        ["eth1 is an interface of the same port as eth0: the two share its wire"],
+        "also of lanes that were asked for, and once"
+    );
+}
+
+#[test]
+fn cards_behind_different_switches_come_before_those_behind_one() {
+    let at = |text: &str| PciDevice::at(text.parse().unwrap());
+    let below = |text: &str, parent: &str| PciDevice { parent: Some(parent.parse().unwrap()), ..at(text) };
+    let machine = two_packages(vec![
+        on_card(nic("eth0", 0, 100, "10.0.0.1"), "0000:03:00.0"),
+        on_card(nic("eth1", 0, 100, "10.0.1.1"), "0000:04:00.0"),
+        on_card(nic("eth2", 0, 100, "10.0.2.1"), "0000:05:00.0"),
+    ]);
+    let machine = machine.with_pci_devices(vec![
+        at("0000:00:01.0"),
+        below("0000:01:00.0", "0000:00:01.0"),
+        below("0000:02:00.0", "0000:01:00.0"),
+        below("0000:02:01.0", "0000:01:00.0"),
+        below("0000:03:00.0", "0000:02:00.0"),
+        below("0000:04:00.0", "0000:02:01.0"),
+        at("0000:00:02.0"),
+        below("0000:05:00.0", "0000:00:02.0"),
+    ]);
+    let plan = planned(&machine, "auto");
+    assert_eq!(interfaces(&plan), ["eth0", "eth2", "eth1"]);
+    let note = "eth1 is behind the same PCIe switch or port as eth0: the two share its link to the processor";
+    assert_eq!(plan.notes, [note]);
 }
 
 #[test]

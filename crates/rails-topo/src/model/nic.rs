@@ -1,6 +1,6 @@
 //! Network interfaces: where they hang, how fast they are, their queues and interrupts.
 
-use super::{MacAddress, PciAddress, Topology};
+use super::{MacAddress, PciAddress};
 use crate::{Bandwidth, CpuSet, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -145,19 +145,5 @@ impl Nic {
             tx_queues: Vec::new(),
             interrupts: Vec::new(),
         }
-    }
-
-    /// The online CPUs beside this interface: those that the device calls local, else those of its node.
-    ///
-    /// On a machine with one package and at most one node that is every online CPU. `None` is unknown.
-    pub fn locality(&self, topology: &Topology) -> Option<CpuSet> {
-        let of_node = || topology.nodes().iter().find(|node| Some(node.id) == self.node).map(|node| &node.cpus);
-        let online = |cpus: &CpuSet| Some(cpus.intersection(topology.online_cpus())).filter(|cpus| !cpus.is_empty());
-        let one_place = topology.packages().len() == 1 && topology.nodes().len() <= 1;
-        self.local_cpus
-            .as_ref()
-            .and_then(online)
-            .or_else(|| of_node().and_then(online))
-            .or_else(|| one_place.then(|| topology.online_cpus().clone()))
     }
 }

@@ -4,7 +4,7 @@ use super::{
     BlockDevice, Cache, Core, CoreKind, Die, Distances, Gpu, Machine, Nic, NumaNode, Origin, Package, PciDevice,
     RdmaDevice,
 };
-use crate::{CpuId, CpuSet, DataSize, NodeId, NodeSet};
+use crate::{CpuId, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 /// One machine, as it was when it was read.
@@ -166,37 +166,32 @@ impl Topology {
         self.cores.iter().find(|core| core.cpus.contains(cpu))
     }
 
-    /// The PUs that share the last-level cache with `cpu`, itself among them.
-    pub fn sharing_last_level_cache(&self, cpu: CpuId) -> Option<&CpuSet> {
-        self.caches.iter().rev().find(|cache| cache.cpus.contains(cpu)).map(|cache| &cache.cpus)
-    }
-
-    /// The node with memory that `cpu` reaches at the lowest distance: its own node, or, where that has no memory, the
-    /// nearest that has (the lowest number among equals).
-    ///
-    /// A node whose memory is unknown counts as having some. `None` where the machine has no nodes, where the CPU is on
-    /// none of them, or where its node has no memory and the distances that would decide are unknown.
-    pub fn nearest_node(&self, cpu: CpuId) -> Option<NodeId> {
-        let has_memory = |node: &NumaNode| node.memory != Some(DataSize::bytes(0));
-        let own = self.node_of_cpu(cpu)?;
-        if has_memory(own) {
-            return Some(own.id);
-        }
-        let mut others = self.nodes.iter().filter(|node| has_memory(node)).map(|node| node.id);
-        match &self.distances {
-            Some(distances) => {
-                let known = others.filter_map(|node| Some((distances.between(own.id, node)?, node)));
-                known.min().map(|(_, node)| node)
-            }
-            None => others.next().filter(|_| others.next().is_none()),
-        }
-    }
-
     /// The same machine with fewer CPUs allowed: those in `cpus` that are online. For planning what-ifs and tests.
     #[must_use]
     pub fn with_allowed(mut self, cpus: CpuSet) -> Self {
         self.allowed_cpus = cpus.intersection(&self.online_cpus);
         self
+    }
+
+    /// The same machine with fewer NUMA nodes that memory may come from: those in `nodes` that it has. For planning what-ifs and tests.
+    #[must_use]
+    pub fn with_allowed_nodes(mut self, nodes: NodeSet) -> Self {
+        self.allowed_nodes = self.nodes.iter().map(|node| node.id).filter(|node| nodes.contains(*node)).collect();
+        self
+    }
+
+    /// The same machine with these PCI functions in place of its own. For machines that are only described.
+    #[must_use]
+    pub fn with_pci_devices(mut self, devices: Vec<PciDevice>) -> Self {
+        self.pci_devices = devices;
+        self.in_order()
+    }
+
+    /// The same machine with these GPUs in place of its own. For machines that are only described.
+    #[must_use]
+    pub fn with_gpus(mut self, gpus: Vec<Gpu>) -> Self {
+        self.gpus = gpus;
+        self.in_order()
     }
 
     /// Puts every list into the order that its getter promises.

@@ -1,0 +1,149 @@
+//! The tree of PCI functions: what hangs below what.
+
+use crate::{Bandwidth, PciAddress, PciDevice};
+
+/// The functions of a machine, each with the bridge above it.
+///
+/// A bridge that is named and not described is part of the tree too; what is above it is unknown.
+#[derive(Debug, Clone)]
+pub(super) struct PciTree {
+    /// By address.
+    functions: Vec<Function>,
+}
+
+/// A place in the tree.
+pub(super) type At = usize;
+
+#[derive(Debug, Clone)]
+pub(super) struct Function {
+    pub(super) address: PciAddress,
+    pub(super) parent: Option<At>,
+    /// How many bridges are above it, as far as they are known.
+    pub(super) depth: u32,
+    /// Whether the way up ends on a root bus, and not where knowledge ends.
+    pub(super) reaches_root: bool,
+    pub(super) bandwidth: Option<Bandwidth>,
+    pub(super) physical_function: Option<PciAddress>,
+}
+
+impl PciTree {
+    pub(super) fn of(devices: &[PciDevice]) -> Self {
+        let named = devices.iter().flat_map(|device| [Some(device.address), device.parent]);
+        let mut addresses: Vec<PciAddress> = named.flatten().collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let place = |address: PciAddress| addresses.binary_search(&address).ok();
+        let unknown = |address: &PciAddress| Function {
+            address: *address,
+            parent: None,
+            depth: 0,
+            reaches_root: false,
+            bandwidth: None,
+            physical_function: None,
+        };
+        let mut functions: Vec<Function> = addresses.iter().map(unknown).collect();
+        for device in devices {
+            let Some(function) = place(device.address).and_then(|at| functions.get_mut(at)) else { continue };
+            function.parent = device.parent.and_then(place);
+            function.reaches_root = device.parent.is_none();
+            function.bandwidth = device.bandwidth;
+            function.physical_function = device.physical_function;
+        }
+        let mut tree = Self { functions };
+        tree.measure_depths();
+        tree
+    }
+
+    /// Where the function of that address is.
+    pub(super) fn find(&self, address: PciAddress) -> Option<At> {
+        self.functions.binary_search_by_key(&address, |function| function.address).ok()
+    }
+
+    pub(super) fn function(&self, at: At) -> &Function {
+        &self.functions[at]
+    }
+
+    /// The function itself and the bridges above it, upwards.
+    pub(super) fn upwards(&self, at: At) -> impl Iterator<Item = &Function> {
+        std::iter::successors(Some(self.function(at)), |function| function.parent.map(|parent| self.function(parent)))
+    }
+
+    /// The topmost function on the way up from there.
+    pub(super) fn top(&self, at: At) -> &Function {
+        self.upwards(at).last().unwrap_or(self.function(at))
+    }
+
+    /// The lowest function that is above both, or is one of them.
+    pub(super) fn lowest_above(&self, a: At, b: At) -> Option<At> {
+        let (mut a, mut b) = (a, b);
+        while a != b {
+            match self.function(a).depth.cmp(&self.function(b).depth) {
+                std::cmp::Ordering::Greater => a = self.function(a).parent?,
+                std::cmp::Ordering::Less => b = self.function(b).parent?,
+                std::cmp::Ordering::Equal => (a, b) = (self.function(a).parent?, self.function(b).parent?),
+            }
+        }
+        Some(a)
+    }
+
+    /// Counts the bridges above each function. Where bridges are said to be above themselves, which no machine's are, the way up is cut.
+    fn measure_depths(&mut self) {
+        let mut states = vec![State::New; self.functions.len()];
+        let mut path = Vec::new();
+        for begin in 0..self.functions.len() {
+            let mut next = Some(begin);
+            while let Some(at) = next.filter(|at| states[*at] == State::New) {
+                states[at] = State::OnPath;
+                path.push(at);
+                next = self.functions[at].parent;
+                if next.is_some_and(|parent| states[parent] == State::OnPath) {
+                    self.functions[at].parent = None;
+                    next = None;
+                }
+            }
+            while let Some(at) = path.pop() {
+                if let Some(parent) = self.functions[at].parent {
+                    let Function { depth, reaches_root, .. } = self.functions[parent];
+                    self.functions[at].depth = depth + 1;
+                    self.functions[at].reaches_root = reaches_root;
+                }
+                states[at] = State::Done;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    OnPath,
+    Done,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever is said to be above what, loops among it, each way up ends.
+        #[test]
+        fn every_way_up_ends(parents in proptest::collection::vec(proptest::option::of(0..24u8), 0..20)) {
+            let address = |bus: u8| PciAddress { domain: 0, bus, device: 0, function: 0 };
+            let device = |(bus, parent): (u8, &Option<u8>)| PciDevice {
+                parent: parent.map(address),
+                ..PciDevice::at(address(bus))
+            };
+            let devices: Vec<PciDevice> = (0..).zip(&parents).map(device).collect();
+            let tree = PciTree::of(&devices);
+            for at in 0..tree.functions.len() {
+                let depth = tree.function(at).depth as usize;
+                prop_assert_eq!(tree.upwards(at).take(100).count(), depth + 1);
+                prop_assert!(depth < tree.functions.len());
+                for other in 0..tree.functions.len() {
+                    prop_assert_eq!(tree.lowest_above(at, other), tree.lowest_above(other, at));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Where devices are, and what may be used beside them.
+
+use super::{
+    Device, Locality,
+    device::Stated,
+    tiers::{Matrix, Order, Orders},
+};
+use crate::{CpuSet, NodeId, Topology};
+
+/// The allowed PUs that are closest to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClosestPus<'l> {
+    /// All of them; never empty.
+    pub cpus: &'l CpuSet,
+    /// Whether they are beside the device. If not, none of those beside it is allowed, and these are on the nearest nodes with PUs that are.
+    pub beside: bool,
+    /// How far those nodes are from the device's, as [`Tier::distance`](crate::Tier::distance); `None` where the PUs are beside the device, and where the distance is unknown
+    /// but there is no other node to choose.
+    pub distance: Option<u64>,
+}
+
+impl Locality<'_> {
+    /// The allowed PUs closest to a device. `None` where it is not known which they are.
+    pub fn closest_pus(&self, device: &impl Device) -> Option<ClosestPus<'_>> {
+        let closest = self.place(device)?.closest.as_ref()?;
+        Some(ClosestPus { cpus: &closest.cpus, beside: closest.beside, distance: closest.distance })
+    }
+
+    /// Where a device of this model is.
+    pub(super) fn place(&self, device: &impl Device) -> Option<&Place> {
+        self.places.at(Stated::of(self.topology, device))
+    }
+}
+
+/// A place where devices are: what is said of it, and what follows.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    stated_node: Option<NodeId>,
+    stated_cpus: Option<CpuSet>,
+    /// The node it is on, where it is one.
+    pub(super) node: Option<NodeId>,
+    pub(super) package: InPackage,
+    /// Where the nodes' order from it is.
+    pub(super) order: Option<usize>,
+    closest: Option<Closest>,
+}
+
+/// The package that a place is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InPackage {
+    Unknown,
+    /// The one at that index.
+    One(usize),
+    /// The CPUs beside it are of several.
+    Several,
+}
+
+#[derive(Debug, Clone)]
+struct Closest {
+    cpus: CpuSet,
+    beside: bool,
+    distance: Option<u64>,
+}
+
+/// All places of a machine's devices, in the order of what is said of them.
+#[derive(Debug, Clone)]
+pub(super) struct Places(Vec<Place>);
+
+impl Places {
+    pub(super) fn of(topology: &Topology, orders: &mut Orders) -> Self {
+        let mut stated: Vec<Stated<'_>> = Vec::new();
+        stated.extend(topology.nics().iter().map(|nic| Stated::of(topology, nic)));
+        stated.extend(topology.rdma_devices().iter().map(|device| Stated::of(topology, device)));
+        stated.extend(topology.gpus().iter().map(|gpu| Stated::of(topology, gpu)));
+        stated.extend(topology.block_devices().iter().map(|disk| Stated::of(topology, disk)));
+        stated.extend(topology.pci_devices().iter().map(|function| Stated::of(topology, function)));
+        stated.sort_by(|a, b| a.key().cmp(&b.key()));
+        stated.dedup();
+        let matrix = Matrix::of(topology);
+        Self(stated.into_iter().map(|stated| Place::new(topology, &matrix, orders, stated)).collect())
+    }
+
+    fn at(&self, stated: Stated<'_>) -> Option<&Place> {
+        let index = self.0.binary_search_by(|place| place.stated().key().cmp(&stated.key())).ok()?;
+        self.0.get(index)
+    }
+}
+
+impl Place {
+    fn new(topology: &Topology, matrix: &Matrix<'_>, orders: &mut Orders, stated: Stated<'_>) -> Self {
+        let beside = stated.beside(topology);
+        let nodes = stated.nodes(topology, beside.as_ref());
+        Self {
+            stated_node: stated.node,
+            stated_cpus: stated.local_cpus.cloned(),
+            node: match nodes[..] {
+                [node] => Some(node),
+                _ => None,
+            },
+            package: InPackage::of(topology, beside.as_ref()),
+            order: orders.place_from(matrix, &nodes),
+            closest: Closest::to(topology, matrix, &nodes, beside.as_ref()),
+        }
+    }
+
+    fn stated(&self) -> Stated<'_> {
+        Stated { node: self.stated_node, local_cpus: self.stated_cpus.as_ref() }
+    }
+}
+
+impl<'d> Stated<'d> {
+    fn key(self) -> (Option<NodeId>, Option<&'d [u64]>) {
+        (self.node, self.local_cpus.map(CpuSet::as_words))
+    }
+}
+
+impl InPackage {
+    fn of(topology: &Topology, beside: Option<&CpuSet>) -> Self {
+        let Some(beside) = beside else { return Self::Unknown };
+        let mut touched = (0..).zip(topology.packages()).filter(|(_, package)| package.cpus.intersects(beside));
+        match (touched.next(), touched.next()) {
+            (Some((index, package)), None) if beside.is_subset(&package.cpus) => Self::One(index),
+            (Some(_), Some(_)) => Self::Several,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Closest {
+    fn to(topology: &Topology, matrix: &Matrix<'_>, from: &[NodeId], beside: Option<&CpuSet>) -> Option<Self> {
+        let allowed = topology.allowed_cpus();
+        let usable = beside.map(|beside| beside.intersection(allowed)).unwrap_or_default();
+        if !usable.is_empty() {
+            return Some(Self { cpus: usable, beside: true, distance: None });
+        }
+        let with_cpus = topology.nodes().iter().filter(|node| node.cpus.intersects(allowed));
+        let with_cpus: Vec<NodeId> = with_cpus.map(|node| node.id).collect();
+        let order = Order::new(matrix, from, &with_cpus);
+        let tier = order.closest()?;
+        let nearest = topology.nodes().iter().filter(|node| tier.nodes.contains(&node.id));
+        let cpus = nearest.fold(CpuSet::new(), |all, node| all.union(&node.cpus.intersection(allowed)));
+        Some(Self { cpus, beside: false, distance: tier.distance })
+    }
+}

@@ -43,6 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
         rdma_devices: Vec::new(),
         gpus: Vec::new(),
         block_devices: Vec::new(),
+        overrides: Vec::new(),
     }
     .in_order())
 }

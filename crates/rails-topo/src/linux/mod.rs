@@ -65,6 +65,7 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
         rdma_devices: Vec::new(),
         gpus: Vec::new(),
         block_devices: Vec::new(),
+        overrides: Vec::new(),
     }
     .in_order())
 }

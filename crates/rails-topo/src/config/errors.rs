@@ -92,6 +92,9 @@ pub enum Problem {
     /// A list that must not be empty is.
     #[error("the list is empty; what is unknown is left out")]
     Empty,
+    /// CPUs are named, and no figure for them.
+    #[error("no figure is given")]
+    NothingGiven,
     /// A lane is hidden, and something else is said of it as well.
     #[error("the interface is hidden in line {hidden}: what else is said of it has no use")]
     HiddenToo {

@@ -24,7 +24,7 @@ pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<Pa
 /// Reads the files in the order in which they are applied: first those that may be missing, then those that somebody named.
 ///
 /// # Errors
-/// [`ConfigError`]: a file is there and cannot be read, is longer than a mebibyte, or is wrong in itself; one that was named is missing.
+/// [`ConfigError`]: a file is there and cannot be read, is longer than 256 KiB, or is wrong in itself; one that was named is missing.
 pub fn layers(may_be_missing: &[PathBuf], named: &[PathBuf]) -> Result<Vec<Config>, ConfigError> {
     let mut layers = Vec::new();
     for path in may_be_missing {
@@ -43,7 +43,7 @@ impl Config {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ConfigError`]: it cannot be read, is longer than a mebibyte, or [`Config::parse`] refuses it.
+    /// [`ConfigError`]: it cannot be read, is longer than 256 KiB, or [`Config::parse`] refuses it.
     pub fn read(path: impl Into<PathBuf>) -> Result<Self, ConfigError> {
         let path = path.into();
         let bytes = read(&path)?;
@@ -74,4 +74,4 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// So that `/dev/zero` ends.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 256 << 10;

@@ -78,11 +78,6 @@ use document::Document;
 use place::Span;
 use std::path::{Path, PathBuf};
 
-/// The name of a fact as files and [`Override::fact`](crate::Override::fact) have it: the keys from the outermost table down, in quotation marks where TOML needs them.
-pub fn key(path: &[&str]) -> String {
-    path.iter().map(|key| place::quoted(key)).collect::<Vec<_>>().join(".")
-}
-
 /// What a configuration file says, checked as far as that goes without a machine.
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -1,6 +1,7 @@
 //! Values that know where in the text they stand, and the text's keys by place.
 
 use super::{ConfigError, Position, Problem};
+use crate::model::quoted;
 use serde::Deserialize;
 use std::{ops::Range, path::Path};
 use toml::{
@@ -84,10 +85,4 @@ fn key_of_line(text: &str, offset: usize) -> String {
         None => [above.unwrap_or_default(), line.split_once('=').map_or("", |(key, _)| key.trim()).to_owned()],
     };
     path.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
-}
-
-/// A key as the file has it: bare where that is allowed (TOML 1.0, "Keys").
-pub(super) fn quoted(key: &str) -> String {
-    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !key.is_empty() && key.bytes().all(is_bare) { key.to_owned() } else { format!("{key:?}") }
 }

@@ -253,6 +253,7 @@ fn what_the_machine_does_not_have_is_named() {
         error("[[node.0.performance]]\nfrom = '8'"),
         "f.toml:2:8: node.0.performance.from: CPUs 8 are not there; online are: 0-7"
     );
+    assert_eq!(error("[[node.0.performance]]\nfrom = '1'"), "f.toml:2:8: node.0.performance.1: no figure is given");
     assert_eq!(
         error("distance = [{from = 0, to = 2, value = 20}]"),
         "f.toml:1:29: distance[0].to: there is no node 2; there are: 0-1"
@@ -301,6 +302,12 @@ fn contradictions_name_both_places() {
 }
 
 #[test]
+fn figures_are_compared_as_they_are_and_not_as_they_are_printed() {
+    let twice = "node.1.performance = [{from = '0', read_bandwidth = '2.54 Gbit/s'}, {from = '0', read_bandwidth = '2.53 Gbit/s'}]";
+    assert!(error(twice).contains("it is 2.5 Gbit/s here and 2.5 Gbit/s in line 1"), "{}", error(twice));
+}
+
+#[test]
 fn the_same_value_twice_is_no_contradiction() {
     good("distance = [{from = 0, to = 1, value = 20}, {from = 0, to = 1, value = 20}]");
     good("nic.eth0.node = 1\nrdma.mlx5_0.node = 1\npci.\"0000:3b:00.0\".node = 1");
@@ -325,7 +332,7 @@ fn files_that_are_no_text_or_do_not_end_are_refused() {
     fs::write(&file, b"[nic]\nx\xff = 1").unwrap();
     let ConfigError::Wrong { at, problem: Problem::Malformed(_) } = Config::read(&file).unwrap_err() else { panic!() };
     assert_eq!((at.line, at.column), (2, 2));
-    assert_eq!(Config::read("/dev/zero").unwrap_err().to_string(), "`/dev/zero` is longer than 1048576 bytes");
+    assert_eq!(Config::read("/dev/zero").unwrap_err().to_string(), "`/dev/zero` is longer than 262144 bytes");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What configuration files changed in the model.
 
+use super::Topology;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf};
 
@@ -34,4 +35,23 @@ impl fmt::Display for Override {
         }
         write!(f, " (instead of {})", self.old.as_deref().unwrap_or("unknown"))
     }
+}
+
+impl Topology {
+    /// What configuration files changed in all of this, in the order in which they did; empty where none did.
+    pub fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
+    /// Those of one fact: `["nic", "eth0", "node"]`.
+    pub fn overrides_of(&self, fact: &[&str]) -> impl DoubleEndedIterator<Item = &Override> {
+        let fact = fact.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(".");
+        self.overrides.iter().filter(move |told| told.fact == fact)
+    }
+}
+
+/// A key as files have it: bare where that is allowed (TOML 1.0, "Keys").
+pub(crate) fn quoted(key: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !key.is_empty() && key.bytes().all(is_bare) { key.to_owned() } else { format!("{key:?}") }
 }

@@ -132,11 +132,6 @@ impl Topology {
         &self.block_devices
     }
 
-    /// What configuration files changed in all of this, in the order in which they did; empty where none did.
-    pub fn overrides(&self) -> &[Override] {
-        &self.overrides
-    }
-
     /// Network interfaces, by name.
     pub fn nics(&self) -> &[Nic] {
         &self.nics

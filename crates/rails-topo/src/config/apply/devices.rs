@@ -6,56 +6,62 @@ use crate::{
     config::{
         ConfigError, Problem,
         document::{DeviceFacts, PciFacts},
-        place::{Located, quoted},
+        place::Located,
         values::Link,
     },
+    model::quoted,
 };
 use std::collections::BTreeMap;
 
 pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<(), ConfigError> {
     let document = &ledger.config.document;
-    each(ledger, "pci", "PCI function", &document.pci, |ledger, key, address, facts| {
-        let address: PciAddress = address.parse().ok()?;
-        let device = topology.pci_devices.iter_mut().find(|device| device.address == address)?;
-        Some(function(ledger, key, facts, device))
-    })?;
-    each(ledger, "rdma", "RDMA device", &document.rdma, |ledger, key, name, facts| {
+    for (name, facts) in &document.pci {
+        let key = format!("pci.{}", quoted(name.value()));
+        let wrong = |problem| ledger.config.wrong(&name.span(), key.clone(), problem);
+        let bad = || Problem::BadName { name: name.value().clone(), expected: "a PCI address like 0000:3b:00.1" };
+        let address: PciAddress = name.value().parse().map_err(|_| wrong(bad()))?;
+        let device = topology.pci_devices.iter_mut().find(|device| device.address == address);
+        let device = device.ok_or_else(|| wrong(Problem::NoSuchDevice { kind: "PCI function" }))?;
+        function(ledger, &key, facts, device)?;
+    }
+    let mut devices = Devices { topology, ledger };
+    devices.place("rdma", "RDMA device", &document.rdma, |topology, name| {
         let device = topology.rdma_devices.iter_mut().find(|device| device.name == name)?;
-        let place = Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus };
-        Some(ledger.place(key, &facts.place(), place))
+        Some(Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
     })?;
-    each(ledger, "gpu", "GPU", &document.gpu, |ledger, key, name, facts: &DeviceFacts| {
+    devices.place("gpu", "GPU", &document.gpu, |topology, name| {
         let device = topology.gpus.iter_mut().find(|device| device.name == name)?;
-        let place = Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus };
-        Some(ledger.place(key, &facts.place(), place))
+        Some(Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
     })?;
-    each(ledger, "disk", "disk", &document.disk, |ledger, key, name, facts| {
+    devices.place("disk", "disk", &document.disk, |topology, name| {
         let device = topology.block_devices.iter_mut().find(|device| device.name == name)?;
-        let place = Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus };
-        Some(ledger.place(key, &facts.place(), place))
+        Some(Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
     })
 }
 
-/// Does it for each device of a table; what gives nothing is not there.
-fn each<'a, F>(
-    ledger: &mut Ledger<'a>,
-    table: &str,
-    kind: &'static str,
-    devices: &BTreeMap<Located<String>, F>,
-    mut change: impl FnMut(&mut Ledger<'a>, &str, &str, &F) -> Option<Result<(), ConfigError>>,
-) -> Result<(), ConfigError> {
-    for (name, facts) in devices {
-        let key = format!("{table}.{}", quoted(name.value()));
-        if kind == "PCI function" && name.value().parse::<PciAddress>().is_err() {
-            let problem = Problem::BadName { name: name.value().clone(), expected: "a PCI address like 0000:3b:00.1" };
-            return Err(ledger.config.wrong(&name.span(), key, problem));
+/// What is placed by its name.
+struct Devices<'a, 'c> {
+    topology: &'a mut Topology,
+    ledger: &'a mut Ledger<'c>,
+}
+
+impl Devices<'_, '_> {
+    /// Places the devices of a table, each where `find` has it.
+    fn place(
+        &mut self,
+        table: &str,
+        kind: &'static str,
+        devices: &BTreeMap<Located<String>, DeviceFacts>,
+        find: for<'t> fn(&'t mut Topology, &str) -> Option<Place<'t>>,
+    ) -> Result<(), ConfigError> {
+        for (name, facts) in devices {
+            let key = format!("{table}.{}", quoted(name.value()));
+            let unknown = || self.ledger.config.wrong(&name.span(), key.clone(), Problem::NoSuchDevice { kind });
+            let place = find(self.topology, name.value()).ok_or_else(unknown)?;
+            self.ledger.place(&key, &facts.place(), place)?;
         }
-        match change(ledger, &key, name.value(), facts) {
-            Some(changed) => changed?,
-            None => return Err(ledger.config.wrong(&name.span(), key, Problem::NoSuchDevice { kind })),
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn function(ledger: &mut Ledger<'_>, key: &str, facts: &PciFacts, device: &mut PciDevice) -> Result<(), ConfigError> {

@@ -6,9 +6,10 @@ use crate::{
     config::{
         ConfigError, Problem,
         document::NicFacts,
-        place::{Span, quoted},
+        place::Span,
         values::{Address, Hide},
     },
+    model::quoted,
 };
 
 pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<(), ConfigError> {

@@ -4,11 +4,14 @@ use super::Ledger;
 use crate::{
     MemoryPerformance, NodeId, NumaNode, Topology,
     config::{
-        ConfigError, Position, Problem,
+        ConfigError, Problem,
         document::{NodeFacts, PerformanceFacts},
-        place::quoted,
+        place::{Located, Span},
+        values::Rate,
     },
+    model::quoted,
 };
+use std::collections::{BTreeMap, btree_map::Entry};
 
 pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<(), ConfigError> {
     let config = ledger.config;
@@ -29,7 +32,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
 fn node(ledger: &mut Ledger<'_>, key: &str, facts: &NodeFacts, node: &mut NumaNode) -> Result<(), ConfigError> {
     ledger.give_if(format!("{key}.tier"), &mut node.tier, facts.tier.as_ref(), |tier| *tier);
     ledger.give_if(format!("{key}.memory"), &mut node.memory, facts.memory.as_ref(), |size| size.0);
-    let mut given = Vec::new();
+    let mut given = BTreeMap::new();
     for told in &facts.performance {
         let from = &told.from.value().0;
         ledger.online(&format!("{key}.performance.from"), &told.from.span(), from)?;
@@ -53,24 +56,31 @@ fn performance(
     key: &str,
     told: &PerformanceFacts,
     known: &mut MemoryPerformance,
-    given: &mut Vec<(Position, String)>,
+    given: &mut BTreeMap<String, (Span, u64, String)>,
 ) -> Result<(), ConfigError> {
     let fact = |name: &str| format!("{key}.{name}");
+    let rate = |told: &Located<Rate>| (told.span(), told.value().0.as_bits_per_second(), told.value().0.to_string());
+    let time = |told: &Located<u64>| (told.span(), *told.value(), told.value().to_string());
     let values = [
-        ("read_bandwidth", told.read_bandwidth.as_ref().map(|rate| (rate.span(), rate.value().0.to_string()))),
-        ("write_bandwidth", told.write_bandwidth.as_ref().map(|rate| (rate.span(), rate.value().0.to_string()))),
-        ("read_latency_ns", told.read_latency_ns.as_ref().map(|time| (time.span(), time.value().to_string()))),
-        ("write_latency_ns", told.write_latency_ns.as_ref().map(|time| (time.span(), time.value().to_string()))),
+        ("read_bandwidth", told.read_bandwidth.as_ref().map(rate)),
+        ("write_bandwidth", told.write_bandwidth.as_ref().map(rate)),
+        ("read_latency_ns", told.read_latency_ns.as_ref().map(time)),
+        ("write_latency_ns", told.write_latency_ns.as_ref().map(time)),
     ];
+    if values.iter().all(|(_, value)| value.is_none()) {
+        return Err(ledger.config.wrong(&told.from.span(), key, Problem::NothingGiven));
+    }
     for (name, value) in values {
-        let Some((at, value)) = value else { continue };
-        let position = ledger.config.position(&at, fact(name));
-        if let Some((earlier, there)) =
-            given.iter().find(|(earlier, there)| earlier.key == position.key && *there != value)
-        {
-            return Err(ledger.contradiction(&fact(name), &at, [value, there.clone()], earlier));
+        let Some((at, value, text)) = value else { continue };
+        match given.entry(fact(name)) {
+            Entry::Vacant(first) => drop(first.insert((at, value, text))),
+            Entry::Occupied(earlier) if earlier.get().1 == value => {}
+            Entry::Occupied(earlier) => {
+                let (place, _, there) = earlier.get();
+                let values = [text, there.clone()];
+                return Err(ledger.contradiction(&fact(name), &at, values, &ledger.config.position(place, fact(name))));
+            }
         }
-        given.push((position, value));
     }
     ledger.give_if(fact("read_bandwidth"), &mut known.read_bandwidth, told.read_bandwidth.as_ref(), |rate| rate.0);
     ledger.give_if(fact("write_bandwidth"), &mut known.write_bandwidth, told.write_bandwidth.as_ref(), |rate| rate.0);

@@ -65,11 +65,10 @@ impl Explanation {
         let mut explained = BTreeSet::new();
         for nic in topology.nics() {
             for fact in &NIC_FACTS {
-                let key = key_of(nic, fact.key);
-                let told = overrides(topology, &key);
+                let told = overrides(topology, &["nic", &nic.name, fact.key]);
                 let now = (fact.value)(nic);
                 let first = told.first().map_or(now.clone(), |first| first.old.clone());
-                let is_added = !overrides(topology, &key_of(nic, "add")).is_empty();
+                let is_added = topology.overrides_of(&["nic", &nic.name, "add"]).next().is_some();
                 let own = if is_added {
                     "nothing shows this interface".to_owned()
                 } else {
@@ -80,7 +79,7 @@ impl Explanation {
                     value: or_unknown(now),
                     from: chain(&told, &own),
                 });
-                explained.insert(key);
+                explained.extend(told.first().map(|told| &told.fact));
             }
         }
         for node in topology.distances().map_or(&[][..], |distances| distances.nodes()) {
@@ -92,8 +91,8 @@ impl Explanation {
             from: source.allowed_cpus(),
         });
         for told in topology.overrides().iter().filter(|told| !told.fact.starts_with("distance.")) {
-            if explained.insert(told.fact.clone()) {
-                let all = overrides(topology, &told.fact);
+            if explained.insert(&told.fact) {
+                let all: Vec<&Override> = topology.overrides().iter().filter(|other| other.fact == told.fact).collect();
                 let now = all.last().and_then(|last| last.new.clone());
                 rows.push(Row { fact: told.fact.clone(), value: or_unknown(now), from: chain(&all, "") });
             }
@@ -162,7 +161,7 @@ fn distances(topology: &Topology, source: &Source<'_>, node: NodeId) -> Row {
     let to = |to: &NodeId| matrix.and_then(|distances| distances.between(node, *to)).map(|value| value.to_string());
     let value: Vec<String> = nodes.iter().map(|node| or_unknown(to(node))).collect();
     let told = |to: &NodeId| {
-        let all = overrides(topology, &format!("distance.{node}.{to}"));
+        let all = overrides(topology, &["distance", &node.to_string(), &to.to_string()]);
         (!all.is_empty()).then(|| format!("to node {to}: {}", chain(&all, "")))
     };
     let own = source.distances(node);
@@ -186,13 +185,8 @@ fn chain(told: &[&Override], own: &str) -> String {
     told.iter().rev().map(ToString::to_string).chain(own).collect::<Vec<_>>().join("; ")
 }
 
-fn overrides<'a>(topology: &'a Topology, fact: &str) -> Vec<&'a Override> {
-    topology.overrides().iter().filter(|told| told.fact == fact).collect()
-}
-
-/// A fact of an interface, as configuration files name it.
-fn key_of(nic: &Nic, fact: &str) -> String {
-    rails_topo::config::key(&["nic", &nic.name, fact])
+fn overrides<'a>(topology: &'a Topology, fact: &[&str]) -> Vec<&'a Override> {
+    topology.overrides_of(fact).collect()
 }
 
 /// The folder of the device behind an interface: the PCI function, which has the place, and not what hangs on it.

@@ -66,11 +66,11 @@ fn every_fact_is_explained() {
     let expected = "\
 eth0 node              0          /more.toml:2 (instead of 1); /facts.toml:2 (instead of unknown); /sys/class/net/eth0/device/numa_node says `-1`
 eth0 local CPUs        0-1        /more.toml:2, following nic.eth0.node (instead of 2-3); /facts.toml:2, following nic.eth0.node (instead of unknown); \
-/sys/class/net/eth0/device/local_cpulist: No such file or directory (os error 2)
+/sys/class/net/eth0/device/local_cpulist is missing
 eth0 speed             25 Gbit/s  /more.toml:1 (instead of 10 Gbit/s); /sys/class/net/eth0/speed
 eth1 node              0          /sys/class/net/eth1/device/numa_node
 eth1 local CPUs        0-1        /sys/class/net/eth1/device/local_cpulist
-eth1 speed             unknown    /sys/class/net/eth1/speed: No such file or directory (os error 2)
+eth1 speed             unknown    /sys/class/net/eth1/speed is missing
 distances from node 0  10 24      to node 1: /facts.toml:6 (instead of 21); /sys/devices/system/node/node0/distance
 distances from node 1  24 10      to node 0: /facts.toml:6 (instead of 21); /sys/devices/system/node/node1/distance
 allowed CPUs           0-3        /sys/devices/system/cpu/online: all that are online

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use rails_topo::{Nic, NodeId, Origin, Override, Topology};
 use std::{
     collections::BTreeSet,
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -175,6 +175,7 @@ fn said(root: &Path, file: &str, is_known: bool) -> String {
     match fs::read_to_string(&path) {
         _ if is_known => path.display().to_string(),
         Ok(text) => format!("{} says `{}`", path.display(), text.trim()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => format!("{} is missing", path.display()),
         Err(error) => format!("{}: {error}", path.display()),
     }
 }

@@ -65,8 +65,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// The same for a fact that follows from another one, and may be unknown by it.
-    fn follow<T: fmt::Display>(
+    /// The same for a fact that follows from another one, and may be unknown by it; where it is so already, nothing follows.
+    fn follow<T: fmt::Display + PartialEq>(
         &mut self,
         fact: String,
         from: String,
@@ -74,6 +74,9 @@ impl Ledger<'_> {
         slot: &mut Option<T>,
         value: Option<T>,
     ) {
+        if *slot == value {
+            return;
+        }
         self.note(fact, at, slot.as_ref().map(T::to_string), value.as_ref().map(T::to_string));
         if let Some(made) = self.overrides.last_mut() {
             made.follows_from = Some(from);

@@ -72,9 +72,7 @@ impl Ledger<'_> {
             let known = self.nodes.iter().find(|node| Some(node.id) == *place.node);
             if facts.node.is_none() && known.is_none_or(|node| !node.cpus.is_empty() && !node.cpus.intersects(&cpus)) {
                 let holder = self.nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.id);
-                if holder != *place.node {
-                    self.follow(format!("{of}.node"), cpus_key, &at, place.node, holder);
-                }
+                self.follow(format!("{of}.node"), cpus_key, &at, place.node, holder);
             }
         }
         Ok(())

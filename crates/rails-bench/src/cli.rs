@@ -3,6 +3,7 @@
 use crate::{
     commands::{compare, demo, disturb, doctor, lab, latency, plan, recv, send, serve, soak, stream, topo, undo},
     ending::Ending,
+    facts::ConfigArgs,
     print,
 };
 use anyhow::Result;
@@ -18,6 +19,8 @@ pub struct Cli {
     /// Say more on stderr: every lane's coming and going (-v), everything (-vv)
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = 100)]
     verbose: u8,
+    #[command(flatten)]
+    config: ConfigArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,6 +55,7 @@ impl Cli {
     /// What kept it from being carried out, for [`explain`](crate::explain).
     pub fn run(self) -> Result<Ending> {
         let details = self.verbose > 0;
+        self.config.hold();
         match self.command {
             Command::Topo(args) => topo::run(&args),
             Command::Plan(args) => plan::run(&args),

@@ -12,6 +12,7 @@ mod commands;
 mod duration;
 mod ending;
 mod endpoint;
+mod facts;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,5 +1,6 @@
 //! Which machine is meant: this one, or one that was saved.
 
+use crate::facts;
 use anyhow::{Context, Result};
 use rails_topo::{NicKind, Topology};
 use std::{fmt, path::PathBuf};
@@ -13,6 +14,9 @@ pub(crate) struct MachineArgs {
     /// Read the machine from a folder that holds a copy of its /sys and /proc
     #[arg(long, value_name = "DIR")]
     sysfs: Option<PathBuf>,
+    /// Believe this TOML file about the machine, after those of --config; may be given more than once
+    #[arg(long = "topology", value_name = "FILE")]
+    topologies: Vec<PathBuf>,
 }
 
 impl MachineArgs {
@@ -23,18 +27,24 @@ impl MachineArgs {
 
     /// The machine's model.
     pub(crate) fn topology(&self) -> Result<Topology> {
-        match (&self.xml, &self.sysfs) {
-            (Some(file), _) => Topology::from_xml(file).with_context(|| format!("--xml {}", file.display())),
+        self.topologies.iter().try_for_each(|file| facts::ensure_toml(file))?;
+        let topology = match (&self.xml, &self.sysfs) {
+            (Some(file), _) => Topology::from_xml(file).with_context(|| format!("--xml {}", file.display()))?,
             (None, Some(root)) => {
-                Topology::from_sysfs_root(root).with_context(|| format!("--sysfs {}", root.display()))
+                Topology::from_sysfs_root(root).with_context(|| format!("--sysfs {}", root.display()))?
             }
-            (None, None) => this_machine(),
-        }
+            (None, None) => return facts::of_this_machine(detected()?, &self.topologies),
+        };
+        facts::of_another(topology, &self.topologies)
     }
 }
 
-/// The machine that this runs on.
+/// The machine that this runs on, with what files say of it.
 pub(crate) fn this_machine() -> Result<Topology> {
+    facts::of_this_machine(detected()?, &[])
+}
+
+fn detected() -> Result<Topology> {
     Topology::detect().context("this machine cannot be read")
 }
 
@@ -59,9 +69,10 @@ impl fmt::Display for Brief<'_> {
             let driver = nic.driver.as_deref().unwrap_or("driver unknown");
             let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
             let node = nic.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
+            let hidden = nic.hidden.as_ref().map_or(String::new(), |reason| format!("; left alone: {reason}"));
             writeln!(
                 f,
-                "           {}: {driver}, {speed}, {node}, {}",
+                "           {}: {driver}, {speed}, {node}, {}{hidden}",
                 nic.name,
                 count(nic.interrupts.len(), "interrupt")
             )?;

@@ -40,7 +40,7 @@
 //!
 //! # Modules
 //!
-//! All types are at the root. The files are one idea each: `model`, `sets` and `units` are the model,
+//! All types are at the root, but for those of [`config`], the files that add, override and hide facts (cargo feature `config`, on by default). The files are one idea each: `model`, `sets` and `units` are the model,
 //! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
 //! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
 //! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `locality` answers what is near
@@ -55,6 +55,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-topo reads Linux's files (/sys and /proc): it builds for target_os = \"linux\" only");
 
+#[cfg(feature = "config")]
+pub mod config;
 mod detect;
 mod errors;
 #[cfg(feature = "hwloc")]
@@ -76,8 +78,8 @@ pub use interrupts::{InterruptLine, InterruptLines};
 pub use locality::{ClosestPus, CommonAncestor, Device, Level, Locality, PciPath, Shared, Sharer, Tier, Tiers};
 pub use model::{
     BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt, Lanes,
-    MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Package, ParseAddressError, PciAddress,
-    PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
+    MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Override, Package, ParseAddressError,
+    PciAddress, PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };
 pub use render::Tree;
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};

@@ -65,6 +65,7 @@ impl Topology {
             rdma_devices: Vec::new(),
             gpus: Vec::new(),
             block_devices: Vec::new(),
+            overrides: Vec::new(),
         }
         .in_order())
     }

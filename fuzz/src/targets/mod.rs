@@ -54,6 +54,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "synthetic", run: topology::synthetic, seeds: topology::descriptions, words: topology::LEVELS },
     Target { name: "sysfs", run: topology::sysfs, seeds: topology::trees, words: &["0-3", "\0"] },
     Target { name: "hwloc-xml", run: topology::xml, seeds: topology::values, words: topology::XML_WORDS },
+    Target { name: "config", run: topology::config, seeds: topology::configs, words: topology::CONFIG_WORDS },
     // rails-bind: what the kernel and other programs say, and what was written down for later.
     Target { name: "proc-files", run: kernel::proc_files, seeds: kernel::files, words: kernel::WORDS },
     Target { name: "journal", run: kernel::journal, seeds: kernel::records, words: kernel::RECORD_WORDS },

@@ -1,7 +1,10 @@
 //! Descriptions of machines.
 
 use super::texts;
-use rails_topo::Topology;
+use rails_topo::{
+    Nic, Topology,
+    config::{self, Config, ConfigError},
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -164,6 +167,60 @@ pub(crate) const XML_WORDS: &[&str] = &[
     "0200 [15b3:1017] [15b3:0016] 00",
     "02:00:00:00:00:01",
     "\0",
+];
+
+/// A file of facts. Where it is good, the machine still holds together, and every change has a line of the file; where it is not, the error has one.
+pub(crate) fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    static MACHINE: OnceLock<Topology> = OnceLock::new();
+    let machine = MACHINE.get_or_init(|| {
+        let nics = vec![Nic::named("eth0"), Nic::named("eth1")];
+        Topology::synthetic("package:2 numa:1 core:4 pu:1", nics).expect("the description is good")
+    });
+    let lines = text.split('\n').count();
+    match Config::parse("facts.toml", text).and_then(|config| config::apply(machine, &config)) {
+        Ok(changed) => {
+            assert!(changed.overrides().iter().all(|made| (1..=lines).contains(&made.line)), "{text}");
+            for nic in changed.nics() {
+                assert!(nic.node.is_none_or(|node| changed.nodes().iter().any(|known| known.id == node)), "{text}");
+                assert!(nic.locality(&changed).is_none_or(|cpus| !cpus.is_empty()), "{text}");
+            }
+            let _ = changed.tree().to_string();
+        }
+        Err(ConfigError::Wrong { at, .. }) => assert!((1..=lines).contains(&at.line), "{at}"),
+        Err(other) => panic!("a text has no file to fail with: {other}"),
+    }
+}
+
+pub(crate) fn configs() -> Vec<Vec<u8>> {
+    texts([
+        "[nic.eth0]\nnode = 1\nspeed = \"25 Gbit/s\"\n[nic.eth1]\nhide = \"not ours\"\n",
+        "[nic.eth9]\nadd = true\nlocal_cpus = '4-7'\naddresses = ['10.0.0.9/24']\nmac = '02:00:00:00:00:01'\n",
+        "[node.1]\ntier = 1\nmemory = '64 GiB'\n[[node.1.performance]]\nfrom = '0-3'\nread_latency_ns = 90\n",
+        "[[distance]]\nfrom = 0\nto = 1\nvalue = 24\n[pci.'0000:3b:00.0']\nlink = '16 GT/s x8'\n",
+        "nic.eth0 = { up = true, mtu = 9000, driver = 'ice', pci = '0000:3b:00.0' }\ngpu.card0.node = 0\n",
+    ])
+}
+
+pub(crate) const CONFIG_WORDS: &[&str] = &[
+    "nic.eth0.",
+    "[nic.eth0]\n",
+    "[[distance]]\n",
+    "from = ",
+    "to = ",
+    "value = ",
+    "hide = ",
+    "add = true\n",
+    "node = ",
+    "local_cpus = ",
+    "speed = ",
+    "link = ",
+    "[[node.1.performance]]\n",
+    " Gbit/s",
+    " GT/s x",
+    "'''",
+    "\"\"\"",
+    "1979-05-27T07:32:00Z",
 ];
 
 /// A folder on the file system in memory, where there is one: thousands of files a second are written there.

@@ -2,6 +2,7 @@
 
 mod demo;
 mod doctor;
+mod facts;
 mod interrupted;
 mod killed;
 mod lab;

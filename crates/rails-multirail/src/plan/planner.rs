@@ -68,6 +68,16 @@ pub enum PlanError {
         /// The addresses there are, and whose they are.
         known: Vec<String>,
     },
+    /// The interface that a lane asks for is to be left alone.
+    #[error("`{name}` is to be left alone: {reason} ({said})")]
+    LeftAlone {
+        /// The interface.
+        name: String,
+        /// Why.
+        reason: String,
+        /// Which file and line says so.
+        said: String,
+    },
     /// The CPUs that a lane asks for may not be used.
     #[error("CPUs {wanted} were asked for `{lane}`, and none of them may be used here (allowed: {allowed})")]
     CpusNotAllowed {
@@ -158,6 +168,11 @@ impl<'a> Planner<'a> {
     /// One rail on each usable NIC, or on the best `count` of them.
     fn on_nics(&mut self, count: Option<usize>) -> Result<(), PlanError> {
         let nics = self.best_nics();
+        for nic in self.topology.nics() {
+            if let Some(reason) = &nic.hidden {
+                self.notes.push(format!("{} is left alone: {reason}", nic.name));
+            }
+        }
         if nics.is_empty() {
             return Err(PlanError::NoNic);
         }
@@ -187,6 +202,7 @@ impl<'a> Planner<'a> {
     fn best_nics(&self) -> Vec<&'a Nic> {
         let usable = |nic: &&'a Nic| {
             nic.kind == NicKind::Device
+                && nic.hidden.is_none()
                 && nic.up != Some(false)
                 && (nic.addresses.is_empty() || nic.addresses.iter().any(|address| is_usable(address.ip)))
         };
@@ -266,6 +282,9 @@ impl<'a> Planner<'a> {
         end: Option<LaneEnd>,
         within: Option<&CpuSet>,
     ) -> Result<(), PlanError> {
+        if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
+            return Err(self.left_alone(nic, reason));
+        }
         let id = RailId(self.rails.len());
         if let Some(nic) = nic {
             self.note_shared_way(nic);
@@ -310,6 +329,13 @@ impl<'a> Planner<'a> {
             reasons,
         });
         Ok(())
+    }
+
+    /// That a lane is hidden, and by whom.
+    fn left_alone(&self, nic: &Nic, reason: &str) -> PlanError {
+        let told = self.topology.overrides_of(&["nic", &nic.name, "hide"]).next_back();
+        let said = told.map_or("as its model says".to_owned(), |told| format!("{}:{}", told.file.display(), told.line));
+        PlanError::LeftAlone { name: nic.name.clone(), reason: reason.to_owned(), said }
     }
 
     fn candidate(&self, cpu: CpuId, near: Option<&CpuSet>, serving: &CpuSet) -> Candidate {

@@ -44,6 +44,7 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
         rdma_devices: devices::rdma_devices(&hwloc),
         gpus: devices::gpus(&hwloc),
         block_devices: devices::block_devices(&hwloc),
+        overrides: Vec::new(),
     }
     .in_order())
 }

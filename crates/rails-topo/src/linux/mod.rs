@@ -88,6 +88,7 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
         rdma_devices,
         gpus,
         block_devices,
+        overrides: Vec::new(),
     }
     .in_order())
 }

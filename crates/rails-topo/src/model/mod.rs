@@ -9,6 +9,7 @@ mod lanes;
 mod memory;
 mod nic;
 mod origin;
+mod overrides;
 mod pci;
 mod processor;
 mod topology;
@@ -19,6 +20,9 @@ pub use lanes::Lanes;
 pub use memory::{Distances, Hugepages, MemoryPerformance, NumaNode};
 pub use nic::{InterfaceAddress, Interrupt, Nic, NicKind, RxQueue, TxQueue};
 pub use origin::{Machine, Origin};
+pub use overrides::Override;
+#[cfg(feature = "config")]
+pub(crate) use overrides::quoted;
 pub use pci::{PciBridge, PciDevice, PciLink, VirtualFunctions};
 pub use processor::{Cache, CacheKind, Core, CoreKind, Die, Package};
 pub use topology::Topology;

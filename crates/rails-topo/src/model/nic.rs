@@ -12,6 +12,9 @@ pub struct Nic {
     pub name: String,
     /// What kind of interface it is.
     pub kind: NicKind,
+    /// Why planning is to leave it alone, as a configuration file says; `None` where none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<String>,
     /// PCI address of the device behind it.
     pub pci: Option<PciAddress>,
     /// Kernel driver.
@@ -125,6 +128,7 @@ impl Nic {
         Self {
             name: name.to_owned(),
             kind: NicKind::Device,
+            hidden: None,
             pci: None,
             driver: None,
             node: None,

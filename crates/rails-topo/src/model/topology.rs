@@ -1,8 +1,8 @@
 //! One machine, and what it is made of.
 
 use super::{
-    BlockDevice, Cache, Core, CoreKind, Die, Distances, Gpu, Machine, Nic, NumaNode, Origin, Package, PciDevice,
-    RdmaDevice,
+    BlockDevice, Cache, Core, CoreKind, Die, Distances, Gpu, Machine, Nic, NumaNode, Origin, Override, Package,
+    PciDevice, RdmaDevice,
 };
 use crate::{CpuId, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct Topology {
     pub(crate) rdma_devices: Vec<RdmaDevice>,
     pub(crate) gpus: Vec<Gpu>,
     pub(crate) block_devices: Vec<BlockDevice>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) overrides: Vec<Override>,
 }
 
 impl Topology {

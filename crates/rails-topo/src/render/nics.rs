@@ -51,7 +51,7 @@ fn row(nic: &Nic) -> [String; COLUMNS] {
 fn details(nic: &Nic) -> Vec<String> {
     let addresses = nic.addresses.iter().map(|address| format!("{}/{}", address.ip, address.prefix_len));
     let addresses = addresses.collect::<Vec<_>>().join(", ");
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = nic.hidden.iter().map(|reason| format!("left alone: {reason}")).collect();
     if !addresses.is_empty() {
         lines.push(addresses);
     }

@@ -1,0 +1,74 @@
+//! Files that say of this machine what it does not say itself: the system's, the user's, and those that the command line names.
+
+use crate::ending::Help;
+use anyhow::{Context, Result, ensure};
+use rails_topo::{
+    Topology,
+    config::{self, Config, SYSTEM_FILE},
+};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+/// Which files are believed; every command has these.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ConfigArgs {
+    /// Believe this TOML file about the machine, after the system's and the user's; may be given more than once
+    #[arg(long, global = true, value_name = "FILE", display_order = 101)]
+    config: Vec<PathBuf>,
+    /// Do not look for /etc/rails/topology.toml and the user's rails/topology.toml
+    #[arg(long, global = true, display_order = 102)]
+    no_config: bool,
+}
+
+/// What the command line says, for every place that reads the machine.
+static ARGS: OnceLock<ConfigArgs> = OnceLock::new();
+
+impl ConfigArgs {
+    /// Makes this what holds from now on. Only the first call counts: a process has one command line.
+    pub(crate) fn hold(self) {
+        let _ = ARGS.set(self);
+    }
+}
+
+/// This machine with all that the files say of it.
+pub(crate) fn of_this_machine(topology: Topology, more: &[PathBuf]) -> Result<Topology> {
+    let args = ARGS.get().cloned().unwrap_or_default();
+    let files = if args.no_config { Vec::new() } else { usual_files() };
+    let topology =
+        config::layers(&files, &[]).map_err(anyhow::Error::from).and_then(|layers| applied(topology, &layers));
+    let topology = topology.map_err(|error| error.help("--no-config leaves this file out"))?;
+    named(topology, &args, more)
+}
+
+/// Another machine, with what the files say that were named for it: those of the system and the user are about this one.
+pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topology> {
+    named(topology, &ARGS.get().cloned().unwrap_or_default(), more)
+}
+
+/// Refuses what is no TOML, for files of several kinds stand behind one flag.
+pub(crate) fn ensure_toml(path: &Path) -> Result<()> {
+    let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
+    // Whatever is wrong with a file that is called TOML is said when it is read.
+    let is_toml = is_named_so || fs::read_to_string(path).is_ok_and(|text| Config::is_toml(&text));
+    ensure!(is_toml, "--topology {}: it is no TOML file of facts about a machine", path.display());
+    Ok(())
+}
+
+fn named(topology: Topology, args: &ConfigArgs, more: &[PathBuf]) -> Result<Topology> {
+    let topology = applied(topology, &config::layers(&[], &args.config).context("--config")?).context("--config")?;
+    applied(topology, &config::layers(&[], more).context("--topology")?).context("--topology")
+}
+
+fn applied(topology: Topology, layers: &[Config]) -> Result<Topology> {
+    layers.iter().try_fold(topology, |topology, layer| Ok(config::apply(&topology, layer)?))
+}
+
+/// Those that may be missing, the weakest first.
+fn usual_files() -> Vec<PathBuf> {
+    let (config_home, home) = (env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
+    let user = config::user_file(config_home.as_deref(), home.as_deref());
+    [Some(PathBuf::from(SYSTEM_FILE)), user].into_iter().flatten().collect()
+}

@@ -1,0 +1,80 @@
+//! Distances between nodes.
+
+use super::Ledger;
+use crate::{
+    Distances, NodeId, Topology,
+    config::{ConfigError, Position, Problem, place::Span},
+};
+use std::collections::BTreeMap;
+
+/// A distance that the file gives.
+struct Given {
+    value: u64,
+    at: Span,
+    position: Position,
+}
+
+pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<(), ConfigError> {
+    let given = given(ledger)?;
+    let Some(first) = given.values().next() else { return Ok(()) };
+    let (at, key) = (first.at.clone(), first.position.key.clone());
+    // What an entry says of one direction it says of the other one too, unless that has an entry of its own.
+    let back = given.iter().map(|((from, to), given)| ((*to, *from), given));
+    let mut pairs: BTreeMap<(NodeId, NodeId), &Given> = back.collect();
+    pairs.extend(given.iter().map(|(pair, given)| (*pair, given)));
+
+    let known = topology.distances.take();
+    let nodes: Vec<NodeId> = ledger.nodes.iter().map(|node| node.id).collect();
+    let mut values = Vec::with_capacity(nodes.len() * nodes.len());
+    for (from, to) in nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to))) {
+        let old = known.as_ref().and_then(|known| known.between(from, to));
+        let value = match pairs.get(&(from, to)) {
+            Some(given) => {
+                ledger.note(
+                    format!("distance.{from}.{to}"),
+                    &given.at,
+                    old.map(|old| old.to_string()),
+                    Some(given.value.to_string()),
+                );
+                given.value
+            }
+            None if from == to => old.unwrap_or(LOCAL),
+            None => old.ok_or_else(|| ledger.config.wrong(&at, key.clone(), Problem::DistanceMissing { from, to }))?,
+        };
+        values.push(value);
+    }
+    topology.distances = Some(Distances { nodes, values });
+    Ok(())
+}
+
+/// What the file says, by direction.
+fn given(ledger: &Ledger<'_>) -> Result<BTreeMap<(NodeId, NodeId), Given>, ConfigError> {
+    let config = ledger.config;
+    let mut given: BTreeMap<(NodeId, NodeId), Given> = BTreeMap::new();
+    for (index, fact) in config.document.distance.iter().enumerate() {
+        let key = format!("distance[{index}]");
+        let (from, to) = (NodeId(*fact.from.value()), NodeId(*fact.to.value()));
+        ledger.node(&format!("{key}.from"), &fact.from.span(), from)?;
+        ledger.node(&format!("{key}.to"), &fact.to.span(), to)?;
+        if from == to {
+            return Err(config.wrong(&fact.to.span(), format!("{key}.to"), Problem::DistanceToItself));
+        }
+        let (value, at) = (fact.value.value().0, fact.value.span());
+        let key = format!("{key}.value");
+        match given.get(&(from, to)) {
+            Some(earlier) if earlier.value != value => {
+                let values = [value.to_string(), earlier.value.to_string()];
+                return Err(ledger.contradiction(&key, &at, values, &earlier.position));
+            }
+            Some(_) => {}
+            None => {
+                let position = config.position(&at, key);
+                given.insert((from, to), Given { value, at, position });
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// A node's distance from itself.
+const LOCAL: u64 = 10;

@@ -1,0 +1,115 @@
+//! What a file says, put into a model.
+
+mod devices;
+mod distances;
+mod nics;
+mod nodes;
+mod place;
+
+use super::{
+    Config, ConfigError, Position, Problem,
+    place::{Located, Span},
+};
+use crate::{CpuSet, NodeId, NumaNode, Override, PciAddress, Topology};
+use std::fmt;
+
+/// The machine with what the file says of it. It reads nothing but its arguments.
+///
+/// # Errors
+/// [`ConfigError::Wrong`], by what is wrong first; the machine that was given is as it was.
+pub fn apply(topology: &Topology, config: &Config) -> Result<Topology, ConfigError> {
+    let mut topology = topology.clone();
+    let mut ledger = Ledger {
+        config,
+        nodes: topology.nodes.clone(),
+        online: topology.online_cpus.clone(),
+        overrides: Vec::new(),
+        places: Vec::new(),
+    };
+    nics::apply(&mut topology, &mut ledger)?;
+    devices::apply(&mut topology, &mut ledger)?;
+    nodes::apply(&mut topology, &mut ledger)?;
+    distances::apply(&mut topology, &mut ledger)?;
+    topology.overrides.append(&mut ledger.overrides);
+    Ok(topology.in_order())
+}
+
+/// What a file has changed so far, and what its facts are checked against.
+struct Ledger<'a> {
+    config: &'a Config,
+    nodes: Vec<NumaNode>,
+    online: CpuSet,
+    overrides: Vec<Override>,
+    /// The nodes that were given so far to what hangs on a PCI function, all of which are the function's.
+    places: Vec<(PciAddress, NodeId, Position)>,
+}
+
+impl Ledger<'_> {
+    /// Puts a value where a fact is, and remembers what was there.
+    fn give<T: fmt::Display>(&mut self, fact: String, at: &Span, slot: &mut Option<T>, value: T) {
+        let new = Some(value.to_string());
+        self.note(fact, at, slot.as_ref().map(T::to_string), new);
+        *slot = Some(value);
+    }
+
+    /// The same where the file may say nothing.
+    fn give_if<T, V: fmt::Display>(
+        &mut self,
+        fact: String,
+        slot: &mut Option<V>,
+        told: Option<&Located<T>>,
+        value: impl FnOnce(&T) -> V,
+    ) {
+        if let Some(told) = told {
+            self.give(fact, &told.span(), slot, value(told.value()));
+        }
+    }
+
+    /// The same for a fact that follows from another one, and may be unknown by it; where it is so already, nothing follows.
+    fn follow<T: fmt::Display + PartialEq>(
+        &mut self,
+        fact: String,
+        from: String,
+        at: &Span,
+        slot: &mut Option<T>,
+        value: Option<T>,
+    ) {
+        if *slot == value {
+            return;
+        }
+        self.note(fact, at, slot.as_ref().map(T::to_string), value.as_ref().map(T::to_string));
+        if let Some(made) = self.overrides.last_mut() {
+            made.follows_from = Some(from);
+        }
+        *slot = value;
+    }
+
+    /// Remembers a change.
+    fn note(&mut self, fact: String, at: &Span, old: Option<String>, new: Option<String>) {
+        let Position { file, line, column, key } = self.config.position(at, fact);
+        self.overrides.push(Override { fact: key, old, new, follows_from: None, file, line, column });
+    }
+
+    /// The CPUs, all of which must be online.
+    fn online(&self, key: &str, at: &Span, cpus: &CpuSet) -> Result<(), ConfigError> {
+        let missing = cpus.difference(&self.online);
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(self.config.wrong(at, key, Problem::NoSuchCpus { missing, online: self.online.clone() })),
+        }
+    }
+
+    /// The node of that number, which must be there.
+    fn node(&self, key: &str, at: &Span, node: NodeId) -> Result<&NumaNode, ConfigError> {
+        let there = || self.nodes.iter().map(|node| node.id).collect();
+        let found = self.nodes.iter().find(|found| found.id == node);
+        found.ok_or_else(|| self.config.wrong(at, key, Problem::NoSuchNode { node, there: there() }))
+    }
+
+    /// That one fact has two values in the file.
+    fn contradiction(&self, key: &str, at: &Span, values: [String; 2], earlier: &Position) -> ConfigError {
+        let [here, there] = values;
+        let problem = Problem::Contradiction { here, there, line: earlier.line, other: earlier.key.clone() };
+        self.config.wrong(at, key, problem)
+    }
+}

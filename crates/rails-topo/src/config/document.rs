@@ -1,0 +1,128 @@
+//! The shape of a configuration file. What is said of a field here is its description in the JSON schema.
+
+use super::{
+    place::Located,
+    values::{Added, Address, Cpus, Distance, Function, Hide, Link, Mac, Rate, Size},
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Facts about a machine that rails add to what they read of it, or believe instead.
+///
+/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's configuration, then the files named on the command line; the last one that gives a
+/// fact wins.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Rails machine configuration"))]
+pub(super) struct Document {
+    /// Network interfaces, by name.
+    pub(super) nic: BTreeMap<Located<String>, NicFacts>,
+    /// RDMA devices, by name (`mlx5_0`).
+    pub(super) rdma: BTreeMap<Located<String>, DeviceFacts>,
+    /// GPUs, by name (`card0`, `cuda0`).
+    pub(super) gpu: BTreeMap<Located<String>, DeviceFacts>,
+    /// Disks, by name (`nvme0n1`).
+    pub(super) disk: BTreeMap<Located<String>, DeviceFacts>,
+    /// PCI functions, by address (`"0000:3b:00.0"`).
+    pub(super) pci: BTreeMap<Located<String>, PciFacts>,
+    /// NUMA nodes, by number.
+    pub(super) node: BTreeMap<Located<String>, NodeFacts>,
+    /// Distances between NUMA nodes.
+    pub(super) distance: Vec<DistanceFact>,
+}
+
+/// A network interface. One that is hidden has no other facts in the same file.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct NicFacts {
+    /// Why planning is to leave this lane alone; it is still shown. `false` takes back what an earlier layer said.
+    pub(super) hide: Option<Located<Hide>>,
+    /// `true`: the interface is there, though nothing shows it.
+    pub(super) add: Option<Located<Added>>,
+    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
+    pub(super) node: Option<Located<u32>>,
+    /// The CPUs beside it, as a list (`0-3,8`); all are online.
+    pub(super) local_cpus: Option<Located<Cpus>>,
+    /// The speed of its link (`25 Gbit/s`).
+    pub(super) speed: Option<Located<Rate>>,
+    /// Whether its link is up.
+    pub(super) up: Option<Located<bool>>,
+    /// The PCI function behind it (`0000:3b:00.0`).
+    pub(super) pci: Option<Located<Function>>,
+    /// Its driver.
+    pub(super) driver: Option<Located<String>>,
+    /// Its largest packet in bytes.
+    pub(super) mtu: Option<Located<u32>>,
+    /// Its hardware address (`52:54:00:00:00:01`).
+    pub(super) mac: Option<Located<Mac>>,
+    /// Its IP addresses, all of them, each with the length of its prefix (`10.0.0.1/24`).
+    pub(super) addresses: Option<Located<Vec<Address>>>,
+}
+
+/// A device that is no network interface.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DeviceFacts {
+    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
+    pub(super) node: Option<Located<u32>>,
+    /// The CPUs beside it, as a list (`0-3,8`); all are online.
+    pub(super) local_cpus: Option<Located<Cpus>>,
+}
+
+/// A PCI function.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct PciFacts {
+    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too. Devices on it are placed by their own keys.
+    pub(super) node: Option<Located<u32>>,
+    /// The CPUs beside it, as a list (`0-3,8`); all are online.
+    pub(super) local_cpus: Option<Located<Cpus>>,
+    /// The PCI Express link above it (`16 GT/s x8`), and with it what the link carries.
+    pub(super) link: Option<Located<Link>>,
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct NodeFacts {
+    /// The tier of its memory; a smaller number is faster memory.
+    pub(super) tier: Option<Located<u32>>,
+    /// How much memory it has (`64 GiB`).
+    pub(super) memory: Option<Located<Size>>,
+    /// How fast its memory is, from where.
+    pub(super) performance: Vec<PerformanceFacts>,
+}
+
+/// How fast a node's memory is, seen from some CPUs.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct PerformanceFacts {
+    /// The CPUs that see it so, as a list (`0-3,8`); all are online.
+    pub(super) from: Located<Cpus>,
+    /// What they read (`400 Gbit/s`).
+    pub(super) read_bandwidth: Option<Located<Rate>>,
+    /// What they write (`200 Gbit/s`).
+    pub(super) write_bandwidth: Option<Located<Rate>>,
+    /// How long a read takes, in nanoseconds.
+    pub(super) read_latency_ns: Option<Located<u64>>,
+    /// How long a write takes, in nanoseconds.
+    pub(super) write_latency_ns: Option<Located<u64>>,
+}
+
+/// How far a node is from another: in both directions, unless the file gives the other one too.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DistanceFact {
+    /// The node from which it is that far.
+    pub(super) from: Located<u32>,
+    /// The node to which it is that far.
+    pub(super) to: Located<u32>,
+    /// The relative latency; 10 is local (ACPI's SLIT).
+    pub(super) value: Located<Distance>,
+}

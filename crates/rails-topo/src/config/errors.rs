@@ -1,0 +1,162 @@
+//! What can be wrong with a configuration file.
+
+use crate::{CpuSet, NodeId, NodeSet};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// A configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file is longer than any that people write.
+    #[error("`{path}` is longer than {limit} bytes", path = path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// How long it may be.
+        limit: u64,
+    },
+    /// Something in it is wrong.
+    #[error("{at}: {problem}")]
+    Wrong {
+        /// Where.
+        at: Position,
+        /// What.
+        problem: Problem,
+    },
+}
+
+/// A place in a configuration file; it prints as `FILE:LINE:COLUMN: KEY`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in it, in characters from 1.
+    pub column: usize,
+    /// The key, from the outermost table down (`nic.eth0.node`); empty where there is none.
+    pub key: String,
+}
+
+/// What is wrong at a place in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The file is no TOML, or a key or a value is none of those that there are.
+    #[error("{0}")]
+    Malformed(String),
+    /// The machine has no such device.
+    #[error("this machine has no {kind} of that name{}", if *.kind == "network interface" { "; `add = true` describes one that nobody shows" } else { "" })]
+    NoSuchDevice {
+        /// What kind of device was meant.
+        kind: &'static str,
+    },
+    /// A key that is to be a device's address or a node's number is neither.
+    #[error("`{name}` is not {expected}")]
+    BadName {
+        /// What is there.
+        name: String,
+        /// What should be.
+        expected: &'static str,
+    },
+    /// An interface is to be added that is there.
+    #[error("the machine has this interface already")]
+    AlreadyThere,
+    /// The machine has no such node.
+    #[error("there is no node {node}; {}", if .there.is_empty() { "this machine has no NUMA nodes".to_owned() } else { format!("there are: {}", .there) })]
+    NoSuchNode {
+        /// The node.
+        node: NodeId,
+        /// The nodes there are.
+        there: NodeSet,
+    },
+    /// CPUs that the machine does not have, or that are offline.
+    #[error("CPUs {missing} are not there; online are: {online}")]
+    NoSuchCpus {
+        /// The CPUs that are missing.
+        missing: CpuSet,
+        /// The CPUs that are online.
+        online: CpuSet,
+    },
+    /// A list that must not be empty is.
+    #[error("the list is empty; what is unknown is left out")]
+    Empty,
+    /// CPUs are named, and no figure for them.
+    #[error("no figure is given")]
+    NothingGiven,
+    /// A lane is hidden, and something else is said of it as well.
+    #[error("the interface is hidden in line {hidden}: what else is said of it has no use")]
+    HiddenToo {
+        /// The line that hides it.
+        hidden: usize,
+    },
+    /// The same fact twice, with two values.
+    #[error("it is {here} here and {there} in line {line} (`{other}`)")]
+    Contradiction {
+        /// What is said here.
+        here: String,
+        /// What is said there.
+        there: String,
+        /// The line of the other place.
+        line: usize,
+        /// The key of the other place.
+        other: String,
+    },
+    /// CPUs that are said to be local to a device are not those of the node that it is said to hang on.
+    #[error("none of the CPUs {cpus} is one of node {node} (line {line}), whose are {of_node}")]
+    NotOfNode {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The node.
+        node: NodeId,
+        /// The line that gives the node.
+        line: usize,
+        /// The node's CPUs.
+        of_node: CpuSet,
+    },
+    /// A node's distance from itself.
+    #[error("a node's distance from itself is 10 by definition")]
+    DistanceToItself,
+    /// The machine gives no distances, and the files not all of them.
+    #[error(
+        "the machine gives no distances, so the files have to give all of them: that from node {from} to node {to} is missing"
+    )]
+    DistanceMissing {
+        /// From where.
+        from: NodeId,
+        /// To where.
+        to: NodeId,
+    },
+}
+
+impl Position {
+    /// The place of the byte at `offset` of the file's text.
+    pub(super) fn of(file: &Path, text: &str, offset: usize, key: String) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            file: file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            key,
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)?;
+        if self.key.is_empty() { Ok(()) } else { write!(f, ": {}", self.key) }
+    }
+}

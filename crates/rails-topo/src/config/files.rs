@@ -1,0 +1,77 @@
+//! The files, and the order in which they are applied.
+
+use super::{Config, ConfigError, Position, Problem};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// The file of the system, which holds for everybody.
+pub const SYSTEM_FILE: &str = "/etc/rails/topology.toml";
+
+/// The file of the user: `rails/topology.toml` below `$XDG_CONFIG_HOME`, or below `.config` in the home directory where that is unset, empty or relative (XDG
+/// Base Directory Specification). `None` where neither variable leads anywhere.
+///
+/// The arguments are the variables `XDG_CONFIG_HOME` and `HOME`; a library reads no environment.
+pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
+    let absolute = |path: Option<&OsStr>| path.map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = absolute(config_home).or_else(|| Some(absolute(home)?.join(".config")))?;
+    Some(folder.join("rails/topology.toml"))
+}
+
+/// Reads the files in the order in which they are applied: first those that may be missing, then those that somebody named.
+///
+/// # Errors
+/// [`ConfigError`]: a file is there and cannot be read, is longer than 256 KiB, or is wrong in itself; one that was named is missing.
+pub fn layers(may_be_missing: &[PathBuf], named: &[PathBuf]) -> Result<Vec<Config>, ConfigError> {
+    let mut layers = Vec::new();
+    for path in may_be_missing {
+        match Config::read(path) {
+            Err(ConfigError::Read { source, .. }) if is_missing(&source) => {}
+            read => layers.push(read?),
+        }
+    }
+    for path in named {
+        layers.push(Config::read(path)?);
+    }
+    Ok(layers)
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: it cannot be read, is longer than 256 KiB, or [`Config::parse`] refuses it.
+    pub fn read(path: impl Into<PathBuf>) -> Result<Self, ConfigError> {
+        let path = path.into();
+        let bytes = read(&path)?;
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) => {
+                let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+                let at = Position::of(&path, &good, good.len(), String::new());
+                Err(ConfigError::Wrong { at, problem: Problem::Malformed("this is not text in UTF-8".to_owned()) })
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    match bytes.len() as u64 > LONGEST {
+        true => Err(ConfigError::TooLong { path: path.to_owned(), limit: LONGEST }),
+        false => Ok(bytes),
+    }
+}
+
+/// Whether there is no such file, or no folder for one.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// So that `/dev/zero` ends.
+const LONGEST: u64 = 256 << 10;

@@ -1,0 +1,110 @@
+//! The JSON schema of configuration files, made of the types that read them. It is published in `docs/topology.schema.json`.
+
+use super::{
+    document::Document,
+    values::{Added, Address, Cpus, Distance, Function, Hide, Link, Mac, Rate, Size},
+};
+use schemars::{
+    JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema, transform::RecursiveTransform,
+};
+use serde_json::{Value, json};
+use std::{borrow::Cow, env, fs, path::Path};
+
+/// Texts, each with the pattern of ECMA 262 that it follows. What a pattern cannot say (CPUs that are there) is checked when a file is read.
+macro_rules! texts {
+    ($($type:ty: $pattern:expr;)*) => {
+        $(impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern })
+            }
+        })*
+    };
+}
+
+texts! {
+    Rate: "^ *[0-9]+(\\.[0-9]+)? *[kMGT]?bit/s$";
+    Size: "^ *[0-9]+(\\.[0-9]+)? *([KMGT]i)?B$";
+    Link: "^ *(2\\.5|5|8|16|32|64|128) *GT/s *x(1|2|4|8|12|16|32)$";
+    Cpus: "^ *[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)* *$";
+    Address: "^[0-9a-fA-F.:]+/[0-9]+$";
+    Mac: "^[0-9a-fA-F]{1,2}(:[0-9a-fA-F]{1,2}){5}$";
+    Function: "^[0-9a-fA-F]{1,8}:[0-9a-fA-F]{1,2}:[0-9a-fA-F]{1,2}\\.[0-7]$";
+}
+
+impl JsonSchema for Hide {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Hide".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string", "pattern": "\\S" }, { "const": false }] })
+    }
+}
+
+impl JsonSchema for Added {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Added".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "const": true })
+    }
+}
+
+impl JsonSchema for Distance {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Distance".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": 10, "maximum": 254 })
+    }
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_code() {
+    // TOML has no null: what is unknown is left out.
+    let without_null = RecursiveTransform(|schema: &mut Schema| {
+        for list in ["type", "enum", "anyOf"] {
+            let Some(Value::Array(kinds)) = schema.get_mut(list) else { continue };
+            kinds.retain(|kind| !kind.is_null() && kind != "null" && *kind != json!({ "type": "null" }));
+            if list == "type" && kinds.len() == 1 {
+                let only = kinds.remove(0);
+                schema.insert(list.to_owned(), only);
+            }
+        }
+    });
+    let settings = SchemaSettings::draft2020_12().with_transform(without_null);
+    let schema = settings.into_generator().into_root_schema_for::<Document>();
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/topology.schema.json");
+    if env::var_os("RAILS_WRITE_SCHEMA").is_some() {
+        fs::write(&published, &text).unwrap();
+    }
+    let found = fs::read_to_string(&published).unwrap_or_default();
+    assert!(
+        found == text,
+        "{} is another one; RAILS_WRITE_SCHEMA=1 writes what the code generates:\n{text}",
+        published.display()
+    );
+}

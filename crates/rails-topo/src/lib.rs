@@ -54,6 +54,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-topo reads Linux's files (/sys and /proc): it builds for target_os = \"linux\" only");
 
+mod capture;
 mod detect;
 mod errors;
 #[cfg(feature = "hwloc")]
@@ -63,12 +64,15 @@ mod interrupts;
 mod linux;
 mod model;
 mod render;
+mod saved;
 mod sets;
+mod snapshot;
 mod synthetic;
 mod units;
 mod xml;
 
-pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
+pub use capture::Capture;
+pub use errors::{CaptureError, CaptureFault, DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
 pub use model::{
@@ -77,5 +81,7 @@ pub use model::{
     PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };
 pub use render::Tree;
+pub use saved::SavedError;
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
+pub use snapshot::SnapshotError;
 pub use units::{Bandwidth, DataSize};

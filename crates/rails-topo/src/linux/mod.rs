@@ -1,16 +1,20 @@
 //! The machine from the kernel's files, below any root.
 
 mod cpus;
+mod folder;
 mod interrupts;
 mod names;
 mod net;
 mod nodes;
 mod root;
+mod source;
 mod votes;
 
+pub(crate) use folder::{Folder, LONGEST_FILE};
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
 pub(crate) use root::Root;
+pub(crate) use source::{Kind, Source};
 
 use crate::{CpuSet, NodeSet, Origin, SysfsError, Topology};
 use std::path::Path;
@@ -35,22 +39,27 @@ impl Topology {
 /// Reads the files below `path`.
 pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
     let root = Root::open(path).map_err(|source| SysfsError::Open { path: path.to_owned(), source })?;
-    let online_cpus = cpus::online(&root);
+    read_root(&root, path, origin)
+}
+
+/// Reads what the root holds; `path` is what errors call it.
+pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
+    let online_cpus = cpus::online(root);
     if online_cpus.is_empty() {
         return Err(SysfsError::NoCpus { path: path.to_owned() });
     }
-    let packages = cpus::packages(&root, &online_cpus);
-    let nodes = nodes::nodes(&root, &online_cpus);
+    let packages = cpus::packages(root, &online_cpus);
+    let nodes = nodes::nodes(root, &online_cpus);
     let surroundings = net::Surroundings { online: &online_cpus, nodes: &nodes, packages: packages.len() };
-    let nics = net::nics(&root, &surroundings);
+    let nics = net::nics(root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
-    let status = Status::read(&root);
+    let status = Status::read(root);
     Ok(Topology {
         origin,
-        machine: names::machine(&root),
-        distances: nodes::distances(&root, &nodes),
-        caches: cpus::caches(&root, &online_cpus),
-        cores: cpus::cores(&root, &online_cpus),
+        machine: names::machine(root),
+        distances: nodes::distances(root, &nodes),
+        caches: cpus::caches(root, &online_cpus),
+        cores: cpus::cores(root, &online_cpus),
         allowed_cpus: status.cpus.map_or_else(|| online_cpus.clone(), |cpus| cpus.intersection(&online_cpus)),
         allowed_nodes: status.nodes.map_or_else(|| all_nodes.clone(), |nodes| nodes.intersection(&all_nodes)),
         packages,

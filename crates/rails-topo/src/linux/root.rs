@@ -1,34 +1,31 @@
 //! Files below a root directory, and none outside it.
 
+use super::{folder::Folder, source::Source};
 use crate::{Id, IdSet};
-use cap_std::{ambient_authority, fs::Dir};
-use std::{
-    io::{self, Read},
-    path::Path,
-    str::FromStr,
-};
+use std::{io, path::Path, str::FromStr};
 
-/// The root of a machine's `/sys` and `/proc`: `/` of this machine, or a captured tree.
+/// The root of a machine's `/sys` and `/proc`: `/` of this machine, a captured tree, or a capture in memory.
 ///
-/// Every path is relative to it. A captured tree comes from somebody else, and its symlinks may point anywhere: what
-/// leads out of the root cannot be read (cap-std: `openat2` with `RESOLVE_BENEATH`). What cannot be read is unknown.
+/// Every path is relative to it, and nothing outside it is read. What cannot be read is unknown.
+///
+/// All that is read goes through the [`Source`], so that a capture holds whatever the readers read: a new way to ask is a
+/// method of the source's, or made of those that are there.
 pub(crate) struct Root {
-    dir: Dir,
+    source: Box<dyn Source>,
 }
 
 impl Root {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { dir: Dir::open_ambient_dir(path, ambient_authority())? })
+        Ok(Self::of(Folder::open(path)?))
+    }
+
+    pub(crate) fn of(source: impl Source + 'static) -> Self {
+        Self { source: Box::new(source) }
     }
 
     /// The file's text without the white space around it; an empty file says nothing, as a missing one.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        // Opening a FIFO would wait for a writer for ever, so what is not a plain file is not opened.
-        if !self.dir.metadata(path).ok()?.is_file() {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        self.dir.open(path).ok()?.take(LONGEST_FILE).read_to_end(&mut bytes).ok()?;
+        let bytes = self.source.file(path)?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
@@ -45,13 +42,12 @@ impl Root {
     }
 
     pub(crate) fn is_dir(&self, path: &str) -> bool {
-        self.dir.metadata(path).is_ok_and(|metadata| metadata.is_dir())
+        self.source.is_folder(path)
     }
 
     /// The names in a directory, sorted; none where it cannot be read.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let entries = self.dir.read_dir(path).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut names = self.source.names(path);
         names.sort();
         names
     }
@@ -59,19 +55,19 @@ impl Root {
     /// The numbers N of the names `<prefix>N` in a directory, sorted.
     pub(crate) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
         let number = |name: String| name.strip_prefix(prefix)?.parse().ok();
-        let mut numbers: Vec<u32> = self.names(path).into_iter().filter_map(number).collect();
+        let mut numbers: Vec<u32> = self.source.names(path).into_iter().filter_map(number).collect();
         numbers.sort_unstable();
         numbers
     }
 
     /// The path without symlinks, relative to the root.
     pub(crate) fn real_path(&self, path: &str) -> Option<String> {
-        self.dir.canonicalize(path).ok()?.into_os_string().into_string().ok()
+        self.source.real_path(path)
     }
 
     /// What a symlink says, whether or not that exists.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
-        self.dir.read_link_contents(path).ok()?.into_os_string().into_string().ok()
+        self.source.link(path)
     }
 
     /// The last component of what a symlink says.
@@ -79,6 +75,3 @@ impl Root {
         self.link(path)?.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
     }
 }
-
-/// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and interrupt.
-const LONGEST_FILE: u64 = 64 << 20;

@@ -1,0 +1,66 @@
+//! The kernel's files in a folder: `/` of this machine, or a tree that was captured.
+
+use super::source::{Kind, Source};
+use cap_std::{ambient_authority, fs::Dir};
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// A folder that is not left.
+///
+/// A captured tree comes from somebody else, and its symlinks may point anywhere: what leads out of the root cannot be
+/// read (cap-std: `openat2` with `RESOLVE_BENEATH`).
+pub(crate) struct Folder(Dir);
+
+impl Folder {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(Dir::open_ambient_dir(path, ambient_authority())?))
+    }
+}
+
+impl Source for Folder {
+    fn file(&self, path: &str) -> Option<Vec<u8>> {
+        // Opening a FIFO would wait for a writer for ever, so what is not a plain file is not opened.
+        if !self.0.metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        self.0.open(path).ok()?.take(LONGEST_FILE).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn is_folder(&self, path: &str) -> bool {
+        self.0.metadata(path).is_ok_and(|metadata| metadata.is_dir())
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let entries = self.0.read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        text(self.0.read_link_contents(path))
+    }
+
+    fn real_path(&self, path: &str) -> Option<String> {
+        text(self.0.canonicalize(path))
+    }
+
+    fn kind(&self, path: &str) -> Option<Kind> {
+        let kind = self.0.symlink_metadata(path).ok()?.file_type();
+        Some(match () {
+            () if kind.is_dir() => Kind::Folder,
+            () if kind.is_symlink() => Kind::Link,
+            () if kind.is_file() => Kind::File,
+            () => Kind::Other,
+        })
+    }
+}
+
+fn text(path: io::Result<PathBuf>) -> Option<String> {
+    path.ok()?.into_os_string().into_string().ok()
+}
+
+/// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and interrupt.
+pub(crate) const LONGEST_FILE: u64 = 64 << 20;

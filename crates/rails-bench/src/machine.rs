@@ -7,28 +7,23 @@ use std::{fmt, path::PathBuf};
 /// Where the machine is read from.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct MachineArgs {
-    /// Read the machine from an hwloc XML file (`lstopo machine.xml`) instead of this one
-    #[arg(long, value_name = "FILE", conflicts_with = "sysfs")]
-    xml: Option<PathBuf>,
-    /// Read the machine from a folder that holds a copy of its /sys and /proc
-    #[arg(long, value_name = "DIR")]
-    sysfs: Option<PathBuf>,
+    /// Read a saved machine instead of this one: a capture (`topo capture`), a model (`topo --json`), hwloc XML (`lstopo machine.xml`), or a folder that
+    /// holds a copy of its /sys and /proc. The content shows which of them it is
+    #[arg(long, value_name = "FILE", aliases = ["xml", "sysfs"])]
+    topology: Option<PathBuf>,
 }
 
 impl MachineArgs {
     /// Whether it is the machine that this runs on.
     pub(crate) fn is_this_machine(&self) -> bool {
-        self.xml.is_none() && self.sysfs.is_none()
+        self.topology.is_none()
     }
 
     /// The machine's model.
     pub(crate) fn topology(&self) -> Result<Topology> {
-        match (&self.xml, &self.sysfs) {
-            (Some(file), _) => Topology::from_xml(file).with_context(|| format!("--xml {}", file.display())),
-            (None, Some(root)) => {
-                Topology::from_sysfs_root(root).with_context(|| format!("--sysfs {}", root.display()))
-            }
-            (None, None) => this_machine(),
+        match &self.topology {
+            Some(saved) => Topology::from_saved(saved).with_context(|| format!("--topology {}", saved.display())),
+            None => this_machine(),
         }
     }
 }

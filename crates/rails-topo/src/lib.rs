@@ -59,6 +59,7 @@ mod detect;
 mod errors;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod hwloc_xml;
 mod interrupt_role;
 mod interrupts;
 mod linux;
@@ -81,7 +82,7 @@ pub use model::{
     PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };
 pub use render::Tree;
-pub use saved::SavedError;
+pub use saved::{SavedError, SavedKind};
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
 pub use snapshot::SnapshotError;
 pub use units::{Bandwidth, DataSize};

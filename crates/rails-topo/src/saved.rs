@@ -42,30 +42,57 @@ pub enum SavedError {
     Sysfs(#[from] SysfsError),
 }
 
+/// What a saved machine is saved as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SavedKind {
+    /// A capture in one file: [`Topology::from_capture`].
+    Capture,
+    /// A model in JSON: [`Topology::from_snapshot`].
+    Snapshot,
+    /// An hwloc XML file: [`Topology::from_xml`].
+    HwlocXml,
+    /// A folder with `/sys` and `/proc`: [`Topology::from_sysfs_root`].
+    Folder,
+}
+
+impl SavedKind {
+    /// What a file is by its first bytes: those of gzip, `{`, or `<`. `None` is something else.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading it.
+    pub fn of(path: impl AsRef<Path>) -> io::Result<Option<Self>> {
+        let path = path.as_ref();
+        if path.metadata()?.is_dir() {
+            return Ok(Some(Self::Folder));
+        }
+        let mut first = Vec::new();
+        File::open(path)?.take(LOOKED_AT).read_to_end(&mut first)?;
+        let kind = || match first.iter().find(|byte| !byte.is_ascii_whitespace())? {
+            b'{' => Some(Self::Snapshot),
+            b'<' => Some(Self::HwlocXml),
+            _ => None,
+        };
+        Ok(if first.starts_with(&GZIP) { Some(Self::Capture) } else { kind() })
+    }
+}
+
 impl Topology {
-    /// Reads a saved machine, of which the content shows what it is: a capture ([`from_capture`](Self::from_capture)), a model in JSON
-    /// ([`from_snapshot`](Self::from_snapshot)), hwloc XML ([`from_xml`](Self::from_xml)) or a folder
-    /// ([`from_sysfs_root`](Self::from_sysfs_root)).
+    /// Reads a saved machine of whatever [kind](SavedKind::of).
     ///
     /// # Errors
     ///
     /// [`SavedError`], by kind.
     pub fn from_saved(path: impl AsRef<Path>) -> Result<Self, SavedError> {
         let path = path.as_ref();
-        let failed = |source| SavedError::Read { path: path.to_owned(), source };
-        if path.metadata().map_err(failed)?.is_dir() {
-            return Ok(Self::from_sysfs_root(path)?);
-        }
-        let mut first = Vec::new();
-        File::open(path).map_err(failed)?.take(LOOKED_AT).read_to_end(&mut first).map_err(failed)?;
-        if first.starts_with(&GZIP) {
-            return Ok(Self::from_capture(path)?);
-        }
-        match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(b'{') => Ok(Self::from_snapshot(path)?),
-            Some(b'<') => Ok(Self::from_xml(path)?),
-            _ => Err(SavedError::Unknown { path: path.to_owned() }),
-        }
+        let kind = SavedKind::of(path).map_err(|source| SavedError::Read { path: path.to_owned(), source })?;
+        Ok(match kind {
+            Some(SavedKind::Capture) => Self::from_capture(path)?,
+            Some(SavedKind::Snapshot) => Self::from_snapshot(path)?,
+            Some(SavedKind::HwlocXml) => Self::from_xml(path)?,
+            Some(SavedKind::Folder) => Self::from_sysfs_root(path)?,
+            None => return Err(SavedError::Unknown { path: path.to_owned() }),
+        })
     }
 }
 

@@ -30,6 +30,13 @@ impl Key {
             _ if text.is_empty() => None,
             "hostname" => Some(format!("host-{:08x}", self.bits(text) as u32)),
             "if_inet6" => Some(text.lines().map(|line| self.line_of_if_inet6(line)).collect::<Vec<_>>().join("\n")),
+            // Of what is mounted only the control groups say anything about processors.
+            "mountinfo" | "mounts" => Some(
+                text.lines()
+                    .filter(|line| line.contains(" cgroup") || line.contains("cpuset"))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
             "phys_port_id" | "phys_switch_id" => Some(self.digits(text)),
             _ if is_hardware_address(text) => Some(self.hardware_address(text)),
             _ => None,

@@ -27,9 +27,10 @@ use tree::Tree;
 ///
 /// # What it tells of a machine
 ///
-/// Whoever has it knows the machine's **host name**, the **hardware addresses** of its interfaces, their **IP addresses**, what its cgroup is called, and
+/// Whoever has it knows the machine's **host name**, the **hardware addresses** of its interfaces, their **IP addresses**, what its cgroup is called, what is
+/// mounted where, and
 /// which processor, devices, drivers and kernel it has. It holds no serial numbers, no processes but for the status of the one that captured, and nobody's data.
-/// [`anonymous`](Self::anonymous) makes up other names and addresses.
+/// [`anonymous`](Self::anonymous) makes up other names and addresses, and leaves the mounts out.
 ///
 /// ```no_run
 /// use rails_topo::{Capture, Topology};

@@ -2,7 +2,12 @@
 
 use super::tree::{Entry, MOST_LINKS, Tree};
 use crate::linux::{Kind, Source};
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    io,
+    rc::Rc,
+};
 
 /// A source that answers as another one does, and keeps what that answered: files that were read, folders that were listed, with what each thing in them is, and
 /// every folder and link on the way.
@@ -19,6 +24,8 @@ pub(super) struct Kept {
     pub(super) tree: Tree,
     /// The folders whose names are all there.
     listed: BTreeSet<String>,
+    /// How many bytes of which files were asked for at most.
+    read: BTreeMap<String, u64>,
 }
 
 impl<S: Source> Recorder<S> {
@@ -81,16 +88,15 @@ impl<S: Source> Recorder<S> {
 }
 
 impl<S: Source> Source for Recorder<S> {
-    fn file(&self, path: &str) -> Option<Vec<u8>> {
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         let real = self.trace(path, true)?;
-        if let Some(Entry::File(bytes)) = self.kept.borrow().tree.at(&real)
-            && !bytes.is_empty()
-        {
-            return Some(bytes.clone());
+        let read_before = self.kept.borrow().read.get(&real).copied().unwrap_or(0);
+        if read_before < longest {
+            let bytes = self.source.file(&real, longest)?;
+            self.keep(&real, Entry::File(bytes));
+            self.kept.borrow_mut().read.insert(real.clone(), longest);
         }
-        let bytes = self.source.file(&real)?;
-        self.keep(&real, Entry::File(bytes.clone()));
-        Some(bytes)
+        self.kept.borrow().tree.file(&real, longest)
     }
 
     fn is_folder(&self, path: &str) -> bool {
@@ -98,15 +104,15 @@ impl<S: Source> Source for Recorder<S> {
         real.is_some_and(|real| real.is_empty() || matches!(self.look(&real), Some(Entry::Folder(_))))
     }
 
-    fn names(&self, path: &str) -> Vec<String> {
-        let Some(real) = self.trace(path, true) else { return Vec::new() };
-        if self.kept.borrow().listed.contains(&real) {
-            return self.kept.borrow().tree.names(&real);
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        // What cannot be traced is asked for all the same, to say why not.
+        let Some(real) = self.trace(path, true) else { return self.source.names(path) };
+        if !self.kept.borrow().listed.contains(&real) {
+            for name in self.source.names(&real)? {
+                self.look(&format!("{real}/{name}"));
+            }
+            self.kept.borrow_mut().listed.insert(real.clone());
         }
-        for name in self.source.names(&real) {
-            self.look(&format!("{real}/{name}"));
-        }
-        self.kept.borrow_mut().listed.insert(real.clone());
         self.kept.borrow().tree.names(&real)
     }
 

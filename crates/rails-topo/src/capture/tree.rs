@@ -1,7 +1,10 @@
 //! Folders, files and links in memory.
 
 use crate::linux::{Kind, Source};
-use std::collections::{BTreeMap, btree_map};
+use std::{
+    collections::{BTreeMap, btree_map},
+    io,
+};
 
 /// What a capture holds of a machine's `/sys` and `/proc`.
 ///
@@ -46,7 +49,8 @@ impl Tree {
         })
     }
 
-    /// Puts an entry at a path without links, into a folder that is there already. What is empty may come again.
+    /// Puts an entry at a path without links, into a folder that is there already. A folder may come again, and a file of which only the
+    /// beginning was there.
     pub(super) fn insert(&mut self, path: &str, entry: Entry) -> Result<(), Misplaced> {
         let mut folder = &mut self.entries;
         let mut name = path;
@@ -61,7 +65,7 @@ impl Tree {
             btree_map::Entry::Vacant(vacant) => drop(vacant.insert(entry)),
             btree_map::Entry::Occupied(mut known) => match (known.get(), &entry) {
                 (Entry::Folder(_), Entry::Folder(new)) if new.is_empty() => {}
-                (Entry::File(old), Entry::File(_)) if old.is_empty() => drop(known.insert(entry)),
+                (Entry::File(old), Entry::File(new)) if new.starts_with(old) => drop(known.insert(entry)),
                 _ => return Err(Misplaced::Taken),
             },
         }
@@ -109,9 +113,11 @@ impl Tree {
 }
 
 impl Source for Tree {
-    fn file(&self, path: &str) -> Option<Vec<u8>> {
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         match self.entry(path)? {
-            Entry::File(bytes) => Some(bytes.clone()),
+            Entry::File(bytes) => {
+                Some(bytes[..bytes.len().min(usize::try_from(longest).unwrap_or(usize::MAX))].to_vec())
+            }
             Entry::Folder(_) | Entry::Link(_) => None,
         }
     }
@@ -120,10 +126,11 @@ impl Source for Tree {
         matches!(self.entry(path), Some(Entry::Folder(_)))
     }
 
-    fn names(&self, path: &str) -> Vec<String> {
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
         match self.entry(path) {
-            Some(Entry::Folder(entries)) => entries.keys().cloned().collect(),
-            _ => Vec::new(),
+            Some(Entry::Folder(entries)) => Ok(entries.keys().cloned().collect()),
+            Some(Entry::File(_) | Entry::Link(_)) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 

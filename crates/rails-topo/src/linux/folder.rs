@@ -20,13 +20,13 @@ impl Folder {
 }
 
 impl Source for Folder {
-    fn file(&self, path: &str) -> Option<Vec<u8>> {
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         // Opening a FIFO would wait for a writer for ever, so what is not a plain file is not opened.
         if !self.0.metadata(path).ok()?.is_file() {
             return None;
         }
         let mut bytes = Vec::new();
-        self.0.open(path).ok()?.take(LONGEST_FILE).read_to_end(&mut bytes).ok()?;
+        self.0.open(path).ok()?.take(longest).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
@@ -34,9 +34,9 @@ impl Source for Folder {
         self.0.metadata(path).is_ok_and(|metadata| metadata.is_dir())
     }
 
-    fn names(&self, path: &str) -> Vec<String> {
-        let entries = self.0.read_dir(path).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        let entries = self.0.read_dir(path)?.flatten();
+        Ok(entries.filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 
     fn link(&self, path: &str) -> Option<String> {
@@ -61,6 +61,3 @@ impl Source for Folder {
 fn text(path: io::Result<PathBuf>) -> Option<String> {
     path.ok()?.into_os_string().into_string().ok()
 }
-
-/// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and interrupt.
-pub(crate) const LONGEST_FILE: u64 = 64 << 20;

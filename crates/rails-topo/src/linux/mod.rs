@@ -10,10 +10,10 @@ mod root;
 mod source;
 mod votes;
 
-pub(crate) use folder::{Folder, LONGEST_FILE};
+pub(crate) use folder::Folder;
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
-pub(crate) use root::Root;
+pub(crate) use root::{LONGEST_FILE, Root};
 pub(crate) use source::{Kind, Source};
 
 use crate::{CpuSet, NodeSet, Origin, SysfsError, Topology};

@@ -25,10 +25,15 @@ impl Root {
 
     /// The file's text without the white space around it; an empty file says nothing, as a missing one.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let bytes = self.source.file(path)?;
+        let bytes = self.bytes(path, LONGEST_FILE)?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The file's first bytes, at most so many.
+    pub(crate) fn bytes(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
+        self.source.file(path, longest)
     }
 
     /// What the file's text stands for.
@@ -47,15 +52,20 @@ impl Root {
 
     /// The names in a directory, sorted; none where it cannot be read.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let mut names = self.source.names(path);
+        let mut names = self.list(path).unwrap_or_default();
         names.sort();
         names
     }
 
+    /// The names in a directory, in its own order.
+    pub(crate) fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        self.source.names(path)
+    }
+
     /// The numbers N of the names `<prefix>N` in a directory, sorted.
     pub(crate) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
-        let number = |name: String| name.strip_prefix(prefix)?.parse().ok();
-        let mut numbers: Vec<u32> = self.source.names(path).into_iter().filter_map(number).collect();
+        let number = |name: &String| name.strip_prefix(prefix)?.parse().ok();
+        let mut numbers: Vec<u32> = self.list(path).unwrap_or_default().iter().filter_map(number).collect();
         numbers.sort_unstable();
         numbers
     }
@@ -75,3 +85,6 @@ impl Root {
         self.link(path)?.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
     }
 }
+
+/// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and interrupt.
+pub(crate) const LONGEST_FILE: u64 = 64 << 20;

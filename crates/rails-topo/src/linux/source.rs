@@ -1,18 +1,20 @@
 //! Where the kernel's files come from.
 
+use std::io;
+
 /// A machine's `/sys` and `/proc`: a folder, or a capture in memory.
 ///
 /// Paths are relative to the root. Links are followed, also in the middle of a path, but never out of the root: what leads
 /// there is not there. What cannot be read is not there either.
 pub(crate) trait Source {
-    /// The bytes of a plain file.
-    fn file(&self, path: &str) -> Option<Vec<u8>>;
+    /// The first bytes of a plain file, at most so many.
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>>;
 
     /// Whether there is a folder.
     fn is_folder(&self, path: &str) -> bool;
 
-    /// The names in a folder, in any order; none where it cannot be read.
-    fn names(&self, path: &str) -> Vec<String>;
+    /// The names in a folder, in any order.
+    fn names(&self, path: &str) -> io::Result<Vec<String>>;
 
     /// What a symlink says, whether or not that exists.
     fn link(&self, path: &str) -> Option<String>;

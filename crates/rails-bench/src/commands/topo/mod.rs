@@ -1,0 +1,60 @@
+//! `rails-bench topo`
+
+mod capture;
+
+use crate::{ending::Ending, machine::MachineArgs, print};
+use anyhow::Result;
+
+/// Show the machine: packages, NUMA nodes, caches, cores, NICs with their queues and interrupts
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rails-bench topo
+  rails-bench topo --json | jq '.nics[].name'
+  rails-bench topo capture machine.tar.gz && rails-bench topo --topology machine.tar.gz
+  lstopo machine.xml && rails-bench topo --topology machine.xml
+  rails-bench topo --of xml > machine.xml && lstopo -i machine.xml
+
+What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Print the whole model as JSON
+    #[arg(long, conflicts_with = "of")]
+    json: bool,
+    /// Print the machine in this format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    of: Format,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Capture(capture::Args),
+}
+
+/// As what a machine is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A tree to be read.
+    Text,
+    /// The whole model, for --topology.
+    Json,
+    /// hwloc's XML, which lstopo reads: as much of the model as it has a place for.
+    Xml,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    if let Some(Command::Capture(args)) = &args.command {
+        return capture::run(args);
+    }
+    let topology = args.machine.topology()?;
+    match if args.json { Format::Json } else { args.of } {
+        Format::Text => print::result(topology.tree())?,
+        Format::Json => print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?,
+        Format::Xml => print::result(topology.to_hwloc_xml())?,
+    }
+    Ok(Ending::Done)
+}

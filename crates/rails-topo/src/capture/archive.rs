@@ -46,23 +46,35 @@ fn header(kind: EntryType, size: usize) -> Header {
 
 /// Reads a capture that anybody may have made.
 pub(super) fn read(from: impl Read) -> Result<Capture, CaptureFault> {
-    let mut bounded = Bounded { inner: MultiGzDecoder::new(from), left: LARGEST, exceeded: false };
-    let read = read_tar(&mut bounded);
+    read_within(from, LIMITS)
+}
+
+/// How much a capture may be.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// How much it may unpack to.
+    bytes: u64,
+    entries: usize,
+}
+
+fn read_within(from: impl Read, limits: Limits) -> Result<Capture, CaptureFault> {
+    let mut bounded = Bounded { inner: MultiGzDecoder::new(from), left: limits.bytes, exceeded: false };
+    let read = read_tar(&mut bounded, limits.entries);
     if bounded.exceeded {
-        return Err(CaptureFault::TooLarge { limit: LARGEST });
+        return Err(CaptureFault::TooLarge { limit: limits.bytes });
     }
     read
 }
 
-fn read_tar(from: &mut impl Read) -> Result<Capture, CaptureFault> {
+fn read_tar(from: &mut impl Read, most_entries: usize) -> Result<Capture, CaptureFault> {
     let damaged = |source| CaptureFault::Damaged { source };
     let mut archive = Archive::new(from);
     let (mut tree, mut extra, mut count) = (Tree::default(), None, 0);
     for entry in archive.entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
         count += 1;
-        if count > MOST_ENTRIES {
-            return Err(CaptureFault::TooManyEntries { limit: MOST_ENTRIES });
+        if count > most_entries {
+            return Err(CaptureFault::TooManyEntries { limit: most_entries });
         }
         let path = path_of(&entry.path_bytes())?;
         let refused = |reason| CaptureFault::Entry { entry: path.clone(), reason };
@@ -158,11 +170,8 @@ const EXTRA: &str = "rails-capture.json";
 /// The version of the format: of what [`Extra`] holds, and of how the rest is to be understood.
 pub(super) const VERSION: u32 = 1;
 
-/// How much a capture may unpack to. A machine of 2,048 CPUs with 10,000 interrupts has about 100 MiB.
-const LARGEST: u64 = 256 << 20;
-
-/// How many entries there may be; a machine of 2,048 CPUs has about 100,000.
-const MOST_ENTRIES: usize = 400_000;
+/// A machine of 2,048 CPUs has about 100,000 files, which a tar makes 100 MiB of.
+const LIMITS: Limits = Limits { bytes: 256 << 20, entries: 400_000 };
 
 /// As long as Linux lets a path be (PATH_MAX).
 const LONGEST_PATH: usize = 4096;
@@ -171,3 +180,25 @@ const LONGEST_PATH: usize = 4096;
 const DEEPEST: usize = 64;
 
 const BAD_LINK: &str = "what it links to is missing, too long, or no text in UTF-8";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_is_read_up_to_its_limits_and_no_further() {
+        let mut packed = Vec::new();
+        let capture = Capture::of_this_machine().unwrap();
+        write(&capture, &mut packed).unwrap();
+        let mut unpacked = Vec::new();
+        MultiGzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
+        let bytes = unpacked.len() as u64;
+        let entries = Archive::new(&unpacked[..]).entries().unwrap().count();
+        let read = |bytes, entries| read_within(&packed[..], Limits { bytes, entries });
+        assert_eq!(read(bytes, entries).unwrap(), capture);
+        assert!(matches!(read(bytes - 1, entries), Err(CaptureFault::TooLarge { limit }) if limit == bytes - 1));
+        assert!(
+            matches!(read(bytes, entries - 1), Err(CaptureFault::TooManyEntries { limit }) if limit == entries - 1)
+        );
+    }
+}

@@ -38,6 +38,7 @@ impl Archive {
     pub(crate) fn link(mut self, path: &str, target: &str) -> Self {
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Symlink);
+        header.set_size(0);
         self.0.append_link(&mut header, path, target).unwrap();
         self
     }
@@ -45,6 +46,7 @@ impl Archive {
     pub(crate) fn of_kind(mut self, path: &str, kind: EntryType) -> Self {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
+        header.set_size(0);
         self.0.append_data(&mut header, path, io::empty()).unwrap();
         self
     }

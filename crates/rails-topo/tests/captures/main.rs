@@ -32,7 +32,7 @@ fn entries_that_lead_out_of_the_capture_are_refused() {
     for path in ["../x", "sys/../../x", "/etc/passwd", "sys/.."] {
         assert!(refused(Archive::machine().raw_file(path)).contains("leads out of the capture"), "{path}");
     }
-    assert!(refused(Archive::machine().raw_file(&"d/".repeat(65))).contains("too deep"));
+    assert!(refused(Archive::machine().file(&format!("{}x", "d/".repeat(65)), "")).contains("too deep"));
     assert!(refused(Archive::machine().file(&format!("sys/{}", "x".repeat(5000)), "")).contains("too long"));
     let below_a_link = Archive::machine().link("sys/class", "/etc").file("sys/class/passwd", "");
     assert_eq!(refused(below_a_link), "sys/class/passwd: the folder that it lies in is missing");
@@ -44,7 +44,7 @@ fn entries_that_lead_out_of_the_capture_are_refused() {
 #[test]
 fn other_things_than_files_folders_and_links_are_refused() {
     use tar::EntryType;
-    for kind in [EntryType::Fifo, EntryType::Char, EntryType::Link, EntryType::GNUSparse, EntryType::Continuous] {
+    for kind in [EntryType::Fifo, EntryType::Char, EntryType::Link, EntryType::Continuous] {
         let refused = refused(Archive::machine().of_kind("sys/x", kind));
         assert!(refused.contains("no file, folder or symlink"), "{kind:?}: {refused}");
     }

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     match if args.json { Format::Json } else { args.of } {
         Format::Text => print::result(topology.tree())?,
         Format::Json => print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?,
-        Format::Xml => print::result(topology.to_hwloc_xml())?,
+        Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,
     }
     Ok(Ending::Done)
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::fuzz;
 use crate::lab;
-use crate::shell::{Exit, SUDO, cargo, root, shown};
+use crate::shell::{Exit, SUDO, cargo, root, shown, succeeds};
 use crate::tally::{Tally, Total};
 
 /// Runs all that can run here; the last line printed is the count.
@@ -17,6 +17,7 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
     let captures = captures()?;
     let mut total = Total::default();
     let mut notes = Vec::new();
+    let lstopo = succeeds("lstopo", &["--version"]);
 
     if filter.is_empty() {
         let guest = lab::ready();
@@ -27,6 +28,9 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
             }
             if guest.is_ok() {
                 total.add_later(lab::suite(suite)?);
+            }
+            if lstopo {
+                total.add_later(run(&mut ignored(suite, "lstopo_"))?);
             }
             if let Some(folder) = &captures {
                 total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder))?);
@@ -49,6 +53,11 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
             notes.push(format!(
                 "SKIPPED: tests named guest_* and boots_* need the two-socket guest; run: cargo xtask lab ({error:#})"
             ));
+        }
+        if !lstopo {
+            notes.push(
+                "SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned(),
+            );
         }
         if captures.is_none() {
             notes.push(format!(

@@ -1,7 +1,7 @@
 //! Files that say of this machine what it does not say itself: the system's, the user's, and those that the command line names.
 
 use crate::ending::Help;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rails_topo::{
     Topology,
     config::{self, Config, SYSTEM_FILE},
@@ -48,13 +48,11 @@ pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topolog
     named(topology, &ARGS.get().cloned().unwrap_or_default(), more)
 }
 
-/// Refuses what is no TOML, for files of several kinds stand behind one flag.
-pub(crate) fn ensure_toml(path: &Path) -> Result<()> {
+/// Whether a file is one of facts about a machine, and not a machine: files of several kinds stand behind one flag.
+pub(crate) fn is_toml(path: &Path) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
     // Whatever is wrong with a file that is called TOML is said when it is read.
-    let is_toml = is_named_so || fs::read_to_string(path).is_ok_and(|text| Config::is_toml(&text));
-    ensure!(is_toml, "--topology {}: it is no TOML file of facts about a machine", path.display());
-    Ok(())
+    is_named_so || fs::read_to_string(path).is_ok_and(|text| Config::is_toml(&text))
 }
 
 fn named(topology: Topology, args: &ConfigArgs, more: &[PathBuf]) -> Result<Topology> {

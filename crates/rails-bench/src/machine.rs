@@ -1,41 +1,38 @@
 //! Which machine is meant: this one, or one that was saved.
 
 use crate::facts;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rails_topo::{NicKind, Topology};
 use std::{fmt, path::PathBuf};
 
 /// Where the machine is read from.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct MachineArgs {
-    /// Read the machine from an hwloc XML file (`lstopo machine.xml`) instead of this one
-    #[arg(long, value_name = "FILE", conflicts_with = "sysfs")]
-    xml: Option<PathBuf>,
-    /// Read the machine from a folder that holds a copy of its /sys and /proc
-    #[arg(long, value_name = "DIR")]
-    sysfs: Option<PathBuf>,
-    /// Believe this TOML file about the machine, after those of --config; may be given more than once
-    #[arg(long = "topology", value_name = "FILE")]
-    topologies: Vec<PathBuf>,
+    /// Read a saved machine instead of this one: a capture (`topo capture`), a model (`topo --json`), hwloc XML (`lstopo machine.xml`), or a folder that
+    /// holds a copy of its /sys and /proc; or believe a TOML file of facts about it, after those of --config. The content shows which of them it is. May be
+    /// given more than once, with one machine at most
+    #[arg(long, value_name = "FILE", aliases = ["xml", "sysfs"])]
+    topology: Vec<PathBuf>,
 }
 
 impl MachineArgs {
     /// Whether it is the machine that this runs on.
     pub(crate) fn is_this_machine(&self) -> bool {
-        self.xml.is_none() && self.sysfs.is_none()
+        self.topology.iter().all(|file| facts::is_toml(file))
     }
 
     /// The machine's model.
     pub(crate) fn topology(&self) -> Result<Topology> {
-        self.topologies.iter().try_for_each(|file| facts::ensure_toml(file))?;
-        let topology = match (&self.xml, &self.sysfs) {
-            (Some(file), _) => Topology::from_xml(file).with_context(|| format!("--xml {}", file.display()))?,
-            (None, Some(root)) => {
-                Topology::from_sysfs_root(root).with_context(|| format!("--sysfs {}", root.display()))?
+        let (facts, saved): (Vec<PathBuf>, Vec<PathBuf>) =
+            self.topology.iter().cloned().partition(|file| facts::is_toml(file));
+        match &saved[..] {
+            [] => facts::of_this_machine(detected()?, &facts),
+            [saved] => {
+                let read = Topology::from_saved(saved).with_context(|| format!("--topology {}", saved.display()));
+                facts::of_another(read?, &facts)
             }
-            (None, None) => return facts::of_this_machine(detected()?, &self.topologies),
-        };
-        facts::of_another(topology, &self.topologies)
+            [one, other, ..] => bail!("--topology: {} and {} are two machines", one.display(), other.display()),
+        }
     }
 }
 

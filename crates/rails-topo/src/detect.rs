@@ -22,22 +22,30 @@ impl Topology {
         let topology = linux::read(Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() })?;
         #[cfg(feature = "hwloc")]
         let topology = crate::hwloc::complete(topology)?;
-        with_addresses(topology)
+        Ok(with_addresses(topology, addresses()?))
     }
 }
 
-fn with_addresses(mut topology: Topology) -> Result<Topology, DetectError> {
+/// The addresses of the interfaces, by their names: of version 4 too, which no file has by interface.
+pub(crate) fn addresses() -> Result<Vec<(String, InterfaceAddress)>, DetectError> {
     let failed = |errno| DetectError::Addresses { source: io::Error::from(errno) };
+    let known = |interface: nix::ifaddrs::InterfaceAddress| {
+        let ip = interface.address.as_ref().and_then(ip_of)?;
+        let prefix_len = interface.netmask.as_ref().and_then(ip_of).map(prefix_len)?;
+        Some((interface.interface_name, InterfaceAddress { ip, prefix_len }))
+    };
+    Ok(nix::ifaddrs::getifaddrs().map_err(failed)?.filter_map(known).collect())
+}
+
+/// The machine with these addresses and no others.
+pub(crate) fn with_addresses(mut topology: Topology, addresses: Vec<(String, InterfaceAddress)>) -> Topology {
     topology.nics.iter_mut().for_each(|nic| nic.addresses.clear());
-    for interface in nix::ifaddrs::getifaddrs().map_err(failed)? {
-        let nic = topology.nics.iter_mut().find(|nic| nic.name == interface.interface_name);
-        let ip = interface.address.as_ref().and_then(ip_of);
-        let prefix_len = interface.netmask.as_ref().and_then(ip_of).map(prefix_len);
-        if let (Some(nic), Some(ip), Some(prefix_len)) = (nic, ip, prefix_len) {
-            nic.addresses.push(InterfaceAddress { ip, prefix_len });
+    for (name, address) in addresses {
+        if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == name) {
+            nic.addresses.push(address);
         }
     }
-    Ok(topology)
+    topology
 }
 
 fn ip_of(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {

@@ -108,6 +108,88 @@ pub enum XmlError {
     },
 }
 
+/// A captured machine could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The file itself could not be read.
+    #[error("cannot read `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file could not be written.
+    #[error("cannot write `{path}`", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file is no capture, or one that is not taken.
+    #[error("`{path}` cannot be replayed", path = path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: CaptureFault,
+    },
+    /// What was captured is no machine.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+/// What is wrong with the bytes of a capture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureFault {
+    /// It is no `.tar.gz`, or not a whole one.
+    #[error("it is no .tar.gz, or a damaged one")]
+    Damaged {
+        /// What reading it ended with.
+        source: io::Error,
+    },
+    /// It is an archive of something else.
+    #[error("it is an archive, but no capture: it holds no rails-capture.json")]
+    NotACapture,
+    /// Its `rails-capture.json` is not what it should be.
+    #[error("its rails-capture.json cannot be understood")]
+    Extra {
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It is of another version of the format.
+    #[error("it is a capture of version {version}, and only version {known} is known here")]
+    Version {
+        /// Its version.
+        version: u32,
+        /// The version that can be read.
+        known: u32,
+    },
+    /// It unpacks to more than may be.
+    #[error("it unpacks to more than {limit} bytes")]
+    TooLarge {
+        /// The most there may be.
+        limit: u64,
+    },
+    /// It has more entries than may be.
+    #[error("it has more than {limit} entries")]
+    TooManyEntries {
+        /// The most there may be.
+        limit: usize,
+    },
+    /// One of its entries is not taken.
+    #[error("its entry `{entry}` is not taken: {reason}")]
+    Entry {
+        /// The entry's path.
+        entry: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
 /// A synthetic description is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

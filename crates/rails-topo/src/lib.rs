@@ -55,24 +55,29 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-topo reads Linux's files (/sys and /proc): it builds for target_os = \"linux\" only");
 
+mod capture;
 #[cfg(feature = "config")]
 pub mod config;
 mod detect;
 mod errors;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod hwloc_xml;
 mod interrupt_role;
 mod interrupts;
 mod linux;
 mod locality;
 mod model;
 mod render;
+mod saved;
 mod sets;
+mod snapshot;
 mod synthetic;
 mod units;
 mod xml;
 
-pub use errors::{DetectError, SyntheticError, SysfsError, XmlError};
+pub use capture::Capture;
+pub use errors::{CaptureError, CaptureFault, DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
 pub use locality::{ClosestPus, CommonAncestor, Device, Level, Locality, PciPath, Shared, Sharer, Tier, Tiers};
@@ -82,5 +87,7 @@ pub use model::{
     PciAddress, PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };
 pub use render::Tree;
+pub use saved::{SavedError, SavedKind};
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
+pub use snapshot::SnapshotError;
 pub use units::{Bandwidth, DataSize};

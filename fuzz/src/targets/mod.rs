@@ -1,5 +1,6 @@
 //! The targets. To add one is to write its function and to add a line here.
 
+mod capture;
 mod connection;
 mod handshake;
 mod kernel;
@@ -53,6 +54,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "interrupts", run: text::interrupts, seeds: text::interrupt_files, words: text::INTERRUPT_WORDS },
     Target { name: "synthetic", run: topology::synthetic, seeds: topology::descriptions, words: topology::LEVELS },
     Target { name: "sysfs", run: topology::sysfs, seeds: topology::trees, words: &["0-3", "\0"] },
+    Target { name: "capture", run: capture::read, seeds: capture::captures, words: capture::WORDS },
     Target { name: "hwloc-xml", run: topology::xml, seeds: topology::values, words: topology::XML_WORDS },
     Target { name: "config", run: topology::config, seeds: topology::configs, words: topology::CONFIG_WORDS },
     // rails-bind: what the kernel and other programs say, and what was written down for later.

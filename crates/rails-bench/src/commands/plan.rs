@@ -26,7 +26,7 @@ Which rails (SPEC):
 
 Examples:
   rails-bench plan --rails auto
-  rails-bench plan --rails 2 --xml machine.xml
+  rails-bench plan --rails 2 --topology machine.xml
   rails-bench plan --rails auto --peer 10.0.1.9 --secret-file secret")]
 pub(crate) struct Args {
     /// Which rails are wished for; see below
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     json: bool,
     /// Ask the `recv` or `serve` that listens there for its lanes, pair them with the rails, and try each pair. It opens no stream, but
     /// makes the rails for as long as it takes
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["xml", "sysfs"])]
+    #[arg(long, value_name = "ADDR", conflicts_with = "topology")]
     peer: Option<Address>,
     #[command(flatten)]
     machine: MachineArgs,

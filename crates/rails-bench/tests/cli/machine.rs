@@ -37,11 +37,42 @@ fn a_saved_machine_is_shown_and_planned_on() {
     std::fs::write(cpu.join("possible"), "0-3\n").unwrap();
     let root = root.path().to_str().unwrap();
 
-    let tree = run(["topo", "--sysfs", root]);
+    let tree = run(["topo", "--topology", root]);
     assert!(tree.status.success(), "{}", stderr(&tree));
     assert!(stdout(&tree).contains(&format!("captured in {root}")), "{}", stdout(&tree));
-    let plan = run(["plan", "--rails", "loopback:2", "--sysfs", root]);
+    let plan = run(["plan", "--rails", "loopback:2", "--topology", root]);
     assert!(plan.status.success(), "{}", stderr(&plan));
+}
+
+#[test]
+fn a_captured_machine_is_the_same_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let capture = path("machine.tar.gz");
+    let captured = run(["topo", "capture", &capture, "--anonymous"]);
+    assert!(captured.status.success() && captured.stdout.is_empty(), "{}", stderr(&captured));
+
+    let model = |file: &str| -> Topology {
+        let json = run(["topo", "--json", "--topology", file]);
+        assert!(json.status.success(), "{}", stderr(&json));
+        std::fs::write(path("machine.json"), &json.stdout).unwrap();
+        serde_json::from_slice(&json.stdout).expect("the JSON is the model")
+    };
+    let machine = model(&capture);
+    assert_eq!(model(&path("machine.json")), machine, "the snapshot is the model, with its origin");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(machine.machine().host.as_deref().is_some_and(|name| name.starts_with("host-") && name != host.trim()));
+    for name in [&capture, &path("machine.json")] {
+        let plan = run(["plan", "--rails", "loopback:2", "--topology", name]);
+        assert!(plan.status.success(), "{}", stderr(&plan));
+    }
+
+    let xml = run(["topo", "--of", "xml", "--topology", &capture]);
+    assert!(xml.status.success() && stdout(&xml).contains("<topology version=\"2.0\">"), "{}", stderr(&xml));
+    std::fs::write(path("machine.xml"), &xml.stdout).unwrap();
+    if cfg!(feature = "hwloc") {
+        assert_eq!(model(&path("machine.xml")).cores(), machine.cores());
+    }
 }
 
 #[test]

@@ -26,13 +26,35 @@ fn a_wrong_command_line_names_the_flag() {
     refused(["demo", "--size", "1parsec"], 2, &["--size", "no unit"]);
     refused(["demo", "--rails", "65"], 2, &["--rails", "65"]);
     refused(["demo", "--file", "x", "--size", "1MiB"], 2, &["--file", "--size"]);
-    refused(["topo", "--xml", "a", "--sysfs", "b"], 2, &["--xml", "--sysfs"]);
+    refused(["topo", "--topology", "a", "--topology", "b"], 2, &["--topology"]);
+    refused(["topo", "--json", "--of", "xml"], 2, &["--json", "--of"]);
+    refused(["topo", "--json", "capture", "x"], 2, &["--json", "capture"]);
+    refused(["plan", "--rails", "auto", "--peer", "127.0.0.1", "--topology", "a"], 2, &["--peer", "--topology"]);
 }
 
 #[test]
 fn machines_that_cannot_be_read_name_the_flag() {
-    refused(["topo", "--xml", "/no/such.xml"], 1, &["error: --xml /no/such.xml"]);
-    refused(["plan", "--rails", "auto", "--sysfs", "/no/such"], 1, &["error: --sysfs /no/such"]);
+    refused(
+        ["topo", "--topology", "/no/such"],
+        1,
+        &["error: --topology /no/such: cannot read `/no/such`: No such file"],
+    );
+    refused(["plan", "--rails", "auto", "--topology", "/sys"], 1, &["error: --topology /sys", "is not the root"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |bytes: &[u8]| {
+        let path = folder.path().join("machine");
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    refused(["topo", "--topology", &file(b"\0")], 1, &["error: --topology ", "is no saved machine"]);
+    refused(["topo", "--topology", &file(b"{\n}")], 1, &["is no model of a machine: missing field", "line 2"]);
+    refused(
+        ["topo", "--topology", &file(b"\x1f\x8b!")],
+        1,
+        &["cannot be replayed: it is no .tar.gz, or a damaged one"],
+    );
+    refused(["topo", "capture", "/no/such/file"], 1, &["error: FILE: cannot write `/no/such/file`"]);
+    refused(["topo", "capture", "x", "--folder", "/no/such"], 1, &["error: --folder /no/such"]);
     refused(["plan", "--rails", "nosuch0"], 1, &["error: --rails: ", "`nosuch0`", "there are: "]);
 }
 

@@ -6,6 +6,7 @@ mod caches;
 mod cpuinfo;
 mod cpus;
 mod cpuset;
+mod folder;
 mod gpus;
 mod interrupts;
 mod kinds;
@@ -17,11 +18,14 @@ mod pci_config;
 mod place;
 mod rdma;
 mod root;
+mod source;
 mod votes;
 
+pub(crate) use folder::Folder;
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
-pub(crate) use root::Root;
+pub(crate) use root::{LONGEST_FILE, Root};
+pub(crate) use source::{Kind, Source};
 
 use crate::{NodeSet, Origin, SysfsError, Topology};
 use allowed::Allowed;
@@ -50,38 +54,43 @@ impl Topology {
 /// Reads the files below `path`.
 pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
     let root = Root::open(path).map_err(|source| SysfsError::Open { path: path.to_owned(), source })?;
-    let cpus = Cpus::read(&root);
+    read_root(&root, path, origin)
+}
+
+/// Reads what the root holds; `path` is what errors call it.
+pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
+    let cpus = Cpus::read(root);
     if cpus.online.is_empty() {
         let path = path.to_owned();
-        return Err(match cpus::listing_fails(&root) {
+        return Err(match cpus::listing_fails(root) {
             Some(source) => SysfsError::Cpus { path, source },
             None => SysfsError::NoCpus { path },
         });
     }
-    let packages = cpus::packages(&root, &cpus);
-    let nodes = nodes::nodes(&root, &cpus);
+    let packages = cpus::packages(root, &cpus);
+    let nodes = nodes::nodes(root, &cpus);
     let surroundings = place::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
-    let nics = net::nics(&root, &surroundings);
-    let pci_devices = pci::devices(&root, &surroundings);
-    let rdma_devices = rdma::devices(&root, &surroundings, &nics);
-    let gpus = gpus::gpus(&root, &surroundings);
-    let block_devices = block::devices(&root, &surroundings);
+    let nics = net::nics(root, &surroundings);
+    let pci_devices = pci::devices(root, &surroundings);
+    let rdma_devices = rdma::devices(root, &surroundings, &nics);
+    let gpus = gpus::gpus(root, &surroundings);
+    let block_devices = block::devices(root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
-    let allowed = Allowed::read(&root);
+    let allowed = Allowed::read(root);
     Ok(Topology {
         origin,
-        machine: names::machine(&root),
-        dies: cpus::dies(&root, &cpus, &packages),
+        machine: names::machine(root),
+        dies: cpus::dies(root, &cpus, &packages),
         packages,
-        distances: nodes::distances(&root, &nodes),
+        distances: nodes::distances(root, &nodes),
         nodes,
-        caches: caches::caches(&root, &cpus),
-        cores: cpus::cores(&root, &cpus),
-        core_kinds: kinds::core_kinds(&root, &cpus),
+        caches: caches::caches(root, &cpus),
+        cores: cpus::cores(root, &cpus),
+        core_kinds: kinds::core_kinds(root, &cpus),
         allowed_cpus: allowed.cpus(&cpus.online),
         allowed_nodes: allowed.nodes(&all_nodes),
-        isolated_cpus: allowed.isolated(&root, &cpus),
-        nohz_full_cpus: allowed::nohz_full(&root, &cpus),
+        isolated_cpus: allowed.isolated(root, &cpus),
+        nohz_full_cpus: allowed::nohz_full(root, &cpus),
         online_cpus: cpus.online,
         pci_devices,
         nics,

@@ -21,6 +21,11 @@ pub enum Origin {
         /// The root of the tree.
         path: std::path::PathBuf,
     },
+    /// A capture in one file.
+    Capture {
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// A description in hwloc's synthetic syntax.
     Synthetic {
         /// The description.

@@ -40,6 +40,7 @@ fn machine(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Result {
         Origin::ThisMachine { reader } => writeln!(f, "machine {known} (this machine, read by {reader})"),
         Origin::Xml { path } => writeln!(f, "machine {known} (hwloc XML {})", path.display()),
         Origin::Sysfs { path } => writeln!(f, "machine {known} (captured in {})", path.display()),
+        Origin::Capture { path } => writeln!(f, "machine {known} (capture {})", path.display()),
         Origin::Synthetic { description } => writeln!(f, "machine {known} (described as `{description}`)"),
     }
 }

@@ -1,5 +1,6 @@
 //! `rails-bench topo`
 
+mod capture;
 mod explain;
 
 use crate::{ending::Ending, machine::MachineArgs, print};
@@ -11,29 +12,58 @@ use anyhow::Result;
 Examples:
   rails-bench topo
   rails-bench topo --json | jq '.nics[].name'
-  lstopo machine.xml && rails-bench topo --xml machine.xml
+  rails-bench topo capture machine.tar.gz && rails-bench topo --topology machine.tar.gz
+  lstopo machine.xml && rails-bench topo --topology machine.xml
+  rails-bench topo --of xml > machine.xml && lstopo -i machine.xml
   rails-bench topo --explain --config facts.toml
 
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Print the whole model as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "of")]
     json: bool,
+    /// Print the machine in this format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    of: Format,
     /// Say of each fact that decides where rails go where it comes from: a file of the kernel, hwloc, or a line of a configuration file
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
     #[command(flatten)]
     machine: MachineArgs,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Capture(capture::Args),
+}
+
+/// As what a machine is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A tree to be read.
+    Text,
+    /// The whole model, for --topology.
+    Json,
+    /// hwloc's XML, which lstopo reads: as much of the model as it has a place for.
+    Xml,
+}
+
 pub(crate) fn run(args: &Args) -> Result<Ending> {
+    if let Some(Command::Capture(args)) = &args.command {
+        return capture::run(args);
+    }
     let topology = args.machine.topology()?;
-    if args.json {
-        print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?;
-    } else if args.explain {
+    if args.explain {
         print::result(explain::Explanation::of(&topology)?)?;
-    } else {
-        print::result(topology.tree())?;
+        return Ok(Ending::Done);
+    }
+    match if args.json { Format::Json } else { args.of } {
+        Format::Text => print::result(topology.tree())?,
+        Format::Json => print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?,
+        Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,
     }
     Ok(Ending::Done)
 }

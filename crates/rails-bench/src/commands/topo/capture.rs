@@ -1,0 +1,41 @@
+//! `rails-bench topo capture`
+
+use crate::{ending::Ending, print};
+use anyhow::{Context, Result};
+use rails_topo::Capture;
+use std::path::PathBuf;
+
+/// Pack what the kernel's files say of this machine into one file, for --topology on any other
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rails-bench topo capture machine.tar.gz
+  rails-bench topo --topology machine.tar.gz
+  rails-bench plan --rails auto --topology machine.tar.gz
+
+The file is an archive of the files of /sys and /proc that were read, and of no others: `tar -tzf` lists them. It tells the machine's host name,
+the hardware and IP addresses of its interfaces, its devices, its kernel, and what is mounted where. --anonymous makes up other names and
+addresses, and leaves the mounts out. Needs no privilege; what may not be read is missing, as it is for `topo`.")]
+pub(crate) struct Args {
+    /// The file to be written
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Put other names and addresses in place of the machine's own
+    #[arg(long)]
+    anonymous: bool,
+    /// Pack a folder that holds a copy of a machine's /sys and /proc, and not this machine
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Ending> {
+    let capture = match &args.folder {
+        Some(folder) => Capture::of_folder(folder).with_context(|| format!("--folder {}", folder.display()))?,
+        None => Capture::of_this_machine().context("this machine cannot be read")?,
+    };
+    let capture = if args.anonymous { capture.anonymous() } else { capture };
+    capture.save(&args.file).context("FILE")?;
+    let size = args.file.metadata().map_or(0, |metadata| metadata.len());
+    print::note(format_args!("captured in {} ({size} bytes)", args.file.display()));
+    Ok(Ending::Done)
+}

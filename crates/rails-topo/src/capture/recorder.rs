@@ -1,0 +1,141 @@
+//! Keeps what is read.
+
+use super::tree::{Entry, MOST_LINKS, Tree};
+use crate::linux::{Kind, Source};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    io,
+    rc::Rc,
+};
+
+/// A source that answers as another one does, and keeps what that answered: files that were read, folders that were listed, with what each thing in them is, and
+/// every folder and link on the way.
+///
+/// A question that comes again is answered from what is kept, so that a capture is of one state even where the machine's changes meanwhile.
+pub(super) struct Recorder<S> {
+    source: S,
+    kept: Rc<RefCell<Kept>>,
+}
+
+/// What a recorder has kept.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) tree: Tree,
+    /// The folders whose names are all there.
+    listed: BTreeSet<String>,
+    /// How many bytes of which files were asked for at most.
+    read: BTreeMap<String, u64>,
+}
+
+impl<S: Source> Recorder<S> {
+    pub(super) fn new(source: S) -> (Self, Rc<RefCell<Kept>>) {
+        let kept = Rc::default();
+        (Self { source, kept: Rc::clone(&kept) }, kept)
+    }
+
+    /// The path without links, of what exists; what lies on the way is kept.
+    fn trace(&self, path: &str, follow_last: bool) -> Option<String> {
+        let mut ahead: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut place: Vec<String> = Vec::new();
+        let mut links = 0;
+        while let Some(name) = ahead.pop() {
+            match name.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    place.pop()?;
+                    continue;
+                }
+                _ => {}
+            }
+            place.push(name);
+            let Entry::Link(target) = self.look(&place.join("/"))? else { continue };
+            if follow_last || !ahead.is_empty() {
+                links += 1;
+                if links > MOST_LINKS || target.starts_with('/') {
+                    return None;
+                }
+                place.pop();
+                ahead.extend(target.split('/').rev().map(str::to_owned));
+            }
+        }
+        Some(place.join("/"))
+    }
+
+    /// What lies at a path without links but for the last component. A folder or a file comes without what is in it.
+    fn look(&self, path: &str) -> Option<Entry> {
+        let known = self.kept.borrow().tree.at(path).map(|entry| match entry {
+            Entry::Link(target) => Entry::Link(target.clone()),
+            Entry::Folder(_) => Entry::Folder(Default::default()),
+            Entry::File(_) => Entry::File(Vec::new()),
+        });
+        known.or_else(|| {
+            let entry = match self.source.kind(path)? {
+                Kind::Folder => Entry::Folder(Default::default()),
+                Kind::Link => Entry::Link(self.source.link(path)?),
+                // No reader opens a device or a pipe, so that it is as good as an empty file.
+                Kind::File | Kind::Other => Entry::File(Vec::new()),
+            };
+            self.keep(path, entry.clone());
+            Some(entry)
+        })
+    }
+
+    fn keep(&self, path: &str, entry: Entry) {
+        // What changes while it is read, from a file to a folder or so, stays what it was at first.
+        let _ = self.kept.borrow_mut().tree.insert(path, entry);
+    }
+}
+
+impl<S: Source> Source for Recorder<S> {
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
+        let real = self.trace(path, true)?;
+        let read_before = self.kept.borrow().read.get(&real).copied().unwrap_or(0);
+        if read_before < longest {
+            let bytes = self.source.file(&real, longest)?;
+            self.keep(&real, Entry::File(bytes));
+            self.kept.borrow_mut().read.insert(real.clone(), longest);
+        }
+        self.kept.borrow().tree.file(&real, longest)
+    }
+
+    fn is_folder(&self, path: &str) -> bool {
+        let real = self.trace(path, true);
+        real.is_some_and(|real| real.is_empty() || matches!(self.look(&real), Some(Entry::Folder(_))))
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        // What cannot be traced is asked for all the same, to say why not.
+        let Some(real) = self.trace(path, true) else { return self.source.names(path) };
+        if !self.kept.borrow().listed.contains(&real) {
+            for name in self.source.names(&real)? {
+                self.look(&format!("{real}/{name}"));
+            }
+            self.kept.borrow_mut().listed.insert(real.clone());
+        }
+        self.kept.borrow().tree.names(&real)
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        match self.look(&self.trace(path, false)?)? {
+            Entry::Link(target) => Some(target),
+            Entry::Folder(_) | Entry::File(_) => None,
+        }
+    }
+
+    fn real_path(&self, path: &str) -> Option<String> {
+        self.trace(path, true)
+    }
+
+    fn kind(&self, path: &str) -> Option<Kind> {
+        let real = self.trace(path, false)?;
+        if real.is_empty() {
+            return Some(Kind::Folder);
+        }
+        Some(match self.look(&real)? {
+            Entry::Folder(_) => Kind::Folder,
+            Entry::Link(_) => Kind::Link,
+            Entry::File(_) => Kind::File,
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Folders, files and links in memory.
+
+use crate::linux::{Kind, Source};
+use std::{
+    collections::{BTreeMap, btree_map},
+    io,
+};
+
+/// What a capture holds of a machine's `/sys` and `/proc`.
+///
+/// Its links may say anything: as those of a folder, they lead nowhere outside of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tree {
+    entries: Entries,
+}
+
+/// What is in a folder, by name.
+pub(super) type Entries = BTreeMap<String, Entry>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Entry {
+    Folder(Entries),
+    Link(String),
+    /// A plain file; an empty one was perhaps only seen, which is the same to every reader.
+    File(Vec<u8>),
+}
+
+/// Why an entry cannot be put where it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Misplaced {
+    /// Something in the middle of its path is no folder.
+    BelowNoFolder,
+    /// There is something else already.
+    Taken,
+}
+
+impl Tree {
+    pub(super) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// What lies at a path without links; the empty path is the root, which is no entry.
+    pub(super) fn at(&self, path: &str) -> Option<&Entry> {
+        let mut names = path.split('/');
+        let first = self.entries.get(names.next()?)?;
+        names.try_fold(first, |entry, name| match entry {
+            Entry::Folder(entries) => entries.get(name),
+            Entry::Link(_) | Entry::File(_) => None,
+        })
+    }
+
+    /// Puts an entry at a path without links, into a folder that is there already. A folder may come again, and a file of which only the
+    /// beginning was there.
+    pub(super) fn insert(&mut self, path: &str, entry: Entry) -> Result<(), Misplaced> {
+        let mut folder = &mut self.entries;
+        let mut name = path;
+        while let Some((first, rest)) = name.split_once('/') {
+            match folder.get_mut(first) {
+                Some(Entry::Folder(entries)) => folder = entries,
+                _ => return Err(Misplaced::BelowNoFolder),
+            }
+            name = rest;
+        }
+        match folder.entry(name.to_owned()) {
+            btree_map::Entry::Vacant(vacant) => drop(vacant.insert(entry)),
+            btree_map::Entry::Occupied(mut known) => match (known.get(), &entry) {
+                (Entry::Folder(_), Entry::Folder(new)) if new.is_empty() => {}
+                (Entry::File(old), Entry::File(new)) if new.starts_with(old) => drop(known.insert(entry)),
+                _ => return Err(Misplaced::Taken),
+            },
+        }
+        Ok(())
+    }
+
+    /// Changes what is in the files; the path of each goes with it.
+    pub(super) fn edit_files(&mut self, edit: &mut dyn FnMut(&str, &mut Vec<u8>)) {
+        edit_below(&mut self.entries, String::new(), edit);
+    }
+
+    /// Where a path leads, and what is there. The last component of the path is followed only where that is wished.
+    fn resolve<'a>(&'a self, path: &'a str, follow_last: bool) -> Option<Vec<(&'a str, &'a Entry)>> {
+        let mut ahead: Vec<&str> = path.split('/').rev().collect();
+        let mut place: Vec<(&str, &Entry)> = Vec::new();
+        let mut links = 0;
+        while let Some(name) = ahead.pop() {
+            let folder = match place.last() {
+                None => &self.entries,
+                Some((_, Entry::Folder(entries))) => entries,
+                Some(_) => return None,
+            };
+            match name {
+                "" | "." => {}
+                ".." => drop(place.pop()?),
+                name => match folder.get(name)? {
+                    Entry::Link(target) if follow_last || !ahead.is_empty() => {
+                        links += 1;
+                        if links > MOST_LINKS || target.starts_with('/') {
+                            return None;
+                        }
+                        ahead.extend(target.split('/').rev());
+                    }
+                    entry => place.push((name, entry)),
+                },
+            }
+        }
+        Some(place)
+    }
+
+    /// What is at the end of the path, all links followed; `None` also for the root itself.
+    fn entry<'a>(&'a self, path: &'a str) -> Option<&'a Entry> {
+        self.resolve(path, true)?.last().map(|(_, entry)| *entry)
+    }
+}
+
+impl Source for Tree {
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
+        match self.entry(path)? {
+            Entry::File(bytes) => {
+                Some(bytes[..bytes.len().min(usize::try_from(longest).unwrap_or(usize::MAX))].to_vec())
+            }
+            Entry::Folder(_) | Entry::Link(_) => None,
+        }
+    }
+
+    fn is_folder(&self, path: &str) -> bool {
+        matches!(self.entry(path), Some(Entry::Folder(_)))
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        match self.entry(path) {
+            Some(Entry::Folder(entries)) => Ok(entries.keys().cloned().collect()),
+            Some(Entry::File(_) | Entry::Link(_)) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        match self.resolve(path, false)?.last()?.1 {
+            Entry::Link(target) => Some(target.clone()),
+            Entry::Folder(_) | Entry::File(_) => None,
+        }
+    }
+
+    fn real_path(&self, path: &str) -> Option<String> {
+        let place = self.resolve(path, true)?;
+        let names: Vec<&str> = place.into_iter().map(|(name, _)| name).collect();
+        Some(names.join("/"))
+    }
+
+    fn kind(&self, path: &str) -> Option<Kind> {
+        Some(match self.resolve(path, false)?.last() {
+            Some((_, Entry::Folder(_))) | None => Kind::Folder,
+            Some((_, Entry::Link(_))) => Kind::Link,
+            Some((_, Entry::File(_))) => Kind::File,
+        })
+    }
+}
+
+fn edit_below(entries: &mut Entries, above: String, edit: &mut dyn FnMut(&str, &mut Vec<u8>)) {
+    for (name, entry) in entries {
+        let path = format!("{above}{name}");
+        match entry {
+            Entry::Folder(entries) => edit_below(entries, path + "/", edit),
+            Entry::File(bytes) => edit(&path, bytes),
+            Entry::Link(_) => {}
+        }
+    }
+}
+
+/// As Linux follows at most (path_resolution(7)).
+pub(super) const MOST_LINKS: usize = 40;

@@ -1,0 +1,121 @@
+//! Packages, dies, caches, cores, PUs and nodes as a tree.
+
+use super::object::{Object, Sets};
+use crate::{Cache, CacheKind, CpuSet, Nic, NodeId, NodeSet, NumaNode, Topology};
+use std::cmp::Reverse;
+
+/// The whole machine, without devices.
+pub(super) fn places(topology: &Topology) -> Object {
+    let mut machine = Object::place("Machine", Some(0), topology.online_cpus.clone());
+    machine.infos = infos(topology);
+    let mut objects = objects(topology);
+    let wished = topology.nodes.iter().map(|node| &node.cpus).chain(localities(topology));
+    for cpus in wished.filter(|cpus| !cpus.is_empty() && **cpus != topology.online_cpus) {
+        if cpus.is_subset(&topology.online_cpus) && !objects.iter().any(|(_, object)| object.cpus() == Some(cpus)) {
+            objects.push((GROUP, Object::place("Group", None, cpus.clone())));
+        }
+    }
+    // Of two with the same CPUs the higher type is outside.
+    objects.sort_by_key(|(rank, object)| (Reverse(object.cpus().map_or(0, CpuSet::len)), *rank));
+    objects.into_iter().for_each(|(_, object)| machine.insert(object));
+    let made_up = [NumaNode::of(NodeId(0), topology.online_cpus.clone())];
+    let nodes = if topology.nodes.is_empty() { &made_up[..] } else { &topology.nodes };
+    nodes.iter().for_each(|node| hang_node(node, &mut machine));
+    tell_nodes(&mut machine, nodes);
+    machine
+}
+
+/// What is in the machine, each with the rank of its type (hwloc's `obj_type_order`).
+fn objects(topology: &Topology) -> Vec<(u8, Object)> {
+    let model = topology.machine.cpu_model.as_ref();
+    let package = |package: &crate::Package| {
+        let infos = model.map(|model| ("CPUModel", model.clone())).into_iter().collect();
+        (PACKAGE, Object { infos, ..Object::place("Package", package.id, package.cpus.clone()) })
+    };
+    let packages = topology.packages.iter().map(package);
+    let dies = topology.dies.iter().map(|die| (DIE, Object::place("Die", die.id, die.cpus.clone())));
+    let caches = topology.caches.iter().filter_map(cache);
+    let cores = topology.cores.iter().map(|core| (CORE, Object::place("Core", core.id, core.cpus.clone())));
+    let pus = topology.online_cpus.iter().map(|cpu| (PU, Object::place("PU", Some(cpu.0), CpuSet::from_iter([cpu]))));
+    packages
+        .chain(dies)
+        .chain(caches)
+        .chain(cores)
+        .chain(pus)
+        .filter(|(_, object)| object.cpus().is_some_and(|cpus| !cpus.is_empty()))
+        .collect()
+}
+
+/// hwloc knows caches of five levels, and caches of instructions of three.
+fn cache(cache: &Cache) -> Option<(u8, Object)> {
+    let instructions = cache.kind == CacheKind::Instruction;
+    let names = if instructions { &INSTRUCTION_CACHES[..] } else { &CACHES[..] };
+    let kind = *names.get(usize::from(cache.level.checked_sub(1)?))?;
+    let mut object = Object::place(kind, None, cache.cpus.clone());
+    // `hwloc_obj_cache_type_t`
+    let number = match cache.kind {
+        CacheKind::Unified => 0,
+        CacheKind::Data => 1,
+        CacheKind::Instruction => 2,
+    };
+    object.attributes = vec![
+        ("cache_size", cache.size.map_or(0, |size| size.as_bytes()).to_string()),
+        ("depth", cache.level.to_string()),
+        ("cache_linesize", "0".to_owned()),
+        ("cache_associativity", "0".to_owned()),
+        ("cache_type", number.to_string()),
+    ];
+    Some((CACHE - 2 * cache.level + u8::from(instructions), object))
+}
+
+/// Sets of CPUs that devices are beside.
+fn localities(topology: &Topology) -> impl Iterator<Item = &CpuSet> {
+    let of_functions = topology.pci_devices.iter().filter_map(|device| device.local_cpus.as_ref());
+    of_functions.chain(topology.nics.iter().filter_map(|nic: &Nic| nic.local_cpus.as_ref()))
+}
+
+fn hang_node(node: &NumaNode, machine: &mut Object) {
+    let place = machine.smallest(&node.cpus);
+    let sets = Sets { cpus: place.cpus().cloned().unwrap_or_default(), nodes: NodeSet::from_iter([node.id]) };
+    let memory = node.memory.map(|memory| ("local_memory", memory.as_bytes().to_string()));
+    let pool = |pool: &crate::Hugepages| Some((pool.size.as_bytes(), pool.total?));
+    place.memory.push(Object {
+        os_index: Some(node.id.0),
+        sets: Some(sets),
+        attributes: memory.into_iter().collect(),
+        pages: node.hugepages.iter().filter_map(pool).collect(),
+        ..Object::device("NUMANode")
+    });
+}
+
+/// The nodes of an object are those that it has CPUs of; memory without CPUs is everybody's.
+fn tell_nodes(object: &mut Object, nodes: &[NumaNode]) {
+    if let Some(sets) = &mut object.sets {
+        let beside = |node: &&NumaNode| node.cpus.is_empty() || node.cpus.intersects(&sets.cpus);
+        sets.nodes = nodes.iter().filter(beside).map(|node| node.id).collect();
+    }
+    object.children.iter_mut().for_each(|child| tell_nodes(child, nodes));
+}
+
+fn infos(topology: &Topology) -> Vec<(&'static str, String)> {
+    let machine = &topology.machine;
+    let of_machine = [
+        ("HostName", &machine.host),
+        ("OSRelease", &machine.kernel),
+        ("DMIProductName", &machine.product),
+        ("CPUModel", if topology.packages.is_empty() { &machine.cpu_model } else { &None }),
+    ];
+    let known = of_machine.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+    [("Backend", "Rails".to_owned()), ("OSName", "Linux".to_owned())].into_iter().chain(known).collect()
+}
+
+const CACHES: [&str; 5] = ["L1Cache", "L2Cache", "L3Cache", "L4Cache", "L5Cache"];
+const INSTRUCTION_CACHES: [&str; 3] = ["L1iCache", "L2iCache", "L3iCache"];
+
+const GROUP: u8 = 0;
+const PACKAGE: u8 = 1;
+const DIE: u8 = 2;
+/// Less two for each level.
+const CACHE: u8 = 20;
+const CORE: u8 = 30;
+const PU: u8 = 31;

@@ -1,0 +1,79 @@
+//! The kernel's files in a folder: `/` of this machine, or a tree that was captured.
+
+use super::source::{Kind, Source};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, OpenOptions, OpenOptionsExt},
+};
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// A folder that is not left.
+///
+/// A captured tree comes from somebody else, and its symlinks may point anywhere: what leads out of the root cannot be
+/// read (cap-std: `openat2` with `RESOLVE_BENEATH`).
+pub(crate) struct Folder(Dir);
+
+impl Folder {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(Dir::open_ambient_dir(path, ambient_authority())?))
+    }
+}
+
+impl Source for Folder {
+    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
+        // Opening a FIFO would wait for a writer for ever but for this flag.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(nix::libc::O_NONBLOCK);
+        let mut file = self.0.open_with(path, &options).ok()?;
+        // A device could answer without end.
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut page = [0; PAGE];
+        let read = file.read(&mut page[..PAGE.min(longest as usize)]).ok()?;
+        let mut bytes = page[..read].to_vec();
+        // A machine has thousands of these files, and asking each for more than its only line takes its time.
+        if read == PAGE || !path.starts_with("sys/") {
+            file.take(longest - read as u64).read_to_end(&mut bytes).ok()?;
+        }
+        Some(bytes)
+    }
+
+    fn is_folder(&self, path: &str) -> bool {
+        self.0.metadata(path).is_ok_and(|metadata| metadata.is_dir())
+    }
+
+    fn names(&self, path: &str) -> io::Result<Vec<String>> {
+        let entries = self.0.read_dir(path)?.flatten();
+        Ok(entries.filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        text(self.0.read_link_contents(path))
+    }
+
+    fn real_path(&self, path: &str) -> Option<String> {
+        text(self.0.canonicalize(path))
+    }
+
+    fn kind(&self, path: &str) -> Option<Kind> {
+        let kind = self.0.symlink_metadata(path).ok()?.file_type();
+        Some(match () {
+            () if kind.is_dir() => Kind::Folder,
+            () if kind.is_symlink() => Kind::Link,
+            () if kind.is_file() => Kind::File,
+            () => Kind::Other,
+        })
+    }
+}
+
+fn text(path: io::Result<PathBuf>) -> Option<String> {
+    path.ok()?.into_os_string().into_string().ok()
+}
+
+/// What a file of sysfs gives at once, if it has as much: less is all that there is (Documentation/filesystems/sysfs.rst in
+/// the kernel's sources).
+const PAGE: usize = 4096;

@@ -1,0 +1,77 @@
+//! A model that was written as JSON.
+
+use crate::Topology;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A model in JSON could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// The file itself could not be read.
+    #[error("cannot read `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The file is no JSON, or of something else.
+    #[error("`{path}` is no model of a machine", path = path.display())]
+    NotAModel {
+        /// The file.
+        path: PathBuf,
+        /// Where, and what is wrong there.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// What the model says contradicts itself.
+    #[error("`{path}` contradicts itself: {reason}", path = path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// How.
+        reason: &'static str,
+    },
+}
+
+impl Topology {
+    /// Reads a model that was written as JSON (`rails-bench topo --json`, or [`serde`] with `serde_json`). Its origin is that of the model.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`]: the file cannot be read, is something else, or contradicts itself.
+    pub fn from_snapshot(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
+        let path = path.as_ref();
+        let json = fs::read(path).map_err(|source| SnapshotError::Read { path: path.to_owned(), source })?;
+        let topology: Self = serde_json::from_slice(&json)
+            .map_err(|source| SnapshotError::NotAModel { path: path.to_owned(), source: Box::new(source) })?;
+        match topology.contradiction() {
+            Some(reason) => Err(SnapshotError::Contradiction { path: path.to_owned(), reason }),
+            None => Ok(topology.in_order()),
+        }
+    }
+
+    /// What the methods rely on, and somebody who wrote the JSON by hand may not have kept to.
+    fn contradiction(&self) -> Option<&'static str> {
+        let square = |count: usize, values: usize| count.checked_mul(count) == Some(values);
+        let online = &self.online_cpus;
+        let of_what_is_online = || {
+            let packages = self.packages.iter().map(|package| &package.cpus);
+            let nodes = self.nodes.iter().map(|node| &node.cpus);
+            let caches = self.caches.iter().map(|cache| &cache.cpus);
+            let cores = self.cores.iter().map(|core| &core.cpus);
+            packages.chain(nodes).chain(caches).chain(cores).all(|cpus| cpus.is_subset(online))
+        };
+        match &self.distances {
+            _ if online.is_empty() => Some("no CPU is online"),
+            _ if !self.allowed_cpus.is_subset(online) => Some("CPUs are allowed that are not online"),
+            _ if !of_what_is_online() => Some("CPUs are in places and are not online"),
+            Some(distances) if !square(distances.nodes.len(), distances.values.len()) => {
+                Some("there are more or fewer distances than pairs of nodes")
+            }
+            _ => None,
+        }
+    }
+}

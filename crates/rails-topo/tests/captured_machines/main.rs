@@ -4,6 +4,7 @@
 //! and `sysfs/*.tar.bz2`; without the variable it is `shared/topologies` beside the repository.
 
 mod captures;
+mod pictures;
 mod sysfs;
 #[cfg(feature = "hwloc")]
 mod versus_hwloc;

@@ -27,12 +27,15 @@ fn a_wrong_command_line_names_the_flag() {
     refused(["demo", "--rails", "65"], 2, &["--rails", "65"]);
     refused(["demo", "--file", "x", "--size", "1MiB"], 2, &["--file", "--size"]);
     refused(["topo", "--xml", "a", "--sysfs", "b"], 2, &["--xml", "--sysfs"]);
+    refused(["topo", "--json", "--svg", "-"], 2, &["--json", "--svg"]);
+    refused(["topo", "--rails", "auto"], 2, &["--svg"]);
 }
 
 #[test]
 fn machines_that_cannot_be_read_name_the_flag() {
     refused(["topo", "--xml", "/no/such.xml"], 1, &["error: --xml /no/such.xml"]);
     refused(["plan", "--rails", "auto", "--sysfs", "/no/such"], 1, &["error: --sysfs /no/such"]);
+    refused(["topo", "--svg", "/no/such/folder.svg"], 1, &["error: --svg: cannot write /no/such/folder.svg"]);
     refused(["plan", "--rails", "nosuch0"], 1, &["error: --rails: ", "`nosuch0`", "there are: "]);
 }
 

@@ -1,5 +1,7 @@
 //! `rails-bench topo`
 
+mod svg;
+
 use crate::{ending::Ending, machine::MachineArgs, print};
 use anyhow::Result;
 
@@ -9,6 +11,7 @@ use anyhow::Result;
 Examples:
   rails-bench topo
   rails-bench topo --json | jq '.nics[].name'
+  rails-bench topo --svg machine.svg --rails auto
   lstopo machine.xml && rails-bench topo --xml machine.xml
 
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
@@ -17,11 +20,16 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    svg: svg::SvgArgs,
+    #[command(flatten)]
     machine: MachineArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Ending> {
     let topology = args.machine.topology()?;
+    if args.svg.draw(&topology)? {
+        return Ok(Ending::Done);
+    }
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?;
     } else {

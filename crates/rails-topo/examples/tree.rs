@@ -1,11 +1,11 @@
 //! Prints a machine as a tree.
 //!
 //! Run: `cargo run -p rails-topo --example tree` for this machine, or with `-- PATH` for an hwloc XML file or a captured
-//! tree of `/sys` and `/proc`. `-- PATH --json` prints the model instead.
+//! tree of `/sys` and `/proc`. `-- PATH --json` prints the model instead, `-- PATH --svg` the picture.
 //!
 //! Expected: a `machine` line, packages with their nodes, caches and cores, and a line for each NIC.
 
-use rails_topo::Topology;
+use rails_topo::{Overlay, Topology};
 use std::{error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,9 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(path) if path.is_dir() => Topology::from_sysfs_root(path)?,
         Some(path) => Topology::from_xml(path)?,
     };
-    match options.iter().any(|option| option == "--json") {
-        true => println!("{}", serde_json::to_string_pretty(&machine)?),
-        false => print!("{}", machine.tree()),
+    match options.first().map(String::as_str) {
+        Some("--json") => println!("{}", serde_json::to_string_pretty(&machine)?),
+        Some("--svg") => print!("{}", machine.svg(&Overlay::default())),
+        _ => print!("{}", machine.tree()),
     }
     Ok(())
 }

@@ -44,7 +44,8 @@
 //! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
 //! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
 //! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `locality` answers what is near
-//! what from an index made once ([`Topology::locality`]); `synthetic` and `render` are the description and the text.
+//! what from an index made once ([`Topology::locality`]); `synthetic`
+//! is the description; `render` is the machine for people, as a text and as a picture.
 //!
 //! # What it does not do
 //!
@@ -86,7 +87,7 @@ pub use model::{
     MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Override, Package, ParseAddressError,
     PciAddress, PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };
-pub use render::Tree;
+pub use render::{Overlay, RailMark, Tree};
 pub use saved::{SavedError, SavedKind};
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
 pub use snapshot::SnapshotError;

@@ -76,6 +76,21 @@ fn a_captured_machine_is_the_same_in_every_form() {
 }
 
 #[test]
+fn the_machine_is_drawn_with_rails_over_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("machine.svg");
+    let written = run(["topo", "--svg", file.to_str().unwrap(), "--rails", "loopback:2"]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    assert_eq!(stdout(&written), "", "the picture is in the file alone");
+    let picture = std::fs::read_to_string(&file).unwrap();
+    assert!(picture.contains("<svg") && picture.contains(">R0<") && picture.contains(">R1<"), "{picture}");
+
+    let shown = run(["topo", "--svg", "-"]);
+    assert!(shown.status.success(), "{}", stderr(&shown));
+    assert!(stdout(&shown).contains("<svg") && !stdout(&shown).contains(">R0<"), "{}", stdout(&shown));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let (mut child, lines) = crate::util::start(crate::util::rails_bench(["topo", "--json"]));
     drop(child.stdout.take());

@@ -26,10 +26,12 @@ fn a_wrong_command_line_names_the_flag() {
     refused(["demo", "--size", "1parsec"], 2, &["--size", "no unit"]);
     refused(["demo", "--rails", "65"], 2, &["--rails", "65"]);
     refused(["demo", "--file", "x", "--size", "1MiB"], 2, &["--file", "--size"]);
-    refused(["topo", "--topology", "a", "--topology", "b"], 2, &["--topology"]);
+    refused(["topo", "--topology", "a", "--topology", "b"], 1, &["--topology: a and b are two machines"]);
     refused(["topo", "--json", "--of", "xml"], 2, &["--json", "--of"]);
     refused(["topo", "--json", "capture", "x"], 2, &["--json", "capture"]);
     refused(["plan", "--rails", "auto", "--peer", "127.0.0.1", "--topology", "a"], 2, &["--peer", "--topology"]);
+    refused(["topo", "--json", "--svg", "-"], 2, &["--json", "--svg"]);
+    refused(["topo", "--rails", "auto"], 2, &["--svg"]);
 }
 
 #[test]
@@ -55,6 +57,7 @@ fn machines_that_cannot_be_read_name_the_flag() {
     );
     refused(["topo", "capture", "/no/such/file"], 1, &["error: FILE: cannot write `/no/such/file`"]);
     refused(["topo", "capture", "x", "--folder", "/no/such"], 1, &["error: --folder /no/such"]);
+    refused(["topo", "--svg", "/no/such/folder.svg"], 1, &["error: --svg: cannot write /no/such/folder.svg"]);
     refused(["plan", "--rails", "nosuch0"], 1, &["error: --rails: ", "`nosuch0`", "there are: "]);
 }
 

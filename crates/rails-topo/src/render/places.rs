@@ -1,129 +1,184 @@
-//! Packages, nodes, caches and cores, each below the smallest that holds it.
+//! What lies in what: packages, dies, nodes and shared caches as a tree, with the cores in the smallest place that holds them.
 
-use crate::{Cache, Core, CpuSet, DataSize, NumaNode, Package, Topology};
-use std::fmt;
+use crate::{Cache, Core, CpuId, CpuSet, Die, NumaNode, Package, Topology};
+use std::{cmp::Reverse, collections::BTreeMap};
 
-/// A line of the tree and the PUs it speaks of.
-struct Place<'a> {
-    label: String,
-    cpus: &'a CpuSet,
-    /// The places right below, by index.
-    inner: Vec<usize>,
-    /// The cores right below.
-    cores: Vec<&'a Core>,
+/// The machine's places, the outermost first.
+pub(super) struct Places<'a> {
+    /// What no other place holds, in the order of first PUs; memory without processors comes last.
+    pub(super) outermost: Vec<Place<'a>>,
+    /// Cores that no place holds.
+    pub(super) cores: Vec<&'a Core>,
+    /// Online PUs of unknown cores.
+    pub(super) loose: CpuSet,
+    private: BTreeMap<CpuId, Vec<&'a Cache>>,
 }
 
-pub(super) fn write(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Result {
-    let mut places = places(topology);
+/// Something that holds PUs.
+pub(super) struct Place<'a> {
+    pub(super) what: What<'a>,
+    pub(super) cpus: &'a CpuSet,
+    /// The places right below, in the order of first PUs.
+    pub(super) inner: Vec<Place<'a>>,
+    /// The cores that none of these holds.
+    pub(super) cores: Vec<&'a Core>,
+}
+
+/// What a place is.
+pub(super) enum What<'a> {
+    Package(&'a Package),
+    Die(&'a Die),
+    Node(&'a NumaNode),
+    /// Caches that the same PUs share, the last level first; more than one core has them.
+    Caches(Vec<&'a Cache>),
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(topology: &'a Topology) -> Self {
+        let (shared, private) = caches(topology);
+        let flat = flat(topology, shared);
+        let mut outer: Vec<Option<usize>> = Vec::with_capacity(flat.len());
+        let mut depths: Vec<usize> = Vec::with_capacity(flat.len());
+        for (index, place) in flat.iter().enumerate() {
+            let mut holder = (0..index).rev().find(|&above| holds(&flat[above], place));
+            while let Some(above) = holder.filter(|&above| depths[above] + 1 >= DEEPEST) {
+                holder = outer[above];
+            }
+            outer.push(holder);
+            depths.push(holder.map_or(0, |above| depths[above] + 1));
+        }
+        let mut cores: Vec<Vec<&Core>> = flat.iter().map(|_| Vec::new()).collect();
+        let (mut without_place, mut in_cores) = (Vec::new(), CpuSet::new());
+        for core in topology.cores() {
+            in_cores = in_cores.union(&core.cpus);
+            match flat.iter().rposition(|place| is_in(&core.cpus, place.cpus)) {
+                Some(place) => cores[place].push(core),
+                None => without_place.push(core),
+            }
+        }
+        let loose = topology.online_cpus().difference(&in_cores);
+        Self { outermost: nest(flat, &outer, cores), cores: without_place, loose, private }
+    }
+
+    /// The caches that are this core's alone, the last level first.
+    pub(super) fn private(&self, core: &Core) -> &[&'a Cache] {
+        core.cpus.first().and_then(|cpu| self.private.get(&cpu)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Caches in groups of equal PUs.
+type Groups<'a> = BTreeMap<Vec<u64>, Vec<&'a Cache>>;
+
+/// The caches that several cores share, and those of single cores by the first PU of their core.
+fn caches(topology: &Topology) -> (Groups<'_>, BTreeMap<CpuId, Vec<&Cache>>) {
+    let owners: BTreeMap<CpuId, &Core> =
+        topology.cores().iter().flat_map(|core| core.cpus.iter().map(move |cpu| (cpu, core))).collect();
+    let (mut shared, mut private) = (Groups::new(), BTreeMap::<CpuId, Vec<&Cache>>::new());
+    for cache in topology.caches().iter().rev() {
+        let Some(first) = cache.cpus.first() else { continue };
+        match owners.get(&first).filter(|core| cache.cpus.is_subset(&core.cpus)) {
+            Some(core) => private.entry(core.cpus.first().unwrap_or(first)).or_default().push(cache),
+            None => shared.entry(cache.cpus.as_words().to_vec()).or_default().push(cache),
+        }
+    }
+    (shared, private)
+}
+
+/// All places from the largest to the smallest, so that what holds another comes before it.
+fn flat<'a>(topology: &'a Topology, shared: Groups<'a>) -> Vec<Place<'a>> {
+    let place = |what, cpus| Place { what, cpus, inner: Vec::new(), cores: Vec::new() };
+    let packages = topology.packages().iter().map(|package| place(What::Package(package), &package.cpus));
+    let dies = topology.dies().iter().map(|die| place(What::Die(die), &die.cpus));
+    let nodes = topology.nodes().iter().map(|node| place(What::Node(node), &node.cpus));
+    let caches = shared.into_values().map(|group| {
+        let cpus = &group[0].cpus;
+        place(What::Caches(group), cpus)
+    });
+    let mut flat: Vec<Place<'_>> = packages.chain(dies).chain(nodes).chain(caches).collect();
+    flat.sort_by_key(|place| (Reverse(place.cpus.len()), place.what.rank()));
+    flat
+}
+
+/// Whether one place lies in another; of two with the same PUs the one of the higher rank holds the other.
+fn holds(outer: &Place<'_>, inner: &Place<'_>) -> bool {
+    is_in(inner.cpus, outer.cpus) && (inner.cpus != outer.cpus || outer.what.rank() < inner.what.rank())
+}
+
+/// Whether all of these PUs are there, and there are any; most often the first tells that they are not.
+fn is_in(cpus: &CpuSet, outer: &CpuSet) -> bool {
+    cpus.first().is_some_and(|first| outer.contains(first)) && cpus.is_subset(outer)
+}
+
+/// Puts every place into its holder. Holders come before what they hold, so the last one is always complete.
+fn nest<'a>(flat: Vec<Place<'a>>, outer: &[Option<usize>], mut cores: Vec<Vec<&'a Core>>) -> Vec<Place<'a>> {
+    let mut inner: Vec<Vec<Place<'a>>> = flat.iter().map(|_| Vec::new()).collect();
     let mut outermost = Vec::new();
-    for index in 0..places.len() {
-        match holder(&places[..index], places[index].cpus) {
-            Some(outer) => places[outer].inner.push(index),
-            None => outermost.push(index),
+    for (index, mut place) in flat.into_iter().enumerate().rev() {
+        place.inner = in_order(std::mem::take(&mut inner[index]));
+        place.cores = std::mem::take(&mut cores[index]);
+        match outer[index] {
+            Some(above) => inner[above].push(place),
+            None => outermost.push(place),
         }
     }
-    let mut loose = Vec::new();
-    let mut in_cores = CpuSet::new();
-    for core in topology.cores() {
-        in_cores = in_cores.union(&core.cpus);
-        match holder(&places, &core.cpus) {
-            Some(outer) => places[outer].cores.push(core),
-            None => loose.push(core),
+    in_order(outermost)
+}
+
+fn in_order(mut places: Vec<Place<'_>>) -> Vec<Place<'_>> {
+    // They were found in the reverse of their order.
+    places.reverse();
+    places.sort_by_key(|place| (place.cpus.is_empty(), place.cpus.first()));
+    places
+}
+
+impl What<'_> {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Package(_) => 0,
+            Self::Die(_) => 1,
+            Self::Node(_) => 2,
+            Self::Caches(_) => 3,
         }
     }
-    outermost.sort_by_key(|index| places[*index].cpus.first());
-    outermost.iter().try_for_each(|index| write_place(f, &places, *index, 1))?;
-    write_cores(f, &loose, 1)?;
-    let without_core = topology.online_cpus().difference(&in_cores);
-    match without_core.is_empty() {
-        true => Ok(()),
-        false => writeln!(f, "  PUs of unknown cores: CPUs {without_core}"),
+}
+
+/// Machines nest about five places. A model may come from a hostile file, and what walks the tree does so by recursion.
+const DEEPEST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CacheKind, NodeId};
+
+    #[test]
+    fn places_nest_by_their_cpus() {
+        let mut machine = Topology::synthetic("package:2 numa:1 l3:2 core:2 l2:1 pu:2", vec![]).unwrap();
+        machine.nodes.push(NumaNode::of(NodeId(2), CpuSet::new()));
+        machine.dies = machine.packages.iter().map(|package| Die { id: None, cpus: package.cpus.clone() }).collect();
+        let places = Places::of(&machine);
+        assert_eq!(places.outermost.len(), 3);
+        assert!(matches!(places.outermost[2].what, What::Node(node) if node.id == NodeId(2)), "it has no CPUs");
+        let package = &places.outermost[1];
+        assert!(matches!(package.what, What::Package(_)));
+        let die = &package.inner[0];
+        let node = &die.inner[0];
+        assert!(matches!((&die.what, &node.what), (What::Die(_), What::Node(_))));
+        let caches: Vec<String> = node.inner.iter().map(|cache| cache.cpus.to_string()).collect();
+        assert_eq!(caches, ["8-11", "12-15"]);
+        assert_eq!(node.inner[1].cores.len(), 2);
+        assert_eq!(places.private(node.inner[1].cores[0])[0].level, 2);
     }
-}
 
-/// The places from the largest to the smallest, so that what holds another comes before it.
-fn places(topology: &Topology) -> Vec<Place<'_>> {
-    let packages = topology.packages().iter().map(|package| (package_label(package), &package.cpus, 0));
-    let nodes = topology.nodes().iter().map(|node| (node_label(node), &node.cpus, 1));
-    let caches = shared_last_level(topology).into_iter().map(|cache| (cache_label(cache), &cache.cpus, 2));
-    let mut places: Vec<_> = packages.chain(nodes).chain(caches).collect();
-    places.sort_by_key(|(_, cpus, rank)| (std::cmp::Reverse(cpus.len()), *rank));
-    let place = |(label, cpus, _)| Place { label, cpus, inner: Vec::new(), cores: Vec::new() };
-    places.into_iter().map(place).collect()
-}
-
-/// The smallest of the places that hold these CPUs.
-fn holder(places: &[Place<'_>], cpus: &CpuSet) -> Option<usize> {
-    places.iter().rposition(|place| !cpus.is_empty() && cpus.is_subset(place.cpus))
-}
-
-fn write_place(f: &mut fmt::Formatter<'_>, places: &[Place<'_>], index: usize, depth: usize) -> fmt::Result {
-    let place = &places[index];
-    writeln!(f, "{:indent$}{}", "", place.label, indent = depth * 2)?;
-    let mut inner = place.inner.clone();
-    inner.sort_by_key(|index| places[*index].cpus.first());
-    inner.iter().try_for_each(|index| write_place(f, places, *index, depth + 1))?;
-    write_cores(f, &place.cores, depth + 1)
-}
-
-/// A line for each run of cores with rising numbers and equally many PUs.
-fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[&Core], depth: usize) -> fmt::Result {
-    let is_run = |a: &&Core, b: &&Core| a.cpus.len() == b.cpus.len() && a.id.is_some() == b.id.is_some();
-    for run in cores.chunk_by(is_run) {
-        let cpus = run.iter().fold(CpuSet::new(), |cpus, core| cpus.union(&core.cpus));
-        let number = |core: &&Core| core.id.filter(|id| *id <= LARGEST_SHOWN).map(crate::CpuId);
-        let numbers: Option<CpuSet> = run.iter().map(number).collect();
-        // The kernel numbers cores within a package: below something that spans packages numbers repeat.
-        let numbers = numbers.filter(|numbers| numbers.len() == run.len());
-        let cores = match (numbers, run.len()) {
-            (Some(numbers), 1) => format!("core {numbers}"),
-            (Some(numbers), _) => format!("cores {numbers}"),
-            (None, 1) => "1 core".to_owned(),
-            (None, count) => format!("{count} cores"),
-        };
-        let pus = match (run[0].cpus.len(), run.len()) {
-            (1, 1) => "1 PU".to_owned(),
-            (1, _) => "1 PU each".to_owned(),
-            (count, 1) => format!("{count} PUs"),
-            (count, _) => format!("{count} PUs each"),
-        };
-        writeln!(f, "{:indent$}{cores} ({pus}): CPUs {cpus}", "", indent = depth * 2)?;
-    }
-    Ok(())
-}
-
-/// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
-const LARGEST_SHOWN: u32 = 1 << 16;
-
-/// The caches that no larger one stands behind and that more than one core shares: others are the same in every core.
-fn shared_last_level(topology: &Topology) -> Vec<&Cache> {
-    let mut covered = CpuSet::new();
-    let mut last_level = Vec::new();
-    for cache in topology.caches().iter().rev().filter(|cache| !cache.cpus.is_empty()) {
-        if !cache.cpus.intersects(&covered) {
-            covered = covered.union(&cache.cpus);
-            last_level.push(cache);
+    #[test]
+    fn hundreds_of_nested_places_are_no_deep_tree() {
+        let mut machine = Topology::synthetic("package:1 core:300 pu:1", vec![]).unwrap();
+        let cpus = |last: u32| (0..=last).map(CpuId).collect();
+        let cache = |last| Cache { level: 3, kind: CacheKind::Unified, size: None, cpus: cpus(last) };
+        machine.caches = (1..299).map(cache).collect();
+        fn depth(place: &Place<'_>) -> usize {
+            1 + place.inner.iter().map(depth).max().unwrap_or(0)
         }
+        let places = Places::of(&machine);
+        assert_eq!(places.outermost.iter().map(depth).max(), Some(DEEPEST));
     }
-    let core = |cache: &Cache| cache.cpus.first().and_then(|cpu| topology.core_of_cpu(cpu));
-    last_level.retain(|cache| !core(cache).is_some_and(|core| cache.cpus.is_subset(&core.cpus)));
-    last_level
-}
-
-fn package_label(package: &Package) -> String {
-    let number = package.id.map_or("of unknown number".to_owned(), |id| id.to_string());
-    format!("package {number}: CPUs {}", package.cpus)
-}
-
-fn node_label(node: &NumaNode) -> String {
-    let memory = node.memory.map_or("memory unknown".to_owned(), |memory| memory.to_string());
-    match node.cpus.is_empty() {
-        true => format!("node {}: {memory}, no CPUs", node.id),
-        false => format!("node {}: {memory}, CPUs {}", node.id, node.cpus),
-    }
-}
-
-fn cache_label(cache: &Cache) -> String {
-    let size = cache.size.as_ref().map_or("size unknown".to_owned(), DataSize::to_string);
-    format!("L{}: {size}, CPUs {}", cache.level, cache.cpus)
 }

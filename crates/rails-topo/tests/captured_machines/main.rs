@@ -7,6 +7,7 @@ mod captures;
 mod devices;
 #[cfg(feature = "hwloc")]
 mod lstopo;
+mod pictures;
 mod sysfs;
 #[cfg(feature = "hwloc")]
 mod versus_hwloc;

@@ -2,6 +2,7 @@
 
 mod capture;
 mod explain;
+mod svg;
 
 use crate::{ending::Ending, machine::MachineArgs, print};
 use anyhow::Result;
@@ -16,6 +17,7 @@ Examples:
   lstopo machine.xml && rails-bench topo --topology machine.xml
   rails-bench topo --of xml > machine.xml && lstopo -i machine.xml
   rails-bench topo --explain --config facts.toml
+  rails-bench topo --svg machine.svg --rails auto
 
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
 #[command(args_conflicts_with_subcommands = true)]
@@ -31,6 +33,8 @@ pub(crate) struct Args {
     /// Say of each fact that decides where rails go where it comes from: a file of the kernel, hwloc, or a line of a configuration file
     #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
+    #[command(flatten)]
+    svg: svg::SvgArgs,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -56,6 +60,9 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         return capture::run(args);
     }
     let topology = args.machine.topology()?;
+    if args.svg.draw(&topology)? {
+        return Ok(Ending::Done);
+    }
     if args.explain {
         print::result(explain::Explanation::of(&topology)?)?;
         return Ok(Ending::Done);

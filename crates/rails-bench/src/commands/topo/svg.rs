@@ -1,0 +1,59 @@
+//! `rails-bench topo --svg`
+
+use crate::print;
+use anyhow::{Context, Result};
+use rails_multirail::{
+    RailRequest,
+    plan::{PlannedRail, plan},
+};
+use rails_topo::{CpuSet, Overlay, RailMark, Topology};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What is drawn, and where to.
+#[derive(Debug, clap::Args)]
+pub(super) struct SvgArgs {
+    /// Draw the machine into an SVG file; `-` is stdout
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "of", "explain"])]
+    svg: Option<PathBuf>,
+    /// Draw these rails over it, where `plan` would place them (`plan --help` says what can be wished for)
+    #[arg(long, value_name = "SPEC", requires = "svg")]
+    rails: Option<RailRequest>,
+}
+
+impl SvgArgs {
+    /// Draws the machine if a picture was asked for, and says whether one was.
+    pub(super) fn draw(&self, topology: &Topology) -> Result<bool> {
+        let Some(file) = &self.svg else { return Ok(false) };
+        let rails = match &self.rails {
+            Some(request) => plan(topology, request).context("--rails")?.rails,
+            None => Vec::new(),
+        };
+        let overlay = Overlay { rails: rails.iter().map(|rail| mark(topology, rail)).collect() };
+        let picture = topology.svg(&overlay);
+        match file == Path::new("-") {
+            true => print::result(picture)?,
+            false => {
+                fs::write(file, picture).with_context(|| format!("--svg: cannot write {}", file.display()))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A planned rail as it is drawn; its interrupts are those of its NIC that its CPU serves as the machine is now.
+fn mark(topology: &Topology, rail: &PlannedRail) -> RailMark {
+    let nic = rail.interface.as_deref().and_then(|name| topology.nic(name));
+    let interrupts = nic.into_iter().flat_map(|nic| &nic.interrupts);
+    let served =
+        interrupts.filter(|interrupt| interrupt.effective.as_ref().is_some_and(|cpus| cpus.contains(rail.cpu)));
+    RailMark {
+        name: format!("R{}", rail.id),
+        nic: rail.interface.clone(),
+        cpus: CpuSet::single(rail.cpu),
+        node: rail.node,
+        interrupts: served.map(|interrupt| interrupt.number).collect(),
+    }
+}

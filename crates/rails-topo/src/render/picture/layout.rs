@@ -1,0 +1,198 @@
+//! Where every block goes: a pure function from blocks to rectangles.
+//!
+//! Blocks are put in rows as words are in lines, each block's own contents first. How wide a block becomes is chosen so that it is
+//! about as wide as high; what is best for the picture as a whole is found by trying several such shapes.
+
+use super::block::{Block, Cell};
+
+/// Where everything is.
+pub(super) struct Layout<'a> {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// Every block comes after the one that holds it.
+    pub(super) areas: Vec<Area<'a>>,
+}
+
+/// A block in its place.
+pub(super) struct Area<'a> {
+    pub(super) block: &'a Block,
+    pub(super) rect: Rect,
+    /// The area that holds it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the tests hold areas against those around them"))]
+    pub(super) parent: Option<usize>,
+    pub(super) texts: Vec<Text<'a>>,
+}
+
+/// A text in its place.
+pub(super) struct Text<'a> {
+    pub(super) cell: &'a Cell,
+    pub(super) size: f64,
+    /// The room that it takes at most.
+    pub(super) rect: Rect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rect {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// Places a block and all that is in it, in about the shape of a screen.
+pub(super) fn layout(block: &Block) -> Layout<'_> {
+    let tried = SHAPES.iter().map(|shape| measure(block, *shape, SCREEN));
+    let best = tried.min_by(|a, b| cost(a.size, SCREEN).total_cmp(&cost(b.size, SCREEN)));
+    let Some(measured) = best else { return Layout { width: 0.0, height: 0.0, areas: Vec::new() } };
+    let mut areas = Vec::new();
+    let (width, height) = measured.size;
+    let rect = Rect { x: 0.0, y: 0.0, width, height };
+    place(block, &measured, rect, None, &mut areas);
+    Layout { width, height, areas }
+}
+
+/// A block's size, and where in it its contents are.
+struct Measured {
+    size: (f64, f64),
+    inner: Vec<Vec<Inner>>,
+}
+
+struct Inner {
+    at: (f64, f64),
+    /// As high as the highest of its row, where it holds anything.
+    height: f64,
+    measured: Measured,
+}
+
+/// `shape` is the width over the height that everything in the block is to have, `own` that of the block itself.
+fn measure(block: &Block, shape: f64, own: f64) -> Measured {
+    let gap = block.kind.gap();
+    let inside = |one: &Block| measure(one, shape, one.shape.unwrap_or(shape));
+    let inner: Vec<Vec<Measured>> = block.sections.iter().map(|section| section.iter().map(inside).collect()).collect();
+    let text = block.rows.iter().map(|row| row.width()).fold(0.0, f64::max);
+    let head: f64 = block.rows.iter().map(|row| row.height()).sum();
+    let sizes: Vec<Vec<(f64, f64)>> =
+        inner.iter().map(|section| section.iter().map(|one| one.size).collect()).collect();
+    let size = |width: f64| {
+        let (mut widest, mut body) = (text, head);
+        for sizes in &sizes {
+            let (wide, high) = flow(sizes, width, gap);
+            (widest, body) = (wide.max(widest), body + high + if body > 0.0 { gap } else { 0.0 });
+        }
+        ((widest + 2.0 * gap).max(block.least.0), (body + 2.0 * gap).max(block.least.1))
+    };
+    let mut best = (size(text), text);
+    for width in widths(&sizes, gap).into_iter().map(|width| width.max(text)) {
+        let tried = size(width);
+        if cost(tried, own) < cost(best.0, own) {
+            best = (tried, width);
+        }
+    }
+    let (size, width) = best;
+    let mut y = gap + head;
+    let mut placed = Vec::new();
+    for (section, sizes) in inner.into_iter().zip(&sizes) {
+        y += if y > gap { gap } else { 0.0 };
+        let spots = spots(sizes, width, gap);
+        let inner = section.into_iter().zip(&spots).map(|(measured, spot)| {
+            let height = if measured.inner.is_empty() { measured.size.1 } else { spot.height };
+            Inner { at: (gap + spot.x, y + spot.y), height, measured }
+        });
+        placed.push(inner.collect());
+        y += spots.iter().map(|spot| spot.y + spot.height).fold(0.0, f64::max);
+    }
+    Measured { size, inner: placed }
+}
+
+/// How much a screen of that shape has to show of a block of that size: what is smaller is seen larger.
+fn cost((width, height): (f64, f64), shape: f64) -> f64 {
+    // Of two that a screen shows equally large, the smaller.
+    width.max(height * shape) + (width + height) / 1e3
+}
+
+/// The widths worth trying: those at which one block more comes to stand in the first row of a section.
+fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
+    let mut widths = Vec::new();
+    for sizes in sections {
+        let every = sizes.len() / MOST_TRIED + 1;
+        let mut width = 0.0;
+        for (index, (one, _)) in sizes.iter().enumerate() {
+            width += one + if index == 0 { 0.0 } else { gap };
+            if index < MOST_TRIED / 2 || index % every == 0 || index + 1 == sizes.len() {
+                widths.push(width);
+            }
+        }
+        // A section of unlike blocks may be as wide as its widest.
+        widths.push(sizes.iter().map(|(one, _)| *one).fold(0.0, f64::max));
+    }
+    widths
+}
+
+/// How large blocks are together, in rows of at most that width (or of one block that is wider).
+fn flow(sizes: &[(f64, f64)], width: f64, gap: f64) -> (f64, f64) {
+    let (mut x, mut y, mut row, mut widest) = (0.0, 0.0, 0.0, 0.0f64);
+    for (one, height) in sizes {
+        if x > 0.0 && x + one > width + ROUNDING {
+            (x, y, row) = (0.0, y + row + gap, 0.0);
+        }
+        widest = widest.max(x + one);
+        x += one + gap;
+        row = height.max(row);
+    }
+    (widest, y + row)
+}
+
+/// Where [`flow`] puts each of them; all of a row are as high as its highest.
+fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
+    let mut spots: Vec<Rect> = Vec::with_capacity(sizes.len());
+    let (mut x, mut y, mut first) = (0.0, 0.0, 0);
+    for (index, (one, height)) in sizes.iter().enumerate() {
+        if x > 0.0 && x + one > width + ROUNDING {
+            (x, y, first) = (0.0, y + level(&mut spots[first..]) + gap, index);
+        }
+        spots.push(Rect { x, y, width: *one, height: *height });
+        x += one + gap;
+    }
+    level(&mut spots[first..]);
+    spots
+}
+
+/// Makes all of a row as high as its highest, and says how high that is.
+fn level(row: &mut [Rect]) -> f64 {
+    let height = row.iter().map(|rect| rect.height).fold(0.0, f64::max);
+    row.iter_mut().for_each(|rect| rect.height = height);
+    height
+}
+
+fn place<'a>(block: &'a Block, measured: &Measured, rect: Rect, parent: Option<usize>, areas: &mut Vec<Area<'a>>) {
+    let gap = block.kind.gap();
+    let mut texts = Vec::new();
+    let mut y = rect.y + gap;
+    for row in &block.rows {
+        let mut x = rect.x + gap;
+        for cell in &row.cells {
+            let width = cell.width(row.size);
+            texts.push(Text { cell, size: row.size, rect: Rect { x, y, width, height: row.height() } });
+            x += width + row.size / 2.0;
+        }
+        y += row.height();
+    }
+    let index = areas.len();
+    areas.push(Area { block, rect, parent, texts });
+    for (section, inner) in block.sections.iter().zip(&measured.inner) {
+        for (block, inner) in section.iter().zip(inner) {
+            let (x, y) = inner.at;
+            let inside = Rect { x: rect.x + x, y: rect.y + y, width: inner.measured.size.0, height: inner.height };
+            place(block, &inner.measured, inside, Some(index), areas);
+        }
+    }
+}
+
+/// Width over height of a browser's window on a usual screen.
+const SCREEN: f64 = 1.7;
+/// Shapes of what is in the picture that are tried: two packages beside each other want to be high, one alone wide.
+const SHAPES: [f64; 10] = [0.5, 0.6, 0.7, 0.85, 1.0, 1.25, 1.7, 2.2, 2.8, 4.0];
+/// Widths tried for each section; in one of thousands of blocks not every one.
+const MOST_TRIED: usize = 48;
+/// Sums of the same widths in another order differ in their last digits.
+const ROUNDING: f64 = 1e-6;

@@ -1,0 +1,65 @@
+//! The machine as a picture.
+//!
+//! In three steps, of which the first two draw nothing: what is shown becomes blocks in blocks (`scene`), the blocks get their places
+//! (`layout`), and the places become SVG (`draw`).
+
+mod block;
+mod draw;
+mod layout;
+mod palette;
+mod scene;
+#[cfg(test)]
+mod tests;
+
+use super::phrases;
+use crate::{CpuSet, NodeId, Topology};
+
+/// What is to be marked in a picture of a machine ([`Topology::svg`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overlay {
+    /// The rails, planned or live, each in a colour of its own.
+    pub rails: Vec<RailMark>,
+}
+
+/// A rail, as far as a picture shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RailMark {
+    /// A short name such as `R0`: it is written onto everything that belongs to the rail.
+    pub name: String,
+    /// The interface that its lane uses; `None` where that is not known.
+    pub nic: Option<String>,
+    /// The CPUs that its threads are bound to.
+    pub cpus: CpuSet,
+    /// The node that its memory is on; `None` where there are no nodes, or it is not known.
+    pub node: Option<NodeId>,
+    /// The interrupts that bring its packets, by their numbers in `/proc/interrupts`.
+    pub interrupts: Vec<u32>,
+}
+
+impl Topology {
+    /// The machine as a picture (an SVG file): packages, dies, nodes, caches, cores and PUs, the NICs and other devices beside what
+    /// they hang on, with their PCI links, where interrupts are served, and `overlay` over it.
+    ///
+    /// It is laid out for a screen: what repeats is in a grid, large machines have smaller boxes with fewer words, and what did
+    /// not fit is shown where the pointer rests. Nothing is told by colour alone. The same machine and overlay give the same bytes.
+    /// Names are others' and may hold anything; the file is well-formed whatever they are.
+    ///
+    /// ```
+    /// use rails_topo::{Nic, Overlay, RailMark, Topology};
+    ///
+    /// let machine = Topology::synthetic("package:2 numa:1 l3:1 core:4 pu:2", vec![Nic::named("eth0")])?;
+    /// let rail = RailMark {
+    ///     name: "R0".to_owned(),
+    ///     nic: Some("eth0".to_owned()),
+    ///     cpus: "3".parse().unwrap(),
+    ///     ..RailMark::default()
+    /// };
+    /// let picture = machine.svg(&Overlay { rails: vec![rail] });
+    /// assert!(picture.contains("<svg"));
+    /// # Ok::<(), rails_topo::SyntheticError>(())
+    /// ```
+    pub fn svg(&self, overlay: &Overlay) -> String {
+        let scene = scene::scene(self, overlay);
+        draw::draw(&layout::layout(&scene), overlay, &phrases::machine(self))
+    }
+}

@@ -1,0 +1,35 @@
+//! The colours of rails.
+//!
+//! They are those of Okabe and Ito ("Color Universal Design", 2008), which people with any of the usual kinds of colour blindness
+//! tell apart, without black and without the yellow that is lost on white. Nothing is said by colour alone: every rail has its
+//! name on all that belongs to it, and lines of the same colour differ in their dashes.
+
+/// A rail's colour.
+pub(super) fn colour(rail: usize) -> &'static str {
+    COLOURS[rail % COLOURS.len()].0
+}
+
+/// The same, light enough to write on.
+pub(super) fn tint(rail: usize) -> &'static str {
+    COLOURS[rail % COLOURS.len()].1
+}
+
+/// How a rail's line is dashed: those of the first colours are not.
+pub(super) fn dashes(rail: usize) -> Option<&'static str> {
+    match (rail / COLOURS.len()) % 4 {
+        0 => None,
+        1 => Some("7 3"),
+        2 => Some("2 3"),
+        _ => Some("9 3 2 3"),
+    }
+}
+
+/// Blue, vermilion, bluish green, orange, reddish purple, sky blue; each with its tint.
+const COLOURS: [(&str, &str); 6] = [
+    ("#0072b2", "#cce3f0"),
+    ("#d55e00", "#f7dfcc"),
+    ("#009e73", "#ccece3"),
+    ("#e69f00", "#faeccc"),
+    ("#cc79a7", "#f5e4ed"),
+    ("#56b4e9", "#ddf0fb"),
+];

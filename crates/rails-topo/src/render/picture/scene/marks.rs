@@ -1,0 +1,199 @@
+//! What is written onto PUs, NICs and nodes: rails, and where interrupts are served.
+
+use super::super::{
+    Overlay,
+    block::{Cell, Tone, cut},
+};
+use crate::{CpuId, Nic, NodeId, Topology, render::phrases::plain};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who is marked how.
+pub(super) struct Marks {
+    /// The letters of NICs of which it is known where interrupts are served, by the NICs' names.
+    letters: BTreeMap<String, String>,
+    /// The interrupts served on each PU.
+    served: BTreeMap<CpuId, Vec<Served>>,
+    rails_of_cpu: BTreeMap<CpuId, Vec<usize>>,
+    rails_of_nic: BTreeMap<String, Vec<usize>>,
+    rails_of_node: BTreeMap<NodeId, Vec<usize>>,
+    names: Vec<String>,
+}
+
+/// Interrupts of one NIC on one PU.
+struct Served {
+    nic: String,
+    letter: String,
+    count: usize,
+    /// The rail that one of them belongs to.
+    rail: Option<usize>,
+}
+
+impl Marks {
+    pub(super) fn of(topology: &Topology, overlay: &Overlay) -> Self {
+        let mut marks = Self {
+            letters: BTreeMap::new(),
+            served: BTreeMap::new(),
+            rails_of_cpu: BTreeMap::new(),
+            rails_of_nic: BTreeMap::new(),
+            rails_of_node: BTreeMap::new(),
+            names: overlay.rails.iter().map(|rail| cut(&plain(&rail.name), LONGEST_NAME)).collect(),
+        };
+        let mut owners = BTreeMap::new();
+        for (index, rail) in overlay.rails.iter().enumerate() {
+            rail.cpus.iter().for_each(|cpu| marks.rails_of_cpu.entry(cpu).or_default().push(index));
+            rail.node.into_iter().for_each(|node| marks.rails_of_node.entry(node).or_default().push(index));
+            rail.nic.iter().for_each(|nic| marks.rails_of_nic.entry(nic.clone()).or_default().push(index));
+            rail.interrupts.iter().for_each(|number| _ = owners.entry(*number).or_insert(index));
+        }
+        for nic in topology.nics() {
+            marks.add_interrupts(nic, &owners);
+        }
+        marks
+    }
+
+    fn add_interrupts(&mut self, nic: &Nic, owners: &BTreeMap<u32, usize>) {
+        let mut counts: BTreeMap<CpuId, (usize, Option<usize>)> = BTreeMap::new();
+        for interrupt in &nic.interrupts {
+            let Some(cpus) = interrupt.effective.as_ref().filter(|cpus| cpus.len() <= MOST_CPUS) else { continue };
+            for cpu in cpus.iter() {
+                let (count, rail) = counts.entry(cpu).or_default();
+                *count += 1;
+                *rail = rail.or_else(|| owners.get(&interrupt.number).copied());
+            }
+        }
+        if counts.is_empty() {
+            return;
+        }
+        let next = letter(self.letters.len());
+        let letter = self.letters.entry(nic.name.clone()).or_insert(next).clone();
+        for (cpu, (count, rail)) in counts {
+            self.served.entry(cpu).or_default().push(Served {
+                nic: nic.name.clone(),
+                letter: letter.clone(),
+                count,
+                rail,
+            });
+        }
+    }
+
+    /// The letter of a NIC's interrupts.
+    pub(super) fn letter(&self, nic: &Nic) -> Option<&str> {
+        self.letters.get(&nic.name).map(String::as_str)
+    }
+
+    /// Whether any interrupt is marked anywhere.
+    pub(super) fn has_letters(&self) -> bool {
+        !self.letters.is_empty()
+    }
+
+    pub(super) fn rails_of_cpu(&self, cpu: CpuId) -> &[usize] {
+        self.rails_of_cpu.get(&cpu).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn rails_of_nic(&self, nic: &str) -> &[usize] {
+        self.rails_of_nic.get(nic).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn rails_of_node(&self, node: NodeId) -> &[usize] {
+        self.rails_of_node.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The names of rails, each in a frame; at most that many, and then how many more there are.
+    pub(super) fn frames(&self, rails: &[usize], most: usize) -> Vec<Cell> {
+        let shown = if rails.len() <= most { most } else { most.saturating_sub(1) };
+        let name = |rail: &usize| self.names.get(*rail).map(|name| Cell::new(name, Tone::Rail(*rail)));
+        let mut cells: Vec<Cell> = rails.iter().take(shown).filter_map(name).collect();
+        if rails.len() > shown {
+            cells.push(Cell::new(&format!("+{}", rails.len() - shown), Tone::Bold));
+        }
+        cells
+    }
+
+    /// The letters of the interrupts that a PU serves, with how many where there are several, in at most that many columns; those
+    /// of rails come first, in their colour.
+    pub(super) fn letters_of(&self, cpu: CpuId, columns: usize) -> Vec<Cell> {
+        let served = self.served.get(&cpu).map_or(&[][..], Vec::as_slice);
+        let (of_rails, others): (Vec<&Served>, Vec<&Served>) = served.iter().partition(|served| served.rail.is_some());
+        let mut cells = Vec::new();
+        let mut left = columns;
+        let mut missing = 0;
+        for served in of_rails.into_iter().chain(others) {
+            let text = served.text();
+            let (width, tone) = match served.rail {
+                Some(rail) => (text.len() + 2, Tone::Rail(rail)),
+                None => (text.len() + 1, Tone::Dim),
+            };
+            match left.checked_sub(width) {
+                Some(rest) if missing == 0 => {
+                    left = rest;
+                    cells.push(Cell::new(&text, tone));
+                }
+                _ => missing += 1,
+            }
+        }
+        if missing > 0 {
+            cells.push(Cell::new(&format!("+{missing}"), Tone::Dim));
+        }
+        cells
+    }
+
+    /// The same in words.
+    pub(super) fn interrupts_in_words(&self, cpu: CpuId) -> Option<String> {
+        let served = self.served.get(&cpu)?;
+        let words = served.iter().map(|served| format!("{} of {}", served.count, plain(&served.nic)));
+        Some(format!("interrupts served here: {}", words.collect::<Vec<_>>().join(", ")))
+    }
+
+    /// The names of some rails, for a hint.
+    pub(super) fn names(&self, rails: &[usize]) -> String {
+        rails.iter().filter_map(|rail| self.names.get(*rail)).cloned().collect::<Vec<_>>().join(", ")
+    }
+
+    /// The PUs with a rail, by how many share one at most.
+    pub(super) fn most_on_a_cpu(&self) -> usize {
+        self.rails_of_cpu.values().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// The letters that are in use, with the names of their NICs.
+    pub(super) fn letters(&self) -> Vec<(&str, &str)> {
+        let mut letters: Vec<(&str, &str)> =
+            self.letters.iter().map(|(nic, letter)| (letter.as_str(), nic.as_str())).collect();
+        letters.sort_by_key(|(letter, _)| (letter.len(), *letter));
+        letters
+    }
+
+    /// Every interface that a rail or a letter belongs to.
+    pub(super) fn nics(&self) -> BTreeSet<&str> {
+        self.letters.keys().chain(self.rails_of_nic.keys()).map(String::as_str).collect()
+    }
+}
+
+impl Served {
+    fn text(&self) -> String {
+        if self.count == 1 { self.letter.clone() } else { format!("{}{}", self.letter, self.count) }
+    }
+}
+
+/// `a` to `z`, `aa`, `ab` and so on.
+fn letter(index: usize) -> String {
+    let last = char::from(b'a' + (index % 26) as u8);
+    match index / 26 {
+        0 => last.to_string(),
+        more => format!("{}{last}", letter(more - 1)),
+    }
+}
+
+/// An interrupt that may be served on more CPUs than these is not served anywhere in particular.
+const MOST_CPUS: usize = 8;
+/// In columns.
+const LONGEST_NAME: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_go_on_after_the_alphabet() {
+        assert_eq!([0, 25, 26, 27, 701, 702].map(letter), ["a", "z", "aa", "ab", "zz", "aaa"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! What of a machine is shown, and how closely: a model becomes blocks.
+
+mod devices;
+mod legend;
+mod marks;
+mod nics;
+mod places;
+
+use super::{
+    Overlay,
+    block::{Block, Kind, Row, Tone},
+};
+use crate::{Topology, render::phrases, render::places::Places};
+use devices::Devices;
+use marks::Marks;
+
+/// How closely a machine is shown: what a screen has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// Every box says what it is, and cores show their own caches.
+    Close,
+    /// PUs have their numbers only; what all cores have is said once.
+    Wide,
+}
+
+/// What everything is drawn from.
+struct Scene<'a> {
+    topology: &'a Topology,
+    overlay: &'a Overlay,
+    places: Places<'a>,
+    marks: Marks,
+    detail: Detail,
+    /// The caches of every core, where they are the same.
+    caches: Option<String>,
+}
+
+impl Scene<'_> {
+    /// Puts devices below the places, or, where there is room for words, wherever there is room.
+    fn sections(&self, block: Block, mut places: Vec<Block>, devices: Vec<Block>) -> Block {
+        match self.detail {
+            Detail::Wide => block.section(places).section(devices),
+            Detail::Close => {
+                places.extend(devices);
+                block.section(places)
+            }
+        }
+    }
+}
+
+/// The whole picture.
+pub(super) fn scene(topology: &Topology, overlay: &Overlay) -> Block {
+    let places = Places::of(topology);
+    let scene = Scene {
+        topology,
+        overlay,
+        caches: same_caches(&places, topology),
+        places,
+        marks: Marks::of(topology, overlay),
+        detail: if topology.online_cpus().len() <= CLOSE { Detail::Close } else { Detail::Wide },
+    };
+    let mut devices = Devices::of(&scene);
+    let places = scene.places(&mut devices);
+    let mut rows = vec![
+        Row::text(15.0, &format!("machine {}", phrases::machine(topology)), Tone::Bold),
+        Row::text(11.0, &counts(topology), Tone::Dim),
+        Row::text(11.0, &phrases::origin(topology), Tone::Dim),
+    ];
+    if let (Detail::Wide, Some(caches)) = (scene.detail, &scene.caches) {
+        rows.push(Row::text(11.0, &format!("each core has {caches}"), Tone::Dim));
+    }
+    let picture = Block::new(Kind::Machine, rows);
+    let rest = devices.rest(&scene).into_iter().chain(legend::legend(&scene));
+    picture.section(places.into_iter().chain(rest).collect())
+}
+
+/// What is the same for every core is said once.
+fn same_caches(places: &Places<'_>, topology: &Topology) -> Option<String> {
+    let words = |core| phrases::private_caches(std::iter::once(places.private(core)));
+    let mut all = topology.cores().iter().map(words);
+    let first = all.next()?;
+    (!first.is_empty() && all.all(|words| words == first)).then_some(first)
+}
+
+fn counts(topology: &Topology) -> String {
+    let counted = [
+        phrases::count(topology.packages().len(), "package"),
+        phrases::count(topology.nodes().len(), "NUMA node"),
+        phrases::count(topology.cores().len(), "core"),
+        phrases::count(topology.online_cpus().len(), "CPU"),
+        format!("CPUs {} may be used", phrases::cpus(topology.allowed_cpus())),
+    ];
+    counted.join(", ")
+}
+
+/// With more PUs than these a screen has no room for words on each.
+const CLOSE: usize = 40;

@@ -1,0 +1,171 @@
+//! Packages, dies, nodes, caches, cores and PUs as blocks.
+
+use super::{
+    super::block::{Anchor, Block, Cell, Kind, PuState, Row, Tone},
+    Detail, Scene,
+    devices::Devices,
+};
+use crate::{
+    Core, CpuId, CpuSet,
+    render::{
+        phrases,
+        places::{Place, What},
+    },
+};
+
+impl<'a> Scene<'a> {
+    /// The outermost places, and cores and PUs that are in none; devices go to where they hang.
+    pub(super) fn places(&self, devices: &mut Devices<'a>) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.places.outermost.iter().map(|place| self.place(place, devices)).collect();
+        blocks.extend(self.places.cores.iter().map(|core| self.core(core)));
+        blocks.extend(self.places.loose.iter().map(|cpu| self.pu(cpu)));
+        blocks
+    }
+
+    fn place(&self, place: &Place<'a>, devices: &mut Devices<'a>) -> Block {
+        let mut block = self.head(place);
+        // What lies in the place gets its devices before the place itself takes what is left.
+        let mut inner: Vec<Block> = place.inner.iter().map(|inner| self.place(inner, devices)).collect();
+        inner.extend(place.cores.iter().map(|core| self.core(core)));
+        let here = match place.what {
+            What::Node(node) => devices.of_node(self, node.id),
+            What::Package(_) | What::Die(_) => devices.within(self, place.cpus),
+            What::Caches(_) => Vec::new(),
+        };
+        if let (What::Node(node), false) = (&place.what, place.cpus.is_empty()) {
+            block.rails = self.marks.rails_of_node(node.id).to_vec();
+        }
+        self.sections(block, inner, here)
+    }
+
+    fn head(&self, place: &Place<'_>) -> Block {
+        let cpus = match place.cpus.is_empty() {
+            true => "no CPUs".to_owned(),
+            false => format!("CPUs {}", phrases::cpus(place.cpus)),
+        };
+        let (kind, name, facts) = match &place.what {
+            What::Package(package) => {
+                (Kind::Package, format!("package {}", phrases::number_of_package(package.id)), Vec::new())
+            }
+            What::Die(die) => (Kind::Die, format!("die {}", phrases::number_of_package(die.id)), Vec::new()),
+            What::Node(node) => (Kind::Node, format!("node {}", node.id), phrases::memory(node)),
+            What::Caches(caches) => {
+                let mut caches = caches.iter().map(|cache| phrases::cache(cache));
+                (Kind::Cache, caches.next().unwrap_or_default(), caches.collect())
+            }
+        };
+        let size = if kind == Kind::Cache { 10.0 } else { 12.0 };
+        let mut first = vec![Cell::new(&name, Tone::Bold)];
+        if let What::Node(node) = &place.what {
+            first.extend(facts.first().map(|memory| Cell::new(memory, Tone::Plain)));
+            let rails = self.marks.rails_of_node(node.id);
+            if !rails.is_empty() {
+                first.push(Cell::new("memory of", Tone::Dim));
+                first.extend(self.marks.frames(rails, MOST_FRAMES));
+            }
+        } else if kind == Kind::Cache {
+            first.extend(facts.iter().map(|fact| Cell::new(fact, Tone::Plain)));
+        }
+        if matches!(kind, Kind::Package | Kind::Die) {
+            first.push(Cell::new(&cpus, Tone::Dim));
+        }
+        let mut rows = vec![Row::of(size, first)];
+        // A cache's CPUs are to be seen in it.
+        if kind == Kind::Node {
+            rows.extend(facts.iter().skip(1).map(|fact| Row::text(10.0, fact, Tone::Dim)));
+            rows.push(Row::text(10.0, &cpus, Tone::Dim));
+        }
+        let caches = phrases::private_caches(place.cores.iter().map(|core| self.places.private(core)));
+        if self.detail == Detail::Wide && self.caches.is_none() && !caches.is_empty() {
+            rows.push(Row::text(9.0, &format!("cores: {caches}"), Tone::Dim));
+        }
+        let mut block = Block::new(kind, rows);
+        block.hint = format!("{name}\n{}{cpus}", facts.iter().map(|fact| format!("{fact}\n")).collect::<String>());
+        block
+    }
+
+    fn core(&self, core: &Core) -> Block {
+        let kind = core.cpus.first().and_then(|cpu| self.kind_of(cpu));
+        let name = match (core.id, &kind) {
+            (None, _) => "core".to_owned(),
+            (Some(id), None) => format!("core {id}"),
+            (Some(id), Some((_, name))) => format!("core {id} ({name})"),
+        };
+        let caches = self.places.private(core);
+        let mut block = Block::new(Kind::Core(kind.as_ref().map_or(0, |(rank, _)| *rank)), Vec::new());
+        if self.detail == Detail::Close {
+            block.rows.push(Row::text(10.0, &name, Tone::Dim));
+            let bar = |name: String| {
+                let mut bar = Block::new(Kind::PrivateCache, vec![Row::text(8.0, &name, Tone::Dim)]);
+                bar.least.0 = BAR;
+                bar
+            };
+            // One below the other, as they lie between the core and its memory.
+            for cache in caches {
+                block = block.section(vec![bar(phrases::cache(cache))]);
+            }
+        }
+        let facts = caches.iter().map(|cache| format!("\n{}", phrases::cache(cache))).collect::<String>();
+        block.hint = format!("{name}, CPUs {}{facts}", phrases::cpus(&core.cpus));
+        block.section(core.cpus.iter().map(|cpu| self.pu(cpu)).collect())
+    }
+
+    /// The kind of the core of a PU, by its place among the kinds and by name.
+    pub(super) fn kind_of(&self, cpu: CpuId) -> Option<(usize, String)> {
+        let kinds = self.topology.core_kinds().iter().enumerate();
+        let mut of_cpu = kinds.filter(|(_, kind)| kind.cpus.contains(cpu));
+        of_cpu.next().map(|(rank, kind)| (rank, phrases::name_of_kind(kind)))
+    }
+
+    fn pu(&self, cpu: CpuId) -> Block {
+        let rails = self.marks.rails_of_cpu(cpu);
+        let state = self.state(cpu);
+        let tone = if state.forbidden { Tone::Dim } else { Tone::Plain };
+        let (size, small, name, columns) = match self.detail {
+            Detail::Close => (12.0, 10.0, format!("CPU {cpu}"), 9),
+            Detail::Wide => (10.0, 8.0, cpu.to_string(), 6),
+        };
+        let mut rows = vec![Row::of(size, vec![Cell::new(&name, if rails.is_empty() { tone } else { Tone::Bold })])];
+        let mut least = 2.0 * Kind::Pu(state).gap() + rows[0].height();
+        if self.marks.most_on_a_cpu() > 0 {
+            let row = Row::of(small, self.marks.frames(rails, 2));
+            least += row.height();
+            rows.push(row);
+        }
+        if self.marks.has_letters() {
+            let row = Row::of(small, self.marks.letters_of(cpu, columns));
+            least += row.height();
+            rows.push(row);
+        }
+        let mut block = Block::new(Kind::Pu(state), rows);
+        block.least = (if self.detail == Detail::Close { 66.0 } else { 36.0 }, least);
+        block.rails = rails.to_vec();
+        block.anchor = Some(Anchor::Cpu(cpu));
+        block.hint = self.hint(cpu, state, rails);
+        block
+    }
+
+    fn hint(&self, cpu: CpuId, state: PuState, rails: &[usize]) -> String {
+        let mut lines = vec![format!("CPU {cpu}")];
+        lines.extend((!rails.is_empty()).then(|| format!("runs {}", self.marks.names(rails))));
+        lines.extend(state.forbidden.then(|| "may not be used here".to_owned()));
+        lines.extend(state.isolated.then(|| "isolated".to_owned()));
+        lines.extend(state.tickless.then(|| "nohz_full".to_owned()));
+        lines.extend(self.marks.interrupts_in_words(cpu));
+        lines.join("\n")
+    }
+
+    fn state(&self, cpu: CpuId) -> PuState {
+        let is_in = |cpus: &CpuSet| cpus.contains(cpu);
+        PuState {
+            forbidden: !is_in(self.topology.allowed_cpus()),
+            isolated: is_in(self.topology.isolated_cpus()),
+            tickless: is_in(self.topology.nohz_full_cpus()),
+        }
+    }
+}
+
+/// Frames of rails on one node; the legend has all.
+const MOST_FRAMES: usize = 8;
+/// In pixels: as wide as what is usually written on it.
+const BAR: f64 = 66.0;

@@ -1,6 +1,6 @@
 //! The machine that this process runs on.
 
-use crate::{DetectError, InterfaceAddress, Origin, Topology, linux};
+use crate::{DetectError, InterfaceAddress, Nic, Origin, Topology, linux};
 use std::{io, net::IpAddr, path::Path};
 
 impl Topology {
@@ -22,22 +22,25 @@ impl Topology {
         let topology = linux::read(Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() })?;
         #[cfg(feature = "hwloc")]
         let topology = crate::hwloc::complete(topology)?;
-        with_addresses(topology)
+        let mut topology = topology;
+        read_addresses(&mut topology.nics)?;
+        Ok(topology)
     }
 }
 
-fn with_addresses(mut topology: Topology) -> Result<Topology, DetectError> {
+/// Gives the interfaces the addresses that they have now.
+pub(crate) fn read_addresses(nics: &mut [Nic]) -> Result<(), DetectError> {
     let failed = |errno| DetectError::Addresses { source: io::Error::from(errno) };
-    topology.nics.iter_mut().for_each(|nic| nic.addresses.clear());
+    nics.iter_mut().for_each(|nic| nic.addresses.clear());
     for interface in nix::ifaddrs::getifaddrs().map_err(failed)? {
-        let nic = topology.nics.iter_mut().find(|nic| nic.name == interface.interface_name);
+        let nic = nics.iter_mut().find(|nic| nic.name == interface.interface_name);
         let ip = interface.address.as_ref().and_then(ip_of);
         let prefix_len = interface.netmask.as_ref().and_then(ip_of).map(prefix_len);
         if let (Some(nic), Some(ip), Some(prefix_len)) = (nic, ip, prefix_len) {
             nic.addresses.push(InterfaceAddress { ip, prefix_len });
         }
     }
-    Ok(topology)
+    Ok(())
 }
 
 fn ip_of(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {

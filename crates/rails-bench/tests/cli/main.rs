@@ -13,3 +13,4 @@ mod soak;
 mod tls;
 mod transfers;
 mod util;
+mod watch;

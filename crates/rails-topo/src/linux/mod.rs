@@ -10,6 +10,8 @@ mod votes;
 
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
+#[cfg(feature = "monitor")]
+pub(crate) use nodes::total_memory;
 pub(crate) use root::Root;
 
 use crate::{CpuSet, NodeSet, Origin, SysfsError, Topology};
@@ -69,17 +71,30 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
     .in_order())
 }
 
+/// The interfaces of a machine whose other parts are known, read again.
+#[cfg(feature = "monitor")]
+pub(crate) fn nics(root: &Root, machine: &Topology) -> Vec<crate::Nic> {
+    let packages = machine.packages.len();
+    net::nics(root, &net::Surroundings { online: &machine.online_cpus, nodes: &machine.nodes, packages })
+}
+
+/// What the file of an interface's speed says.
+#[cfg(feature = "monitor")]
+pub(crate) fn speed(root: &Root, nic: &str) -> Option<crate::Bandwidth> {
+    root.value(&format!("{}/{nic}/speed", net::NET)).and_then(net::speed)
+}
+
 /// What `/proc/self/status` allows.
 ///
 /// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)).
 #[derive(Default)]
-struct Status {
-    cpus: Option<CpuSet>,
-    nodes: Option<NodeSet>,
+pub(crate) struct Status {
+    pub(crate) cpus: Option<CpuSet>,
+    pub(crate) nodes: Option<NodeSet>,
 }
 
 impl Status {
-    fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &Root) -> Self {
         let text = root.text("proc/self/status").unwrap_or_default();
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
         Self {

@@ -37,6 +37,7 @@ fn nic(root: &Root, name: &str, machine: &Surroundings<'_>, names: &InterruptNam
     let place = function.as_ref().map(|(path, _)| path.as_str()).or(device.as_deref());
     let node = place.and_then(|place| node(root, place)).filter(|id| machine.nodes.iter().any(|node| node.id == *id));
     Nic {
+        index: root.value(&file("ifindex")),
         kind: kind(root, name),
         pci: function.as_ref().map(|(_, address)| *address),
         driver: root.link_name(&file("device/driver")),
@@ -44,6 +45,7 @@ fn nic(root: &Root, name: &str, machine: &Surroundings<'_>, names: &InterruptNam
         local_cpus: place.and_then(|place| local_cpus(root, place, machine)),
         speed: root.value(&file("speed")).and_then(speed),
         up: up(root.text(&file("operstate")).as_deref(), root.value(&file("carrier"))),
+        carrier: root.value::<u32>(&file("carrier")).map(|carrier| carrier != 0),
         mtu: root.value(&file("mtu")),
         mac: root.value::<MacAddress>(&file("address")),
         rx_queues: rx_queues(root, &file("queues")),
@@ -105,7 +107,7 @@ fn local_cpus(root: &Root, device: &str, machine: &Surroundings<'_>) -> Option<C
 
 /// `speed` is in Mbit/s. "Unknown" is -1, and in kernels and drivers of all ages also that number without its sign in
 /// 16 or 32 bits (SPEED_UNKNOWN in include/uapi/linux/ethtool.h), and 0.
-fn speed(megabits: i64) -> Option<Bandwidth> {
+pub(super) fn speed(megabits: i64) -> Option<Bandwidth> {
     match megabits {
         ..=0 | 0xffff | 0xffff_ffff.. => None,
         megabits => u64::try_from(megabits).ok().map(Bandwidth::mbps),
@@ -155,7 +157,7 @@ fn addresses6(if_inet6: &str, name: &str) -> Vec<InterfaceAddress> {
 }
 
 /// The folder of the interfaces.
-const NET: &str = "sys/class/net";
+pub(super) const NET: &str = "sys/class/net";
 
 /// ARPHRD_LOOPBACK of include/uapi/linux/if_arp.h.
 const LOOPBACK: u32 = 772;

@@ -10,6 +10,8 @@ use std::net::IpAddr;
 pub struct Nic {
     /// Interface name.
     pub name: String,
+    /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
+    pub index: Option<u32>,
     /// What kind of interface it is.
     pub kind: NicKind,
     /// PCI address of the device behind it.
@@ -118,6 +120,7 @@ impl Nic {
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            index: None,
             kind: NicKind::Device,
             pci: None,
             driver: None,

@@ -1,5 +1,7 @@
 //! `rails-bench topo`
 
+mod watch;
+
 use crate::{ending::Ending, machine::MachineArgs, print};
 use anyhow::Result;
 
@@ -9,6 +11,7 @@ use anyhow::Result;
 Examples:
   rails-bench topo
   rails-bench topo --json | jq '.nics[].name'
+  rails-bench topo --watch
   lstopo machine.xml && rails-bench topo --xml machine.xml
 
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
@@ -16,11 +19,17 @@ pub(crate) struct Args {
     /// Print the whole model as JSON
     #[arg(long)]
     json: bool,
+    /// Print what changes, a line for each, until Ctrl-C; with --json one object for each
+    #[arg(long, conflicts_with_all = ["xml", "sysfs"])]
+    watch: bool,
     #[command(flatten)]
     machine: MachineArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Ending> {
+    if args.watch {
+        return watch::run(args.json);
+    }
     let topology = args.machine.topology()?;
     if args.json {
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?;

@@ -28,7 +28,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     if let Some(seconds) = seconds {
         let used = cpu_time()? - before;
-        println!("{used:?} of CPU time in {seconds} s: {:.4} % of one core", used.as_secs_f64() / seconds as f64 * 100.0);
+        println!(
+            "{used:?} of CPU time in {seconds} s: {:.4} % of one core",
+            used.as_secs_f64() / seconds as f64 * 100.0
+        );
     }
     Ok(())
 }

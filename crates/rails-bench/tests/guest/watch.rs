@@ -91,7 +91,8 @@ fn take_a_block_offline() -> (u64, Written) {
     blocks.sort_unstable();
     for block in blocks.into_iter().rev() {
         let file = folder.join(format!("memory{block}/state"));
-        if fs::read_to_string(&file).is_ok_and(|state| state.trim() == "online") && fs::write(&file, "offline").is_ok() {
+        if fs::read_to_string(&file).is_ok_and(|state| state.trim() == "online") && fs::write(&file, "offline").is_ok()
+        {
             return (block, Written { file, before: "online" });
         }
     }

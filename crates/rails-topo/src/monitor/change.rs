@@ -1,6 +1,8 @@
 //! What can change, and how it is said.
 
-use crate::{Bandwidth, CpuId, CpuSet, DataSize, Id, IdSet, InterfaceAddress, Interrupt, Nic, NodeId, NodeSet, NumaNode};
+use crate::{
+    Bandwidth, CpuId, CpuSet, DataSize, Id, IdSet, InterfaceAddress, Interrupt, Nic, NodeId, NodeSet, NumaNode,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -188,7 +190,9 @@ impl fmt::Display for Change {
             }
             Self::NicSpeed { nic, speed } => write!(f, "{nic}: speed {}", Known(speed)),
             Self::NicMtu { nic, mtu } => write!(f, "{nic}: MTU {}", Known(mtu)),
-            Self::NicAddressAdded { nic, address } => write!(f, "{nic}: address {}/{} added", address.ip, address.prefix_len),
+            Self::NicAddressAdded { nic, address } => {
+                write!(f, "{nic}: address {}/{} added", address.ip, address.prefix_len)
+            }
             Self::NicAddressRemoved { nic, address } => {
                 write!(f, "{nic}: address {}/{} removed", address.ip, address.prefix_len)
             }
@@ -239,12 +243,7 @@ mod tests {
                 "eth0: link down, carrier unknown",
             ),
             (
-                Change::InterruptMoved {
-                    number: 24,
-                    affinity: "0-3".parse().ok(),
-                    effective: None,
-                    expected: false,
-                },
+                Change::InterruptMoved { number: 24, affinity: "0-3".parse().ok(), effective: None, expected: false },
                 "interrupt 24: moved by somebody else, to CPUs 0-3, served on unknown",
             ),
             (Change::NicAdded { nic: Box::new(Nic::named("eth1")) }, "eth1: was added"),

@@ -53,7 +53,9 @@ fn files(cgroup: &str) -> Vec<String> {
     for line in cgroup.lines() {
         // hierarchy-ID:controller-list:cgroup-path (cgroups(7)); version 2 is hierarchy 0 without controllers.
         let mut fields = line.splitn(3, ':');
-        let (Some(hierarchy), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Some(hierarchy), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
         // A cgroup outside the namespace's root is not below the mount.
         if path.split('/').any(|part| part == "..") {
             continue;

@@ -183,7 +183,8 @@ mod tests {
     }
 
     fn nic() -> impl Strategy<Value = Nic> {
-        let address = (0..4u8, 24..26u8).prop_map(|(last, prefix_len)| InterfaceAddress { ip: [10, 0, 0, last].into(), prefix_len });
+        let address = (0..4u8, 24..26u8)
+            .prop_map(|(last, prefix_len)| InterfaceAddress { ip: [10, 0, 0, last].into(), prefix_len });
         let addresses = prop::collection::vec(address, 0..4).prop_map(|mut addresses| {
             addresses.sort_by_key(|address| (address.ip, address.prefix_len));
             addresses.dedup();

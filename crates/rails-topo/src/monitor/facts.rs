@@ -1,6 +1,6 @@
 //! Looking at the machine's files: a few of them, or all.
 
-use super::{MemoryBlockId, MemoryBlockSet, Snapshot, tracker::Looks};
+use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
 use crate::{
     Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology, detect,
     linux::{self, Root, Status},
@@ -88,13 +88,16 @@ impl Facts {
         self.online_cpus = online;
         let there = root.value::<NodeSet>("sys/devices/system/node/online");
         let nodes = there.unwrap_or_else(|| known.nodes.iter().map(|node| node.id).collect());
-        self.allowed_nodes = status.nodes.map(|allowed| allowed.intersection(&nodes)).filter(|_| !known.nodes.is_empty());
+        self.allowed_nodes =
+            status.nodes.map(|allowed| allowed.intersection(&nodes)).filter(|_| !known.nodes.is_empty());
     }
 }
 
 /// What the kernel's files do not say of an interface's place is as it was known, for hwloc may have said it.
 fn keep_place(nic: &mut Nic, known: &Topology) {
-    let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else { return };
+    let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else {
+        return;
+    };
     nic.pci = nic.pci.or(before.pci);
     nic.mac = nic.mac.or(before.mac);
     if nic.node.is_none() && nic.local_cpus.is_none() {
@@ -121,7 +124,8 @@ fn nodes(root: &Root, known: &[NumaNode]) -> Option<Vec<NumaNode>> {
 fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     const BLOCKS: &str = "sys/devices/system/memory";
     let numbers = root.numbered(BLOCKS, "memory");
-    let is_online = |number: &u32| root.text(&format!("{BLOCKS}/memory{number}/state")).is_some_and(|state| state == "online");
+    let is_online =
+        |number: &u32| root.text(&format!("{BLOCKS}/memory{number}/state")).is_some_and(|state| state == "online");
     let online: MemoryBlockSet = numbers.iter().copied().filter(is_online).map(MemoryBlockId).collect();
     (!numbers.is_empty()).then_some(online)
 }

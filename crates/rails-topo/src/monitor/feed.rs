@@ -244,7 +244,9 @@ mod tests {
         publish(&feed, 0..3);
         assert_eq!(numbers(&mut quick).len(), 3);
         publish(&feed, 3..4);
-        let Some(Update::Lagged { missed: 4, snapshot: machine }) = ready(&mut slow) else { panic!("nothing is missing") };
+        let Some(Update::Lagged { missed: 4, snapshot: machine }) = ready(&mut slow) else {
+            panic!("nothing is missing")
+        };
         assert_eq!(*machine, snapshot(7));
         publish(&feed, 4..5);
         assert_eq!(numbers(&mut slow), [change(4)], "what the snapshot holds is not told again");

@@ -49,6 +49,7 @@
 mod change;
 mod cpuset;
 mod differ;
+mod event;
 mod facts;
 mod feed;
 mod rtnetlink;
@@ -58,20 +59,21 @@ mod task;
 mod tracker;
 mod uevent;
 
-pub use change::{Change, MemoryBlockId, MemoryBlockSet};
-pub use differ::differ;
-pub use feed::{Changes, Stamped, Update};
-pub use snapshot::Snapshot;
 #[cfg(doc)]
 use crate::Topology;
 use crate::{CpuSet, DetectError, linux::Root};
+pub use change::{Change, MemoryBlockId, MemoryBlockSet};
+pub use differ::differ;
+use event::Event;
 use facts::Facts;
 use feed::Feed;
+pub use feed::{Changes, Stamped, Update};
+pub use snapshot::Snapshot;
 use sources::Sources;
 use std::{io, path::Path, sync::Arc, time::Duration};
 use task::Task;
 use tokio::sync::mpsc;
-use tracker::{Event, Tracker};
+use tracker::Tracker;
 
 /// How a monitor works.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! What rtnetlink says of links and addresses ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)). No I/O.
 
-use super::{Event, tracker::LinkState};
+use super::event::{Event, LinkState};
 use crate::InterfaceAddress;
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{

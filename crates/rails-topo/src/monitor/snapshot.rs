@@ -95,7 +95,9 @@ pub(super) fn apply_to_nics(nics: &mut Vec<Nic>, change: &Change) {
         Change::NicSpeed { nic, speed } => named(nics, nic, &|nic| nic.speed = *speed),
         Change::NicMtu { nic, mtu } => named(nics, nic, &|nic| nic.mtu = *mtu),
         Change::NicAddressAdded { nic, address } => named(nics, nic, &|nic| nic.addresses.push(address.clone())),
-        Change::NicAddressRemoved { nic, address } => named(nics, nic, &|nic| nic.addresses.retain(|other| other != address)),
+        Change::NicAddressRemoved { nic, address } => {
+            named(nics, nic, &|nic| nic.addresses.retain(|other| other != address))
+        }
         Change::NicInterrupts { nic, interrupts } => named(nics, nic, &|nic| nic.interrupts.clone_from(interrupts)),
         Change::InterruptMoved { number, affinity, effective, .. } => {
             let interrupts = nics.iter_mut().flat_map(|nic| &mut nic.interrupts);

@@ -1,11 +1,6 @@
 //! The sockets on which the kernel tells what happens.
 
-use super::{
-    Event, MonitorError,
-    cpuset::CpusetWatch,
-    rtnetlink,
-    uevent::Uevent,
-};
+use super::{Event, MonitorError, cpuset::CpusetWatch, rtnetlink, uevent::Uevent};
 use crate::linux::Root;
 use netlink_sys::{
     AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket,

@@ -1,10 +1,6 @@
 //! Brings the sources, the state machine and the subscribers together. The only place with a clock.
 
-use super::{
-    Feed, MonitorError, Sources, Tracker,
-    facts::Facts,
-    tracker::Ticket,
-};
+use super::{Feed, MonitorError, Sources, Tracker, facts::Facts, tracker::Ticket};
 use crate::{CpuSet, DetectError, linux::Root};
 use std::{
     sync::Arc,

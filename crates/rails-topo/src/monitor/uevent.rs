@@ -12,6 +12,9 @@ pub(crate) struct Uevent<'a> {
     pub(crate) path: &'a str,
     /// What kind of device it is.
     pub(crate) subsystem: Option<&'a str>,
+    /// Whether somebody asked for it by writing to a device's `uevent` file, as `udevadm trigger` does: nothing has happened then
+    /// (Documentation/ABI/testing/sysfs-uevent in the kernel's sources).
+    pub(crate) is_synthetic: bool,
 }
 
 impl<'a> Uevent<'a> {
@@ -22,15 +25,27 @@ impl<'a> Uevent<'a> {
         }
         let mut texts = datagram.split(|byte| *byte == 0).map_while(|text| std::str::from_utf8(text).ok());
         let (action, path) = texts.next()?.split_once('@')?;
-        let is_plausible = !action.is_empty() && action.bytes().all(|byte| byte.is_ascii_lowercase()) && path.starts_with('/');
-        let subsystem = texts.find_map(|text| text.strip_prefix("SUBSYSTEM="));
-        is_plausible.then_some(Self { action, path, subsystem })
+        let is_plausible =
+            !action.is_empty() && action.bytes().all(|byte| byte.is_ascii_lowercase()) && path.starts_with('/');
+        let mut uevent = Self { action, path, subsystem: None, is_synthetic: false };
+        for text in texts {
+            match text.split_once('=') {
+                Some(("SUBSYSTEM", subsystem)) => uevent.subsystem = Some(subsystem),
+                Some(("SYNTH_UUID", _)) => uevent.is_synthetic = true,
+                _ => {}
+            }
+        }
+        is_plausible.then_some(uevent)
     }
 
     /// What it means for the model; `None` for the devices that the model does not follow by uevents.
     pub(crate) fn event(&self) -> Option<Event> {
+        if self.is_synthetic {
+            return None;
+        }
         let number = |folder: &str| -> Option<u32> {
-            let digits = self.path.strip_prefix(folder).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+            let digits =
+                self.path.strip_prefix(folder).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
             digits.parse().ok().filter(|number| *number <= LARGEST)
         };
         match (self.subsystem?, self.action) {
@@ -91,9 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_asked_for_has_not_happened() {
+        let text = b"offline@/devices/system/cpu/cpu3\0SUBSYSTEM=cpu\0SYNTH_UUID=0\0";
+        assert_eq!(Uevent::parse(text).unwrap().event(), None);
+    }
+
+    #[test]
     fn what_is_not_the_kernels_is_refused() {
-        let datagrams: [&[u8]; 7] =
-            [b"", b"\0", b"libudev\0\xfe\xed\xca\xfe", b"offline", b"@/x", b"offline@x\0", b"\xff@/devices\0SUBSYSTEM=cpu\0"];
+        let datagrams: [&[u8]; 7] = [
+            b"",
+            b"\0",
+            b"libudev\0\xfe\xed\xca\xfe",
+            b"offline",
+            b"@/x",
+            b"offline@x\0",
+            b"\xff@/devices\0SUBSYSTEM=cpu\0",
+        ];
         for datagram in datagrams {
             assert_eq!(Uevent::parse(datagram), None, "{datagram:?}");
         }

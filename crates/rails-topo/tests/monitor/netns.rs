@@ -89,18 +89,22 @@ fn netns_a_links_whole_life_is_told_in_order() {
 
         next("link set lane1 up", &|change| link(change, "lane1") == Some((Some(false), Some(false)))).await;
         next("link set lane0 up", &|change| link(change, "lane0") == Some((Some(true), Some(true)))).await;
-        next("link set lane0 mtu 1400", &|change| {
-            matches!(change, Change::NicMtu { nic, mtu: Some(1400) } if nic == "lane0")
-        })
+        next(
+            "link set lane0 mtu 1400",
+            &|change| matches!(change, Change::NicMtu { nic, mtu: Some(1400) } if nic == "lane0"),
+        )
         .await;
         let address = |change: &Change| match change {
-            Change::NicAddressAdded { nic, address } => Some((true, format!("{nic} {}/{}", address.ip, address.prefix_len))),
+            Change::NicAddressAdded { nic, address } => {
+                Some((true, format!("{nic} {}/{}", address.ip, address.prefix_len)))
+            }
             Change::NicAddressRemoved { nic, address } => {
                 Some((false, format!("{nic} {}/{}", address.ip, address.prefix_len)))
             }
             _ => None,
         };
-        let is_address = |change: &Change, added: bool| address(change) == Some((added, "lane0 10.7.7.1/24".to_owned()));
+        let is_address =
+            |change: &Change, added: bool| address(change) == Some((added, "lane0 10.7.7.1/24".to_owned()));
         next("address add 10.7.7.1/24 dev lane0", &|change| is_address(change, true)).await;
         next("address del 10.7.7.1/24 dev lane0", &|change| is_address(change, false)).await;
         next("link set lane0 down", &|change| link(change, "lane0") == Some((Some(false), None))).await;
@@ -121,7 +125,9 @@ fn netns_a_port_that_leaves_its_bridge_stays_an_interface() {
         Namespace::new("bridge").run("netns::netns_a_port_that_leaves_its_bridge_stays_an_interface");
         return;
     }
-    for arguments in ["link add lane0 type veth peer name lane1", "link add br0 type bridge", "link set lane0 master br0"] {
+    for arguments in
+        ["link add lane0 type veth peer name lane1", "link add br0 type bridge", "link set lane0 master br0"]
+    {
         ip(arguments);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

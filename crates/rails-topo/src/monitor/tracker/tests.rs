@@ -1,10 +1,13 @@
 use super::*;
-use crate::{Bandwidth, DataSize, Interrupt, NodeId, NumaNode, Topology};
+use crate::{
+    Bandwidth, CpuId, DataSize, InterfaceAddress, Interrupt, Nic, NodeId, NumaNode, Topology,
+    monitor::{MemoryBlockId, event::LinkState},
+};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn machine() -> Snapshot {
-    let interrupt =
-        Interrupt { number: 24, name: None, affinity: "0-3".parse().ok(), effective: "0".parse().ok() };
+    let interrupt = Interrupt { number: 24, name: None, affinity: "0-3".parse().ok(), effective: "0".parse().ok() };
     let nic = Nic { index: Some(2), up: Some(true), interrupts: vec![interrupt], ..Nic::named("eth0") };
     let topology = Topology::synthetic("numa:2 core:2 pu:1", vec![nic]).unwrap();
     Snapshot { topology, memory_blocks: "0-9".parse().ok() }
@@ -74,11 +77,8 @@ fn what_is_told_during_a_look_outlasts_what_the_look_found() {
     let mut found = machine();
     found.topology.online_cpus.remove(CpuId(0));
     found.topology.allowed_cpus.remove(CpuId(0));
-    let facts = Facts {
-        machine: Some(Box::new(found.topology)),
-        memory_blocks: found.memory_blocks,
-        ..Facts::default()
-    };
+    let facts =
+        Facts { machine: Some(Box::new(found.topology)), memory_blocks: found.memory_blocks, ..Facts::default() };
     let changes = tracker.looked(now, &ticket, facts);
     let removed = Change::AllowedCpus { removed: "0".parse().unwrap(), added: CpuSet::new() };
     assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(0) }, removed]);
@@ -103,7 +103,10 @@ fn links_change_by_what_is_told_and_their_speed_is_looked_at() {
     let (mut tracker, now) = tracker();
     let state = LinkState { index: 2, link: Some((Some(false), None)), ..LinkState::default() };
     let nic = || "eth0".to_owned();
-    assert_eq!(tracker.handle(now, Event::Link(state)), [Change::NicLink { nic: nic(), up: Some(false), carrier: None }]);
+    assert_eq!(
+        tracker.handle(now, Event::Link(state)),
+        [Change::NicLink { nic: nic(), up: Some(false), carrier: None }]
+    );
     let ticket = only(tracker.due(now));
     assert_eq!(ticket.looks.speeds, BTreeSet::from([2]));
     let speed = Some(Bandwidth::mbps(10));
@@ -114,9 +117,8 @@ fn links_change_by_what_is_told_and_their_speed_is_looked_at() {
 #[test]
 fn interfaces_are_told_apart_by_number() {
     let (mut tracker, now) = tracker();
-    let named = |index, name: &str| {
-        Event::Link(LinkState { index, name: Some(name.to_owned()), ..LinkState::default() })
-    };
+    let named =
+        |index, name: &str| Event::Link(LinkState { index, name: Some(name.to_owned()), ..LinkState::default() });
     let renamed = Change::NicRenamed { from: "eth0".to_owned(), to: "rail0".to_owned() };
     assert_eq!(tracker.handle(now, named(2, "rail0")), [renamed]);
     assert_eq!(tracker.handle(now, named(3, "eth0")), [], "it has to be read first");
@@ -187,8 +189,11 @@ fn event() -> impl Strategy<Value = Event> {
         (number.clone(), name(), prop::option::of((up(), up())))
             .prop_map(|(index, name, link)| Event::Link(LinkState { index, name, link, mtu: None })),
         number.clone().prop_map(|index| Event::LinkGone { index }),
-        (number.clone(), 0..3u8, any::<bool>())
-            .prop_map(move |(index, last, present)| Event::Address { index, address: address(last), present }),
+        (number.clone(), 0..3u8, any::<bool>()).prop_map(move |(index, last, present)| Event::Address {
+            index,
+            address: address(last),
+            present
+        }),
         prop::collection::btree_set(number.clone(), 0..4).prop_map(|cpus| {
             let cpus: CpuSet = cpus.into_iter().map(CpuId).collect();
             Event::Facts(Box::new(Facts {

@@ -40,7 +40,7 @@ pub(crate) fn rtnetlink(data: &[u8]) {
 pub(crate) fn datagrams() -> Vec<Vec<u8>> {
     let message = |kind: u16, body: &[u8]| {
         let header = [&(16 + body.len() as u32).to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
-        [&header, body].concat()
+        [&header[..], body].concat()
     };
     let attribute = |kind: u16, value: &[u8; 4]| [&8u16.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
     let link = [&[0, 0, 1, 0][..], &2u32.to_ne_bytes(), &0x11043u32.to_ne_bytes(), &[0; 4]].concat();

@@ -40,6 +40,7 @@
 //!
 //! Nothing runs between events but the slow look: four files, one for each node, and two for each interrupt of a NIC. Where it takes longer than a two-thousandth of its interval, the
 //! interval grows, so that it stays below 0.05 % of one core however many interrupts there are.
+//! Measured: 16 ms of CPU time in 60 s, or 0.027 % of one core, on a machine of 2 CPUs with one NIC, not optimised (the example `watch`).
 //!
 //! # Losses
 //!

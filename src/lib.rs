@@ -73,6 +73,7 @@
 //!
 //! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs libhwloc 2.8 or newer and
 //!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
+//! - `monitor`: `topo::monitor`, a stream of what changes on this machine.
 #![forbid(unsafe_code)]
 
 pub use rails_bind as bind;

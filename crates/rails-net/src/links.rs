@@ -1,7 +1,7 @@
 //! Whether the links under lanes are up, as the kernel tells it.
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::{RouteNetlinkMessage, link::LinkFlags};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags};
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use std::{fmt, io};
 
@@ -63,6 +63,8 @@ fn changes(mut datagram: &[u8]) -> Vec<LinkChange> {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => Some((link, false)),
             _ => None,
         };
+        // A bridge tells of its ports in the same group, and that one has left it is no end of the link (net/bridge/br_netlink.c).
+        let link = link.filter(|(link, _)| link.header.interface_family == AddressFamily::Unspec);
         changes.extend(link.map(|(link, exists)| LinkChange {
             index: link.header.index,
             up: exists && link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
@@ -105,6 +107,18 @@ mod tests {
         let datagram = [message(2, up, false), message(3, LinkFlags::Up, false), message(4, up, true)].concat();
         let expected = [(2, true), (3, false), (4, false)].map(|(index, up)| LinkChange { index, up });
         assert_eq!(changes(&datagram), expected);
+    }
+
+    #[test]
+    fn a_port_that_left_its_bridge_is_still_a_link() {
+        let mut port = LinkMessage::default();
+        port.header.interface_family = AddressFamily::Bridge;
+        let mut message =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(RouteNetlinkMessage::DelLink(port)));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        assert_eq!(changes(&bytes), []);
     }
 
     proptest! {

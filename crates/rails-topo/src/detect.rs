@@ -1,7 +1,7 @@
 //! The machine that this process runs on.
 
-use crate::{DetectError, InterfaceAddress, Origin, Topology, linux};
-use std::{io, net::IpAddr, path::Path};
+use crate::{DetectError, InterfaceAddress, Nic, Origin, Topology, linux};
+use std::{collections::BTreeMap, io, net::IpAddr, path::Path};
 
 impl Topology {
     /// Reads this machine: the kernel's files, and with cargo feature `hwloc` (on by default) packages, nodes, caches,
@@ -39,13 +39,17 @@ pub(crate) fn addresses() -> Result<Vec<(String, InterfaceAddress)>, DetectError
 
 /// The machine with these addresses and no others.
 pub(crate) fn with_addresses(mut topology: Topology, addresses: Vec<(String, InterfaceAddress)>) -> Topology {
-    topology.nics.iter_mut().for_each(|nic| nic.addresses.clear());
-    for (name, address) in addresses {
-        if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == name) {
-            nic.addresses.push(address);
-        }
-    }
+    give_addresses(&mut topology.nics, addresses);
     topology
+}
+
+/// Gives the interfaces these addresses and no others.
+pub(crate) fn give_addresses(nics: &mut [Nic], addresses: Vec<(String, InterfaceAddress)>) {
+    let mut of_name: BTreeMap<String, Vec<InterfaceAddress>> = BTreeMap::new();
+    for (name, address) in addresses {
+        of_name.entry(name).or_default().push(address);
+    }
+    nics.iter_mut().for_each(|nic| nic.addresses = of_name.remove(&nic.name).unwrap_or_default());
 }
 
 fn ip_of(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {

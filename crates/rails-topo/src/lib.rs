@@ -49,8 +49,9 @@
 //!
 //! # What it does not do
 //!
-//! It binds nothing and moves no interrupt, and it does not watch for changes. The
-//! numbers are those of the moment: a CPU can go offline, a cpuset can shrink, an interrupt can move afterwards.
+//! It binds nothing and moves no interrupt, and of I/O devices it knows only NICs. The numbers are those of the moment: a
+//! CPU can go offline, a cpuset can shrink, an interrupt can move afterwards. The module `monitor` (cargo feature
+//! `monitor`) tells of it.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -69,6 +70,8 @@ mod interrupts;
 mod linux;
 mod locality;
 mod model;
+#[cfg(feature = "monitor")]
+pub mod monitor;
 mod render;
 mod saved;
 mod sets;

@@ -6,6 +6,7 @@ mod handshake;
 mod kernel;
 mod lanes;
 mod messages;
+mod monitor;
 mod reassembler;
 mod seal;
 mod text;
@@ -57,6 +58,8 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "capture", run: capture::read, seeds: capture::captures, words: capture::WORDS },
     Target { name: "hwloc-xml", run: topology::xml, seeds: topology::values, words: topology::XML_WORDS },
     Target { name: "config", run: topology::config, seeds: topology::configs, words: topology::CONFIG_WORDS },
+    Target { name: "uevent", run: monitor::uevent, seeds: monitor::uevents, words: monitor::UEVENT_WORDS },
+    Target { name: "rtnetlink", run: monitor::rtnetlink, seeds: monitor::datagrams, words: &["eth0\0\0\0\0"] },
     // rails-bind: what the kernel and other programs say, and what was written down for later.
     Target { name: "proc-files", run: kernel::proc_files, seeds: kernel::files, words: kernel::WORDS },
     Target { name: "journal", run: kernel::journal, seeds: kernel::records, words: kernel::RECORD_WORDS },

@@ -14,3 +14,4 @@ mod soak;
 mod tls;
 mod transfers;
 mod util;
+mod watch;

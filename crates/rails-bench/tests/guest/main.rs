@@ -3,3 +3,4 @@
 mod bonding;
 mod doctor;
 mod util;
+mod watch;

@@ -15,7 +15,7 @@ use std::{
     fs::File,
     io::{BufReader, Read, Write},
     path::Path,
-    rc::Rc,
+    sync::{Arc, PoisonError},
 };
 use tree::Tree;
 
@@ -78,7 +78,8 @@ impl Capture {
         let root = Root::of(recorder);
         linux::read_root(&root, path, Origin::Sysfs { path: path.to_owned() })?;
         drop(root);
-        let kept = Rc::into_inner(kept).expect("the recorder is gone, which held it too").into_inner();
+        let kept = Arc::into_inner(kept).expect("the recorder is gone, which held it too");
+        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Self { tree: kept.tree, extra: Extra { version: archive::VERSION, addresses: None } })
     }
 

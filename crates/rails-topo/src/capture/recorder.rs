@@ -3,10 +3,9 @@
 use super::tree::{Entry, MOST_LINKS, Tree};
 use crate::linux::{Kind, Source};
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     io,
-    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// A source that answers as another one does, and keeps what that answered: files that were read, folders that were listed, with what each thing in them is, and
@@ -15,7 +14,7 @@ use std::{
 /// A question that comes again is answered from what is kept, so that a capture is of one state even where the machine's changes meanwhile.
 pub(super) struct Recorder<S> {
     source: S,
-    kept: Rc<RefCell<Kept>>,
+    kept: Arc<Mutex<Kept>>,
 }
 
 /// What a recorder has kept.
@@ -29,9 +28,13 @@ pub(super) struct Kept {
 }
 
 impl<S: Source> Recorder<S> {
-    pub(super) fn new(source: S) -> (Self, Rc<RefCell<Kept>>) {
-        let kept = Rc::default();
-        (Self { source, kept: Rc::clone(&kept) }, kept)
+    pub(super) fn new(source: S) -> (Self, Arc<Mutex<Kept>>) {
+        let kept = Arc::default();
+        (Self { source, kept: Arc::clone(&kept) }, kept)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The path without links, of what exists; what lies on the way is kept.
@@ -64,7 +67,7 @@ impl<S: Source> Recorder<S> {
 
     /// What lies at a path without links but for the last component. A folder or a file comes without what is in it.
     fn look(&self, path: &str) -> Option<Entry> {
-        let known = self.kept.borrow().tree.at(path).map(|entry| match entry {
+        let known = self.kept().tree.at(path).map(|entry| match entry {
             Entry::Link(target) => Entry::Link(target.clone()),
             Entry::Folder(_) => Entry::Folder(Default::default()),
             Entry::File(_) => Entry::File(Vec::new()),
@@ -83,20 +86,20 @@ impl<S: Source> Recorder<S> {
 
     fn keep(&self, path: &str, entry: Entry) {
         // What changes while it is read, from a file to a folder or so, stays what it was at first.
-        let _ = self.kept.borrow_mut().tree.insert(path, entry);
+        let _ = self.kept().tree.insert(path, entry);
     }
 }
 
 impl<S: Source> Source for Recorder<S> {
     fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         let real = self.trace(path, true)?;
-        let read_before = self.kept.borrow().read.get(&real).copied().unwrap_or(0);
+        let read_before = self.kept().read.get(&real).copied().unwrap_or(0);
         if read_before < longest {
             let bytes = self.source.file(&real, longest)?;
             self.keep(&real, Entry::File(bytes));
-            self.kept.borrow_mut().read.insert(real.clone(), longest);
+            self.kept().read.insert(real.clone(), longest);
         }
-        self.kept.borrow().tree.file(&real, longest)
+        self.kept().tree.file(&real, longest)
     }
 
     fn is_folder(&self, path: &str) -> bool {
@@ -107,13 +110,13 @@ impl<S: Source> Source for Recorder<S> {
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
         // What cannot be traced is asked for all the same, to say why not.
         let Some(real) = self.trace(path, true) else { return self.source.names(path) };
-        if !self.kept.borrow().listed.contains(&real) {
+        if !self.kept().listed.contains(&real) {
             for name in self.source.names(&real)? {
                 self.look(&format!("{real}/{name}"));
             }
-            self.kept.borrow_mut().listed.insert(real.clone());
+            self.kept().listed.insert(real.clone());
         }
-        self.kept.borrow().tree.names(&real)
+        self.kept().tree.names(&real)
     }
 
     fn link(&self, path: &str) -> Option<String> {

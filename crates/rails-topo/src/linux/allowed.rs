@@ -8,7 +8,7 @@ use super::{
 use crate::{CpuSet, NodeSet};
 
 /// What limits the process: each of these where something says it.
-pub(super) struct Allowed {
+pub(crate) struct Allowed {
     status: Status,
     cpuset: Option<Cpuset>,
     /// The CPUs of isolated partitions of cpusets.
@@ -16,7 +16,7 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    pub(super) fn read(root: &Root) -> Self {
+    pub(crate) fn read(root: &Root) -> Self {
         let mounts = cpuset::mounts(root);
         Self {
             status: Status::read(root),
@@ -26,13 +26,13 @@ impl Allowed {
     }
 
     /// Those of the online CPUs that nothing forbids.
-    pub(super) fn cpus(&self, online: &CpuSet) -> CpuSet {
+    pub(crate) fn cpus(&self, online: &CpuSet) -> CpuSet {
         let limits = [self.status.cpus.as_ref(), self.cpuset.as_ref().and_then(|cpuset| cpuset.cpus.as_ref())];
         limits.into_iter().flatten().fold(online.clone(), |allowed, limit| allowed.intersection(limit))
     }
 
     /// Those of the nodes that nothing forbids.
-    pub(super) fn nodes(&self, all: &NodeSet) -> NodeSet {
+    pub(crate) fn nodes(&self, all: &NodeSet) -> NodeSet {
         let limits = [self.status.nodes.as_ref(), self.cpuset.as_ref().and_then(|cpuset| cpuset.nodes.as_ref())];
         limits.into_iter().flatten().fold(all.clone(), |allowed, limit| allowed.intersection(limit))
     }

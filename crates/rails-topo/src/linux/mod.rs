@@ -21,13 +21,18 @@ mod root;
 mod source;
 mod votes;
 
+#[cfg(feature = "monitor")]
+pub(crate) use allowed::Allowed;
 pub(crate) use folder::Folder;
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
+#[cfg(feature = "monitor")]
+pub(crate) use nodes::total_memory;
 pub(crate) use root::{LONGEST_FILE, Root};
 pub(crate) use source::{Kind, Source};
 
 use crate::{NodeSet, Origin, SysfsError, Topology};
+#[cfg(not(feature = "monitor"))]
 use allowed::Allowed;
 use cpus::Cpus;
 use std::path::Path;
@@ -100,4 +105,17 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
         overrides: Vec::new(),
     }
     .in_order())
+}
+
+/// The interfaces of a machine whose other parts are known, read again.
+#[cfg(feature = "monitor")]
+pub(crate) fn nics(root: &Root, machine: &Topology) -> Vec<crate::Nic> {
+    let packages = machine.packages.len();
+    net::nics(root, &place::Surroundings { online: &machine.online_cpus, nodes: &machine.nodes, packages })
+}
+
+/// What the file of an interface's speed says.
+#[cfg(feature = "monitor")]
+pub(crate) fn speed(root: &Root, nic: &str) -> Option<crate::Bandwidth> {
+    root.value(&format!("{}/{nic}/speed", net::NET)).and_then(net::speed)
 }

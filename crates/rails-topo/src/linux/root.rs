@@ -11,7 +11,7 @@ use std::{io, path::Path, str::FromStr};
 /// All that is read goes through the [`Source`], so that a capture holds whatever the readers read: a new way to ask is a
 /// method of the source's, or made of those that are there.
 pub(crate) struct Root {
-    source: Box<dyn Source>,
+    source: Box<dyn Source + Send + Sync>,
 }
 
 impl Root {
@@ -19,7 +19,7 @@ impl Root {
         Ok(Self::of(Folder::open(path)?))
     }
 
-    pub(crate) fn of(source: impl Source + 'static) -> Self {
+    pub(crate) fn of(source: impl Source + Send + Sync + 'static) -> Self {
         Self { source: Box::new(source) }
     }
 

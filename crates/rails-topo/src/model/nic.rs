@@ -10,6 +10,8 @@ use std::net::IpAddr;
 pub struct Nic {
     /// Interface name.
     pub name: String,
+    /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
+    pub index: Option<u32>,
     /// What kind of interface it is.
     pub kind: NicKind,
     /// Why planning is to leave it alone, as a configuration file says; `None` where none does.
@@ -127,6 +129,7 @@ impl Nic {
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            index: None,
             kind: NicKind::Device,
             hidden: None,
             pci: None,

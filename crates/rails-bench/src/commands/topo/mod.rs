@@ -3,6 +3,7 @@
 mod capture;
 mod explain;
 mod svg;
+mod watch;
 
 use crate::{ending::Ending, machine::MachineArgs, print};
 use anyhow::Result;
@@ -18,6 +19,7 @@ Examples:
   rails-bench topo --of xml > machine.xml && lstopo -i machine.xml
   rails-bench topo --explain --config facts.toml
   rails-bench topo --svg machine.svg --rails auto
+  rails-bench topo --watch
 
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
 #[command(args_conflicts_with_subcommands = true)]
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     /// Say of each fact that decides where rails go where it comes from: a file of the kernel, hwloc, or a line of a configuration file
     #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
+    /// Print what changes, a line for each, until Ctrl-C; with --json one object for each
+    #[arg(long, conflicts_with_all = ["topology", "of", "explain", "svg"])]
+    watch: bool,
     #[command(flatten)]
     svg: svg::SvgArgs,
     #[command(flatten)]
@@ -58,6 +63,9 @@ enum Format {
 pub(crate) fn run(args: &Args) -> Result<Ending> {
     if let Some(Command::Capture(args)) = &args.command {
         return capture::run(args);
+    }
+    if args.watch {
+        return watch::run(args.json);
     }
     let topology = args.machine.topology()?;
     if args.svg.draw(&topology)? {

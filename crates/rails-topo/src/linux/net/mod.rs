@@ -60,6 +60,7 @@ fn nic(root: &Root, name: &str, place: Option<&Place>, machine: &Surroundings<'_
     let path = place.map(|place| place.path.as_str());
     let carrier = root.value(&file("carrier"));
     Nic {
+        index: root.value(&file("ifindex")),
         kind,
         pci: place.and_then(|place| place.pci),
         driver: root.link_name(&file("device/driver")),
@@ -129,7 +130,7 @@ fn truth(number: u32) -> Option<bool> {
 
 /// `speed` is in Mbit/s. "Unknown" is -1, and in kernels and drivers of all ages also that number without its sign in
 /// 16 or 32 bits (SPEED_UNKNOWN in include/uapi/linux/ethtool.h), and 0.
-fn speed(megabits: i64) -> Option<Bandwidth> {
+pub(super) fn speed(megabits: i64) -> Option<Bandwidth> {
     match megabits {
         ..=0 | 0xffff | 0xffff_ffff.. => None,
         megabits => u64::try_from(megabits).ok().map(Bandwidth::mbps),
@@ -146,7 +147,7 @@ fn up(operstate: Option<&str>, carrier: Option<u32>) -> Option<bool> {
 }
 
 /// The folder of the interfaces.
-const NET: &str = "sys/class/net";
+pub(super) const NET: &str = "sys/class/net";
 
 /// ARPHRD_LOOPBACK of include/uapi/linux/if_arp.h.
 const LOOPBACK: u32 = 772;

@@ -61,7 +61,7 @@ pub(super) fn distances(root: &Root, nodes: &[NumaNode]) -> Option<Distances> {
 }
 
 /// The line `Node 0 MemTotal:  16747124 kB` of a node's `meminfo`; its kB are of 1024 bytes.
-fn total_memory(meminfo: &str) -> Option<DataSize> {
+pub(crate) fn total_memory(meminfo: &str) -> Option<DataSize> {
     let amount = meminfo.lines().find_map(|line| Some(line.split_once("MemTotal:")?.1))?;
     let kib: u64 = amount.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024).map(DataSize::bytes)

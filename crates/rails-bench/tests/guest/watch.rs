@@ -1,0 +1,124 @@
+//! `topo --watch` in a machine whose CPUs and memory can be taken away.
+
+use crate::util::{ip, rails_bench, two_cables};
+use rails_lab::guest;
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+/// The program, watching.
+struct Watch {
+    child: Child,
+    /// Its lines, and when each came.
+    lines: mpsc::Receiver<(Instant, Value)>,
+}
+
+impl Watch {
+    fn start() -> Self {
+        let mut command = rails_bench(None, &["topo", "--watch", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
+        let (sender, lines) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let line = serde_json::from_str(&line).expect("it prints JSON");
+                if sender.send((Instant::now(), line)).is_err() {
+                    break;
+                }
+            }
+        });
+        let said = BufReader::new(child.stderr.take().expect("it is piped")).lines().next();
+        assert!(said.is_some_and(|line| line.is_ok_and(|line| line.starts_with("watching"))), "it does not watch");
+        Self { child, lines }
+    }
+
+    /// Does something, and gives how long it was until the line with these fields came; lines of other kinds may come before it.
+    fn tells(&self, act: impl FnOnce(), kind: &str, field: &str, value: &Value) -> Duration {
+        let begun = Instant::now();
+        act();
+        let mut seen = Vec::new();
+        while let Ok((at, line)) = self.lines.recv_timeout(PATIENCE) {
+            if line["kind"] == kind && line[field] == *value {
+                let took = at.saturating_duration_since(begun);
+                println!("{kind} {value}: told after {took:.1?}, with what was done");
+                return took;
+            }
+            seen.push(line);
+        }
+        panic!("{kind} of {field} {value} is not told, but {seen:?}");
+    }
+
+    /// Ends it as Ctrl-C does; its exit code.
+    fn interrupt(mut self) -> Option<i32> {
+        use nix::{sys::signal, unistd::Pid};
+        let id = Pid::from_raw(self.child.id().try_into().expect("process numbers are small"));
+        signal::kill(id, signal::Signal::SIGINT).expect("it runs");
+        self.child.wait().expect("it was started").code()
+    }
+}
+
+/// A file that is written to, and written back in the end.
+struct Written {
+    file: PathBuf,
+    before: &'static str,
+}
+
+impl Written {
+    fn write(&self, value: &str) -> bool {
+        fs::write(&self.file, value).is_ok()
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        fs::write(&self.file, self.before).expect("it was so before");
+    }
+}
+
+/// A memory block that can be taken offline: the kernel refuses while there is something in one that cannot be moved.
+fn take_a_block_offline() -> (u64, Written) {
+    let folder = Path::new("/sys/devices/system/memory");
+    let mut blocks: Vec<u64> = fs::read_dir(folder)
+        .expect("the kernel has memory blocks")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("memory")?.parse().ok())
+        .collect();
+    blocks.sort_unstable();
+    for block in blocks.into_iter().rev() {
+        let file = folder.join(format!("memory{block}/state"));
+        if fs::read_to_string(&file).is_ok_and(|state| state.trim() == "online") && fs::write(&file, "offline").is_ok()
+        {
+            return (block, Written { file, before: "online" });
+        }
+    }
+    panic!("no memory block can be taken offline");
+}
+
+#[test]
+#[ignore = "needs the NUMA guest: cargo xtask lab"]
+fn guest_what_is_taken_away_is_told_in_order_and_at_once() {
+    guest::require();
+    let cables = two_cables();
+    let watch = Watch::start();
+    let cpu = Written { file: "/sys/devices/system/cpu/cpu3/online".into(), before: "1" };
+    let offline = || assert!(cpu.write("0"), "CPU 3 can be taken offline");
+    let mut took = vec![watch.tells(offline, "cpu_offline", "cpu", &3.into())];
+    // Counted from the end of the write: how long the kernel takes to empty a block is not the monitor's.
+    let (block, written) = take_a_block_offline();
+    took.push(watch.tells(|| (), "memory_block_offline", "block", &block.into()));
+    let nic = cables.1.near();
+    took.push(watch.tells(|| ip(None, &format!("link set {nic} down")), "nic_link", "nic", &nic.into()));
+    ip(None, &format!("link set {nic} up"));
+    took.push(watch.tells(|| assert!(written.write("online")), "memory_block_online", "block", &block.into()));
+    took.push(watch.tells(|| assert!(cpu.write("1")), "cpu_online", "cpu", &3.into()));
+    assert_eq!(watch.interrupt(), Some(0), "Ctrl-C is its end, and no failure");
+    assert!(took.iter().all(|took| *took < Duration::from_secs(1)), "{took:?}");
+}
+
+/// Longer than what is asserted, so that a late line is told apart from none.
+const PATIENCE: Duration = Duration::from_secs(30);

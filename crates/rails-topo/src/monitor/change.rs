@@ -1,0 +1,257 @@
+//! What can change, and how it is said.
+
+use crate::{
+    Bandwidth, CpuId, CpuSet, DataSize, Id, IdSet, InterfaceAddress, Interrupt, Nic, NodeId, NodeSet, NumaNode,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The kernel's number of a memory block, the piece in which memory goes on- and offline (`/sys/devices/system/memory/memory*`; how long one is says
+/// `block_size_bytes` beside them).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MemoryBlockId(pub u32);
+
+/// A set of memory blocks.
+pub type MemoryBlockSet = IdSet<MemoryBlockId>;
+
+/// Something that has changed. What it holds is how things are now, so that it can be applied to an older model
+/// ([`Snapshot::apply`](super::Snapshot::apply)).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Change {
+    /// A CPU went offline. By uevent, else by the slow look.
+    CpuOffline {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// A CPU came online. By uevent, else by the slow look.
+    CpuOnline {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// A NUMA node is there no more. By uevent, else by the slow look.
+    NodeOffline {
+        /// The node.
+        node: NodeId,
+    },
+    /// A NUMA node is there.
+    NodeOnline {
+        /// The node; of what is new only its memory is known at once, the rest follows as [`Change::Structure`].
+        node: Box<NumaNode>,
+    },
+    /// A node has more or less memory than before. Looked at after a memory block's uevent, else by the slow look.
+    NodeMemory {
+        /// The node.
+        node: NodeId,
+        /// All its memory (`MemTotal` in its `meminfo`); `None` is unknown.
+        #[serde(rename = "memory_bytes")]
+        memory: Option<DataSize>,
+    },
+    /// A memory block went offline. By uevent.
+    MemoryBlockOffline {
+        /// The block.
+        block: MemoryBlockId,
+    },
+    /// A memory block came online. By uevent.
+    MemoryBlockOnline {
+        /// The block.
+        block: MemoryBlockId,
+    },
+    /// The CPUs that this process may use are others: its cpuset was shrunk or grown, its main thread was bound, or a CPU went or came. At once where a file of its
+    /// cgroup or of one above was written, else by the slow look.
+    AllowedCpus {
+        /// Those that may be used no more.
+        removed: CpuSet,
+        /// Those that may be used besides.
+        added: CpuSet,
+    },
+    /// The nodes that this process may take memory from are others; told as [`Change::AllowedCpus`] is.
+    AllowedNodes {
+        /// Those that may be used no more.
+        removed: NodeSet,
+        /// Those that may be used besides.
+        added: NodeSet,
+    },
+    /// A network interface is there. By rtnetlink.
+    NicAdded {
+        /// The interface, as it was read.
+        nic: Box<Nic>,
+    },
+    /// A network interface is there no more. By rtnetlink.
+    NicRemoved {
+        /// The interface.
+        nic: String,
+    },
+    /// A network interface has another name. By rtnetlink.
+    NicRenamed {
+        /// The name it had.
+        from: String,
+        /// The name it has.
+        to: String,
+    },
+    /// A link went up or down, or its carrier came or went. By rtnetlink; of carriers the kernel may tell once a second only (`linkwatch_urgent_event` in
+    /// net/core/link_watch.c).
+    NicLink {
+        /// The interface.
+        nic: String,
+        /// Whether it is up, as in [`Nic::up`].
+        up: Option<bool>,
+        /// Whether it has a carrier, as in [`Nic::carrier`].
+        carrier: Option<bool>,
+    },
+    /// A link has another speed. Looked at after any rtnetlink message about the interface.
+    NicSpeed {
+        /// The interface.
+        nic: String,
+        /// Its speed; `None` is unknown, as while the link is down.
+        #[serde(rename = "speed_bits_per_second")]
+        speed: Option<Bandwidth>,
+    },
+    /// Packets of an interface have another greatest length. By rtnetlink.
+    NicMtu {
+        /// The interface.
+        nic: String,
+        /// Its largest packet in bytes; `None` is unknown.
+        #[serde(rename = "mtu_bytes")]
+        mtu: Option<u32>,
+    },
+    /// An interface has one more address. By rtnetlink; of one of IPv6 the kernel tells once it knows that nobody else has it, a second or two later.
+    NicAddressAdded {
+        /// The interface.
+        nic: String,
+        /// The address.
+        address: InterfaceAddress,
+    },
+    /// An interface has lost an address. By rtnetlink.
+    NicAddressRemoved {
+        /// The interface.
+        nic: String,
+        /// The address.
+        address: InterfaceAddress,
+    },
+    /// An interface has other interrupts, or they have other names. Seen whenever interfaces are read again, which nothing but their coming and going causes.
+    NicInterrupts {
+        /// The interface.
+        nic: String,
+        /// Its interrupts.
+        interrupts: Vec<Interrupt>,
+    },
+    /// A NIC's interrupt is served elsewhere. The kernel tells nobody: by the slow look.
+    InterruptMoved {
+        /// Its number.
+        number: u32,
+        /// Where it may be served, as in [`Interrupt::affinity`].
+        affinity: Option<CpuSet>,
+        /// Where it is served, as in [`Interrupt::effective`].
+        effective: Option<CpuSet>,
+        /// Whether this process announced it ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)): if not, it was somebody else.
+        expected: bool,
+    },
+    /// Something of the model has changed that no other change speaks of: packages, caches, PCI, queues. A fresh snapshot shows it.
+    Structure,
+}
+
+impl Id for MemoryBlockId {
+    fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+    fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for MemoryBlockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CpuOffline { cpu } => write!(f, "CPU {cpu} went offline"),
+            Self::CpuOnline { cpu } => write!(f, "CPU {cpu} came online"),
+            Self::NodeOffline { node } => write!(f, "node {node} went offline"),
+            Self::NodeOnline { node } => write!(f, "node {} came online, memory {}", node.id, Known(&node.memory)),
+            Self::NodeMemory { node, memory } => write!(f, "node {node}: memory {}", Known(memory)),
+            Self::MemoryBlockOffline { block } => write!(f, "memory block {block} went offline"),
+            Self::MemoryBlockOnline { block } => write!(f, "memory block {block} came online"),
+            Self::AllowedCpus { removed, added } => allowed(f, "CPUs", removed, added),
+            Self::AllowedNodes { removed, added } => allowed(f, "nodes", removed, added),
+            Self::NicAdded { nic } => write!(f, "{}: was added", nic.name),
+            Self::NicRemoved { nic } => write!(f, "{nic}: was removed"),
+            Self::NicRenamed { from, to } => write!(f, "{from}: is {to} now"),
+            Self::NicLink { nic, up, carrier } => {
+                let up = up.map_or("state unknown", |up| if up { "up" } else { "down" });
+                let carrier = carrier.map_or("carrier unknown", |there| if there { "carrier" } else { "no carrier" });
+                write!(f, "{nic}: link {up}, {carrier}")
+            }
+            Self::NicSpeed { nic, speed } => write!(f, "{nic}: speed {}", Known(speed)),
+            Self::NicMtu { nic, mtu } => write!(f, "{nic}: MTU {}", Known(mtu)),
+            Self::NicAddressAdded { nic, address } => {
+                write!(f, "{nic}: address {}/{} added", address.ip, address.prefix_len)
+            }
+            Self::NicAddressRemoved { nic, address } => {
+                write!(f, "{nic}: address {}/{} removed", address.ip, address.prefix_len)
+            }
+            Self::NicInterrupts { nic, interrupts } => write!(f, "{nic}: has {} interrupts", interrupts.len()),
+            Self::InterruptMoved { number, affinity, effective, expected } => {
+                let by = if *expected { "as announced" } else { "by somebody else" };
+                let (affinity, effective) = (Known(affinity), Known(effective));
+                write!(f, "interrupt {number}: moved {by}, to CPUs {affinity}, served on {effective}")
+            }
+            Self::Structure => f.write_str("the rest of the model has changed"),
+        }
+    }
+}
+
+fn allowed<T: Id>(f: &mut fmt::Formatter<'_>, what: &str, removed: &IdSet<T>, added: &IdSet<T>) -> fmt::Result {
+    match (removed.is_empty(), added.is_empty()) {
+        (false, false) => write!(f, "allowed {what}: no more {removed}, but {added}"),
+        (false, true) => write!(f, "allowed {what}: no more {removed}"),
+        _ => write!(f, "allowed {what}: also {added}"),
+    }
+}
+
+struct Known<'a, T>(&'a Option<T>);
+
+impl<T: fmt::Display> fmt::Display for Known<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("unknown"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_one_line_and_survives_json() {
+        let changes = [
+            (Change::CpuOffline { cpu: CpuId(3) }, "CPU 3 went offline"),
+            (
+                Change::AllowedCpus { removed: "2-3".parse().unwrap(), added: CpuSet::new() },
+                "allowed CPUs: no more 2-3",
+            ),
+            (
+                Change::NicLink { nic: "eth0".to_owned(), up: Some(false), carrier: None },
+                "eth0: link down, carrier unknown",
+            ),
+            (
+                Change::InterruptMoved { number: 24, affinity: "0-3".parse().ok(), effective: None, expected: false },
+                "interrupt 24: moved by somebody else, to CPUs 0-3, served on unknown",
+            ),
+            (Change::NicAdded { nic: Box::new(Nic::named("eth1")) }, "eth1: was added"),
+        ];
+        for (change, text) in changes {
+            assert_eq!(change.to_string(), text);
+            let json = serde_json::to_string(&change).unwrap();
+            assert_eq!(serde_json::from_str::<Change>(&json).unwrap(), change, "{json}");
+        }
+    }
+}

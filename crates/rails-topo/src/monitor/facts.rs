@@ -1,0 +1,140 @@
+//! Looking at the machine's files: a few of them, or all.
+
+use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
+use crate::{
+    Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology, detect,
+    linux::{self, Allowed, Root},
+};
+use std::collections::BTreeMap;
+
+/// What was found; what was not looked at, or could not be read, is `None` or absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) machine: Option<Box<Topology>>,
+    pub(crate) memory_blocks: Option<MemoryBlockSet>,
+    pub(crate) online_cpus: Option<CpuSet>,
+    pub(crate) allowed_cpus: Option<CpuSet>,
+    pub(crate) allowed_nodes: Option<NodeSet>,
+    pub(crate) nodes: Option<Vec<NumaNode>>,
+    pub(crate) nics: Option<Vec<Nic>>,
+    pub(crate) speeds: Vec<(u32, Option<Bandwidth>)>,
+    /// `Interrupt::affinity` and `Interrupt::effective`, by number.
+    pub(crate) interrupts: BTreeMap<u32, (Option<CpuSet>, Option<CpuSet>)>,
+}
+
+impl Facts {
+    /// Looks at what is asked for.
+    pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
+        if looks.machine {
+            return Self::of_the_machine(root);
+        }
+        let mut facts = Self::default();
+        if looks.cpus {
+            facts.read_cpus(root, known);
+        }
+        if looks.nodes {
+            facts.nodes = nodes(root, &known.nodes);
+        }
+        if looks.nics {
+            let mut nics = linux::nics(root, known);
+            detect::give_addresses(&mut nics, detect::addresses()?);
+            nics.iter_mut().for_each(|nic| keep_place(nic, known));
+            nics.sort_by(|a, b| a.name.cmp(&b.name));
+            facts.nics = Some(nics);
+        }
+        let of_index = |index: &u32| known.nics.iter().find(|nic| nic.index == Some(*index));
+        facts.speeds = looks
+            .speeds
+            .iter()
+            .filter_map(of_index)
+            .filter_map(|nic| Some((nic.index?, linux::speed(root, &nic.name))))
+            .collect();
+        if looks.interrupts {
+            let numbers = known.nics.iter().flat_map(|nic| &nic.interrupts).map(|interrupt| interrupt.number);
+            facts.interrupts = numbers.filter_map(|number| interrupt(root, number)).collect();
+        }
+        Ok(facts)
+    }
+
+    /// Reads everything. What the small looks read too is read as they do, so that both agree.
+    pub(crate) fn of_the_machine(root: &Root) -> Result<Self, DetectError> {
+        let mut machine = Topology::detect()?;
+        let mut facts = Self { memory_blocks: memory_blocks(root), ..Self::default() };
+        facts.read_cpus(root, &machine);
+        if let Some(online) = facts.online_cpus.take() {
+            machine.online_cpus = online;
+        }
+        if let Some(cpus) = facts.allowed_cpus.take() {
+            machine.allowed_cpus = cpus;
+        }
+        if let Some(nodes) = facts.allowed_nodes.take() {
+            machine.allowed_nodes = nodes;
+        }
+        if let Some(nodes) = nodes(root, &machine.nodes) {
+            machine.nodes = nodes;
+        }
+        Ok(Self { machine: Some(Box::new(machine)), ..facts })
+    }
+
+    /// What was found is a snapshot, where everything was looked at.
+    pub(crate) fn into_snapshot(self) -> Option<Snapshot> {
+        Some(Snapshot { topology: *self.machine?, memory_blocks: self.memory_blocks })
+    }
+
+    fn read_cpus(&mut self, root: &Root, known: &Topology) {
+        let online = root.value::<CpuSet>("sys/devices/system/cpu/online").filter(|cpus| !cpus.is_empty());
+        let allowed = Allowed::read(root);
+        self.allowed_cpus = Some(allowed.cpus(online.as_ref().unwrap_or(&known.online_cpus)));
+        self.online_cpus = online;
+        let there = root.value::<NodeSet>("sys/devices/system/node/online");
+        let nodes = there.unwrap_or_else(|| known.nodes.iter().map(|node| node.id).collect());
+        self.allowed_nodes = Some(allowed.nodes(&nodes)).filter(|_| !known.nodes.is_empty());
+    }
+}
+
+/// What the kernel's files do not say of an interface's place is as it was known, for hwloc may have said it.
+fn keep_place(nic: &mut Nic, known: &Topology) {
+    let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else {
+        return;
+    };
+    nic.pci = nic.pci.or(before.pci);
+    nic.mac = nic.mac.or(before.mac);
+    if nic.node.is_none() && nic.local_cpus.is_none() {
+        nic.node = before.node;
+        nic.local_cpus.clone_from(&before.local_cpus);
+    }
+}
+
+/// The nodes as they are known, with the memory that they have now; of nodes that are new nothing else is known yet.
+fn nodes(root: &Root, known: &[NumaNode]) -> Option<Vec<NumaNode>> {
+    const NODES: &str = "sys/devices/system/node";
+    let online: NodeSet = root.value(&format!("{NODES}/online"))?;
+    let node = |id: NodeId| {
+        let known = known.iter().find(|node| node.id == id).cloned();
+        let cpus = || root.value(&format!("{NODES}/node{id}/cpulist")).unwrap_or_default();
+        let node = known.unwrap_or_else(|| NumaNode::of(id, cpus()));
+        let memory = root.text(&format!("{NODES}/node{id}/meminfo")).as_deref().and_then(linux::total_memory);
+        NumaNode { memory, ..node }
+    };
+    Some(online.iter().map(node).collect())
+}
+
+/// The blocks that are online (Documentation/admin-guide/mm/memory-hotplug.rst in the kernel's sources).
+fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
+    const BLOCKS: &str = "sys/devices/system/memory";
+    let numbers = root.numbered(BLOCKS, "memory");
+    let is_online =
+        |number: &u32| root.text(&format!("{BLOCKS}/memory{number}/state")).is_some_and(|state| state == "online");
+    let online: MemoryBlockSet = numbers.iter().copied().filter(is_online).map(MemoryBlockId).collect();
+    (!numbers.is_empty()).then_some(online)
+}
+
+/// Where an interrupt is served; `None` where it is gone.
+fn interrupt(root: &Root, number: u32) -> Option<(u32, (Option<CpuSet>, Option<CpuSet>))> {
+    let cpus = |name: &str| {
+        let cpus = root.value(&format!("proc/irq/{number}/{name}"));
+        cpus.filter(|cpus: &CpuSet| !cpus.is_empty())
+    };
+    let affinity = cpus("smp_affinity_list")?;
+    Some((number, (Some(affinity), cpus("effective_affinity_list"))))
+}

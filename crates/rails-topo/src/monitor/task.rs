@@ -1,0 +1,96 @@
+//! Brings the sources, the state machine and the subscribers together. The only place with a clock.
+
+use super::{Feed, MonitorError, Sources, Tracker, facts::Facts, tracker::Ticket};
+use crate::{CpuSet, DetectError, linux::Root};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+use tokio::{sync::mpsc, task::JoinSet};
+
+pub(super) struct Task {
+    root: Arc<Root>,
+    sources: Sources,
+    tracker: Tracker,
+    feed: Arc<Feed>,
+    expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
+    /// Looks under way: on threads that may block, for a driver may take its time to say how fast its link is.
+    looks: JoinSet<Look>,
+}
+
+/// A look that is over.
+struct Look {
+    ticket: Ticket,
+    facts: Result<Facts, DetectError>,
+    took: Duration,
+}
+
+impl Task {
+    pub(super) fn new(
+        root: Arc<Root>,
+        sources: Sources,
+        tracker: Tracker,
+        feed: Arc<Feed>,
+        expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
+    ) -> Self {
+        Self { root, sources, tracker, feed, expectations, looks: JoinSet::new() }
+    }
+
+    pub(super) async fn run(mut self) {
+        let error = loop {
+            if let Err(error) = self.step().await {
+                break error;
+            }
+        };
+        self.feed.end(Some(error));
+    }
+
+    /// Waits for one thing to happen, and deals with it.
+    async fn step(&mut self) -> Result<(), MonitorError> {
+        self.begin_looks()?;
+        let next_look = self.tracker.next_due();
+        let next_look = async {
+            match next_look {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut changes = Vec::new();
+        tokio::select! {
+            biased;
+            Some((number, cpus)) = self.expectations.recv() => self.tracker.expect_interrupt(number, cpus),
+            Some(look) = self.looks.join_next() => {
+                let Look { ticket, facts, took } = look.map_err(|_| MonitorError::Stopped)?;
+                let now = Instant::now();
+                changes = self.tracker.looked(now, &ticket, facts?);
+                if ticket.looks.interrupts {
+                    self.tracker.slow_look_took(now, took);
+                }
+            }
+            told = self.sources.told() => {
+                for event in told? {
+                    changes.extend(self.tracker.handle(Instant::now(), event));
+                }
+            }
+            () = next_look => {}
+        }
+        self.feed.publish(SystemTime::now(), changes, self.tracker.snapshot());
+        Ok(())
+    }
+
+    fn begin_looks(&mut self) -> Result<(), MonitorError> {
+        for ticket in self.tracker.due(Instant::now()) {
+            if ticket.looks.interrupts {
+                // With the slow look: nothing tells that a process was moved into another cgroup.
+                self.sources.follow_cgroup(&self.root)?;
+            }
+            let (root, known) = (Arc::clone(&self.root), self.feed.snapshot());
+            self.looks.spawn_blocking(move || {
+                let begun = Instant::now();
+                let facts = Facts::look(&root, &ticket.looks, &known.topology);
+                Look { ticket, facts, took: begun.elapsed() }
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! The state machine: what was told becomes changes, and a list of what must be looked at again. No I/O, no clock.
+
+use super::{
+    Change, Snapshot,
+    event::{Event, Looks, advance},
+    facts::Facts,
+};
+use crate::CpuSet;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+/// A look that was begun.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// How many events had been handled then.
+    since: u64,
+    pub(crate) looks: Looks,
+}
+
+/// Follows the machine.
+///
+/// Events are handled as they come. A look takes a while, and what it finds may be older than what was told meanwhile: so what is told while a look is
+/// under way is kept, and told once more to what was found, before that is compared with what was known.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    snapshot: Snapshot,
+    wanted: Looks,
+    /// The whole machine is read again at this moment.
+    machine_at: Option<Instant>,
+    /// The next slow look.
+    slow_at: Instant,
+    slow_interval: Duration,
+    in_flight: Vec<Looks>,
+    /// The events that were handled last, kept while looks are under way.
+    log: VecDeque<Event>,
+    /// How many events had been handled before those.
+    before_log: u64,
+    /// Interrupts that this process moves itself, and where to.
+    expected: BTreeMap<u32, CpuSet>,
+}
+
+impl Tracker {
+    pub(crate) fn new(now: Instant, snapshot: Snapshot, slow_interval: Duration) -> Self {
+        Self {
+            snapshot,
+            wanted: Looks::default(),
+            machine_at: None,
+            slow_at: now + slow_interval,
+            slow_interval,
+            in_flight: Vec::new(),
+            log: VecDeque::new(),
+            before_log: 0,
+            expected: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// That interrupt will be moved there by this process.
+    pub(crate) fn expect_interrupt(&mut self, number: u32, cpus: CpuSet) {
+        self.expected.insert(number, cpus);
+    }
+
+    /// Takes what was told; gives what has changed by it.
+    pub(crate) fn handle(&mut self, now: Instant, event: Event) -> Vec<Change> {
+        let mut changes = advance(&mut self.snapshot, &event, &mut self.wanted);
+        self.remember(event);
+        self.settle(now, &changes);
+        self.mark_expected(&mut changes);
+        changes
+    }
+
+    /// Takes what a look found, or that it found nothing because the files could not be read; gives what has changed.
+    pub(crate) fn looked(&mut self, now: Instant, ticket: &Ticket, facts: Facts) -> Vec<Change> {
+        self.end(ticket);
+        let Some(known) = ticket.since.checked_sub(self.before_log) else {
+            // More was told since than is kept.
+            self.wanted.machine = true;
+            return Vec::new();
+        };
+        let event = Event::Facts(Box::new(facts));
+        if known == self.log.len() as u64 {
+            return self.handle(now, event);
+        }
+        let mut later = self.snapshot.clone();
+        let mut again = Looks::default();
+        advance(&mut later, &event, &mut again);
+        for event in self.log.iter().skip(known as usize) {
+            advance(&mut later, event, &mut again);
+        }
+        let mut changes = self.snapshot.changes_to(&later);
+        self.snapshot = later;
+        self.remember(event);
+        self.settle(now, &changes);
+        self.mark_expected(&mut changes);
+        changes
+    }
+
+    /// The looks to begin now; they may run at the same time.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Ticket> {
+        let (machine_is_free, small_is_free) = (self.is_free(true), self.is_free(false));
+        let mut due = Vec::new();
+        if machine_is_free && (self.wanted.machine || self.machine_at.is_some_and(|at| at <= now)) {
+            self.wanted.machine = false;
+            self.machine_at = None;
+            due.push(Looks { machine: true, ..Looks::default() });
+        }
+        if small_is_free {
+            if self.slow_at <= now {
+                self.slow_at = now + self.slow_interval;
+                self.wanted.cpus = true;
+                self.wanted.nodes = true;
+                self.wanted.interrupts = true;
+            }
+            let machine = self.wanted.machine;
+            let small = std::mem::replace(&mut self.wanted, Looks { machine, ..Looks::default() });
+            let small = Looks { machine: false, ..small };
+            if small != Looks::default() {
+                due.push(small);
+            }
+        }
+        let since = self.before_log + self.log.len() as u64;
+        self.in_flight.extend(due.iter().cloned());
+        due.into_iter().map(|looks| Ticket { since, looks }).collect()
+    }
+
+    /// When the next look is due if nothing is told before; `None` while those that are under way must end first.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let machine = self.machine_at.filter(|_| self.is_free(true));
+        let slow = Some(self.slow_at).filter(|_| self.is_free(false));
+        machine.into_iter().chain(slow).min()
+    }
+
+    /// The slow look took that long: where it takes long it comes seldom, so that it costs no more than a two-thousandth of one core.
+    pub(crate) fn slow_look_took(&mut self, now: Instant, took: Duration) {
+        self.slow_at = self.slow_at.max(now + took * 2000);
+    }
+
+    /// Whether no look at the machine, or no small one, is under way.
+    fn is_free(&self, machine: bool) -> bool {
+        !self.in_flight.iter().any(|looks| looks.machine == machine)
+    }
+
+    fn end(&mut self, ticket: &Ticket) {
+        if let Some(index) = self.in_flight.iter().position(|looks| looks.machine == ticket.looks.machine) {
+            self.in_flight.remove(index);
+        }
+    }
+
+    fn remember(&mut self, event: Event) {
+        if self.in_flight.is_empty() {
+            self.before_log += self.log.len() as u64 + 1;
+            self.log.clear();
+            return;
+        }
+        if self.log.len() == LONGEST_LOG {
+            self.log.pop_front();
+            self.before_log += 1;
+        }
+        self.log.push_back(event);
+    }
+
+    /// CPUs and nodes bring packages, cores and caches with them, or take them along: those are read once the last has come.
+    fn settle(&mut self, now: Instant, changes: &[Change]) {
+        let moves_structure = |change: &Change| {
+            matches!(
+                change,
+                Change::CpuOffline { .. }
+                    | Change::CpuOnline { .. }
+                    | Change::NodeOffline { .. }
+                    | Change::NodeOnline { .. }
+            )
+        };
+        if changes.iter().any(moves_structure) {
+            self.machine_at = Some(now + SETTLE);
+        }
+    }
+
+    fn mark_expected(&mut self, changes: &mut [Change]) {
+        for change in changes {
+            if let Change::InterruptMoved { number, affinity, expected, .. } = change {
+                *expected = affinity.is_some() && self.expected.get(number) == affinity.as_ref();
+                if !*expected {
+                    self.expected.remove(number);
+                }
+            }
+        }
+    }
+}
+
+/// How long no CPU or node has come or gone before the machine is read again.
+pub(super) const SETTLE: Duration = Duration::from_millis(500);
+
+/// How many events are kept at most while a look is under way; where more come it is made again.
+const LONGEST_LOG: usize = 1 << 14;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use super::*;
+use crate::{
+    Bandwidth, CpuId, DataSize, InterfaceAddress, Interrupt, Nic, NodeId, NumaNode, Topology,
+    monitor::{MemoryBlockId, event::LinkState},
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn machine() -> Snapshot {
+    let interrupt = Interrupt { number: 24, name: None, affinity: "0-3".parse().ok(), effective: "0".parse().ok() };
+    let nic = Nic { index: Some(2), up: Some(true), interrupts: vec![interrupt], ..Nic::named("eth0") };
+    let topology = Topology::synthetic("numa:2 core:2 pu:1", vec![nic]).unwrap();
+    Snapshot { topology, memory_blocks: "0-9".parse().ok() }
+}
+
+fn tracker() -> (Tracker, Instant) {
+    let now = Instant::now();
+    (Tracker::new(now, machine(), Duration::from_secs(5)), now)
+}
+
+fn offline(cpu: u32) -> Event {
+    Event::Cpu { cpu: CpuId(cpu), online: false }
+}
+
+fn only(mut tickets: Vec<Ticket>) -> Ticket {
+    assert_eq!(tickets.len(), 1, "{tickets:?}");
+    tickets.remove(0)
+}
+
+#[test]
+fn a_cpu_that_goes_offline_is_told_at_once_and_its_surroundings_are_looked_at() {
+    let (mut tracker, now) = tracker();
+    let changes = tracker.handle(now, offline(3));
+    let removed = Change::AllowedCpus { removed: "3".parse().unwrap(), added: CpuSet::new() };
+    assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(3) }, removed]);
+    assert_eq!(tracker.snapshot().topology.online_cpus.to_string(), "0-2");
+    assert_eq!(only(tracker.due(now)).looks, Looks { cpus: true, ..Looks::default() });
+    assert_eq!(tracker.next_due(), Some(now + SETTLE));
+    let later = now + SETTLE;
+    assert_eq!(only(tracker.due(later)).looks, Looks { machine: true, ..Looks::default() });
+    assert_eq!(tracker.handle(later, offline(3)), [], "twice is once");
+}
+
+#[test]
+fn the_machine_is_read_again_once_the_last_cpu_has_gone() {
+    let (mut tracker, now) = tracker();
+    tracker.handle(now, offline(3));
+    let next = now + SETTLE / 2;
+    tracker.handle(next, offline(2));
+    tracker.due(next);
+    assert_eq!(tracker.due(now + SETTLE), []);
+    assert_eq!(tracker.next_due(), Some(next + SETTLE));
+}
+
+#[test]
+fn a_memory_block_makes_the_nodes_be_looked_at() {
+    let (mut tracker, now) = tracker();
+    let block = MemoryBlockId(7);
+    let event = Event::MemoryBlock { block, online: false };
+    assert_eq!(tracker.handle(now, event), [Change::MemoryBlockOffline { block }]);
+    let ticket = only(tracker.due(now));
+    assert_eq!(ticket.looks, Looks { nodes: true, ..Looks::default() });
+    let mut nodes = machine().topology.nodes;
+    nodes[1].memory = Some(DataSize::bytes(5));
+    let facts = Facts { nodes: Some(nodes), ..Facts::default() };
+    let expected = Change::NodeMemory { node: NodeId(1), memory: Some(DataSize::bytes(5)) };
+    assert_eq!(tracker.looked(now, &ticket, facts), [expected]);
+}
+
+#[test]
+fn what_is_told_during_a_look_outlasts_what_the_look_found() {
+    let (mut tracker, now) = tracker();
+    tracker.handle(now, Event::Lost);
+    let ticket = only(tracker.due(now));
+    // The machine is read with CPU 3 online, which goes offline before that is told.
+    tracker.handle(now, offline(3));
+    let mut found = machine();
+    found.topology.online_cpus.remove(CpuId(0));
+    found.topology.allowed_cpus.remove(CpuId(0));
+    let facts =
+        Facts { machine: Some(Box::new(found.topology)), memory_blocks: found.memory_blocks, ..Facts::default() };
+    let changes = tracker.looked(now, &ticket, facts);
+    let removed = Change::AllowedCpus { removed: "0".parse().unwrap(), added: CpuSet::new() };
+    assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(0) }, removed]);
+    assert_eq!(tracker.snapshot().topology.online_cpus.to_string(), "1-2");
+}
+
+#[test]
+fn a_look_that_missed_more_than_is_kept_is_made_again() {
+    let (mut tracker, now) = tracker();
+    tracker.handle(now, Event::Nodes);
+    let ticket = only(tracker.due(now));
+    for _ in 0..=LONGEST_LOG {
+        tracker.handle(now, Event::Cpuset);
+    }
+    assert_eq!(tracker.looked(now, &ticket, Facts::default()), []);
+    let due: Vec<Looks> = tracker.due(now).into_iter().map(|ticket| ticket.looks).collect();
+    assert!(due.contains(&Looks { machine: true, ..Looks::default() }), "{due:?}");
+}
+
+#[test]
+fn links_change_by_what_is_told_and_their_speed_is_looked_at() {
+    let (mut tracker, now) = tracker();
+    let state = LinkState { index: 2, link: Some((Some(false), None)), ..LinkState::default() };
+    let nic = || "eth0".to_owned();
+    assert_eq!(
+        tracker.handle(now, Event::Link(state)),
+        [Change::NicLink { nic: nic(), up: Some(false), carrier: None }]
+    );
+    let ticket = only(tracker.due(now));
+    assert_eq!(ticket.looks.speeds, BTreeSet::from([2]));
+    let speed = Some(Bandwidth::mbps(10));
+    let facts = Facts { speeds: vec![(2, speed)], ..Facts::default() };
+    assert_eq!(tracker.looked(now, &ticket, facts), [Change::NicSpeed { nic: nic(), speed }]);
+}
+
+#[test]
+fn interfaces_are_told_apart_by_number() {
+    let (mut tracker, now) = tracker();
+    let named =
+        |index, name: &str| Event::Link(LinkState { index, name: Some(name.to_owned()), ..LinkState::default() });
+    let renamed = Change::NicRenamed { from: "eth0".to_owned(), to: "rail0".to_owned() };
+    assert_eq!(tracker.handle(now, named(2, "rail0")), [renamed]);
+    assert_eq!(tracker.handle(now, named(3, "eth0")), [], "it has to be read first");
+    let ticket = tracker.due(now).into_iter().find(|ticket| ticket.looks.nics).expect("interfaces are looked at");
+    let new = Nic { index: Some(3), ..Nic::named("eth0") };
+    let nics = vec![new.clone(), tracker.snapshot().topology.nics[0].clone()];
+    let facts = Facts { nics: Some(nics), ..Facts::default() };
+    assert_eq!(tracker.looked(now, &ticket, facts), [Change::NicAdded { nic: Box::new(new) }]);
+    assert_eq!(tracker.handle(now, Event::LinkGone { index: 2 }), [Change::NicRemoved { nic: "rail0".to_owned() }]);
+    assert_eq!(tracker.snapshot().topology.nics[0].index, Some(3));
+}
+
+#[test]
+fn addresses_come_and_go_once() {
+    let (mut tracker, now) = tracker();
+    let address = InterfaceAddress { ip: [10, 0, 0, 1].into(), prefix_len: 24 };
+    let event = |present| Event::Address { index: 2, address: address.clone(), present };
+    let nic = || "eth0".to_owned();
+    assert_eq!(tracker.handle(now, event(false)), []);
+    assert_eq!(tracker.handle(now, event(true)), [Change::NicAddressAdded { nic: nic(), address: address.clone() }]);
+    assert_eq!(tracker.handle(now, event(true)), []);
+    assert_eq!(tracker.handle(now, event(false)), [Change::NicAddressRemoved { nic: nic(), address: address.clone() }]);
+}
+
+#[test]
+fn an_interrupt_that_was_announced_is_not_somebody_elses_doing() {
+    let (mut tracker, now) = tracker();
+    let mut moved_to = |cpus: &str, at: Instant| {
+        let ticket = only(tracker.due(at));
+        assert!(ticket.looks.interrupts);
+        let affinity: Option<CpuSet> = cpus.parse().ok();
+        let facts = Facts { interrupts: [(24, (affinity.clone(), affinity))].into(), ..Facts::default() };
+        let changes = tracker.looked(at, &ticket, facts);
+        let [Change::InterruptMoved { number: 24, expected, .. }] = changes[..] else { panic!("{changes:?}") };
+        tracker.expect_interrupt(24, "2".parse().unwrap());
+        expected
+    };
+    let at = |look| now + Duration::from_secs(5) * look;
+    assert!(!moved_to("1", at(1)));
+    assert!(moved_to("2", at(2)));
+    assert!(!moved_to("3", at(3)));
+}
+
+#[test]
+fn a_slow_look_that_takes_long_comes_seldom() {
+    let (mut tracker, now) = tracker();
+    let at = now + Duration::from_secs(5);
+    assert_eq!(tracker.due(now), []);
+    let ticket = only(tracker.due(at));
+    assert_eq!(ticket.looks, Looks { cpus: true, nodes: true, interrupts: true, ..Looks::default() });
+    assert_eq!(tracker.next_due(), None, "one look at a time");
+    tracker.looked(at, &ticket, Facts::default());
+    tracker.slow_look_took(at, Duration::from_millis(1));
+    assert_eq!(tracker.next_due(), Some(at + Duration::from_secs(5)));
+    tracker.slow_look_took(at, Duration::from_millis(10));
+    assert_eq!(tracker.next_due(), Some(at + Duration::from_secs(20)));
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let number = 0..4u32;
+    let name = || prop::option::of(prop::sample::select(vec!["eth0", "eth1", "a"]).prop_map(str::to_owned));
+    let up = || prop::option::of(any::<bool>());
+    let address = |last: u8| InterfaceAddress { ip: [10, 0, 0, last].into(), prefix_len: 24 };
+    prop_oneof![
+        (number.clone(), any::<bool>()).prop_map(|(cpu, online)| Event::Cpu { cpu: CpuId(cpu), online }),
+        (number.clone(), any::<bool>())
+            .prop_map(|(block, online)| Event::MemoryBlock { block: MemoryBlockId(block), online }),
+        (number.clone(), name(), prop::option::of((up(), up())))
+            .prop_map(|(index, name, link)| Event::Link(LinkState { index, name, link, mtu: None })),
+        number.clone().prop_map(|index| Event::LinkGone { index }),
+        (number.clone(), 0..3u8, any::<bool>()).prop_map(move |(index, last, present)| Event::Address {
+            index,
+            address: address(last),
+            present
+        }),
+        prop::collection::btree_set(number.clone(), 0..4).prop_map(|cpus| {
+            let cpus: CpuSet = cpus.into_iter().map(CpuId).collect();
+            Event::Facts(Box::new(Facts {
+                online_cpus: Some(cpus.clone()),
+                allowed_cpus: Some(cpus),
+                ..Facts::default()
+            }))
+        }),
+        prop::collection::btree_map(number, name(), 0..3).prop_map(|nics| {
+            let mut names = BTreeSet::new();
+            let nic = |(index, name): (u32, Option<String>)| {
+                let name = name.unwrap_or_default();
+                let nic = Nic { index: Some(index), ..Nic::named(&name) };
+                names.insert(name).then_some(nic)
+            };
+            let mut nics: Vec<Nic> = nics.into_iter().filter_map(nic).collect();
+            nics.sort_by(|a, b| a.name.cmp(&b.name));
+            let nodes = vec![NumaNode::of(NodeId(0), CpuSet::new())];
+            Event::Facts(Box::new(Facts { nics: Some(nics), nodes: Some(nodes), ..Facts::default() }))
+        }),
+    ]
+}
+
+proptest! {
+    /// Whoever has the snapshot that a subscription begins with, and applies what follows, has the machine as the monitor knows it.
+    #[test]
+    fn the_changes_make_the_old_snapshot_the_new_one(events in prop::collection::vec(event(), 0..40), looks in 0..4usize) {
+        let (mut tracker, now) = tracker();
+        let mut followed = tracker.snapshot().clone();
+        let mut tickets = Vec::new();
+        for (number, event) in events.into_iter().enumerate() {
+            let changes = match event {
+                Event::Facts(facts) if !tickets.is_empty() => {
+                    let ticket = tickets.remove(0);
+                    tracker.looked(now, &ticket, *facts)
+                }
+                event => tracker.handle(now, event),
+            };
+            changes.iter().for_each(|change| followed.apply(change));
+            if number % 4 == looks {
+                tickets.extend(tracker.due(now));
+            }
+        }
+        let mut left = followed.changes_to(tracker.snapshot());
+        left.retain(|change| *change != Change::Structure);
+        prop_assert_eq!(left, vec![]);
+    }
+}

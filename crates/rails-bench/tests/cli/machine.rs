@@ -39,7 +39,7 @@ fn a_saved_machine_is_shown_and_planned_on() {
 
     let tree = run(["topo", "--topology", root]);
     assert!(tree.status.success(), "{}", stderr(&tree));
-    assert!(stdout(&tree).contains(&format!("captured in {root}")), "{}", stdout(&tree));
+    assert!(stdout(&tree).contains(&format!("files below {root}")), "{}", stdout(&tree));
     let plan = run(["plan", "--rails", "loopback:2", "--topology", root]);
     assert!(plan.status.success(), "{}", stderr(&plan));
 }

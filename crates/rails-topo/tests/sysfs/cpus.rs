@@ -94,7 +94,7 @@ fn a_machine_with_a_core_of_the_largest_number_is_printed() {
     let machine = tree.read().unwrap();
     assert_eq!(machine.cores()[1].id, Some(u32::MAX));
     let printed = machine.tree().to_string();
-    assert!(printed.contains("2 cores (1 PU each): CPUs 0-1"), "{printed}");
+    assert!(printed.contains("2 cores (1 PU each)  CPUs 0-1"), "{printed}");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl<'a> Source<'a> {
                 Self::FilesAndHwloc { reader, files: Box::new(files) }
             }
             Origin::ThisMachine { .. } => Self::Files(Path::new("/")),
-            Origin::Sysfs { path } => Self::Files(path),
+            Origin::Sysfs { path } | Origin::Capture { path } => Self::Files(path),
             Origin::Xml { path } => Self::Whole(format!("hwloc XML {}", path.display())),
             Origin::Synthetic { description } => Self::Whole(format!("the description `{description}`")),
         })

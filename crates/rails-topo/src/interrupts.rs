@@ -1,6 +1,6 @@
 //! `/proc/interrupts`: which interrupts there are, how often each was served on which CPU, and what they are called.
 
-use crate::CpuId;
+use crate::{CpuId, sets::LARGEST_PARSED};
 use std::str::Lines;
 
 /// The lines of `/proc/interrupts` that stand for numbered interrupts.
@@ -87,8 +87,9 @@ fn handlers(rest: &str) -> Option<&str> {
     (!last.is_empty() && !is_trigger(last)).then_some(last)
 }
 
+/// A CPU of the head; what no set would take from text is none, for a set takes memory by its largest number.
 fn cpu(word: &str) -> Option<CpuId> {
-    word.strip_prefix("CPU")?.parse().ok().map(CpuId)
+    word.strip_prefix("CPU")?.parse().ok().filter(|number| *number <= LARGEST_PARSED).map(CpuId)
 }
 
 /// The chip's own number with the kind of trigger (`1-edge`, `16-fasteoi`, `27`), or its level (`Level`, `Edge`).
@@ -102,6 +103,11 @@ fn is_trigger(word: &str) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_cpu_of_any_number_takes_no_memory() {
+        assert_eq!(InterruptLines::parse("  CPU0  CPU4294967294\n").cpus(), [CpuId(0)]);
+    }
 
     #[test]
     fn lines_are_read_as_kernels_write_them() {

@@ -48,7 +48,7 @@ pub struct ParseSetError {
 }
 
 /// The largest number that a set takes from text, so that a hostile list cannot ask for memory without end.
-const LARGEST_PARSED: u32 = (1 << 20) - 1;
+pub(crate) const LARGEST_PARSED: u32 = (1 << 20) - 1;
 
 impl Id for CpuId {
     fn from_number(number: u32) -> Self {

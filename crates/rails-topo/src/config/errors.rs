@@ -32,7 +32,7 @@ pub enum ConfigError {
         /// Where.
         at: Position,
         /// What.
-        problem: Problem,
+        problem: Box<Problem>,
     },
 }
 

@@ -52,7 +52,8 @@ impl Config {
             Err(error) => {
                 let good = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
                 let at = Position::of(&path, &good, good.len(), String::new());
-                Err(ConfigError::Wrong { at, problem: Problem::Malformed("this is not text in UTF-8".to_owned()) })
+                let problem = Problem::Malformed("this is not text in UTF-8".to_owned()).into();
+                Err(ConfigError::Wrong { at, problem })
             }
         }
     }

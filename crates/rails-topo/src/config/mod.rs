@@ -116,6 +116,6 @@ impl Config {
 
     /// What is wrong there.
     fn wrong(&self, span: &Span, key: impl Into<String>, problem: Problem) -> ConfigError {
-        ConfigError::Wrong { at: self.position(span, key), problem }
+        ConfigError::Wrong { at: self.position(span, key), problem: problem.into() }
     }
 }

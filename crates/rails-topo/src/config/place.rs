@@ -50,7 +50,7 @@ pub(super) fn of_parser(file: &Path, text: &str, error: &toml::de::Error) -> Con
     let key = key_at(document.get_ref(), offset).unwrap_or_else(|| key_of_line(text, offset));
     let at = Position::of(file, text, offset, key);
     let reason: Vec<&str> = error.message().lines().map(str::trim).collect();
-    ConfigError::Wrong { at, problem: Problem::Malformed(reason.join("; ")) }
+    ConfigError::Wrong { at, problem: Problem::Malformed(reason.join("; ")).into() }
 }
 
 /// The key whose name or value stands at `offset`, from the outermost table down; `None` where there is none.

@@ -330,7 +330,8 @@ fn files_that_are_no_text_or_do_not_end_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.toml");
     fs::write(&file, b"[nic]\nx\xff = 1").unwrap();
-    let ConfigError::Wrong { at, problem: Problem::Malformed(_) } = Config::read(&file).unwrap_err() else { panic!() };
+    let ConfigError::Wrong { at, problem } = Config::read(&file).unwrap_err() else { panic!("it was read") };
+    assert!(matches!(*problem, Problem::Malformed(_)), "{problem}");
     assert_eq!((at.line, at.column), (2, 2));
     assert_eq!(Config::read("/dev/zero").unwrap_err().to_string(), "`/dev/zero` is longer than 262144 bytes");
 }

@@ -135,5 +135,5 @@ fn a_wrong_file_is_refused_with_its_place_and_what_to_do() {
     assert!(said.contains("error: --config: cannot read `/no/such.toml`: No such file"), "{said}");
     let other = file(root.path(), "machine.xml", "<?xml version=\"1.0\"?>");
     let said = failed(run(["topo", "--topology", other.to_str().unwrap()]));
-    assert!(said.contains("it is no TOML file of facts about a machine"), "{said}");
+    assert!(said.contains("is not an hwloc XML file: it has no `topology` element"), "{said}");
 }

@@ -64,7 +64,11 @@ fn lstopo(group: &mut BenchmarkGroup<'_, WallTime>, root: Option<&Path>) {
         let mut command = Command::new("lstopo");
         command.args(["-f", "--of", "xml", "/dev/null"]).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some(root) = root {
-            command.envs([("HWLOC_COMPONENTS", "linux,-x86,stop"), ("HWLOC_THISSYSTEM", "0"), ("HWLOC_HIDE_ERRORS", "2")]);
+            command.envs([
+                ("HWLOC_COMPONENTS", "linux,-x86,stop"),
+                ("HWLOC_THISSYSTEM", "0"),
+                ("HWLOC_HIDE_ERRORS", "2"),
+            ]);
             command.env("HWLOC_FSROOT", root);
         }
         command
@@ -79,7 +83,9 @@ fn lstopo(group: &mut BenchmarkGroup<'_, WallTime>, root: Option<&Path>) {
 fn largest() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("RAILS_CAPTURES")?).join("sysfs");
     let archives = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    archives.filter(|path| path.to_string_lossy().ends_with(".tar.bz2")).max_by_key(|path| path.metadata().map_or(0, |file| file.len()))
+    archives
+        .filter(|path| path.to_string_lossy().ends_with(".tar.bz2"))
+        .max_by_key(|path| path.metadata().map_or(0, |file| file.len()))
 }
 
 fn unpack(archive: &Path, folder: &Path) -> PathBuf {

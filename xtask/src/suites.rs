@@ -55,7 +55,9 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
             ));
         }
         if !lstopo {
-            notes.push("SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned());
+            notes.push(
+                "SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned(),
+            );
         }
         if captures.is_none() {
             notes.push(format!(

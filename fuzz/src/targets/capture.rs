@@ -39,8 +39,14 @@ pub(crate) fn captures() -> Vec<Vec<u8>> {
         header.set_size(text.len() as u64);
         archive.append_data(&mut header, path, text.as_bytes()).expect("memory takes what is written");
     };
-    add(tar::EntryType::Regular, "rails-capture.json", r#"{"version":1,"addresses":[["eth0",{"ip":"10.0.0.1","prefix_len":24}]]}"#);
-    for folder in ["sys/", "sys/devices/", "sys/devices/system/", "sys/devices/system/cpu/", "sys/class/", "sys/class/net/"] {
+    add(
+        tar::EntryType::Regular,
+        "rails-capture.json",
+        r#"{"version":1,"addresses":[["eth0",{"ip":"10.0.0.1","prefix_len":24}]]}"#,
+    );
+    for folder in
+        ["sys/", "sys/devices/", "sys/devices/system/", "sys/devices/system/cpu/", "sys/class/", "sys/class/net/"]
+    {
         add(tar::EntryType::Directory, folder, "");
     }
     add(tar::EntryType::Regular, "sys/devices/system/cpu/online", "0-3\n");
@@ -57,4 +63,5 @@ fn pack(archive: &[u8]) -> Vec<u8> {
     packed.finish().expect("memory takes what is written")
 }
 
-pub(crate) const WORDS: &[&str] = &["ustar", "sys/class/net/", "proc/self", "../", "rails-capture.json", "{\"version\":1,\"addresses\":null}"];
+pub(crate) const WORDS: &[&str] =
+    &["ustar", "sys/class/net/", "proc/self", "../", "rails-capture.json", "{\"version\":1,\"addresses\":null}"];

@@ -34,7 +34,11 @@ fn a_wrong_command_line_names_the_flag() {
 
 #[test]
 fn machines_that_cannot_be_read_name_the_flag() {
-    refused(["topo", "--topology", "/no/such"], 1, &["error: --topology /no/such: cannot read `/no/such`: No such file"]);
+    refused(
+        ["topo", "--topology", "/no/such"],
+        1,
+        &["error: --topology /no/such: cannot read `/no/such`: No such file"],
+    );
     refused(["plan", "--rails", "auto", "--topology", "/sys"], 1, &["error: --topology /sys", "is not the root"]);
     let folder = tempfile::tempdir().unwrap();
     let file = |bytes: &[u8]| {
@@ -44,7 +48,11 @@ fn machines_that_cannot_be_read_name_the_flag() {
     };
     refused(["topo", "--topology", &file(b"\0")], 1, &["error: --topology ", "is no saved machine"]);
     refused(["topo", "--topology", &file(b"{\n}")], 1, &["is no model of a machine: missing field", "line 2"]);
-    refused(["topo", "--topology", &file(b"\x1f\x8b!")], 1, &["cannot be replayed: it is no .tar.gz, or a damaged one"]);
+    refused(
+        ["topo", "--topology", &file(b"\x1f\x8b!")],
+        1,
+        &["cannot be replayed: it is no .tar.gz, or a damaged one"],
+    );
     refused(["topo", "capture", "/no/such/file"], 1, &["error: FILE: cannot write `/no/such/file`"]);
     refused(["topo", "capture", "x", "--folder", "/no/such"], 1, &["error: --folder /no/such"]);
     refused(["plan", "--rails", "nosuch0"], 1, &["error: --rails: ", "`nosuch0`", "there are: "]);

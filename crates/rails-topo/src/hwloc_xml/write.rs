@@ -113,7 +113,7 @@ fn write_distances(xml: &mut Xml, distances: &Distances) -> io::Result<()> {
 /// Memory attributes: flags 5 says that more is better, 6 that less is, and both that it depends on who asks (`hwloc_memattr_flag_e`).
 fn write_performance(xml: &mut Xml, topology: &Topology, numbers: &Numbers) -> io::Result<()> {
     // hwloc's units are MiB/s and ns.
-    let rate = |rate: Option<crate::Bandwidth>| Some(rate?.as_bits_per_second() / 8 >> 20);
+    let rate = |rate: Option<crate::Bandwidth>| Some((rate?.as_bits_per_second() / 8) >> 20);
     type Attribute<'a> = (&'static str, &'static str, &'a dyn Fn(&MemoryPerformance) -> Option<u64>);
     let attributes: [Attribute<'_>; 4] = [
         ("ReadBandwidth", "5", &|known| rate(known.read_bandwidth)),

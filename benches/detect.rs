@@ -46,7 +46,7 @@ fn detect(criterion: &mut Criterion) {
 
 fn tree(criterion: &mut Criterion, name: &str, root: &Path) {
     let capture = root.join("capture.tar.gz");
-    Capture::of_folder(root).and_then(|read| Ok(read.save(&capture))).expect("it is a machine").expect("there is room");
+    Capture::of_folder(root).expect("it is a machine").save(&capture).expect("there is room");
     let mut group = criterion.benchmark_group(name);
     group.sample_size(20);
     group.bench_function("the kernel's files", |bencher| {

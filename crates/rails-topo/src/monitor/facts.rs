@@ -19,7 +19,7 @@ pub(crate) struct Facts {
     pub(crate) nics: Option<Vec<Nic>>,
     pub(crate) speeds: Vec<(u32, Option<Bandwidth>)>,
     /// `Interrupt::affinity` and `Interrupt::effective`, by number.
-    pub(crate) interrupts: BTreeMap<u32, (Option<CpuSet>, Option<CpuSet>)>,
+    pub(crate) interrupts: BTreeMap<u32, Served>,
 }
 
 impl Facts {
@@ -129,8 +129,11 @@ fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     (!numbers.is_empty()).then_some(online)
 }
 
+/// The CPUs on which an interrupt may be served, and those on which it is; each is unknown where nothing says it.
+pub(crate) type Served = (Option<CpuSet>, Option<CpuSet>);
+
 /// Where an interrupt is served; `None` where it is gone.
-fn interrupt(root: &Root, number: u32) -> Option<(u32, (Option<CpuSet>, Option<CpuSet>))> {
+fn interrupt(root: &Root, number: u32) -> Option<(u32, Served)> {
     let cpus = |name: &str| {
         let cpus = root.value(&format!("proc/irq/{number}/{name}"));
         cpus.filter(|cpus: &CpuSet| !cpus.is_empty())

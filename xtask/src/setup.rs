@@ -15,7 +15,7 @@ pub(crate) enum Purpose {
     Build,
     /// To build the fuzz targets.
     Fuzz,
-    /// To make network namespaces as well.
+    /// To run tests as root: to make network namespaces, and to be compared with lstopo.
     Namespaces,
     /// To boot the two-socket guest and make namespaces in it.
     Guest,
@@ -81,6 +81,7 @@ fn is_there(need: Need) -> bool {
         Need::Compiler => succeeds("cc", &["--version"]),
         Need::CxxCompiler => succeeds("c++", &["--version"]),
         Need::Iproute => succeeds("ip", &["-V"]) && succeeds("tc", &["-V"]),
+        Need::Lstopo => succeeds("lstopo", &["--version"]),
         Need::Qemu => Tool::Qemu.find().is_some(),
         Need::Busybox => Tool::StaticBusybox.find().is_some(),
         Need::Kmod => Tool::Depmod.find().is_some() && Tool::Modprobe.find().is_some(),
@@ -107,6 +108,16 @@ fn names(needs: &[Need]) -> String {
 
 const BUILD: [Need; 4] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler];
 const FUZZ: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::CxxCompiler];
-const NAMESPACES: [Need; 5] = [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute];
-const GUEST: [Need; 8] =
-    [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Qemu, Need::Busybox, Need::Kmod];
+const NAMESPACES: [Need; 6] =
+    [Need::PkgConfig, Need::Hwloc, Need::Libudev, Need::Compiler, Need::Iproute, Need::Lstopo];
+const GUEST: [Need; 9] = [
+    Need::PkgConfig,
+    Need::Hwloc,
+    Need::Libudev,
+    Need::Compiler,
+    Need::Iproute,
+    Need::Lstopo,
+    Need::Qemu,
+    Need::Busybox,
+    Need::Kmod,
+];

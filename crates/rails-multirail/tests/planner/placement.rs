@@ -1,6 +1,6 @@
 //! Which CPU and which memory a rail gets.
 
-use crate::{chosen_cpus, cpus, loopback, nic, on_card, planned, refused, served_by, two_packages};
+use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, served_by, two_packages};
 use rails_topo::{CpuId, Nic, NicKind, NodeId, Topology};
 
 #[test]

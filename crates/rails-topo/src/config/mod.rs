@@ -41,7 +41,7 @@
 //! # Layers
 //!
 //! Files are applied one after the other, and the last one that gives a fact wins. Within one file a fact has one value: what contradicts itself is an error.
-//! [`layers`] reads those that may be missing and those that were named; [`apply`] does no I/O.
+//! [`layers`] reads those that may be missing and those that were named; [`apply()`] does no I/O.
 //!
 //! ```
 //! use rails_topo::{Nic, NodeId, Topology, config};

@@ -20,7 +20,7 @@ pub struct LaneTraits {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) up: bool,
-    /// It was told [`Transmit::Idle`], and not woken since.
+    /// It was told [`Transmit::Idle`](super::Transmit::Idle), and not woken since.
     pub(super) idle: bool,
     /// It was woken from that, and has not asked since.
     pub(super) called: bool,

@@ -7,7 +7,7 @@ use rails_bind::{
     interrupt::InterruptStatus,
     thread::Tid,
 };
-use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet, RxQueue, Topology};
+use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet, NumaNode, RxQueue, Topology};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -34,24 +34,35 @@ fn two_packages() -> Topology {
     }))
 }
 
-/// A model from the parts that matter to a test.
+/// A model from the parts that matter to a test; whatever else it has is unknown, and every node may be used.
 fn topology(parts: Value) -> Topology {
-    let mut all = json!({
-        "origin": {"kind": "synthetic", "description": "a test"},
-        "machine": {},
-        "packages": [], "nodes": [], "caches": [], "cores": [], "nics": [],
-        "allowed_cpus": parts["online_cpus"], "allowed_nodes": "",
-    });
+    let nothing = Topology::synthetic("pu:1", Vec::new()).expect("it is a machine");
+    let mut all = serde_json::to_value(nothing).expect("a model is written");
     let all_fields = all.as_object_mut().expect("an object");
+    all_fields.insert("allowed_cpus".to_owned(), parts["online_cpus"].clone());
     all_fields.extend(parts.as_object().expect("an object").clone());
+    let nodes = parts["nodes"].as_array().into_iter().flatten();
+    let nodes: Vec<Value> = nodes
+        .map(|node| {
+            let id = NodeId(node["id"].as_u64().expect("a number") as u32);
+            over(NumaNode::of(id, CpuSet::new()), node)
+        })
+        .collect();
+    let numbers: Vec<String> = nodes.iter().map(|node| node["id"].to_string()).collect();
+    all_fields.insert("allowed_nodes".to_owned(), json!(numbers.join(",")));
+    all_fields.insert("nodes".to_owned(), json!(nodes));
     serde_json::from_value(all).expect("the model's form")
 }
 
 fn nic(name: &str, kind: &str, node: Value, local_cpus: Value) -> Value {
-    json!({
-        "name": name, "kind": kind, "node": node, "local_cpus": local_cpus,
-        "addresses": [], "rx_queues": [], "tx_queues": [], "interrupts": [],
-    })
+    over(Nic::named(name), &json!({ "kind": kind, "node": node, "local_cpus": local_cpus }))
+}
+
+/// A part of the model with these fields.
+fn over(part: impl serde::Serialize, fields: &Value) -> Value {
+    let mut part = serde_json::to_value(part).expect("a part is written");
+    part.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+    part
 }
 
 fn interrupt(number: u32, effective: Option<&str>) -> ObservedInterrupt {

@@ -17,12 +17,11 @@ use crate::{
     },
     rails::Rails,
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use rails_net::{ConnectError, Lane};
+use rails_net::Lane;
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     sync::{Mutex, mpsc},
-    time::{Instant, error::Elapsed, sleep, timeout},
+    time::{sleep, timeout},
 };
 
 /// What a lane says while the stream is being opened.
@@ -70,7 +69,7 @@ impl Dialer {
     /// lane is driven ([`Driver`](super::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let joined = tokio::select! {
-            joined = self.join_first(path) => joined,
+            joined = self.join(path) => joined,
             () = report.closed() => return,
         };
         let mut lane = match joined {
@@ -139,99 +138,55 @@ impl Dialer {
             }
             tokio::select! {
                 () = report.closed() => return None,
-                () = sleep(Backoff::LONGEST) => {}
+                () = sleep(LONGEST_ATTEMPT) => {}
             }
         }
     }
 
-    /// Dials until the lane has joined; `None` where the other end does not have the stream any more.
+    /// Tries to join until it works; `None` where the other end does not have the stream any more.
     async fn join_again(&self, path: Path, shared: &Arc<Shared>) -> Option<LaneDriver> {
-        match self.dial(path, shared, || true).await {
-            Ok(lane) => Some(lane),
-            Err(JoinError::StreamOver) => None,
-            Err(error) => {
-                // It answers, but no longer knows this stream.
-                tracing::warn!(stream = %self.id, lane = path.index, remote = %path.remote, %error, "a lane cannot join again");
-                shared.with(|state| state.connection.give_up_waiting());
-                None
+        let mut backoff = Backoff::default();
+        loop {
+            sleep(backoff.next()).await;
+            let attempt = timeout(LONGEST_ATTEMPT, self.join(path)).await.unwrap_or(Err(JoinError::Timeout));
+            match attempt {
+                Ok((lane, _)) => return Some(lane),
+                Err(error @ JoinError::Handshake(_)) => {
+                    // It answers, but no longer knows this stream.
+                    tracing::warn!(stream = %self.id, lane = path.index, remote = %path.remote, %error, "a lane cannot join again");
+                    shared.with(|state| state.connection.give_up_waiting());
+                    return None;
+                }
+                Err(JoinError::StreamOver) => return None,
+                Err(error) => {
+                    tracing::debug!(stream = %self.id, lane = path.index, remote = %path.remote, %error, "a lane is dialled again");
+                }
             }
         }
     }
 
-    /// Joins anew while the lane is silent: a connection that was cut off by a fault may take far longer to find out that the fault is over
-    /// than a new one takes to be made. `None` where the other end does not let it.
+    /// Joins anew when the lane has been silent for a while: a connection that was cut off by a fault may take far longer to find out
+    /// that the fault is over than a new one takes to be made.
     async fn join_instead(&self, path: Path, shared: &Arc<Shared>, lane: LaneId) -> Option<LaneDriver> {
-        self.dial(path, shared, || shared.with(|state| state.connection.is_silent(lane))).await.ok()
-    }
-
-    /// Dials while it is wanted, until the lane has joined: a new connection after each wait, and at once when a link has come up. Those that are on their way
-    /// go on meanwhile, for TCP repeats a lost SYN after a second, and paths of such a round trip exist.
-    ///
-    /// # Errors
-    /// [`JoinError::Handshake`] and [`JoinError::StreamOver`], which another attempt would not mend.
-    async fn dial(
-        &self,
-        path: Path,
-        shared: &Arc<Shared>,
-        is_wanted: impl Fn() -> bool,
-    ) -> Result<LaneDriver, JoinError> {
-        let begins = self.rails[path.rail].lane_options(&self.options.lane);
-        let mut links = shared.links_came_up.subscribe();
         let mut backoff = Backoff::default();
-        let mut next = pin!(sleep(backoff.next()));
-        let mut connecting = FuturesUnordered::new();
         loop {
-            let failed = tokio::select! {
-                Some(connected) = connecting.next() => match self.join_by(path, connected).await {
-                    Ok((lane, _)) => return Ok(lane),
-                    Err(error @ (JoinError::Handshake(_) | JoinError::StreamOver)) => return Err(error),
-                    Err(error) => error,
-                },
-                () = &mut next => {
-                    if is_wanted() {
-                        connecting.push(timeout(LONGEST_ATTEMPT, self.options.connector.connect(&begins, path.remote)));
-                    } else {
-                        connecting.clear();
-                        backoff = Backoff::default();
-                    }
-                    next.as_mut().reset(Instant::now() + backoff.next());
-                    continue;
-                }
-                // The channel lives as long as `shared`, so waiting for it cannot fail.
-                _ = links.changed() => {
-                    backoff = Backoff::default();
-                    next.as_mut().reset(Instant::now());
-                    continue;
-                }
-            };
-            tracing::debug!(stream = %self.id, lane = path.index, remote = %path.remote, error = %failed, "a lane is dialled again");
+            sleep(backoff.next()).await;
+            if !shared.with(|state| state.connection.is_silent(lane)) {
+                backoff = Backoff::default();
+                continue;
+            }
+            let attempt = timeout(LONGEST_ATTEMPT, self.join(path)).await;
+            if let Ok(Ok((lane, _))) = attempt {
+                return Some(lane);
+            }
         }
     }
 
-    /// Joins by a connection, if it was made in time, and in time.
-    async fn join_by(
-        &self,
-        path: Path,
-        connected: Result<Result<Arc<dyn Lane>, ConnectError>, Elapsed>,
-    ) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
-        let connection = connected.map_err(|_| JoinError::Timeout)??;
-        timeout(LONGEST_ATTEMPT, self.join(path, connection)).await.unwrap_or(Err(JoinError::Timeout))
-    }
-
-    /// Connects and joins for the first time.
-    async fn join_first(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
-        let begins = self.rails[path.rail].lane_options(&self.options.lane);
-        let connection = self.options.connector.connect(&begins, path.remote).await?;
-        self.join(path, connection).await
-    }
-
-    /// Opens or joins the stream.
-    async fn join(
-        &self,
-        path: Path,
-        connection: Arc<dyn Lane>,
-    ) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
-        let Path { index, rail, .. } = path;
+    /// Connects, and opens or joins the stream.
+    async fn join(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
+        let Path { index, rail, remote } = path;
+        let begins = self.rails[rail].lane_options(&self.options.lane);
+        let connection = self.options.connector.connect(&begins, remote).await?;
         let mut opened = self.opened.lock().await;
         if let Some(shared) = opened.clone() {
             drop(opened);
@@ -270,6 +225,5 @@ impl Dialer {
     }
 }
 
-/// How long a connection that is dialled again may take to be made, and then to join. Others are begun meanwhile, so that it is long enough for paths
-/// whose round trip is most of a second.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
+/// How long one attempt to dial a lane again may take. TCP repeats a lost SYN after 1 s; a new attempt is no later.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);

@@ -39,8 +39,6 @@ pub(crate) struct Shared {
     pub(crate) abandoned: watch::Sender<bool>,
     /// There is nothing left for which a lane would have to be brought up.
     pub(crate) over: watch::Sender<bool>,
-    /// Told that a link, of whatever lane, has come up.
-    pub(crate) links_came_up: watch::Sender<()>,
     /// Told that there is news for the supervisor.
     pub(crate) supervise: Notify,
     start: Instant,
@@ -145,7 +143,6 @@ impl Shared {
             lanes_up: watch::Sender::new(0),
             abandoned: watch::Sender::new(false),
             over: watch::Sender::new(false),
-            links_came_up: watch::Sender::new(()),
             supervise: Notify::new(),
             start: Instant::now(),
             summarized: Mutex::new(false),
@@ -275,9 +272,6 @@ impl Shared {
 
     /// Links have gone down or come up.
     pub(crate) fn links_changed(&self, changes: &[LinkChange]) {
-        if changes.iter().any(|change| change.up) {
-            self.links_came_up.send_replace(());
-        }
         self.with(|state| {
             let now = Instant::now();
             for (lane, place) in state.lanes.iter().enumerate().filter(|(_, place)| place.up) {

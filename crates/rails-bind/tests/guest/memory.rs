@@ -3,6 +3,7 @@
 //! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: what is found on node 1
 //! was put there.
 
+use crate::machine::machine;
 use rails_bind::{
     BindError, Outcome,
     memory::{
@@ -19,7 +20,7 @@ use std::{
     net::{TcpListener, TcpStream},
     process::Command,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::ScopedJoinHandle,
@@ -29,17 +30,14 @@ const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
 const SIZE: usize = 8 * MIB;
 
-/// The calling thread on a CPU of node 0, and no other test of this file beside it: some fill a node.
+/// The calling thread on a CPU of node 0, and no other test beside it.
 struct Guest {
     _alone: MutexGuard<'static, ()>,
     _on_node_0: ThreadGuard,
 }
 
 fn guest() -> Guest {
-    static ALONE: Mutex<()> = Mutex::new(());
-    assert_eq!(std::env::var("RAILS_GUEST").as_deref(), Ok("1"), "this test runs in the NUMA guest only");
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    Guest { _alone: alone, _on_node_0: on_node(0) }
+    Guest { _alone: machine(), _on_node_0: on_node(0) }
 }
 
 /// Tells the other threads of a test to end, also when the test fails: it would wait for them for ever otherwise.

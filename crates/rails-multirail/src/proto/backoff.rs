@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Waits that double up to a bound, without end: a lane that is away for hours is back half a second after its link.
+/// Waits that double up to a bound, without end: a lane that is away for hours is back within a second and a half of its link.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,

@@ -16,7 +16,7 @@ use std::{fs, net::SocketAddr};
 /// The calling thread on node 0, in the guest, with room on both nodes: a preferring policy takes pages from the other node rather than
 /// files out of memory, and the programs that were run before are such files.
 fn guest() -> ThreadGuard {
-    assert_eq!(std::env::var("RAILS_GUEST").as_deref(), Ok("1"), "this test runs in the NUMA guest only");
+    rails_lab::guest::require();
     fs::write("/proc/sys/vm/drop_caches", "3").expect("the guest's tests run as root");
     thread::bind_current(&cpus_of(NodeId(0))).expect("its CPUs are online")
 }

@@ -23,15 +23,21 @@ pub(super) fn of_device(root: &Root, folder: &str, names: &InterruptNames) -> Ve
     let vectors = root.numbered(&format!("{folder}/msi_irqs"), "");
     let legacy = || root.value::<u32>(&format!("{folder}/irq")).filter(|number| *number > 0);
     let numbers = if vectors.is_empty() { legacy().into_iter().collect() } else { vectors };
-    let cpus = |number, name| {
+    let interrupt = |number| {
+        let (affinity, effective) = served(root, number);
+        Interrupt { number, name: names.0.get(&number).cloned(), affinity, effective }
+    };
+    numbers.into_iter().map(interrupt).collect()
+}
+
+/// The CPUs on which an interrupt may be served, and those on which it is; each is unknown where nothing says it.
+pub(crate) type Served = (Option<CpuSet>, Option<CpuSet>);
+
+/// Where an interrupt is served.
+pub(crate) fn served(root: &Root, number: u32) -> Served {
+    let cpus = |name| {
         let file = format!("proc/irq/{number}/{name}");
         root.set(&format!("{file}_list"), &file).filter(|cpus: &CpuSet| !cpus.is_empty())
     };
-    let interrupt = |number| Interrupt {
-        number,
-        name: names.0.get(&number).cloned(),
-        affinity: cpus(number, "smp_affinity"),
-        effective: cpus(number, "effective_affinity"),
-    };
-    numbers.into_iter().map(interrupt).collect()
+    (cpus("smp_affinity"), cpus("effective_affinity"))
 }

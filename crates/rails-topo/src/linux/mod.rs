@@ -21,9 +21,10 @@ mod root;
 mod source;
 mod votes;
 
-#[cfg(feature = "monitor")]
 pub(crate) use allowed::Allowed;
 pub(crate) use folder::Folder;
+#[cfg(feature = "monitor")]
+pub(crate) use interrupts::{Served, served};
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
 #[cfg(feature = "monitor")]
@@ -32,8 +33,6 @@ pub(crate) use root::{LONGEST_FILE, Root};
 pub(crate) use source::{Kind, Source};
 
 use crate::{NodeSet, Origin, SysfsError, Topology};
-#[cfg(not(feature = "monitor"))]
-use allowed::Allowed;
 use cpus::Cpus;
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
 use crate::{
     Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology, detect,
-    linux::{self, Allowed, Root},
+    linux::{self, Allowed, Root, Served},
 };
 use std::collections::BTreeMap;
 
@@ -129,15 +129,8 @@ fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     (!numbers.is_empty()).then_some(online)
 }
 
-/// The CPUs on which an interrupt may be served, and those on which it is; each is unknown where nothing says it.
-pub(crate) type Served = (Option<CpuSet>, Option<CpuSet>);
-
 /// Where an interrupt is served; `None` where it is gone.
 fn interrupt(root: &Root, number: u32) -> Option<(u32, Served)> {
-    let cpus = |name: &str| {
-        let cpus = root.value(&format!("proc/irq/{number}/{name}"));
-        cpus.filter(|cpus: &CpuSet| !cpus.is_empty())
-    };
-    let affinity = cpus("smp_affinity_list")?;
-    Some((number, (Some(affinity), cpus("effective_affinity_list"))))
+    let served = linux::served(root, number);
+    served.0.is_some().then_some((number, served))
 }

@@ -83,12 +83,15 @@ fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
     let mut interrupt = InterruptAffinity::of_socket(&connection.stream).expect("it has a NIC with interrupts");
     assert!(matches!(interrupt.outcome(), Placed::Moved(_)), "{:?}", interrupt.outcome());
     assert_eq!(interrupt.attached(), &cpus("2-3"));
-    connection.echo();
+    // What was moved goes when it fires next, and the interrupt for what was sent seldom does.
+    let both_have_fired = (0..50).any(|_| {
+        connection.echo();
+        let Placed::Moved(guard) = interrupt.refresh() else { panic!("they were moved") };
+        guard.changes().iter().filter(|changed| matches!(changed.state, SettingState::Applied)).count() >= 2
+    });
+    assert!(both_have_fired, "those of the queue: {:?}", interrupt.outcome());
     let served = interrupt.served_on().expect("they are there");
     assert_eq!(served, cpus("2"), "the nearest core");
-    let Placed::Moved(guard) = interrupt.refresh() else { panic!("they were moved") };
-    let applied = guard.changes().iter().filter(|changed| matches!(changed.state, SettingState::Applied));
-    assert!(applied.count() >= 2, "those of the queue have fired: {guard:?}");
 
     for (nearness, expected) in [
         (Nearness::SameCpu, "2"),

@@ -1,6 +1,6 @@
 //! Reading a machine, against `lstopo -f --of xml` on the same input.
 //!
-//! Run: `cargo bench --bench detect`, with RAILS_CAPTURES=FOLDER for the largest captured tree in `FOLDER/sysfs`
+//! Run: `cargo bench --bench detect`, with RAILS_CAPTURES=FOLDER for the largest captured tree where that is elsewhere ([`captures`])
 //!
 //! Three machines: this one, the largest tree that somebody captured, and one of 192 PUs with a NIC of 129 interrupts that is written here
 //! ([`machine`]). The trees are in `/dev/shm`. lstopo is a process, whose start is part of its time; what rails do is measured within this one.
@@ -12,12 +12,11 @@ mod machine;
 
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use rails::topo::{Capture, Topology};
+use rails_lab::captures::{self, Unpacked};
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
-use tempfile::TempDir;
 
 fn detect(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("this machine");
@@ -30,15 +29,14 @@ fn detect(criterion: &mut Criterion) {
     lstopo(&mut group, None);
     group.finish();
 
-    let folder = in_memory();
+    let folder = tempfile::tempdir_in(MEMORY).expect("there is memory for files");
     machine::write(folder.path());
     tree(criterion, "192 PUs", folder.path());
 
     match largest() {
         Some(archive) => {
-            let folder = in_memory();
-            let root = unpack(&archive, folder.path());
-            tree(criterion, &archive.file_stem().unwrap_or_default().to_string_lossy(), &root);
+            let unpacked = Unpacked::below(Path::new(MEMORY), &archive);
+            tree(criterion, &archive.file_stem().unwrap_or_default().to_string_lossy(), unpacked.root());
         }
         None => eprintln!("SKIPPED: captured trees; set RAILS_CAPTURES to their folder"),
     }
@@ -79,27 +77,14 @@ fn lstopo(group: &mut BenchmarkGroup<'_, WallTime>, root: Option<&Path>) {
     group.bench_function("lstopo", |bencher| bencher.iter(|| command().status().expect("it runs")));
 }
 
-/// The largest archive of a tree.
+/// The largest archive of a tree, where there are any.
 fn largest() -> Option<PathBuf> {
-    let folder = PathBuf::from(std::env::var_os("RAILS_CAPTURES")?).join("sysfs");
-    let archives = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    archives
-        .filter(|path| path.to_string_lossy().ends_with(".tar.bz2"))
-        .max_by_key(|path| path.metadata().map_or(0, |file| file.len()))
+    let archives = captures::folder().is_dir().then(captures::trees)?;
+    archives.into_iter().max_by_key(|path| path.metadata().map_or(0, |file| file.len()))
 }
 
-fn unpack(archive: &Path, folder: &Path) -> PathBuf {
-    let tar = Command::new("tar").arg("-xjf").arg(archive).arg("-C").arg(folder).status().expect("tar is there");
-    assert!(tar.success(), "{}", archive.display());
-    let root = fs::read_dir(folder).expect("it was unpacked").flatten().next().expect("it holds a folder").path();
-    // Some folders were captured without the right to look into them.
-    assert!(Command::new("chmod").args(["-R", "u+rwX"]).arg(&root).status().expect("chmod is there").success());
-    root
-}
-
-fn in_memory() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").expect("there is memory for files")
-}
+/// Files that are in memory.
+const MEMORY: &str = "/dev/shm";
 
 criterion_group!(benches, detect);
 criterion_main!(benches);

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use rails_lab::captures::{self, CAPTURES};
+
 use crate::fuzz;
 use crate::lab;
 use crate::shell::{Exit, SUDO, cargo, root, shown, succeeds};
@@ -14,7 +16,7 @@ use crate::tally::{Tally, Total};
 
 /// Runs all that can run here; the last line printed is the count.
 pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
-    let captures = captures()?;
+    let captured = captured()?;
     let mut total = Total::default();
     let mut notes = Vec::new();
     let lstopo = succeeds("lstopo", &["--version"]);
@@ -32,7 +34,7 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
             if lstopo {
                 total.add_later(run(&mut ignored(suite, "lstopo_"))?);
             }
-            if let Some(folder) = &captures {
+            if let Some(folder) = &captured {
                 total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder))?);
             }
         }
@@ -59,16 +61,16 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
                 "SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned(),
             );
         }
-        if captures.is_none() {
+        if captured.is_none() {
             notes.push(format!(
                 "SKIPPED: tests named captured_* need captured machines; set {CAPTURES} to their folder, or put them \
-                 into {CAPTURES_BESIDE} beside the checkout"
+                 into shared/topologies beside the checkout"
             ));
         }
     } else {
         let mut command = cargo(["test", "--no-fail-fast", "--workspace"]);
         command.args(filter);
-        if let Some(folder) = &captures {
+        if let Some(folder) = &captured {
             command.env(CAPTURES, folder);
         }
         total.add_plain(run(&mut command)?);
@@ -100,7 +102,7 @@ fn simulate() -> Result<Tally> {
 }
 
 /// `None` where there are none; a folder that was named and is not there is an error.
-fn captures() -> Result<Option<PathBuf>> {
+fn captured() -> Result<Option<PathBuf>> {
     if let Some(folder) = env::var_os(CAPTURES).filter(|folder| !folder.is_empty()) {
         // The tests run in the folders of their crates, so a relative path would mean another folder there.
         let folder = Path::new(&folder);
@@ -110,7 +112,7 @@ fn captures() -> Result<Option<PathBuf>> {
             Err(error) => Err(error).with_context(|| format!("{CAPTURES} cannot be read: {}", folder.display())),
         };
     }
-    Ok(root().join("..").join(CAPTURES_BESIDE).canonicalize().ok().filter(|folder| folder.is_dir()))
+    Ok(captures::folder().canonicalize().ok().filter(|folder| folder.is_dir()))
 }
 
 fn test_command(suite: &[&str]) -> Command {
@@ -166,8 +168,6 @@ const SIMULATION: [&str; 6] = ["test", "--release", "--package", "rails-multirai
 const SEEDS: &str = "0..10000";
 /// For all of them, as timeout(1) takes it.
 const MOST_SECONDS: &str = "900";
-const CAPTURES: &str = "RAILS_CAPTURES";
-const CAPTURES_BESIDE: &str = "shared/topologies";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //! - [`LinkLab`]: two network namespaces joined by shaped veth pairs, and by wires with delay and loss.
 //! - [`guest`]: a two-socket machine with four NICs, emulated, to run tests in. It is where placement is proven on a
 //!   machine that has one node only. Remote memory costs nothing extra there, so it says nothing about speed.
+//! - [`captures`]: other people's machines, as files.
 //!
 //! # Links
 //!
@@ -52,7 +53,7 @@
 //! `builder` says what a lab is to be like, `lab` makes and changes links, `wire` carries frames in user space,
 //! `namespace` runs programs and threads inside, `shape` says what a link is like, `counters` reads an interface's byte
 //! counts, `transport` sets and reads what TCP and MPTCP do, `fault` drops packets, `keeper` and `sweep` clean up, `tool` runs
-//! `ip` and `tc`. [`guest`] stands alone.
+//! `ip` and `tc`. [`guest`] and [`captures`] stand alone.
 //!
 //! # How far a wire goes
 //!
@@ -80,6 +81,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+pub mod captures;
 mod counters;
 mod error;
 mod fault;

@@ -1,5 +1,6 @@
 //! The program as its users run it: processes, their output and their exit codes.
 
+mod captured;
 mod demo;
 mod doctor;
 mod facts;

@@ -33,9 +33,10 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("it is text")
 }
 
-/// A receiver on two loopback rails.
+/// A receiver on two loopback rails, which ends with the test.
 pub(crate) struct Receiver {
-    child: Child,
+    /// None once somebody has waited for its end.
+    child: Option<Child>,
     /// Where it listens, as `--to` takes it.
     pub(crate) addresses: String,
     lines: mpsc::Receiver<String>,
@@ -47,7 +48,7 @@ impl Receiver {
         let listen = ["recv", "--listen", "127.0.0.1:0,127.0.0.2:0", "--into", text(into)];
         let command = rails_bench(listen.into_iter().chain(more));
         let (child, lines) = start(command);
-        let mut receiver = Self { child, addresses: String::new(), lines };
+        let mut receiver = Self { child: Some(child), addresses: String::new(), lines };
         let line = receiver.wait_for("listening on ");
         let addresses: Vec<&str> = line.trim_start_matches("listening on ").split(", ").collect();
         assert_eq!(addresses.len(), 2, "{line}");
@@ -77,25 +78,36 @@ impl Receiver {
     }
 
     /// Ends it without a chance to clean up (SIGKILL).
-    pub(crate) fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+    pub(crate) fn kill(self) {
+        drop(self);
     }
 
     /// Waits for its end; gives its exit code, its stdout, and the rest of its stderr.
-    pub(crate) fn finish(self) -> (i32, String, String) {
-        finish(self.child, &self.lines)
+    pub(crate) fn finish(mut self) -> (i32, String, String) {
+        finish(self.child.take().expect(NOBODY_WAITED), &self.lines)
     }
 
     /// As [`finish`](Self::finish), but it must end within that time.
-    pub(crate) fn finish_within(self, time: Duration) -> (i32, String, String) {
-        finish_within(self.child, &self.lines, time)
+    pub(crate) fn finish_within(mut self, time: Duration) -> (i32, String, String) {
+        finish_within(self.child.take().expect(NOBODY_WAITED), &self.lines, time)
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().expect(NOBODY_WAITED).id()
     }
 }
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // One that has ended is not there to be ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+const NOBODY_WAITED: &str = "who waits for its end takes all of it";
 
 /// Starts a command; the lines of its stderr come through the channel.
 pub(crate) fn start(mut command: Command) -> (Child, mpsc::Receiver<String>) {

@@ -2,5 +2,6 @@
 
 mod bonding;
 mod doctor;
+mod topo;
 mod util;
 mod watch;

@@ -38,15 +38,16 @@ impl Watch {
         Self { child, lines }
     }
 
-    /// Does something, and gives how long it was until the line with these fields came; lines of other kinds may come before it.
+    /// Does something, and gives how long after that the line with these fields came; lines of other kinds may come before it. How long the
+    /// kernel takes to empty a block, or a CPU, is not the monitor's.
     fn tells(&self, act: impl FnOnce(), kind: &str, field: &str, value: &Value) -> Duration {
-        let begun = Instant::now();
         act();
+        let done = Instant::now();
         let mut seen = Vec::new();
         while let Ok((at, line)) = self.lines.recv_timeout(PATIENCE) {
             if line["kind"] == kind && line[field] == *value {
-                let took = at.saturating_duration_since(begun);
-                println!("{kind} {value}: told after {took:.1?}, with what was done");
+                let took = at.saturating_duration_since(done);
+                println!("{kind} {value}: told {took:.1?} after it was done");
                 return took;
             }
             seen.push(line);
@@ -111,7 +112,6 @@ fn guest_what_is_taken_away_is_told_in_order_and_at_once() {
     let cpu = Written { file: "/sys/devices/system/cpu/cpu3/online".into(), before: "1" };
     let offline = || assert!(cpu.write("0"), "CPU 3 can be taken offline");
     let mut took = vec![watch.tells(offline, "cpu_offline", "cpu", &3.into())];
-    // Counted from the end of the write: how long the kernel takes to empty a block is not the monitor's.
     let (block, written) = take_a_block_offline();
     took.push(watch.tells(|| (), "memory_block_offline", "block", &block.into()));
     let nic = cables.1.near();

@@ -94,7 +94,10 @@ fn boots_do_not_outlive_an_owner_that_is_killed() {
         panic!("nobody killed the owner");
     }
     for signal in ["-INT", "-KILL"] {
-        let mut owner = Command::new(env::current_exe().unwrap())
+        // In the background of a script SIGINT is ignored, and so it would be by the owner.
+        let mut owner = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", "boots_do_not_outlive_an_owner_that_is_killed"])
             .env(OWNER, "1")
             .stdout(Stdio::null())

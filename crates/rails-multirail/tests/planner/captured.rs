@@ -1,26 +1,16 @@
-//! A captured machine with NICs at both nodes.
+//! Captured machines with NICs at both nodes.
 //!
 //! Run: `RAILS_CAPTURES=FOLDER cargo test -p rails-multirail --test planner -- --ignored`. Without the variable the folder is
 //! `shared/topologies` beside the repository.
 
 use crate::{interfaces, planned};
+use rails_lab::captures::{self, Unpacked};
 use rails_topo::{NicKind, NodeId, Topology};
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeSet;
 
+/// A machine of hwloc's test suite.
 fn read(archive: &str) -> Topology {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/topologies");
-    let captures = std::env::var_os("RAILS_CAPTURES").map_or_else(beside, PathBuf::from);
-    let folder = tempfile::TempDir::new().unwrap();
-    let archive = captures.join("sysfs").join(archive);
-    let tar = Command::new("tar").arg("-xjf").arg(&archive).arg("-C").arg(folder.path()).status().unwrap();
-    assert!(tar.success(), "{}", archive.display());
-    let root = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-    // Some folders were captured without the right to look into them.
-    assert!(Command::new("chmod").args(["-R", "u+rX"]).arg(&root).status().unwrap().success());
-    Topology::from_sysfs_root(root).unwrap()
+    Topology::from_sysfs_root(Unpacked::of(&captures::tree(archive)).root()).unwrap()
 }
 
 #[test]
@@ -41,4 +31,17 @@ fn captured_nics_get_rails_on_their_own_node() {
     }
     let loopback = planned(&machine, "loopback");
     assert_eq!(loopback.rails.len(), machine.cores().len());
+}
+
+/// The guest with two sockets, as `rails-topo` keeps it for its tests.
+#[test]
+fn nics_of_two_sockets_get_rails_beside_them() {
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../rails-topo/tests/fixtures/two-sockets.tar.gz");
+    let machine = Topology::from_capture(capture).unwrap();
+    let plan = planned(&machine, "auto");
+    assert_eq!(interfaces(&plan), ["eth0", "eth1", "eth2", "eth3"]);
+    let nodes: Vec<_> = plan.rails.iter().map(|rail| rail.node).collect();
+    assert_eq!(nodes, [1, 1, 0, 0].map(|node| Some(NodeId(node))));
+    let cpus: BTreeSet<_> = plan.rails.iter().map(|rail| rail.cpu).collect();
+    assert_eq!(cpus.len(), 4, "each has a core of its own: {plan}");
 }

@@ -1,10 +1,10 @@
 //! Devices of captured machines, as checked by hand against the files.
 
-use crate::captures::{file, unpack};
+use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Bandwidth, NodeId, PciAddress, PciBridge, PciDevice, PciLink, Topology};
 
 fn tree(archive: &str) -> Topology {
-    Topology::from_sysfs_root(unpack(&file("sysfs", archive)).root).unwrap()
+    Topology::from_sysfs_root(Unpacked::of(&captures::tree(archive)).root()).unwrap()
 }
 
 fn function<'a>(machine: &'a Topology, address: &str) -> &'a PciDevice {
@@ -74,7 +74,7 @@ fn captured_disks_are_no_partitions() {
 #[cfg(feature = "hwloc")]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_files_hold_devices() {
-    let read = |name| Topology::from_xml(file("xml", name)).unwrap();
+    let read = |name| Topology::from_xml(captures::xml_file(name)).unwrap();
     let machine = read("32em64t-2n8c2t-pci-wholeio.xml");
     let gpus: Vec<(&str, Option<&str>)> =
         machine.gpus().iter().map(|gpu| (gpu.name.as_str(), gpu.model.as_deref())).collect();

@@ -1,6 +1,7 @@
 //! Our model of a captured machine against what `lstopo` prints of the same input.
 
-use crate::captures::{files, name, unpack};
+use crate::machines::name;
+use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Cache, CacheKind, CpuSet, Topology};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,12 +24,12 @@ const DIFFERENCES: [(&str, &str, &str, &str); 5] = [
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder; and runs lstopo, of the package `hwloc`"]
 fn captured_trees_have_the_objects_that_lstopo_shows() {
     let mut wrong = Vec::new();
-    for archive in files("sysfs", ".tar.bz2") {
-        let tree = unpack(&archive);
+    for archive in captures::trees() {
+        let tree = Unpacked::of(&archive);
         let mut lstopo = lstopo();
         lstopo.envs([("HWLOC_COMPONENTS", "linux,-x86,stop"), ("HWLOC_THISSYSTEM", "0"), ("HWLOC_HIDE_ERRORS", "2")]);
-        let shown = shown(lstopo.env("HWLOC_FSROOT", &tree.root));
-        let machine = Topology::from_sysfs_root(&tree.root).unwrap();
+        let shown = shown(lstopo.env("HWLOC_FSROOT", tree.root()));
+        let machine = Topology::from_sysfs_root(tree.root()).unwrap();
         wrong.extend(compare(&machine, shown, name(&archive)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -38,7 +39,7 @@ fn captured_trees_have_the_objects_that_lstopo_shows() {
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder; and runs lstopo, of the package `hwloc`"]
 fn captured_files_have_the_objects_that_lstopo_shows() {
     let mut wrong = Vec::new();
-    for file in files("xml", ".xml") {
+    for file in captures::xml_files() {
         let too_new = std::fs::read_to_string(&file).unwrap().contains("<topology version=\"3.");
         match Topology::from_xml(&file) {
             Ok(machine) => wrong.extend(compare(&machine, shown(lstopo().arg("-i").arg(&file)), name(&file))),

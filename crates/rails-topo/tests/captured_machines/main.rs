@@ -3,10 +3,10 @@
 //! Run: `RAILS_CAPTURES=FOLDER cargo test -p rails-topo --test captured_machines -- --ignored`. The folder holds `xml/*.xml`
 //! and `sysfs/*.tar.bz2`; without the variable it is `shared/topologies` beside the repository.
 
-mod captures;
 mod devices;
 #[cfg(feature = "hwloc")]
 mod lstopo;
+mod machines;
 mod pictures;
 mod sysfs;
 #[cfg(feature = "hwloc")]

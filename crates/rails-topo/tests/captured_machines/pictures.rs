@@ -1,13 +1,14 @@
 //! Captured machines, drawn.
 
-use crate::captures::{files, unpack};
+use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Overlay, Topology};
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_trees_are_drawn_with_every_cpu_and_nic() {
-    for archive in files("sysfs", ".tar.bz2") {
-        let machine = Topology::from_sysfs_root(unpack(&archive).root).unwrap_or_else(|error| panic!("{error}"));
+    for archive in captures::trees() {
+        let machine =
+            Topology::from_sysfs_root(Unpacked::of(&archive).root()).unwrap_or_else(|error| panic!("{error}"));
         let picture = machine.svg(&Overlay::default());
         let document = roxmltree::Document::parse(&picture).unwrap_or_else(|error| panic!("{error}"));
         let is_pu = |node: &roxmltree::Node<'_, '_>| {

@@ -1,6 +1,7 @@
 //! Trees of `/sys` and `/proc`.
 
-use crate::captures::{Counts, assert_sound, counts, file, files, name, unpack};
+use crate::machines::{Counts, assert_sound, counts, name};
+use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Bandwidth, CpuId, DataSize, Hugepages, NicKind, NodeId, Topology};
 use std::fs;
 
@@ -17,14 +18,15 @@ const KNOWN: [(&str, Counts); 7] = [
 ];
 
 fn read(archive: &str) -> Topology {
-    Topology::from_sysfs_root(unpack(&file("sysfs", archive)).root).unwrap()
+    Topology::from_sysfs_root(Unpacked::of(&captures::tree(archive)).root()).unwrap()
 }
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_trees_are_read_without_exception() {
-    for archive in files("sysfs", ".tar.bz2") {
-        let machine = Topology::from_sysfs_root(unpack(&archive).root).unwrap_or_else(|error| panic!("{error}"));
+    for archive in captures::trees() {
+        let machine =
+            Topology::from_sysfs_root(Unpacked::of(&archive).root()).unwrap_or_else(|error| panic!("{error}"));
         assert_sound(&machine);
         if let Some((_, known)) = KNOWN.iter().find(|(known, _)| *known == name(&archive)) {
             assert_eq!(counts(&machine), *known, "{}", archive.display());
@@ -47,13 +49,13 @@ fn captured_nodes_have_pools_of_huge_pages() {
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_cpusets_limit_what_is_allowed() {
-    let tree = unpack(&file("sysfs", "40intel64-4n10c+pci-conflicts.tar.bz2"));
-    let machine = Topology::from_sysfs_root(&tree.root).unwrap();
+    let tree = Unpacked::of(&captures::tree("40intel64-4n10c+pci-conflicts.tar.bz2"));
+    let machine = Topology::from_sysfs_root(tree.root()).unwrap();
     assert_eq!(machine.allowed_cpus(), machine.online_cpus());
-    let group = tree.root.join("dev/cpuset/torque/513099.master.cm.cluster");
+    let group = tree.root().join("dev/cpuset/torque/513099.master.cm.cluster");
     fs::write(group.join("cpus"), "0,2-3\n").unwrap();
     fs::write(group.join("mems"), "2\n").unwrap();
-    let machine = Topology::from_sysfs_root(&tree.root).unwrap();
+    let machine = Topology::from_sysfs_root(tree.root()).unwrap();
     assert_eq!((machine.allowed_cpus().to_string(), machine.allowed_nodes().to_string()), ("0,2-3".into(), "2".into()));
 }
 

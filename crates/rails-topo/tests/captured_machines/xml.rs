@@ -1,8 +1,8 @@
 //! hwloc XML files.
 
-use crate::captures::files;
 #[cfg(feature = "hwloc")]
-use crate::captures::{Counts, assert_sound, counts, file, name};
+use crate::machines::{Counts, assert_sound, counts, name};
+use rails_lab::captures;
 #[cfg(feature = "hwloc")]
 use rails_topo::{Bandwidth, MemoryPerformance, NodeId};
 use rails_topo::{Topology, XmlError};
@@ -20,7 +20,7 @@ const KNOWN: [(&str, Counts); 5] = [
 #[cfg(feature = "hwloc")]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_files_are_read_or_too_new() {
-    for file in files("xml", ".xml") {
+    for file in captures::xml_files() {
         let too_new = std::fs::read_to_string(&file).unwrap().contains("<topology version=\"3.");
         match Topology::from_xml(&file) {
             Ok(machine) => {
@@ -40,7 +40,7 @@ fn captured_files_are_read_or_too_new() {
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_files_place_nics() {
     let places = |name| -> Vec<(String, String, Option<NodeId>)> {
-        let machine = Topology::from_xml(file("xml", name)).unwrap();
+        let machine = Topology::from_xml(captures::xml_file(name)).unwrap();
         let place = |nic: &rails_topo::Nic| (nic.name.clone(), nic.pci.unwrap().to_string(), nic.node);
         machine.nics().iter().map(place).collect()
     };
@@ -63,7 +63,7 @@ fn captured_files_place_nics() {
 #[cfg(feature = "hwloc")]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_memory_attributes_are_read() {
-    let machine = Topology::from_xml(file("xml", "8intel64-4n2t-memattrs.xml")).unwrap();
+    let machine = Topology::from_xml(captures::xml_file("8intel64-4n2t-memattrs.xml")).unwrap();
     let rate = Some(Bandwidth::bits_per_second(20 * 8_000_000));
     let average = MemoryPerformance {
         from: "0-7".parse().unwrap(),
@@ -79,7 +79,7 @@ fn captured_memory_attributes_are_read() {
 #[cfg(not(feature = "hwloc"))]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_files_are_refused_without_hwloc() {
-    for file in files("xml", ".xml") {
+    for file in captures::xml_files() {
         assert!(matches!(Topology::from_xml(&file), Err(XmlError::WithoutHwloc { .. })));
     }
 }

@@ -4,8 +4,12 @@ mod archive;
 
 use archive::{Archive, EXTRA};
 use proptest::prelude::*;
-use rails_topo::{Capture, CaptureError, CaptureFault, CpuId, Origin, SavedError, SavedKind, Topology};
-use std::{error::Error, fs, path::Path};
+use rails_topo::{Capture, CaptureError, CaptureFault, CpuId, NodeId, Origin, SavedError, SavedKind, Topology};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
 fn fault(bytes: &[u8]) -> CaptureFault {
     Capture::read(bytes).unwrap_err()
@@ -131,10 +135,33 @@ fn a_snapshot_that_contradicts_itself_is_refused() {
     said(&|json| drop(json.as_object_mut().unwrap().remove("nics")), "is no model of a machine");
 }
 
-/// Captured on a virtual machine with `rails-bench topo capture --anonymous`.
+/// One of the machines that were captured with `rails-bench topo capture --anonymous`, for good.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// Captured in the two-socket guest, with its NICs up.
+#[test]
+fn two_sockets_have_their_nics_and_interrupts_beside_them() {
+    let machine = Topology::from_capture(fixture("two-sockets.tar.gz")).unwrap();
+    let nodes: Vec<_> = machine.nodes().iter().map(|node| (node.id, node.cpus.to_string())).collect();
+    assert_eq!(nodes, [(NodeId(0), "0-1".to_owned()), (NodeId(1), "2-3".to_owned())]);
+    assert_eq!((machine.packages().len(), machine.cores().len(), machine.caches().len()), (2, 4, 14));
+    assert_eq!(machine.distances().unwrap().between(NodeId(0), NodeId(1)), Some(21));
+    for (name, node) in [("eth0", 1), ("eth1", 1), ("eth2", 0), ("eth3", 0)] {
+        let nic = machine.nic(name).unwrap();
+        assert_eq!((nic.node, nic.up, nic.addresses.len()), (Some(NodeId(node)), Some(true), 2), "{name}");
+        let queues: Vec<_> = nic.rx_queues.iter().map(|queue| queue.interrupt.is_some()).collect();
+        assert_eq!((queues, nic.interrupts.len()), (vec![true], 3), "{name}");
+        let beside = &machine.nodes()[node as usize].cpus;
+        assert!(nic.interrupts.iter().all(|it| it.effective.as_ref().is_some_and(|on| on.is_subset(beside))), "{name}");
+    }
+}
+
+/// Captured on a virtual machine, with a reader that read less than today's.
 #[test]
 fn a_machine_that_was_captured_once_is_still_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/virtual-machine.tar.gz");
+    let path = fixture("virtual-machine.tar.gz");
     let machine = Topology::from_capture(&path).unwrap();
     assert_eq!(machine.origin(), &Origin::Capture { path });
     assert_eq!((machine.packages().len(), machine.cores().len(), machine.online_cpus().len()), (1, 2, 2));

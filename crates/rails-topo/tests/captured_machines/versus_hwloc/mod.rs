@@ -6,13 +6,14 @@
 mod facts;
 mod named;
 
-use crate::captures::{files, name, unpack};
+use crate::machines::name;
 use facts::{Facts, facts, is_unknown, same};
 use hwlocality::topology::{
     builder::{TopologyBuilder, TypeFilter},
     export::xml::XMLExportFlags,
 };
 use named::{How, NAMED, Named};
+use rails_lab::captures::{self, Unpacked};
 use rails_topo::Topology;
 use serde_json::Value;
 use std::{collections::BTreeSet, path::Path, process::Command};
@@ -26,18 +27,18 @@ fn captured_trees_are_to_us_what_they_are_to_hwloc() {
         return save_what_hwloc_sees(Path::new(&xml));
     }
     let mut wrong = Vec::new();
-    for archive in files("sysfs", ".tar.bz2") {
-        let tree = unpack(&archive);
-        let xml = tree.root.join("hwloc.xml");
+    for archive in captures::trees() {
+        let tree = Unpacked::of(&archive);
+        let xml = tree.root().join("hwloc.xml");
         let run = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "versus_hwloc::captured_trees_are_to_us_what_they_are_to_hwloc"])
             .envs([("HWLOC_COMPONENTS", "linux,-x86,stop"), ("HWLOC_THISSYSTEM", "0"), ("HWLOC_HIDE_ERRORS", "2")])
-            .env("HWLOC_FSROOT", &tree.root)
+            .env("HWLOC_FSROOT", tree.root())
             .env(XML, &xml)
             .output()
             .unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
-        let (ours, theirs) = (Topology::from_sysfs_root(&tree.root).unwrap(), Topology::from_xml(&xml).unwrap());
+        let (ours, theirs) = (Topology::from_sysfs_root(tree.root()).unwrap(), Topology::from_xml(&xml).unwrap());
         wrong.extend(compare(&facts(&ours), &facts(&theirs), name(&archive)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -1,0 +1,102 @@
+//! Other people's machines, from hwloc's own test suite: where they are, and their archives unpacked.
+//!
+//! They are no part of this repository. The folder that holds `xml/*.xml` and `sysfs/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`,
+//! or else it is `shared/topologies` beside the checkout. Tests that need it are named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+/// The environment variable that names the folder.
+pub const CAPTURES: &str = "RAILS_CAPTURES";
+
+/// The copies of `/sys` and `/proc`, packed; sorted by their names.
+///
+/// # Panics
+///
+/// Where there are none.
+pub fn trees() -> Vec<PathBuf> {
+    files("sysfs", ".tar.bz2")
+}
+
+/// The files that hwloc wrote; sorted by their names.
+///
+/// # Panics
+///
+/// Where there are none.
+pub fn xml_files() -> Vec<PathBuf> {
+    files("xml", ".xml")
+}
+
+/// The packed tree of that name, whether or not it is there.
+pub fn tree(name: &str) -> PathBuf {
+    folder().join("sysfs").join(name)
+}
+
+/// The XML file of that name, whether or not it is there.
+pub fn xml_file(name: &str) -> PathBuf {
+    folder().join("xml").join(name)
+}
+
+/// The folder, whether or not it is there.
+pub fn folder() -> PathBuf {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/topologies");
+    env::var_os(CAPTURES).filter(|folder| !folder.is_empty()).map_or_else(beside, PathBuf::from)
+}
+
+/// A packed tree, unpacked until it is dropped.
+#[derive(Debug)]
+pub struct Unpacked {
+    _folder: TempDir,
+    root: PathBuf,
+}
+
+impl Unpacked {
+    /// Unpacks a tree into a folder of its own for temporary files, with `tar`, which calls bzip2.
+    ///
+    /// # Panics
+    ///
+    /// Where that fails.
+    pub fn of(archive: &Path) -> Self {
+        Self::below(&env::temp_dir(), archive)
+    }
+
+    /// Unpacks a tree into a folder of its own below this one.
+    ///
+    /// # Panics
+    ///
+    /// As [`of`](Self::of).
+    pub fn below(folder: &Path, archive: &Path) -> Self {
+        let folder = TempDir::new_in(folder).expect("there is room for a folder");
+        let packed = archive.display();
+        run(Command::new("tar").arg("-xjf").arg(archive).arg("-C").arg(folder.path()));
+        let mut inside = fs::read_dir(folder.path()).expect("it was just made");
+        let root = inside.next().unwrap_or_else(|| panic!("{packed} is empty")).expect("it can be read").path();
+        // Some folders were captured without the right to look, or to write, into them.
+        run(Command::new("chmod").args(["-R", "u+rwX"]).arg(&root));
+        Self { _folder: folder, root }
+    }
+
+    /// The folder that holds `sys` and `proc`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+fn files(kind: &str, suffix: &str) -> Vec<PathBuf> {
+    let folder = folder().join(kind);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    files.retain(|file| file.to_str().is_some_and(|file| file.ends_with(suffix)));
+    files.sort();
+    assert!(!files.is_empty(), "{} holds no *{suffix}", folder.display());
+    files
+}

@@ -161,10 +161,10 @@ impl InterruptAffinity {
     /// # Errors
     /// [`InterruptError`].
     pub fn served_on(&self) -> Result<CpuSet, InterruptError> {
-        let has_queues = self.nic.interrupts.iter().any(|interrupt| self.nic.role_of(interrupt).serves_queues());
+        let has_queues = self.nic.interrupt_roles().any(|(_, role)| role.serves_queues());
         let mut on = CpuSet::new();
-        for known in &self.nic.interrupts {
-            if has_queues && !self.nic.role_of(known).serves_queues() {
+        for (known, role) in self.nic.interrupt_roles() {
+            if has_queues && !role.serves_queues() {
                 continue;
             }
             on = on.union(&served(&self.host, known.number)?);

@@ -1,7 +1,7 @@
 //! Which CPUs each interrupt of a NIC is to be served on: decided from the model, without touching the machine.
 
 use crate::settings::Change;
-use rails_topo::{CpuId, CpuSet, Interrupt, Nic, Topology};
+use rails_topo::{CpuId, CpuSet, Interrupt, InterruptRole, Nic, Topology};
 
 /// Which of a NIC's interrupts are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,23 +101,23 @@ pub fn place(
             (cores_first(topology, &usable).into_iter().map(CpuSet::single).collect::<Vec<_>>(), usable)
         }
     };
-    let cpus_for = |interrupt: &Interrupt| match nic.role_of(interrupt).queue() {
+    let cpus_for = |role: InterruptRole| match role.queue() {
         Some(queue) => round[queue as usize % round.len()].clone(),
         None => rest.clone(),
     };
-    Ok(meant.into_iter().map(|interrupt| Change::interrupt(interrupt.number, cpus_for(interrupt))).collect())
+    Ok(meant.into_iter().map(|(interrupt, role)| Change::interrupt(interrupt.number, cpus_for(role))).collect())
 }
 
-fn meant(nic: &Nic, vectors: Vectors) -> Result<Vec<&Interrupt>, PlacementError> {
+fn meant(nic: &Nic, vectors: Vectors) -> Result<Vec<(&Interrupt, InterruptRole)>, PlacementError> {
     let nothing = match vectors {
         Vectors::All => PlacementError::NoInterrupts { nic: nic.name.clone() },
         Vectors::Queue(queue) => PlacementError::NoSuchQueue { nic: nic.name.clone(), queue },
     };
-    let is_meant = |interrupt: &&Interrupt| match vectors {
+    let is_meant = |(_, role): &(&Interrupt, InterruptRole)| match vectors {
         Vectors::All => true,
-        Vectors::Queue(queue) => nic.role_of(interrupt).queue() == Some(queue),
+        Vectors::Queue(queue) => role.queue() == Some(queue),
     };
-    let meant: Vec<&Interrupt> = nic.interrupts.iter().filter(is_meant).collect();
+    let meant: Vec<_> = nic.interrupt_roles().filter(is_meant).collect();
     if meant.is_empty() { Err(nothing) } else { Ok(meant) }
 }
 

@@ -74,12 +74,8 @@ impl Balancer {
             }
         }
         for pid in found {
-            // A zombie, which moves nothing any more, has an empty one.
-            match fs::read(proc.join(pid.to_string()).join("cmdline")) {
-                Ok(line) if !line.is_empty() => {
-                    return Ok(Some(Self { pid, options: BalancerOptions::parse(&line), root: root.to_owned() }));
-                }
-                _ => {}
+            if let Some(line) = command_line(&proc.join(pid.to_string())) {
+                return Ok(Some(Self { pid, options: BalancerOptions::parse(&line), root: root.to_owned() }));
             }
         }
         why_hidden(&proc).map_or(Ok(None), |why| Err(BalancerError::Hidden { why }))
@@ -131,6 +127,11 @@ impl Balancer {
 
 fn is_irqbalance(directory: &Path) -> bool {
     fs::read(directory.join("comm")).is_ok_and(|name| name.trim_ascii_end() == b"irqbalance")
+}
+
+/// The command line of a process; `None` of one that has ended, be it that its parent has not been told yet.
+fn command_line(directory: &Path) -> Option<Vec<u8>> {
+    fs::read(directory.join("cmdline")).ok().filter(|line| !line.is_empty())
 }
 
 /// Why a process of the machine may be there that is not in `/proc`.

@@ -114,7 +114,8 @@ fn open() -> nix::Result<OwnedFd> {
 }
 
 fn is_there(balancer: &Balancer) -> bool {
-    super::is_irqbalance(&balancer.root.join("proc").join(balancer.pid.to_string()))
+    let directory = balancer.root.join("proc").join(balancer.pid.to_string());
+    super::is_irqbalance(&directory) && super::command_line(&directory).is_some()
 }
 
 fn failed(balancer: &Balancer, call: &'static str, source: io::Error) -> BalancerError {

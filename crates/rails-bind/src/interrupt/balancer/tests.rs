@@ -211,7 +211,10 @@ fn each_way_to_say_nothing_has_its_name() {
     let root = machine(&[(id(), "irqbalance", b"irqbalance\0")]);
     let balancer = Balancer::find_under(root.path()).expect("it can be listed").expect("it runs");
     assert!(matches!(balancer.banned(), Err(BalancerError::NoSocket { .. })));
-    fs::remove_dir_all(root.path().join("proc").join(id().to_string())).expect("it is there");
+    let process = root.path().join("proc").join(id().to_string());
+    fs::write(process.join("cmdline"), "").expect("it is there");
+    assert!(matches!(balancer.banned(), Err(BalancerError::Ended { .. })), "a zombie has ended");
+    fs::remove_dir_all(process).expect("it is there");
     assert!(matches!(balancer.ban(&[25]), Err(BalancerError::Ended { .. })));
 }
 

@@ -6,7 +6,7 @@ mod memory;
 mod tree;
 mod xml;
 
-use crate::{CpuSet, DetectError, Gpu, Nic, NodeSet, NumaNode, Origin, Topology};
+use crate::{CpuSet, DetectError, Gpu, Nic, NodeId, NodeSet, NumaNode, Origin, Topology};
 use hwlocality::{
     Topology as Hwloc,
     object::types::ObjectType,
@@ -36,12 +36,7 @@ pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> 
         topology.distances = tree::distances(&hwloc);
         topology.allowed_nodes = topology.allowed_nodes.intersection(&allowed_nodes(&hwloc));
     }
-    for found in tree::nics(&hwloc) {
-        if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == found.name) {
-            fill_in(nic, found, &topology.online_cpus);
-        }
-    }
-    devices::gpus(&hwloc).into_iter().for_each(|found| name_gpu(&mut topology.gpus, found));
+    complete_devices(&mut topology, &hwloc);
     topology.origin = Origin::ThisMachine { reader: format!("hwloc {}", version()) };
     Ok(topology.in_order())
 }
@@ -67,17 +62,53 @@ fn load(builder: TopologyBuilder, flags: BuildFlags, io: TypeFilter) -> Result<H
     Ok(builder.with_type_filter(ObjectType::Group, TypeFilter::KeepStructure)?.build()?)
 }
 
-/// What hwloc knows of an interface and the kernel's files did not say.
-///
-/// The whole machine is where hwloc puts what it cannot place: such a place does not turn the kernel's -1 into a node.
+/// What hwloc knows of devices and the kernel's files did not say.
+fn complete_devices(topology: &mut Topology, hwloc: &Hwloc) {
+    let online = &topology.online_cpus;
+    for found in tree::nics(hwloc) {
+        if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == found.name) {
+            fill_in(nic, found, online);
+        }
+    }
+    for found in devices::pci_devices(hwloc) {
+        if let Some(device) = topology.pci_devices.iter_mut().find(|device| device.address == found.address) {
+            place((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
+        }
+    }
+    for found in devices::rdma_devices(hwloc) {
+        if let Some(device) = topology.rdma_devices.iter_mut().find(|device| device.name == found.name) {
+            place((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
+        }
+    }
+    for found in devices::block_devices(hwloc) {
+        if let Some(device) = topology.block_devices.iter_mut().find(|device| device.name == found.name) {
+            place((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
+        }
+    }
+    for found in devices::gpus(hwloc) {
+        name_gpu(&mut topology.gpus, found, online);
+    }
+}
+
 fn fill_in(nic: &mut Nic, found: Nic, online: &CpuSet) {
     nic.pci = nic.pci.or(found.pci);
     nic.mac = nic.mac.or(found.mac);
-    if let (None, None, Some(cpus)) = (nic.node, &nic.local_cpus, found.local_cpus)
+    place((&mut nic.node, &mut nic.local_cpus), (found.node, found.local_cpus), online);
+}
+
+/// Puts a device where hwloc puts it, if the kernel's files do not say.
+///
+/// The whole machine is where hwloc puts what it cannot place: such a place does not turn the kernel's -1 into a node.
+fn place(
+    (node, local_cpus): (&mut Option<NodeId>, &mut Option<CpuSet>),
+    (found_node, found_cpus): (Option<NodeId>, Option<CpuSet>),
+    online: &CpuSet,
+) {
+    if let (None, None, Some(cpus)) = (*node, &*local_cpus, found_cpus)
         && cpus != *online
     {
-        nic.node = found.node;
-        nic.local_cpus = Some(cpus);
+        *node = found_node;
+        *local_cpus = Some(cpus);
     }
 }
 
@@ -99,12 +130,13 @@ fn with_known(mut nodes: Vec<NumaNode>, known: &[NumaNode]) -> Vec<NumaNode> {
 }
 
 /// What the device is called by those who compute with it, and its model; or a device that the kernel's files did not show.
-fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu) {
+fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu, online: &CpuSet) {
     let same = |gpu: &&mut Gpu| gpu.name == found.name || (gpu.pci.is_some() && gpu.pci == found.pci);
     match gpus.iter_mut().find(same) {
         Some(gpu) => {
             gpu.name = found.name;
             gpu.model = gpu.model.take().or(found.model);
+            place((&mut gpu.node, &mut gpu.local_cpus), (found.node, found.local_cpus), online);
         }
         None => gpus.push(found),
     }
@@ -126,7 +158,6 @@ pub(crate) fn read_xml(path: &Path) -> Result<Topology, crate::XmlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NodeId;
 
     #[test]
     fn a_gpu_is_called_by_hwlocs_name_and_stays_where_the_kernel_puts_it() {
@@ -141,9 +172,15 @@ mod tests {
         let card = Gpu { driver: Some("nvidia".to_owned()), node: Some(NodeId(1)), ..gpu("card0", "0000:84:00.0") };
         let mut gpus = vec![card.clone()];
         let model = Some("H200".to_owned());
-        name_gpu(&mut gpus, Gpu { model: model.clone(), node: Some(NodeId(0)), ..gpu("cuda0", "0000:84:00.0") });
-        name_gpu(&mut gpus, gpu("cuda1", "0000:85:00.0"));
+        let online = "0-7".parse().unwrap();
+        let found = Gpu { model: model.clone(), node: Some(NodeId(0)), ..gpu("cuda0", "0000:84:00.0") };
+        name_gpu(&mut gpus, found, &online);
+        name_gpu(&mut gpus, gpu("cuda1", "0000:85:00.0"), &online);
         assert_eq!(gpus, [Gpu { name: "cuda0".to_owned(), model, ..card }, gpu("cuda1", "0000:85:00.0")]);
+        let beside =
+            |name| Gpu { node: Some(NodeId(1)), local_cpus: Some("4-7".parse().unwrap()), ..gpu(name, "0000:85:00.0") };
+        name_gpu(&mut gpus, beside("cuda1"), &online);
+        assert_eq!(gpus[1], beside("cuda1"), "the kernel did not say where it is");
     }
 
     #[test]

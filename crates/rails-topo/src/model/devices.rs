@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct RdmaDevice {
     /// The kernel's name of it: `mlx5_0`, `rxe0`.
     pub name: String,
-    /// The PCI function behind it; `None` of one in software.
+    /// The PCI function behind it (`device`); `None` of one in software.
     pub pci: Option<PciAddress>,
-    /// The node it hangs on; `None` is unknown.
+    /// The node it hangs on (`numa_node` of the device behind it, else where hwloc puts it); `None` is unknown, or it hangs on none.
     pub node: Option<NodeId>,
-    /// CPUs local to it; `None` is unknown.
+    /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
     /// Its ports, by number.
     pub ports: Vec<RdmaPort>,
@@ -42,15 +42,15 @@ pub struct RdmaPort {
 pub struct Gpu {
     /// What it is called: hwloc's name (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`, `renderD128`, `accel0`, `ve0`).
     pub name: String,
-    /// The PCI function behind it; `None` is unknown.
+    /// The PCI function behind it (`device`); `None` is unknown.
     pub pci: Option<PciAddress>,
     /// Its model, where hwloc has a name for it; `None` is unknown.
     pub model: Option<String>,
-    /// Its driver; `None` is unknown.
+    /// Its driver (`device/driver`); `None` is unknown.
     pub driver: Option<String>,
-    /// The node it hangs on; `None` is unknown.
+    /// The node it hangs on (`numa_node` of the device behind it, else where hwloc puts it); `None` is unknown, or it hangs on none.
     pub node: Option<NodeId>,
-    /// CPUs local to it; `None` is unknown.
+    /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
 }
 
@@ -59,15 +59,15 @@ pub struct Gpu {
 pub struct BlockDevice {
     /// The kernel's name of it: `nvme0n1`, `sda`, `pmem0`.
     pub name: String,
-    /// The PCI function behind it; `None` where there is none, where none is known, and where there are several (NVMe multipath).
+    /// The PCI function behind it (`device`); `None` where there is none, where none is known, and where there are several (NVMe multipath).
     pub pci: Option<PciAddress>,
     /// Its size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive without a medium, `None` is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
     /// Its model (`device/model`; hwloc has it from udev, with underscores for spaces); `None` is unknown.
     pub model: Option<String>,
-    /// The node it hangs on; `None` is unknown.
+    /// The node it hangs on (`numa_node` of the device behind it, else where hwloc puts it); `None` is unknown, or it hangs on none.
     pub node: Option<NodeId>,
-    /// CPUs local to it; `None` is unknown.
+    /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
 }

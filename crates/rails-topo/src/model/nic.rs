@@ -8,27 +8,27 @@ use std::net::IpAddr;
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
-    /// Interface name.
+    /// Its name, in `/sys/class/net`, whose files for it are meant where none other is named.
     pub name: String,
     /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
     pub index: Option<u32>,
-    /// What kind of interface it is.
+    /// What kind of interface it is (`type`, and whether there is a `device`).
     pub kind: NicKind,
     /// Why planning is to leave it alone, as a configuration file says; `None` where none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
-    /// PCI address of the device behind it.
+    /// PCI address of the device behind it (`device`); `None` where it has none, as in software, or none is known.
     pub pci: Option<PciAddress>,
-    /// Kernel driver.
+    /// Its driver (`device/driver`); `None` where it has none, or none is known.
     pub driver: Option<String>,
-    /// NUMA node the device hangs on; `None` is unknown (a missing `numa_node`, or -1).
+    /// NUMA node the device hangs on (`numa_node` of its PCI function, else where hwloc puts it); `None` is unknown (a missing file, or -1).
     pub node: Option<NodeId>,
-    /// CPUs local to the device; `None` is unknown.
+    /// CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
-    /// Link speed; `None` is unknown (no file, -1, or link down).
+    /// Link speed (`speed`); `None` is unknown (no file, -1, or link down).
     #[serde(rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
-    /// Whether the link is up (`operstate`/`carrier`); `None` is unknown.
+    /// Whether the link is up (`operstate`, and where that is unknown `carrier`); `None` is unknown.
     pub up: Option<bool>,
     /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is administratively down.
     pub carrier: Option<bool>,
@@ -49,18 +49,18 @@ pub struct Nic {
     /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`, Linux 5.12; of the whole interface:
     /// single queues can differ on newer kernels); `None` is unknown.
     pub threaded_napi: Option<bool>,
-    /// Largest packet in bytes.
+    /// Largest packet in bytes (`mtu`); `None` is unknown.
     #[serde(rename = "mtu_bytes")]
     pub mtu: Option<u32>,
-    /// Hardware address; `None` is unknown, or not one of 48 bits (InfiniBand has 20 bytes).
+    /// Hardware address (`address`); `None` is unknown, or not one of 48 bits (InfiniBand has 20 bytes).
     pub mac: Option<MacAddress>,
-    /// IP addresses; from a captured machine only those of version 6, for the files hold no others by interface.
+    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files only those of version 6 (`/proc/net/if_inet6`), for no file holds others by interface.
     pub addresses: Vec<InterfaceAddress>,
-    /// Receive queues, by index.
+    /// Receive queues, by index (`queues/rx-*`); empty where there are none, or none are known.
     pub rx_queues: Vec<RxQueue>,
-    /// Transmit queues, by index.
+    /// Transmit queues, by index (`queues/tx-*`); empty where there are none, or none are known.
     pub tx_queues: Vec<TxQueue>,
-    /// Interrupts of the device, by number.
+    /// Interrupts of the device, by number (`msi_irqs` of its PCI function, else `irq`); empty where it has none, or none are known.
     pub interrupts: Vec<Interrupt>,
 }
 
@@ -90,7 +90,7 @@ pub struct InterfaceAddress {
 pub struct RxQueue {
     /// Its index.
     pub index: u32,
-    /// CPUs that receive packet steering (RPS) may use; empty is off, `None` is unknown.
+    /// CPUs that receive packet steering (RPS) may use (`rps_cpus`); empty is off, `None` is unknown.
     pub rps_cpus: Option<CpuSet>,
     /// How many flows it steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
     pub rps_flows: Option<u32>,
@@ -104,7 +104,7 @@ pub struct RxQueue {
 pub struct TxQueue {
     /// Its index.
     pub index: u32,
-    /// CPUs that use this queue (XPS); `None` is unknown (a NIC with one queue has the file but refuses to read it).
+    /// CPUs that use this queue (XPS, `xps_cpus`); `None` is unknown (a NIC with one queue has the file but refuses to read it).
     pub xps_cpus: Option<CpuSet>,
     /// The interrupt that tells of what was sent, as [`RxQueue::interrupt`].
     pub interrupt: Option<u32>,
@@ -115,7 +115,7 @@ pub struct TxQueue {
 pub struct Interrupt {
     /// Its number in `/proc/interrupts`.
     pub number: u32,
-    /// The name its driver gave it.
+    /// The name its driver gave it (`/proc/interrupts`); `None` while no driver has asked for it.
     pub name: Option<String>,
     /// CPUs it may be served on (`smp_affinity_list`): the wish. `None` is unknown, never the empty set.
     pub affinity: Option<CpuSet>,

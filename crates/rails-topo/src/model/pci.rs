@@ -34,9 +34,9 @@ pub struct PciDevice {
     pub bandwidth: Option<Bandwidth>,
     /// Its driver (`driver`); `None` where it has none.
     pub driver: Option<String>,
-    /// The node it hangs on (`numa_node`); `None` is unknown (-1, or no such node).
+    /// The node it hangs on (`numa_node`, else where hwloc puts it); `None` is unknown (-1, or no such node).
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist`); `None` is unknown, and so is every CPU of a machine of several places.
+    /// CPUs local to it (`local_cpulist`, else hwloc's); `None` is unknown, and so is every CPU of a machine of several places.
     pub local_cpus: Option<CpuSet>,
     /// The physical function that it is a virtual one of (`physfn`).
     pub physical_function: Option<PciAddress>,

@@ -36,6 +36,12 @@
 //! In containers without the host's user namespace no uevents arrive: there CPUs and nodes are found by the slow look, memory blocks not at all.
 //! Interfaces are those that the mounted `/sys` shows, as for [`Topology::detect`]: a process that enters another network namespace needs one of that namespace (ip-netns(8) mounts it).
 //!
+//! # Files of facts
+//!
+//! It tells what the kernel says. What a user's files say instead ([`config`](crate::config)) is laid over a snapshot by
+//! [`config::apply`](crate::config::apply()), by whoever wants it there: a file may speak of a device that has just gone, which is an error of the file
+//! and no end of the watch.
+//!
 //! # What it costs
 //!
 //! Nothing runs between events but the slow look: four files, one for each node, and two for each interrupt of a NIC. Where it takes longer than a two-thousandth of its interval, the

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
     /// Print what changes, a line for each, until Ctrl-C; with --json one object for each
-    #[arg(long, conflicts_with_all = ["topology", "of", "explain", "svg"])]
+    #[arg(long, conflicts_with_all = ["topology", "config", "of", "explain", "svg"])]
     watch: bool,
     #[command(flatten)]
     svg: svg::SvgArgs,

@@ -4,6 +4,7 @@ use crate::machine::machine;
 use rails_bind::{
     affinity::{AffinityReport, InterruptAffinity, Nearness, Placed, ThreadAffinity},
     interrupt::{Placement, Vectors, place},
+    memory::{BufferOptions, MemoryPolicy, NumaBuffer},
     settings::{Host, Journal, Refusals, SettingState, SettingsGuard},
     socket,
     thread::{self, current_tid},
@@ -106,7 +107,8 @@ fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
     assert_eq!(thread::current_affinity().expect("it is known"), cpus("0-3"), "the guards gave them back");
 
     let _thread = ThreadAffinity::to(&interrupt).expect("likewise");
-    let buffer = vec![1_u8; 1 << 20];
+    // Pages of its own: the heap's may have been touched before, on the other node.
+    let buffer = NumaBuffer::new(1 << 20, &BufferOptions::new().policy(MemoryPolicy::Local)).expect("there is room");
     let mut traffic = connection.stream.try_clone().expect("a second handle");
     let report = std::thread::scope(|scope| {
         scope.spawn(|| connection.echo());

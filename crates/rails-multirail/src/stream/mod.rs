@@ -63,7 +63,9 @@ use tokio::{
 ///   again. While no lane can be used the stream waits, up to [`StreamOptions::outage_limit`]; then reads give what had arrived in order and
 ///   then a [`StreamError`](crate::StreamError), writes give it at once.
 /// - **Dropping** it before it was shut down gives the stream up: the other end gets an error, not an end of file. What was
-///   shut down before is still delivered (see [`StreamOptions::linger`]).
+///   shut down before is still delivered (see [`StreamOptions::linger`]). Where the other end still sends, it is told that nobody reads
+///   ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)): a server of HTTP/2 may see that at a connection's end, for its client goes without
+///   reading the last acknowledgement of a setting.
 /// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the other end's window for what
 ///   is sent.
 ///

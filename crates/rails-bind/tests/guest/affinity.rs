@@ -108,7 +108,9 @@ fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
 
     let _thread = ThreadAffinity::to(&interrupt).expect("likewise");
     // Pages of its own: the heap's may have been touched before, on the other node.
-    let buffer = NumaBuffer::new(1 << 20, &BufferOptions::new().policy(MemoryPolicy::Local)).expect("there is room");
+    let options = BufferOptions::new().policy(MemoryPolicy::Local);
+    let mut buffer = NumaBuffer::new(1 << 20, &options).expect("there is room");
+    buffer.fill(1);
     let mut traffic = connection.stream.try_clone().expect("a second handle");
     let report = std::thread::scope(|scope| {
         scope.spawn(|| connection.echo());

@@ -1,8 +1,7 @@
 //! `cargo xtask test`: the plain tests, then those that need root or captured machines.
 
-use std::env;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -103,9 +102,8 @@ fn simulate() -> Result<Tally> {
 
 /// `None` where there are none; a folder that was named and is not there is an error.
 fn captured() -> Result<Option<PathBuf>> {
-    if let Some(folder) = env::var_os(CAPTURES).filter(|folder| !folder.is_empty()) {
+    if let Some(folder) = captures::named() {
         // The tests run in the folders of their crates, so a relative path would mean another folder there.
-        let folder = Path::new(&folder);
         return match folder.canonicalize() {
             Ok(folder) if folder.is_dir() => Ok(Some(folder)),
             Ok(_) => bail!("{CAPTURES} is not a folder: {}", folder.display()),

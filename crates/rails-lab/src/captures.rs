@@ -41,10 +41,24 @@ pub fn xml_file(name: &str) -> PathBuf {
     folder().join("xml").join(name)
 }
 
+/// Whether hwloc 3 wrote that file, which hwloc 2 does not read.
+///
+/// # Panics
+///
+/// Where the file cannot be read.
+pub fn is_of_hwloc_3(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    text.contains("<topology version=\"3.")
+}
+
 /// The folder, whether or not it is there.
 pub fn folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/topologies");
-    env::var_os(CAPTURES).filter(|folder| !folder.is_empty()).map_or_else(beside, PathBuf::from)
+    named().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/topologies"))
+}
+
+/// The folder that the environment names, if it names one.
+pub fn named() -> Option<PathBuf> {
+    env::var_os(CAPTURES).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// A packed tree, unpacked until it is dropped.

@@ -227,12 +227,9 @@ fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
         for sample in samples.iter().filter(|sample| sample["failed"].is_null()) {
             assert_eq!(sample["happenings"].as_array().unwrap().len(), 2, "{}", sample["contender"]);
             let of_series = sample["series"]["bytes"].as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap());
-            // What the kernel's MPTCP makes of the bytes is its own affair, and written down.
-            if sample["contender"] != "mptcp" {
-                let whose = format!("{} in {}", sample["contender"], disturbance["scenario"]);
-                assert_eq!(sample["bytes_written"], sample["bytes"], "{whose}: none is lost or doubled");
-                assert!(sample["wrong_at"].is_null(), "{whose}: another byte at {}", sample["wrong_at"]);
-            }
+            let whose = format!("{} in {}", sample["contender"], disturbance["scenario"]);
+            assert_eq!(sample["bytes_written"], sample["bytes"], "{whose}: none is lost or doubled");
+            assert!(sample["wrong_at"].is_null(), "{whose}: each is where it was, but not at {}", sample["wrong_at"]);
             assert_eq!(of_series.sum::<u64>(), sample["bytes"].as_u64().unwrap(), "every byte is in an interval");
             assert!(sample["links"].as_array().unwrap().len() > 20, "the links were looked at all the time");
         }

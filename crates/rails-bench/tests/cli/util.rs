@@ -78,8 +78,8 @@ impl Receiver {
     }
 
     /// Ends it without a chance to clean up (SIGKILL).
-    pub(crate) fn kill(self) {
-        drop(self);
+    pub(crate) fn kill(mut self) {
+        self.child.as_mut().expect(NOBODY_WAITED).kill().expect("it runs");
     }
 
     /// Waits for its end; gives its exit code, its stdout, and the rest of its stderr.

@@ -21,7 +21,7 @@ use rails_net::Lane;
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     sync::{Mutex, mpsc},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 /// What a lane says while the stream is being opened.
@@ -68,10 +68,12 @@ impl Dialer {
     /// Brings one lane up, drives it, and brings it up again, until the stream is over or the lane is taken out. Runs where the
     /// lane is driven ([`Driver`](super::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
+        let begun = Instant::now();
         let joined = tokio::select! {
             joined = self.join(path) => joined,
             () = report.closed() => return,
         };
+        let longest_attempt = self.longest_attempt(joined.is_ok().then(|| begun.elapsed()));
         let mut lane = match joined {
             Ok((lane, stream)) => {
                 let said = stream.map_or(Report::Joined, Report::Opened);
@@ -100,7 +102,7 @@ impl Dialer {
         loop {
             let Some(current) = lane.take() else {
                 lane = tokio::select! {
-                    joined = self.join_again(path, &shared) => joined,
+                    joined = self.join_again(path, &shared, longest_attempt) => joined,
                     () = &mut over => return,
                 };
                 if lane.is_none() {
@@ -115,7 +117,7 @@ impl Dialer {
                     return;
                 },
                 // The old connection is closed as soon as the new one has taken its place.
-                joined = self.join_instead(path, &shared, id) => {
+                joined = self.join_instead(path, &shared, id, longest_attempt) => {
                     lane = joined;
                     run.await;
                 }
@@ -138,17 +140,25 @@ impl Dialer {
             }
             tokio::select! {
                 () = report.closed() => return None,
-                () = sleep(LONGEST_ATTEMPT) => {}
+                () = sleep(LEAST_ATTEMPT) => {}
             }
         }
     }
 
+    /// How long one attempt to dial a lane again may take, which took so long to join at first, if it did.
+    ///
+    /// TCP repeats a lost SYN after 1 s, and then after ever longer: a new attempt is no later. But a path takes as long as it takes.
+    fn longest_attempt(&self, first: Option<Duration>) -> Duration {
+        let longest = self.options.handshake_timeout.max(LEAST_ATTEMPT);
+        first.map_or(longest, |first| (LEAST_ATTEMPT + 2 * first).min(longest))
+    }
+
     /// Tries to join until it works; `None` where the other end does not have the stream any more.
-    async fn join_again(&self, path: Path, shared: &Arc<Shared>) -> Option<LaneDriver> {
+    async fn join_again(&self, path: Path, shared: &Arc<Shared>, longest: Duration) -> Option<LaneDriver> {
         let mut backoff = Backoff::default();
         loop {
             sleep(backoff.next()).await;
-            let attempt = timeout(LONGEST_ATTEMPT, self.join(path)).await.unwrap_or(Err(JoinError::Timeout));
+            let attempt = timeout(longest, self.join(path)).await.unwrap_or(Err(JoinError::Timeout));
             match attempt {
                 Ok((lane, _)) => return Some(lane),
                 Err(error @ JoinError::Handshake(_)) => {
@@ -167,7 +177,13 @@ impl Dialer {
 
     /// Joins anew when the lane has been silent for a while: a connection that was cut off by a fault may take far longer to find out
     /// that the fault is over than a new one takes to be made.
-    async fn join_instead(&self, path: Path, shared: &Arc<Shared>, lane: LaneId) -> Option<LaneDriver> {
+    async fn join_instead(
+        &self,
+        path: Path,
+        shared: &Arc<Shared>,
+        lane: LaneId,
+        longest: Duration,
+    ) -> Option<LaneDriver> {
         let mut backoff = Backoff::default();
         loop {
             sleep(backoff.next()).await;
@@ -175,7 +191,7 @@ impl Dialer {
                 backoff = Backoff::default();
                 continue;
             }
-            let attempt = timeout(LONGEST_ATTEMPT, self.join(path)).await;
+            let attempt = timeout(longest, self.join(path)).await;
             if let Ok(Ok((lane, _))) = attempt {
                 return Some(lane);
             }
@@ -225,5 +241,5 @@ impl Dialer {
     }
 }
 
-/// How long one attempt to dial a lane again may take. TCP repeats a lost SYN after 1 s; a new attempt is no later.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
+/// How long an attempt to dial a lane again may take on a path that takes no time.
+const LEAST_ATTEMPT: Duration = Duration::from_secs(1);

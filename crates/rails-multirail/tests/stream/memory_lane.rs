@@ -9,6 +9,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// One end of a lane: what flows out of it, and into it.
@@ -42,15 +43,17 @@ pub(crate) struct MemoryNetwork(Arc<Links>);
 struct Links {
     remotes: Vec<SocketAddr>,
     entrance: LaneEntrance,
+    /// How long it takes to make one.
+    delay: Duration,
     /// The first lane that was made, to be broken.
     first: OnceLock<[Pipe; 2]>,
     made: Mutex<Vec<SocketAddr>>,
 }
 
 impl MemoryNetwork {
-    pub(crate) fn new(remotes: &[SocketAddr], entrance: LaneEntrance) -> Self {
+    pub(crate) fn new(remotes: &[SocketAddr], entrance: LaneEntrance, delay: Duration) -> Self {
         let (first, made) = Default::default();
-        Self(Arc::new(Links { remotes: remotes.to_vec(), entrance, first, made }))
+        Self(Arc::new(Links { remotes: remotes.to_vec(), entrance, delay, first, made }))
     }
 
     /// Breaks the lane that was made first, in whatever it is in the middle of.
@@ -76,6 +79,7 @@ impl Connector for MemoryNetwork {
         let LocalEnd::Address(local) = *options.local_end() else { panic!("loopback rails have addresses") };
         let rail = self.0.remotes.iter().position(|known| *known == remote).expect("a known address is called");
         Box::pin(async move {
+            tokio::time::sleep(self.0.delay).await;
             let (near, far) = lanes(local, remote);
             let mut made = self.0.made.lock().unwrap();
             if made.is_empty() {

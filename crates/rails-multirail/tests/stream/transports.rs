@@ -16,9 +16,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn memory_pair(
     rails: &Rails,
     options: &StreamOptions,
+    delay: Duration,
 ) -> (MultiRailStream, MultiRailStream, MultiRailListener, MemoryNetwork) {
     let (mut listener, remotes) = listener(rails, options).await;
-    let network = MemoryNetwork::new(&remotes, listener.entrance());
+    let network = MemoryNetwork::new(&remotes, listener.entrance(), delay);
     let dialing = options.clone().connector(network.clone());
     let near = MultiRailStream::connect(rails, &remotes, &dialing).await.expect("memory is there");
     let far = listener.accept().await.expect("a stream was opened");
@@ -64,7 +65,7 @@ async fn move_both_ways(
 #[tokio::test]
 async fn a_stream_runs_over_lanes_of_another_transport() {
     let rails = rails(2);
-    let (near, far, _listener, network) = memory_pair(&rails, &options()).await;
+    let (near, far, _listener, network) = memory_pair(&rails, &options(), Duration::ZERO).await;
     assert_eq!(network.made().len(), 2);
     move_both_ways(near, far, async |_| {}).await;
 }
@@ -73,15 +74,25 @@ async fn a_stream_runs_over_lanes_of_another_transport() {
 async fn it_is_encrypted_like_any_other() {
     let rails = rails(2);
     let security = Security::psk(secret()).encrypted();
-    let (near, far, _listener, _network) = memory_pair(&rails, &StreamOptions::new(security)).await;
+    let (near, far, _listener, _network) = memory_pair(&rails, &StreamOptions::new(security), Duration::ZERO).await;
     move_both_ways(near, far, async |_| {}).await;
 }
 
 #[tokio::test]
 async fn losing_such_a_lane_loses_nothing_and_it_is_dialled_again() {
+    is_dialled_again(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn so_is_a_lane_on_a_path_of_many_hundred_milliseconds() {
+    is_dialled_again(Duration::from_millis(1200)).await;
+}
+
+/// Breaks one of two lanes, of which each takes so long to be made.
+async fn is_dialled_again(delay: Duration) {
     let rails = rails(2);
     let options = options().outage_limit(Duration::from_secs(10));
-    let (near, far, _listener, network) = memory_pair(&rails, &options).await;
+    let (near, far, _listener, network) = memory_pair(&rails, &options, delay).await;
     let breaking = network.clone();
     let [near, far] = move_both_ways(near, far, async move |near| {
         let mut events = near.subscribe();
@@ -111,7 +122,7 @@ async fn a_listener_that_is_gone_or_has_no_such_rail_takes_no_lane_in() {
     let rails = rails(1);
     let (listener, remotes) = listener(&rails, &options()).await;
     let entrance = listener.entrance();
-    let network = MemoryNetwork::new(&remotes, entrance.clone());
+    let network = MemoryNetwork::new(&remotes, entrance.clone(), Duration::ZERO);
     assert_eq!(entrance.admit(RailId(7), Arc::new(network.end())).unwrap_err(), AdmitError::NoSuchRail(RailId(7)));
     drop(listener);
     // The listening tasks end when they are polled next.

@@ -26,10 +26,10 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// Take plain TCP flows, as `stream --plain` sends them, one on each address
-    #[arg(long, conflicts_with_all = ["encrypt", "tls_cert", "zerocopy", "busy_poll"])]
+    #[arg(long, conflicts_with_all = ["encrypt", "tls_cert", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
-    #[arg(long, conflicts_with_all = ["plain", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
+    #[arg(long, conflicts_with_all = ["plain", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
     /// Send messages back, as `stream --ping` wants it; of plain flows on the first address only
     #[arg(long, conflicts_with = "mptcp")]

@@ -41,10 +41,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     striping: StripingArgs,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
-    #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "tls_ca", "tls_pin", "zerocopy", "busy_poll"])]
+    #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "tls_ca", "tls_pin", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
-    #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
+    #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
     /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; on a plain flow it
     /// goes to the first address

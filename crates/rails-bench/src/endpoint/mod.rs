@@ -14,13 +14,14 @@ use crate::{
     machine::this_machine,
     print,
     secret::JoinArgs,
+    size,
     tls::TlsArgs,
 };
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use lane::LaneArgs;
 use rails_multirail::{
-    Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, StreamOptions,
+    Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, Security, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
@@ -52,6 +53,10 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     /// How long a stream waits for a lane to come back when none is left; 0 fails at once [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     outage_limit: Option<Duration>,
+    /// How much of a stream this end takes in ahead of its reader; where all lanes carry more than that in two round trips, raise it,
+    /// together with the kernel's `tcp_rmem` [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = window)]
+    window: Option<u64>,
     #[command(flatten)]
     join: JoinArgs,
     #[command(flatten)]
@@ -85,11 +90,14 @@ impl<T: TlsArgs> StreamArgs<T> {
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let lane = self.lane.options()?;
         let security = self.join.security(self.tls.security()?)?;
-        let options = StreamOptions::new(security).lane(lane).driver(self.driver());
-        Ok(match self.outage_limit {
-            Some(limit) => options.outage_limit(limit),
-            None => options,
-        })
+        let mut options = StreamOptions::new(security).lane(lane).driver(self.driver());
+        if let Some(limit) = self.outage_limit {
+            options = options.outage_limit(limit);
+        }
+        if let Some(window) = self.window {
+            options = options.window(window)?;
+        }
+        Ok(options)
     }
 }
 
@@ -159,6 +167,13 @@ fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!((0.0..=86_400.0).contains(&seconds), "it is from 0 to 86400, which is a day");
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A size that a window may have.
+fn window(text: &str) -> Result<u64> {
+    let window = size::parse(text).map_err(anyhow::Error::msg)?.as_bytes();
+    StreamOptions::new(Security::insecure()).window(window)?;
+    Ok(window)
 }
 
 /// Where the routing table would send from to each distinct remote.

@@ -62,6 +62,14 @@ fn a_stream_is_measured_and_the_json_is_one_object() {
 }
 
 #[test]
+fn a_window_is_as_large_as_it_was_asked_for() {
+    let (sent, _) = measured(&["--window", "32MiB", "--prometheus", "-"], &["--bytes", "1MiB"]);
+    let windows: Vec<&str> = sent.lines().filter(|line| line.starts_with("rails_stream_window_bytes{")).collect();
+    assert_eq!(windows.len(), 2, "the other end's and this one's: {sent}");
+    assert!(windows.iter().all(|line| line.ends_with(&format!(" {:?}", f64::from(32 << 20)))), "{windows:?}");
+}
+
+#[test]
 fn what_a_stream_did_is_written_for_prometheus() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [near, far] = ["near", "far"].map(|end| folder.path().join(end));
@@ -105,6 +113,8 @@ fn what_cannot_be_measured_is_refused_with_the_flag() {
         (vec!["stream", "--to", "127.0.0.1:1", "--insecure"], "help: start `rails-bench serve` there first"),
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--seconds", "0"], "--seconds"),
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--seconds", "1", "--bytes", "1"], "--bytes"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--window", "1KiB"], "--window"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--window", "1MiB", "--plain"], "--window"),
         (vec!["compare", "--rates", "fast"], "--rates fast: `fast` is neither a rate"),
     ] {
         let output = run(args.iter().copied());

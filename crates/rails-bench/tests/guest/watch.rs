@@ -2,7 +2,7 @@
 
 use crate::util::{ip, rails_bench, two_cables};
 use rails_lab::guest;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -38,21 +38,22 @@ impl Watch {
         Self { child, lines }
     }
 
-    /// Does something, and gives how long after that the line with these fields came; lines of other kinds may come before it. How long the
-    /// kernel takes to empty a block, or a CPU, is not the monitor's.
-    fn tells(&self, act: impl FnOnce(), kind: &str, field: &str, value: &Value) -> Duration {
+    /// Does something, and gives how long after that the line with these fields came; other lines may come before it. How long the kernel takes to
+    /// empty a block, or a CPU, is not the monitor's.
+    fn tells(&self, act: impl FnOnce(), what: &Value) -> Duration {
         act();
         let done = Instant::now();
         let mut seen = Vec::new();
+        let fields = what.as_object().expect("it is an object");
         while let Ok((at, line)) = self.lines.recv_timeout(PATIENCE) {
-            if line["kind"] == kind && line[field] == *value {
+            if fields.iter().all(|(field, value)| line[field] == *value) {
                 let took = at.saturating_duration_since(done);
-                println!("{kind} {value}: told {took:.1?} after it was done");
+                println!("{what}: told {took:.1?} after it was done");
                 return took;
             }
             seen.push(line);
         }
-        panic!("{kind} of {field} {value} is not told, but {seen:?}");
+        panic!("{what} is not told, but {seen:?}");
     }
 
     /// Lets go of what it has told.
@@ -113,16 +114,17 @@ fn take_and_give_back(watch: &Watch, nic: &str) -> [Duration; 5] {
     watch.forget();
     let cpu = Written { file: "/sys/devices/system/cpu/cpu3/online".into(), before: "1" };
     let offline = || assert!(cpu.write("0"), "CPU 3 can be taken offline");
-    let cpu_offline = watch.tells(offline, "cpu_offline", "cpu", &3.into());
+    let cpu_offline = watch.tells(offline, &json!({"kind": "cpu_offline", "cpu": 3}));
     let (block, written) = take_a_block_offline();
-    let block_offline = watch.tells(|| (), "memory_block_offline", "block", &block.into());
+    let block_offline = watch.tells(|| (), &json!({"kind": "memory_block_offline", "block": block}));
     let down = || ip(None, &format!("link set {nic} down"));
-    let nic_link = watch.tells(down, "nic_link", "nic", &nic.into());
+    let nic_down = watch.tells(down, &json!({"kind": "nic_link", "nic": nic, "up": false}));
     ip(None, &format!("link set {nic} up"));
     let online = || assert!(written.write("online"), "the block can be given back");
-    let block_online = watch.tells(online, "memory_block_online", "block", &block.into());
-    let cpu_online = watch.tells(|| assert!(cpu.write("1"), "so can the CPU"), "cpu_online", "cpu", &3.into());
-    [cpu_offline, block_offline, nic_link, block_online, cpu_online]
+    let block_online = watch.tells(online, &json!({"kind": "memory_block_online", "block": block}));
+    let online = || assert!(cpu.write("1"), "so can the CPU");
+    let cpu_online = watch.tells(online, &json!({"kind": "cpu_online", "cpu": 3}));
+    [cpu_offline, block_offline, nic_down, block_online, cpu_online]
 }
 
 #[test]

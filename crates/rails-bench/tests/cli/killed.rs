@@ -23,14 +23,14 @@ const MOMENTS: usize = 25;
 fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let batch = Batch::make(folder.path());
-    let (mut random, typical) = (seeded("sender"), batch.typical_time());
+    let mut moments = Moments::of("sender", &batch);
     let mut in_the_middle = 0;
     for moment in 0..MOMENTS {
         batch.empty_inbox();
-        let once = random.random_bool(0.5);
+        let once = moments.random.random_bool(0.5);
         let receiver = Receiver::start(&batch.inbox, flags(if once { &["--once"] } else { &[] }));
         let (mut sender, _lines) = batch.send(&receiver.addresses);
-        let after = typical.mul_f64(random.random_range(0.0..1.0));
+        let after = moments.draw();
         std::thread::sleep(after);
         sender.kill().unwrap();
         sender.wait().unwrap();
@@ -38,6 +38,7 @@ fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
 
         // A stream that was not opened yet is none that could be cut: the receiver still waits for its first.
         let opened = receiver.says_within(LOST, Duration::from_millis(300));
+        moments.learn(after, &batch);
         if once && (opened || batch.is_whole()) {
             let (code, _, said) = receiver.finish_within(BOUND);
             assert!(code != 0 || batch.is_whole(), "moment {moment}: the receiver says that all is well: {said}");
@@ -63,13 +64,13 @@ fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
 fn a_receiver_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let batch = Batch::make(folder.path());
-    let (mut random, typical) = (seeded("receiver"), batch.typical_time());
+    let mut moments = Moments::of("receiver", &batch);
     let mut in_the_middle = 0;
     for moment in 0..MOMENTS {
         batch.empty_inbox();
         let receiver = Receiver::start(&batch.inbox, flags(&["--once"]));
         let (sender, lines) = batch.send(&receiver.addresses);
-        let after = typical.mul_f64(random.random_range(0.0..1.0));
+        let after = moments.draw();
         std::thread::sleep(after);
         receiver.kill();
         println!("moment {moment}: receiver killed after {after:?}");
@@ -78,6 +79,7 @@ fn a_receiver_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
         // It may have had the last word and died behind it.
         assert!(code != 0 || batch.is_whole(), "moment {moment}: the sender says that all is well: {said}");
         assert!(code == 0 || said.contains("error: "), "moment {moment}: {said}");
+        moments.learn(after, &batch);
         in_the_middle += usize::from(batch.has_part());
         batch.assert_nothing_half_written(moment);
         batch.complete(moment);
@@ -166,11 +168,32 @@ fn flags(more: &[&'static str]) -> Vec<&'static str> {
     [STREAM, more].concat()
 }
 
-/// The moments are drawn from `RAILS_SEED`, or else from a seed that is printed.
-fn seeded(side: &str) -> ChaCha8Rng {
-    let seed = std::env::var("RAILS_SEED").ok().map_or_else(rand::random, |seed| seed.parse().expect("RAILS_SEED"));
-    println!("the {side} is killed at moments drawn with RAILS_SEED={seed}");
-    ChaCha8Rng::seed_from_u64(seed)
+/// Moments within the time that a transfer takes, as far as that is known: a busy machine is slower in one minute than in the next.
+struct Moments {
+    random: ChaCha8Rng,
+    within: Duration,
+}
+
+impl Moments {
+    /// They are drawn from `RAILS_SEED`, or else from a seed that is printed.
+    fn of(side: &str, batch: &Batch) -> Self {
+        let seed = std::env::var("RAILS_SEED").ok().map_or_else(rand::random, |seed| seed.parse().expect("RAILS_SEED"));
+        println!("the {side} is killed at moments drawn with RAILS_SEED={seed}");
+        Self { random: ChaCha8Rng::seed_from_u64(seed), within: batch.typical_time() }
+    }
+
+    fn draw(&mut self) -> Duration {
+        self.within.mul_f64(self.random.random_range(0.0..1.0))
+    }
+
+    /// Hears what there was of the batch when its end was killed after that time.
+    fn learn(&mut self, after: Duration, batch: &Batch) {
+        if batch.is_whole() {
+            self.within = after;
+        } else if !batch.has_part() && after > self.within / 2 {
+            self.within = self.within.mul_f64(1.5);
+        }
+    }
 }
 
 /// What the receiver says of a lane that was part of a stream when the sender's end came.

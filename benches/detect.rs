@@ -35,7 +35,7 @@ fn detect(criterion: &mut Criterion) {
 
     match largest() {
         Some(archive) => {
-            let unpacked = Unpacked::below(Path::new(MEMORY), &archive);
+            let unpacked = Unpacked::of(&archive);
             tree(criterion, &archive.file_stem().unwrap_or_default().to_string_lossy(), unpacked.root());
         }
         None => eprintln!("SKIPPED: captured trees; set RAILS_CAPTURES to their folder"),

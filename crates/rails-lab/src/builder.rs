@@ -17,12 +17,14 @@ use crate::{LabError, LinkLab, MAX_LINKS, Shape, Side, Wire};
 #[must_use = "a builder makes nothing until it is built"]
 pub struct LinkLabBuilder {
     links: Vec<Description>,
+    known_neighbours: bool,
 }
 
 /// A link as asked for.
 #[derive(Debug, Clone, Copy)]
 enum Description {
     Veth(Shape),
+    Bridged(Shape),
     Wire(Wire),
 }
 
@@ -39,9 +41,24 @@ impl LinkLabBuilder {
         self
     }
 
+    /// Adds a link of this shape that goes through a bridge, as two machines at a switch are joined: where one end goes down, the other keeps its
+    /// carrier.
+    pub fn bridged(mut self, shape: Shape) -> Self {
+        self.links.push(Description::Bridged(shape));
+        self
+    }
+
     /// Adds a wire: a link through user space, with delay and loss.
     pub fn wire(mut self, wire: Wire) -> Self {
         self.links.push(Description::Wire(wire));
+        self
+    }
+
+    /// Tells the ends of wires each other's hardware address once and for all, for what counts every frame: none of ARP is among them then, each of which would
+    /// draw from the losses. By default they ask, as on a cable, so that the first packet after a link has come up may wait, and for a second where a question
+    /// is lost.
+    pub fn known_neighbours(mut self) -> Self {
+        self.known_neighbours = true;
         self
     }
 
@@ -71,13 +88,15 @@ impl LinkLabBuilder {
             Side::BOTH.map(|side| Namespace::new(NamespaceName { pid, lab, side }.to_string(), tools.ip.clone()));
         // The keeper comes first: from here on every way out of this function cleans up.
         let keeper = Keeper::start(&tools.ip, [a.name(), b.name()])?;
-        let mut lab = LinkLab { tools, a, b, links: Vec::new(), _keeper: keeper };
+        let mut lab =
+            LinkLab { tools, a, b, links: Vec::new(), known_neighbours: self.known_neighbours, _keeper: keeper };
         for side in Side::BOTH {
             lab.make_namespace(side)?;
         }
         for link in self.links {
             match link {
                 Description::Veth(shape) => lab.make_veth(shape)?,
+                Description::Bridged(shape) => lab.make_bridged(shape)?,
                 Description::Wire(wire) => lab.make_wire(wire)?,
             }
         }
@@ -88,7 +107,7 @@ impl LinkLabBuilder {
 impl Description {
     fn validate(&self) -> Result<(), LabError> {
         match *self {
-            Self::Veth(shape) => shape.validate(),
+            Self::Veth(shape) | Self::Bridged(shape) => shape.validate(),
             Self::Wire(wire) => wire.validate(),
         }
     }

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 /// The environment variable that names the folder.
 pub const CAPTURES: &str = "RAILS_CAPTURES";
+/// Where files lie in memory (shm_overview(7)).
+const MEMORY: &str = "/dev/shm";
 
 /// The copies of `/sys` and `/proc`, packed; sorted by their names.
 ///
@@ -69,22 +71,14 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// Unpacks a tree into a folder of its own for temporary files, with `tar`, which calls bzip2.
+    /// Unpacks a tree into a folder of its own, with `tar`, which calls bzip2. The folder lies in memory where it can: a tree is up to ten thousand
+    /// small files, over which a disk was seen to take 25 s, and memory 0.4 s.
     ///
     /// # Panics
     ///
     /// Where that fails.
     pub fn of(archive: &Path) -> Self {
-        Self::below(&env::temp_dir(), archive)
-    }
-
-    /// Unpacks a tree into a folder of its own below this one.
-    ///
-    /// # Panics
-    ///
-    /// As [`of`](Self::of).
-    pub fn below(folder: &Path, archive: &Path) -> Self {
-        let folder = TempDir::new_in(folder).expect("there is room for a folder");
+        let folder = TempDir::new_in(MEMORY).or_else(|_| TempDir::new()).expect("there is room for a folder");
         let packed = archive.display();
         run(Command::new("tar").arg("-xjf").arg(archive).arg("-C").arg(folder.path()));
         let mut inside = fs::read_dir(folder.path()).expect("it was just made");

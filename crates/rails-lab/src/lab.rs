@@ -17,7 +17,7 @@ use crate::tool::Tools;
 use crate::wire::{self, Carrier, Outages};
 use crate::{InterfaceCounters, LabError, Shape, Side, Wire, WireCounters};
 
-/// Two network namespaces joined by veth pairs and wires, deleted when dropped.
+/// Two network namespaces joined by veth pairs, with a bridge between or without, and by wires; deleted when dropped.
 ///
 /// Links are counted from 0 in the order they were asked for. Link `i` is the subnet `10.77.<i>.0/24` of its own:
 /// side A has `.1`, side B `.2`. IPv6 is off inside, since nothing would wait for its duplicate address detection.
@@ -30,6 +30,8 @@ pub struct LinkLab {
     pub(crate) a: Namespace,
     pub(crate) b: Namespace,
     pub(crate) links: Vec<Link>,
+    /// Whether the ends of wires are told each other's hardware address.
+    pub(crate) known_neighbours: bool,
     /// Dropped after `drop` has run, and so told that there is nothing left to do.
     pub(crate) _keeper: Keeper,
 }
@@ -141,7 +143,7 @@ impl LinkLab {
         running.carrier.change(wire).map_err(|errno| wire_ended(link, errno))
     }
 
-    /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come. The address
+    /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come, unless a bridge lies between. The address
     /// stays; open TCP connections wait until the link is back.
     ///
     /// # Errors
@@ -154,11 +156,13 @@ impl LinkLab {
             running.outages().set(side, true, self.dropped(link)?);
         }
         self.set_device(side, link, [state])?;
-        // A veth pair does the rest by itself. Whether the other end hears us is told to a TAP, and an interface that
-        // goes down forgets its neighbours (neigh_ifdown() of net/core/neighbour.c).
+        // A veth pair does the rest by itself. Whether the other end hears us is told to a TAP.
         self.set_device(side.other(), link, ["carrier", if up { "on" } else { "off" }])?;
         if up {
-            self.introduce_neighbour(side, link)?;
+            if self.known_neighbours {
+                // An interface that goes down forgets its neighbours (neigh_ifdown() of net/core/neighbour.c).
+                self.introduce_neighbour(side, link)?;
+            }
             running.outages().set(side, false, self.dropped(link)?);
         }
         Ok(())
@@ -209,8 +213,7 @@ impl LinkLab {
         self.tools.ip(device.into_iter().chain(change))
     }
 
-    /// Tells one end of a wire the other's hardware address, so that it never asks: a question that is lost costs a
-    /// second, and each would be a frame that draws from the losses.
+    /// Tells one end of a wire the other's hardware address, so that it never asks.
     fn introduce_neighbour(&self, side: Side, link: usize) -> Result<(), LabError> {
         let other = self.address(side.other(), link).to_string();
         let hardware = name::hardware_address(side.other(), octet(link));
@@ -242,11 +245,37 @@ impl LinkLab {
     }
 
     pub(crate) fn make_veth(&mut self, shape: Shape) -> Result<(), LabError> {
-        let index = self.links.len();
         let [interface_a, interface_b] = self.next_interfaces();
-        // The pair is born inside, so its names never clash with the machine's own interfaces.
-        let pair = ["link", "add", &interface_a, "type", "veth", "peer", "name", &interface_b, "netns", self.b.name()];
-        self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))?;
+        self.make_pair(&interface_a, &interface_b, &self.b)?;
+        self.finish_veth(interface_a, interface_b, shape)
+    }
+
+    /// Side A keeps the bridge, and has no part in what it forwards.
+    pub(crate) fn make_bridged(&mut self, shape: Shape) -> Result<(), LabError> {
+        let [interface_a, interface_b] = self.next_interfaces();
+        let index = self.links.len();
+        let bridge = format!("bridge{index}");
+        let ports = Side::BOTH.map(|side| name::port(side, octet(index)));
+        let inside = ["-n", self.a.name()];
+        self.tools.ip(inside.into_iter().chain(["link", "add", &bridge, "type", "bridge"]))?;
+        self.make_pair(&ports[0], &interface_a, &self.a)?;
+        self.make_pair(&ports[1], &interface_b, &self.b)?;
+        for port in &ports {
+            self.tools.ip(inside.into_iter().chain(["link", "set", "dev", port, "master", &bridge, "up"]))?;
+        }
+        // Else the bridge would say that the addresses of its namespace are its own (`arp_ignore` of ip-sysctl).
+        self.tools.ip(inside.into_iter().chain(["link", "set", "dev", &bridge, "arp", "off", "up"]))?;
+        self.finish_veth(interface_a, interface_b, shape)
+    }
+
+    /// Makes a veth pair between side A and `there`. It is born inside, so its names never clash with the machine's own interfaces.
+    fn make_pair(&self, here: &str, peer: &str, there: &Namespace) -> Result<(), LabError> {
+        let pair = ["link", "add", here, "type", "veth", "peer", "name", peer, "netns", there.name()];
+        self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))
+    }
+
+    fn finish_veth(&mut self, interface_a: String, interface_b: String, shape: Shape) -> Result<(), LabError> {
+        let index = self.links.len();
         self.links.push(Link { interface_a, interface_b, wire: None });
         for side in Side::BOTH {
             self.bring_up(side, index)?;

@@ -87,6 +87,11 @@ pub(crate) fn interface(side: Side, link: u8) -> String {
     format!("rail{link}{side}")
 }
 
+/// The port of a link's bridge that leads to this end.
+pub(crate) fn port(side: Side, link: u8) -> String {
+    format!("port{link}{side}")
+}
+
 /// The address of a link's end: every link is a subnet `10.77.<link>.0/24` of its own, so the route picks the link.
 pub(crate) fn address(side: Side, link: u8) -> IpAddr {
     let host = match side {

@@ -91,6 +91,9 @@ pub struct LaneSettings {
     /// How long sent data may wait for its acknowledgement; `None` is the system's time.
     #[serde(rename = "user_timeout_ms", serialize_with = "optional_milliseconds")]
     pub user_timeout: Option<Duration>,
+    /// The longest retransmission timeout; `None` where the kernel (before Linux 6.15) knows no such option, and doubles it up to 2 minutes.
+    #[serde(rename = "rto_max_ms", serialize_with = "optional_milliseconds")]
+    pub rto_max: Option<Duration>,
     /// Whether it may send without copies.
     pub zero_copy: bool,
     /// For how long reads poll the NIC; `None` is not at all.
@@ -360,6 +363,7 @@ fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
         },
         keepalive,
         user_timeout: socket::get("TCP_USER_TIMEOUT", socket.tcp_user_timeout())?,
+        rto_max: socket::rto_max(socket)?,
         zero_copy: socket::zero_copy(socket)?,
         busy_poll: socket::busy_poll(socket)?,
         device: device(socket)?,

@@ -40,6 +40,14 @@ pub(crate) fn set_options(socket: &Socket, options: &LaneOptions) -> Result<(), 
         let result = milliseconds.and_then(|timeout| socket.set_tcp_user_timeout(Some(timeout)));
         set("TCP_USER_TIMEOUT", format_args!("{timeout:?}"), result)?;
     }
+    if let Some(time) = options.rto_max {
+        let milliseconds = round_up(time, Duration::from_millis(1)).min(libc::c_int::MAX as u64) as libc::c_int;
+        match SocketOption::RTO_MAX.set(socket, milliseconds) {
+            // Older kernels do without; what is read back says so.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+            result => set("TCP_RTO_MAX_MS", format_args!("{time:?}"), result)?,
+        }
+    }
     if let Some(cpu) = options.incoming_cpu {
         set("SO_INCOMING_CPU", cpu, socket.set_cpu_affinity(cpu.0 as usize))?;
     }
@@ -55,6 +63,17 @@ pub(crate) fn set_options(socket: &Socket, options: &LaneOptions) -> Result<(), 
 pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
     let micros = get("SO_BUSY_POLL", SocketOption::BUSY_POLL.get(&**socket))?;
     Ok(u64::try_from(micros).ok().filter(|micros| *micros > 0).map(Duration::from_micros))
+}
+
+/// The longest retransmission timeout; `None` where the kernel knows no such option.
+pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
+    match SocketOption::RTO_MAX.get(&**socket) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
+        result => {
+            let milliseconds = u64::try_from(get("TCP_RTO_MAX_MS", result)?).ok();
+            Ok(milliseconds.map(Duration::from_millis))
+        }
+    }
 }
 
 /// Lets a connected socket send without copies, and reads back that it may.

@@ -62,6 +62,8 @@ async fn a_lane_has_its_default_options_whichever_end_opened_it() {
         assert_eq!(settings.not_sent_lowat, Some(DataSize::bytes(128 << 10)));
         assert_eq!(settings.keepalive, Some(KeepAlive::default()));
         assert_eq!(settings.user_timeout, Some(Duration::from_secs(20)));
+        // None where the kernel knows no such option.
+        assert!(settings.rto_max.is_none_or(|longest| longest == Duration::from_secs(1)), "{settings:?}");
         assert_eq!(settings.device, None);
         assert!(!settings.congestion.is_empty());
         assert!(lane.deviations().is_empty());
@@ -80,6 +82,7 @@ async fn options_that_were_given_are_set_whichever_end_opened_it() {
         .not_sent_lowat(None)
         .keepalive(keepalive)
         .user_timeout(Duration::from_millis(1234))
+        .rto_max(Duration::from_millis(2400))
         .incoming_cpu(CpuId(0));
     let (near, far) = pair(&options, &options).await;
     for lane in [near, far] {
@@ -93,6 +96,7 @@ async fn options_that_were_given_are_set_whichever_end_opened_it() {
         assert_eq!(settings.not_sent_lowat, None);
         assert_eq!(settings.keepalive, Some(keepalive));
         assert_eq!(settings.user_timeout, Some(Duration::from_millis(1234)));
+        assert!(settings.rto_max.is_none_or(|longest| longest == Duration::from_millis(2400)), "{settings:?}");
         assert!(lane.deviations().is_empty(), "{:?}", lane.deviations());
     }
 }

@@ -222,7 +222,14 @@ impl SettingsGuard {
 
     fn make(&mut self, change: &Change, former: Value, refusals: Refusals) -> Result<(), ApplyError> {
         let Change { setting, value } = change;
-        let written = if former == *value { Ok(former.clone()) } else { self.host.write(setting, value) };
+        let written = if former == *value {
+            Ok(former.clone())
+        } else {
+            if let Some(record) = &mut self.record {
+                record.begin(setting)?;
+            }
+            self.host.write(setting, value)
+        };
         let state = match written {
             Ok(got) => {
                 if let Some(record) = &mut self.record {
@@ -278,7 +285,7 @@ impl Drop for SettingsGuard {
         match self.put_back() {
             Ok(outcomes) => {
                 for (setting, outcome) in outcomes {
-                    if !matches!(outcome, PutBack::Restored { .. }) {
+                    if !matches!(outcome, PutBack::Restored { .. } | PutBack::Untouched { .. }) {
                         tracing::warn!(%setting, %outcome, "a setting is not what it was");
                     }
                 }

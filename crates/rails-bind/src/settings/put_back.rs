@@ -10,8 +10,41 @@ pub(super) struct Entry {
     pub(super) setting: Setting,
     /// What it was.
     pub(super) former: Value,
-    /// What we made of it.
+    /// What we made of it, or are to make of it.
     pub(super) ours: Value,
+    pub(super) progress: Progress,
+}
+
+/// How far a change came. It is written down before each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Progress {
+    /// It was not touched yet.
+    Planned,
+    /// It was about to be changed, and what the kernel made of it was not written down yet.
+    Changing,
+    /// It was changed, and `ours` was read back.
+    Made,
+}
+
+impl Entry {
+    /// Whether `now` is what we made of the setting.
+    fn is_ours(&self, now: &Value) -> bool {
+        match self.progress {
+            Progress::Planned => false,
+            Progress::Made => *now == self.ours,
+            // What the kernel makes of a value: CPUs and nodes that it does not use are left out, and sizes of tables are rounded up to a
+            // power of two (`roundup_pow_of_two` in net/core/sysctl_net_core.c and net-sysfs.c).
+            Progress::Changing => match (now, &self.ours) {
+                (Value::Cpus(now), Value::Cpus(wanted)) => now.is_subset(wanted),
+                (Value::Nodes(now), Value::Nodes(wanted)) => now.is_subset(wanted),
+                (Value::Number(now), Value::Number(wanted)) => {
+                    now == wanted || wanted.checked_next_power_of_two() == Some(*now)
+                }
+                _ => false,
+            },
+        }
+    }
 }
 
 /// What became of a setting that was to be put back.
@@ -22,6 +55,11 @@ pub enum PutBack {
     Restored {
         /// What that is.
         value: Value,
+    },
+    /// The process that was to change it ended before it did; it was left as it is.
+    Untouched {
+        /// What it is.
+        now: Value,
     },
     /// Somebody else has changed it since; it was left as it is.
     ChangedSince {
@@ -60,6 +98,7 @@ impl fmt::Display for PutBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Restored { value } => write!(f, "put back to {value}"),
+            Self::Untouched { now } => write!(f, "left at {now}, for it had not been changed yet"),
             Self::ChangedSince { now, former } => {
                 write!(f, "left at {now}, which somebody else set; before us it was {former}")
             }
@@ -81,16 +120,19 @@ impl fmt::Display for PutBack {
 
 /// Puts a setting back. With `force` also where somebody else has changed it since.
 pub(super) fn put_back(host: &Host, entry: &Entry, force: bool) -> PutBack {
-    let Entry { setting, former, ours } = entry;
+    let Entry { setting, former, progress, .. } = entry;
     let now = match host.read(setting) {
         Ok(now) => now,
         Err(SettingError::NotThere { .. }) => return PutBack::Gone,
         Err(error) => return PutBack::Failed(error),
     };
+    if *progress == Progress::Planned {
+        return PutBack::Untouched { now };
+    }
     if now == *former {
         return PutBack::Restored { value: now };
     }
-    if now != *ours && !force {
+    if !entry.is_ours(&now) && !force {
         return PutBack::ChangedSince { now, former: former.clone() };
     }
     match host.write(setting, former) {

@@ -298,7 +298,7 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_strictly_bound_memory_on_a_full_node_is_an_error() {
+fn guest_long_strictly_bound_memory_on_a_full_node_fails() {
     let _guest = guest();
     let (wanted, rest) = (96 * MIB, 64 * MIB);
     let forget_files = || fs::write("/proc/sys/vm/drop_caches", "3").expect("the guest's tests run as root");

@@ -50,6 +50,23 @@ impl Machine {
         self.journal().records().expect("the journal can be read").len()
     }
 
+    /// Makes its only record one of a process that was killed when the changes had come so far.
+    pub(crate) fn came_to(&self, progress: &[&str]) {
+        self.rewrite_record(|record| {
+            for (entry, progress) in progress.iter().enumerate() {
+                record["entries"][entry]["progress"] = (*progress).into();
+            }
+        });
+    }
+
+    /// Writes its only record anew.
+    pub(crate) fn rewrite_record(&self, change: impl FnOnce(&mut serde_json::Value)) {
+        let path = self.root.join("run/rails/0000000001.json");
+        let mut record = serde_json::from_slice(&fs::read(&path).expect("the record")).expect("it is JSON");
+        change(&mut record);
+        fs::write(&path, record.to_string()).expect("it can be written");
+    }
+
     pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");

@@ -116,7 +116,10 @@ mod tests {
         }
         for signal in ["-INT", "-KILL"] {
             let scratch = tempfile::tempdir().unwrap();
-            let mut owner = Command::new(env::current_exe().unwrap())
+            // A shell's background jobs ignore SIGINT, and so would whatever they start.
+            let mut owner = Command::new("env")
+                .arg("--default-signal=INT")
+                .arg(env::current_exe().unwrap())
                 .args(["--exact", "--nocapture"])
                 .arg("guest::process::tests::a_killed_owners_program_dies_and_its_scratch_goes")
                 .env(SCRATCH, scratch.path())

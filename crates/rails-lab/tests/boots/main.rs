@@ -26,7 +26,7 @@ fn guest() -> GuestBuilder {
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_status_output_and_words_come_through_unchanged() {
+fn boots_long_status_and_output_come_through_unchanged() {
     let all_bytes: Vec<u8> = (0..=255).collect();
     let script = r#"printf '%s|' "$PWD" "$A" "$RAILS_GUEST" "$TMPDIR"; echo console >/dev/console; echo err >/dev/stderr
         sleep 1000 & awk 'BEGIN { for (i = 0; i < 256; i++) printf "%c", i }'; exit 42"#;
@@ -40,7 +40,7 @@ fn boots_status_output_and_words_come_through_unchanged() {
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_end_with_a_panic_that_is_shown() {
+fn boots_long_end_with_a_panic_that_is_shown() {
     let (output, status) = sh(guest(), "echo before; echo c > /proc/sysrq-trigger; sleep 100");
     assert_eq!(output, b"before\n");
     let error = status.unwrap_err();
@@ -50,14 +50,14 @@ fn boots_end_with_a_panic_that_is_shown() {
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_end_when_the_machine_is_powered_off_from_inside() {
+fn boots_long_end_when_powered_off_from_inside() {
     let (_, status) = sh(guest(), "busybox poweroff -f; sleep 100");
     assert!(matches!(status, Err(GuestError::Lost { .. })), "{status:?}");
 }
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_end_at_the_time_limit_with_the_emulator() {
+fn boots_long_end_at_the_time_limit() {
     let (_, status) = sh(guest().time_limit(Duration::from_millis(500)), "true");
     assert!(matches!(status, Err(GuestError::TimedOut { up: false, .. })), "{status:?}");
     let script = "echo started; echo stuck here >/dev/console; sleep 1000";
@@ -71,7 +71,7 @@ fn boots_end_at_the_time_limit_with_the_emulator() {
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_have_the_size_that_was_asked_for() {
+fn boots_long_have_the_size_that_was_asked_for() {
     let builder = guest().cores_per_node(1).memory_per_node_mib(512);
     let script = "cat /sys/devices/system/node/node*/cpulist; grep -h MemTotal /sys/devices/system/node/node*/meminfo";
     let (output, status) = sh(builder, script);
@@ -88,7 +88,7 @@ fn boots_have_the_size_that_was_asked_for() {
 /// The test runs its own binary again for the owner that is to be killed.
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_do_not_outlive_an_owner_that_is_killed() {
+fn boots_long_do_not_outlive_a_killed_owner() {
     if env::var_os(OWNER).is_some() {
         let _ = sh(guest(), "sleep 1000");
         panic!("nobody killed the owner");
@@ -98,7 +98,7 @@ fn boots_do_not_outlive_an_owner_that_is_killed() {
         let mut owner = Command::new("env")
             .arg("--default-signal=INT")
             .arg(env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "boots_do_not_outlive_an_owner_that_is_killed"])
+            .args(["--ignored", "--exact", "--nocapture", "boots_long_do_not_outlive_a_killed_owner"])
             .env(OWNER, "1")
             .stdout(Stdio::null())
             .spawn()

@@ -9,7 +9,7 @@ use crate::machine::read;
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_moves_every_nics_interrupts() {
+fn guest_long_moves_every_nics_interrupts() {
     require();
     for node in [0, 1] {
         let cable = Cable::plug(node).unwrap();

@@ -14,7 +14,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> String {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_has_two_nodes_with_their_processors_memory_and_distance() {
+fn guest_long_has_two_nodes_with_their_processors_memory_and_distance() {
     require();
     let node = |file: &str| read(Path::new("/sys/devices/system/node").join(file));
     assert_eq!(node("online"), "0-1");
@@ -29,7 +29,7 @@ fn guest_has_two_nodes_with_their_processors_memory_and_distance() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_has_four_nics_on_the_nodes_they_should_be_on() {
+fn guest_long_has_four_nics_on_the_nodes_they_should_be_on() {
     require();
     for (number, node) in [(1, "0"), (2, "1"), (3, "0"), (4, "1")] {
         let device = Path::new("/sys/class/net").join(interface(number)).join("device");
@@ -41,7 +41,7 @@ fn guest_has_four_nics_on_the_nodes_they_should_be_on() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_loads_modules_of_its_kernel() {
+fn guest_long_loads_modules_of_its_kernel() {
     require();
     for module in ["bonding", "sch_netem"] {
         load_module(module).unwrap();
@@ -54,7 +54,7 @@ fn guest_loads_modules_of_its_kernel() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_can_write_to_its_own_file_systems_only() {
+fn guest_long_can_write_to_its_own_file_systems_only() {
     require();
     for folder in [env!("CARGO_MANIFEST_DIR"), "/", "/usr"] {
         let error = File::create(Path::new(folder).join("rails-guest-test")).unwrap_err();

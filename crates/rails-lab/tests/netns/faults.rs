@@ -1,7 +1,7 @@
 //! Black holes, and what TCP says of a lab.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rails_lab::{LinkLab, Shape, Side, Wire};
 
@@ -13,20 +13,33 @@ fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() 
         let [a, b] = Side::BOTH.map(|side| {
             let _inside = lab.enter(side).unwrap();
             let socket = UdpSocket::bind((lab.address(side, link), 0)).unwrap();
-            socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
             socket
         });
-        let arrives = |from: &UdpSocket, to: &UdpSocket| {
+        let send = |from: &UdpSocket, to: &UdpSocket, what: &str| {
             let address: SocketAddr = to.local_addr().unwrap();
-            from.send_to(b"there", address).unwrap();
-            to.recv(&mut [0; 16]).is_ok()
+            from.send_to(what.as_bytes(), address).unwrap();
         };
-        assert!(arrives(&a, &b) && arrives(&b, &a), "both ways at first");
+        // What comes next, and in between nothing else.
+        let next = |to: &UdpSocket| {
+            let mut buffer = [0; 16];
+            let length = to.recv(&mut buffer).unwrap();
+            String::from_utf8_lossy(&buffer[..length]).into_owned()
+        };
+        send(&a, &b, "before");
+        send(&b, &a, "back");
+        assert_eq!((next(&b), next(&a)), ("before".to_owned(), "back".to_owned()), "both ways at first");
         lab.set_black_hole(Side::B, link, true).unwrap();
-        assert!(!arrives(&a, &b), "the black hole lets nothing in");
-        assert!(arrives(&b, &a), "the other way is open");
+        let arrived = || lab.counters(Side::B, link).unwrap().rx_packets;
+        let before = arrived();
+        send(&a, &b, "into the hole");
+        // It has come to the end that swallows it.
+        wait_until(|| arrived() > before);
+        send(&b, &a, "back");
+        assert_eq!(next(&a), "back", "the other way is open");
         lab.set_black_hole(Side::B, link, false).unwrap();
-        assert!(arrives(&a, &b), "it is over");
+        send(&a, &b, "after");
+        assert_eq!(next(&b), "after", "the black hole lets nothing in, and it is over");
         assert!(lab.set_black_hole(Side::B, link, false).is_err(), "there is none to take away");
     }
 }
@@ -52,3 +65,14 @@ fn netns_links_prescribe_the_congestion_control_and_a_port_that_is_listened_on_i
         assert_eq!(lab.transport_counters(side).unwrap().retransmitted_segments, 0);
     }
 }
+
+fn wait_until(done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A bound against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -92,6 +92,27 @@ fn netns_a_link_that_is_down_carries_nothing_until_it_is_up_again() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn netns_a_bridge_hides_that_the_peer_is_down() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).bridged(Shape::mbit(100)).build().unwrap();
+    assert_eq!(send_over(&lab, 1, b"there"), b"there");
+    let carrier = |side, link| {
+        let list = ["-o", "link", "show", "dev", lab.interface(side, link)];
+        let output = lab.side(side).command("ip").args(list).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().contains("LOWER_UP")
+    };
+    for side in Side::BOTH {
+        for (link, is_bridged) in [(0, false), (1, true)] {
+            lab.set_link_up(side, link, false).unwrap();
+            assert!(!carrier(side, link));
+            assert_eq!(carrier(side.other(), link), is_bridged);
+            lab.set_link_up(side, link, true).unwrap();
+        }
+    }
+    assert_eq!(send_over(&lab, 1, b"back"), b"back");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn netns_a_refused_change_is_an_error_with_the_command() {
     let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
     let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
@@ -127,10 +148,17 @@ fn send_over(lab: &LinkLab, link: usize, bytes: &[u8]) -> Vec<u8> {
     })
 }
 
+/// No measurement is above the rate, and one reaches it: a sender that is kept from its processor sends less, which is not the link's fault.
 fn assert_rate(lab: &LinkLab, mbit: f64) {
-    let measured = measure_mbit(lab);
-    println!("{mbit} Mbit/s asked for, {measured:.1} measured");
-    assert!((measured / mbit - 1.0).abs() < 0.15, "{mbit} Mbit/s asked for, {measured:.1} measured");
+    for _ in 0..ROUNDS {
+        let measured = measure_mbit(lab);
+        println!("{mbit} Mbit/s asked for, {measured:.1} measured");
+        assert!(measured < 1.15 * mbit, "{mbit} Mbit/s asked for, {measured:.1} measured");
+        if measured > 0.85 * mbit {
+            return;
+        }
+    }
+    panic!("{mbit} Mbit/s asked for, and never reached");
 }
 
 /// The rate at which B's interface receives while A sends as fast as it can.
@@ -164,5 +192,7 @@ fn measure_mbit(lab: &LinkLab) -> f64 {
     })
 }
 
+/// Of a rate that is not reached.
+const ROUNDS: usize = 8;
 const PAYLOAD: usize = 1 << 20;
 const DATAGRAM: usize = 1400;

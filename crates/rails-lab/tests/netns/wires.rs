@@ -21,7 +21,7 @@ fn netns_a_round_trip_over_a_wire_takes_the_time_it_was_given() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_wire_that_loses_all_carries_nothing_and_counts_it() {
-    let lab = LinkLab::builder().wire(Wire::mbit(100).loss_from(Side::A, 1.0)).build().unwrap();
+    let lab = LinkLab::builder().wire(Wire::mbit(100).loss_from(Side::A, 1.0)).known_neighbours().build().unwrap();
     assert_eq!(numbers_received(&lab, 100), BTreeSet::new());
     let counters = lab.wire_counters(0).unwrap();
     assert_eq!((counters.from_a.frames, counters.from_a.lost), (0, 100), "{counters:?}");
@@ -30,9 +30,22 @@ fn netns_a_wire_that_loses_all_carries_nothing_and_counts_it() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn netns_the_ends_of_a_wire_ask_for_each_other() {
+    for (is_known, asked) in [(false, 1), (true, 0)] {
+        let builder = LinkLab::builder().wire(Wire::mbit(100));
+        let lab = if is_known { builder.known_neighbours() } else { builder }.build().unwrap();
+        round_trip(&lab, 0);
+        let counters = lab.wire_counters(0).unwrap();
+        let expected = TRIPS as u64 + asked;
+        assert_eq!((counters.from_a.frames, counters.from_b.frames), (expected, expected), "{counters:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn netns_the_same_seed_loses_the_same_datagrams_and_nothing_stray_is_sent() {
     let received = |seed| {
-        let lab = LinkLab::builder().wire(Wire::mbit(500).loss(0.2).seed(seed)).build().unwrap();
+        let lab = LinkLab::builder().wire(Wire::mbit(500).loss(0.2).seed(seed)).known_neighbours().build().unwrap();
         let numbers = numbers_received(&lab, 500);
         let counters = lab.wire_counters(0).unwrap();
         // Every frame is a datagram of ours, so the n-th frame is the n-th datagram in each run.
@@ -52,7 +65,7 @@ fn netns_the_same_seed_loses_the_same_datagrams_and_nothing_stray_is_sent() {
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_full_queue_drops_what_it_was_told_to() {
     // 40 frames of 1000 bytes in 1 Mbit/s wait 8 ms each; the queue holds three besides the one being sent.
-    let lab = LinkLab::builder().wire(Wire::mbit(1).queue_bytes(3 * 1000)).build().unwrap();
+    let lab = LinkLab::builder().wire(Wire::mbit(1).queue_bytes(3 * 1000)).known_neighbours().build().unwrap();
     let (sender, _receiver) = sockets(&lab);
     for _ in 0..40 {
         sender.send(&[0; 1000 - HEADERS]).unwrap();

@@ -9,13 +9,15 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// An option of `SOL_SOCKET`, by its number.
+/// An option, by its level and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SocketOption(libc::c_int);
+pub(crate) struct SocketOption(libc::c_int, libc::c_int);
 
 impl SocketOption {
-    pub(crate) const ZEROCOPY: Self = Self(libc::SO_ZEROCOPY);
-    pub(crate) const BUSY_POLL: Self = Self(libc::SO_BUSY_POLL);
+    pub(crate) const ZEROCOPY: Self = Self(libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+    pub(crate) const BUSY_POLL: Self = Self(libc::SOL_SOCKET, libc::SO_BUSY_POLL);
+    /// `TCP_RTO_MAX_MS`, include/uapi/linux/tcp.h: since Linux 6.15.
+    pub(crate) const RTO_MAX: Self = Self(libc::IPPROTO_TCP, 44);
 
     pub(crate) fn set(self, socket: impl AsFd, value: libc::c_int) -> io::Result<()> {
         // SAFETY: "The arguments optval and optlen are used to access option values for setsockopt()": optval points to an int that outlives the call and is
@@ -23,8 +25,8 @@ impl SocketOption {
         let result = unsafe {
             libc::setsockopt(
                 socket.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
                 self.0,
+                self.1,
                 (&raw const value).cast(),
                 size_of::<libc::c_int>() as libc::socklen_t,
             )
@@ -38,13 +40,7 @@ impl SocketOption {
         // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed to by optval": both point to exclusively borrowed
         // memory that outlives the call, the size is that of the int, and any bytes are one.
         let result = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
-                self.0,
-                (&raw mut value).cast(),
-                &raw mut length,
-            )
+            libc::getsockopt(socket.as_fd().as_raw_fd(), self.0, self.1, (&raw mut value).cast(), &raw mut length)
         };
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(value) }
     }

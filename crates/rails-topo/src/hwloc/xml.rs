@@ -1,7 +1,7 @@
 //! hwloc's XML files.
 
 use super::{BoxedError, allowed_cpus, allowed_nodes, devices, kinds, load, tree, version};
-use crate::{CpuSet, Origin, Topology, XmlError};
+use crate::{CpuSet, Gpu, Origin, Topology, XmlError};
 use hwlocality::{
     Topology as Hwloc,
     topology::builder::{BuildFlags, TopologyBuilder, TypeFilter},
@@ -24,6 +24,9 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
         return Err(not_hwloc("it describes no CPU"));
     }
     let packages = tree::packages(&hwloc);
+    let pci_devices = devices::pci_devices(&hwloc);
+    let mut gpus = devices::gpus(&hwloc);
+    gpus.extend(Gpu::unnamed(&pci_devices, &gpus));
     Ok(Topology {
         origin: Origin::Xml { path: path.to_owned() },
         machine: tree::machine(&hwloc),
@@ -39,10 +42,10 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
         online_cpus,
         isolated_cpus: CpuSet::new(),
         nohz_full_cpus: CpuSet::new(),
-        pci_devices: devices::pci_devices(&hwloc),
+        pci_devices,
         nics: tree::nics(&hwloc),
         rdma_devices: devices::rdma_devices(&hwloc),
-        gpus: devices::gpus(&hwloc),
+        gpus,
         block_devices: devices::block_devices(&hwloc),
         overrides: Vec::new(),
     }

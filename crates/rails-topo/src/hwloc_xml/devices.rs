@@ -51,10 +51,11 @@ fn named(topology: &Topology) -> Vec<Named> {
         .rdma_devices
         .iter()
         .map(|rdma| device(&rdma.name, OPEN_FABRICS, rdma.pci, rdma.node, &rdma.local_cpus, Vec::new()));
-    let gpus = topology
-        .gpus
-        .iter()
-        .map(|gpu| device(&gpu.name, GPU, gpu.pci, gpu.node, &gpu.local_cpus, vec![("GPUModel", gpu.model.clone())]));
+    // What only its function stands for has no name in the kernel, and so is no device of one.
+    let gpus =
+        topology.gpus.iter().filter(|gpu| !gpu.is_unnamed()).map(|gpu| {
+            device(&gpu.name, GPU, gpu.pci, gpu.node, &gpu.local_cpus, vec![("GPUModel", gpu.model.clone())])
+        });
     let blocks = topology.block_devices.iter().map(|block| {
         // hwloc's unit is 1,024 bytes.
         let size = block.size.map(|size| (size.as_bytes() / 1024).to_string());

@@ -32,7 +32,7 @@ pub(crate) use nodes::total_memory;
 pub(crate) use root::{LONGEST_FILE, Root};
 pub(crate) use source::{Kind, Source};
 
-use crate::{NodeSet, Origin, SysfsError, Topology};
+use crate::{Gpu, NodeSet, Origin, SysfsError, Topology};
 use cpus::Cpus;
 use std::path::Path;
 
@@ -77,7 +77,8 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
     let nics = net::nics(root, &surroundings);
     let pci_devices = pci::devices(root, &surroundings);
     let rdma_devices = rdma::devices(root, &surroundings, &nics);
-    let gpus = gpus::gpus(root, &surroundings);
+    let mut gpus = gpus::gpus(root, &surroundings);
+    gpus.extend(Gpu::unnamed(&pci_devices, &gpus));
     let block_devices = block::devices(root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
     let allowed = Allowed::read(root);

@@ -1,6 +1,6 @@
 //! Devices beside NICs: RDMA, GPUs, and disks.
 
-use super::PciAddress;
+use super::{PciAddress, PciDevice};
 use crate::{Bandwidth, CpuSet, DataSize, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -35,18 +35,19 @@ pub struct RdmaPort {
     pub speed: Option<Bandwidth>,
 }
 
-/// A graphics or computing device: what has a driver as such (`/sys/class/drm`, `/sys/class/accel`, `/sys/class/ve`), or is known to hwloc.
+/// A graphics or computing device: what has a driver as such (`/sys/class/drm`, `/sys/class/accel`, `/sys/class/ve`), is known to hwloc, or is a PCI display controller.
 ///
-/// The names of one PCI function are one device. A function that no driver has taken is only among [`crate::Topology::pci_devices`].
+/// The names of one PCI function are one device. A display controller that no driver made a device of is called by its PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// What it is called: hwloc's name (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`, `renderD128`, `accel0`, `ve0`).
+    /// What it is called: hwloc's name (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`, `renderD128`, `accel0`, `ve0`),
+    /// else the address of its PCI function (`0000:3b:00.0`).
     pub name: String,
     /// The PCI function behind it (`device`); `None` is unknown.
     pub pci: Option<PciAddress>,
     /// Its model, where hwloc has a name for it; `None` is unknown.
     pub model: Option<String>,
-    /// Its driver (`device/driver`); `None` is unknown.
+    /// Its driver (`device/driver`); `None` is unknown. For a device that is called by its address, it is the [`PciDevice::driver`].
     pub driver: Option<String>,
     /// The node it hangs on (`numa_node` of the device behind it, else where hwloc puts it); `None` is unknown, or it hangs on none.
     pub node: Option<NodeId>,
@@ -70,4 +71,26 @@ pub struct BlockDevice {
     pub node: Option<NodeId>,
     /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
+}
+
+impl Gpu {
+    /// The display controllers among these functions that none of these devices stands for.
+    pub(crate) fn unnamed(functions: &[PciDevice], named: &[Gpu]) -> Vec<Gpu> {
+        let is_named = |function: &PciDevice| named.iter().any(|gpu| gpu.pci == Some(function.address));
+        let controllers = functions.iter().filter(|function| function.is_display_controller() && !is_named(function));
+        let gpu = |function: &PciDevice| Gpu {
+            name: function.address.to_string(),
+            pci: Some(function.address),
+            model: None,
+            driver: function.driver.clone(),
+            node: function.node,
+            local_cpus: function.local_cpus.clone(),
+        };
+        controllers.map(gpu).collect()
+    }
+
+    /// Whether nothing but its PCI address names it.
+    pub(crate) fn is_unnamed(&self) -> bool {
+        self.pci.is_some_and(|pci| pci.to_string() == self.name)
+    }
 }

@@ -92,6 +92,11 @@ impl PciDevice {
             virtual_functions: None,
         }
     }
+
+    /// Whether its base class is 03h, "display controller" (PCI Code and ID Assignment Specification): graphics cards, and those that only compute.
+    pub(crate) fn is_display_controller(&self) -> bool {
+        self.class.is_some_and(|class| class >> 16 == 0x03)
+    }
 }
 
 impl PciLink {

@@ -1,8 +1,8 @@
 //! Facts in a few words, for the tree and for the picture alike.
 
 use crate::{
-    Cache, CacheKind, Core, CoreKind, CpuSet, DataSize, Hugepages, MemoryPerformance, Nic, NicKind, NumaNode, Origin,
-    PciDevice, PciLink, Topology,
+    Cache, CacheKind, Core, CoreKind, CpuSet, DataSize, Gpu, Hugepages, MemoryPerformance, Nic, NicKind, NumaNode,
+    Origin, PciDevice, PciLink, Topology,
 };
 use std::borrow::Cow;
 
@@ -78,17 +78,10 @@ pub(super) fn cache(cache: &Cache) -> String {
     format!("L{}{kind} {size}", cache.level)
 }
 
-/// The caches that each of these cores has for itself; empty where no size is known.
-pub(super) fn private_caches<'a>(cores: impl Iterator<Item = &'a [&'a Cache]>) -> String {
-    let mut kinds: Vec<String> = Vec::new();
-    for caches in cores {
-        for name in caches.iter().filter(|one| one.size.is_some()).map(|one| cache(one)) {
-            if !kinds.contains(&name) && kinds.len() < MOST_KINDS {
-                kinds.push(name);
-            }
-        }
-    }
-    kinds.join(", ")
+/// The caches of a core that it shares with none; empty where no size is known.
+pub(super) fn private_caches(caches: &[&Cache]) -> String {
+    let known = caches.iter().filter(|one| one.size.is_some()).take(MOST_CACHES);
+    known.map(|one| cache(one)).collect::<Vec<_>>().join(", ")
 }
 
 /// A node's memory, and what else is known of it.
@@ -183,6 +176,32 @@ fn lanes(link: PciLink) -> String {
     format!("{speed} GT/s x{} ({:.0} Gbit/s)", link.width, link.bandwidth().as_bits_per_second() as f64 / 1e9)
 }
 
+/// What is known of a GPU: its model and its driver. Of one that only its PCI function stands for: what that is, and whether a driver has it.
+pub(super) fn gpu(topology: &Topology, gpu: &Gpu) -> Vec<String> {
+    let mut facts: Vec<String> = Vec::new();
+    let function = gpu.pci.and_then(|pci| topology.pci_device(pci)).filter(|_| gpu.is_unnamed());
+    facts.extend(function.and_then(display_controller).map(str::to_owned));
+    let known = [gpu.model.as_deref(), gpu.driver.as_deref()].into_iter().flatten();
+    facts.extend(known.map(|known| plain(known.trim()).into_owned()));
+    if function.is_some() && gpu.driver.is_none() {
+        // hwloc's files name no drivers.
+        let driver = if matches!(topology.origin(), Origin::Xml { .. }) { "driver unknown" } else { "no driver" };
+        facts.push(driver.to_owned());
+    }
+    facts
+}
+
+/// The sub-classes of display controllers (PCI Code and ID Assignment Specification, base class 03h).
+fn display_controller(device: &PciDevice) -> Option<&'static str> {
+    match device.class? >> 8 {
+        0x0300 => Some("VGA controller"),
+        0x0301 => Some("XGA controller"),
+        0x0302 => Some("3D controller"),
+        0x0303..=0x03ff => Some("display controller"),
+        _ => None,
+    }
+}
+
 /// How many of something, with the plural that English has.
 pub(super) fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
@@ -208,8 +227,8 @@ pub(super) fn size(size: Option<DataSize>) -> String {
 
 /// In characters; what is longer breaks lines.
 const LONGEST_SET: usize = 44;
-/// Cores of one place have few kinds of caches.
-const MOST_KINDS: usize = 8;
+/// A core has few caches, but for one that somebody made up.
+const MOST_CACHES: usize = 8;
 /// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
 const LARGEST_SHOWN: u32 = 1 << 16;
 

@@ -1,5 +1,6 @@
 //! What lies in what: packages, dies, nodes and shared caches as a tree, with the cores in the smallest place that holds them.
 
+use super::phrases;
 use crate::{Cache, Core, CpuId, CpuSet, Die, NumaNode, Package, Topology};
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -58,6 +59,21 @@ impl<'a> Places<'a> {
         }
         let loose = topology.online_cpus().difference(&in_cores);
         Self { outermost: nest(flat, &outer, cores), cores: without_place, loose, private }
+    }
+
+    /// These cores in groups of equally many PUs and equal caches of their own, in the order of their first cores.
+    pub(super) fn groups<'c>(&self, cores: &[&'c Core]) -> Vec<Vec<&'c Core>> {
+        let mut groups: Vec<Vec<&Core>> = Vec::new();
+        let mut known = BTreeMap::new();
+        for core in cores {
+            let caches = phrases::private_caches(self.private(core));
+            let group = *known.entry((core.cpus.len(), core.id.is_some(), caches)).or_insert(groups.len());
+            match groups.get_mut(group) {
+                Some(group) => group.push(core),
+                None => groups.push(vec![core]),
+            }
+        }
+        groups
     }
 
     /// The caches that are this core's alone, the last level first.

@@ -80,9 +80,17 @@ fn captured_files_hold_devices() {
         machine.gpus().iter().map(|gpu| (gpu.name.as_str(), gpu.model.as_deref())).collect();
     assert_eq!(
         gpus,
-        [("cuda0", Some("Tesla K40m")), ("opencl0d1", Some("AMD Radeon R9 200 / HD 7900 Series"))],
-        "`card0` is another name of `cuda0`"
+        [
+            ("0000:03:00.0", None),
+            ("0000:05:03.0", None),
+            ("0000:83:00.0", None),
+            ("cuda0", Some("Tesla K40m")),
+            ("opencl0d1", Some("AMD Radeon R9 200 / HD 7900 Series")),
+        ],
+        "`card0` is another name of `cuda0`, and two of three Tesla cards and the screen's have no name"
     );
+    assert_eq!((machine.gpus()[2].node, machine.gpus()[2].driver.as_deref()), (Some(NodeId(1)), None));
+    assert!(machine.tree().to_string().contains("3D controller, driver unknown"));
     let rdma = &machine.rdma_devices()[0];
     assert_eq!((rdma.name.as_str(), rdma.ports[0].nic.as_deref()), ("mlx5_0", Some("ib0")));
     let claimed_twice = function(&machine, "0000:04:00.0");

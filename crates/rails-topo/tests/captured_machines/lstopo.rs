@@ -22,7 +22,7 @@ const DIFFERENCES: [(&str, &str, &str, &str); 5] = [
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder; and runs lstopo, of the package `hwloc`"]
-fn captured_trees_have_the_objects_that_lstopo_shows() {
+fn captured_trees_hold_the_objects_of_lstopo() {
     let mut wrong = Vec::new();
     for archive in captures::trees() {
         let tree = Unpacked::of(&archive);
@@ -37,7 +37,7 @@ fn captured_trees_have_the_objects_that_lstopo_shows() {
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder; and runs lstopo, of the package `hwloc`"]
-fn captured_files_have_the_objects_that_lstopo_shows() {
+fn captured_files_hold_the_objects_of_lstopo() {
     let mut wrong = Vec::new();
     for file in captures::xml_files() {
         let too_new = captures::is_of_hwloc_3(&file);

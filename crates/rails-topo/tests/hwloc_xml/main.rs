@@ -68,6 +68,20 @@ fn what_is_allowed_and_what_text_needs_escaping_survive() {
 }
 
 #[test]
+fn a_gpu_without_a_driver_survives_without_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let function = folder.path().join("sys/bus/pci/devices/0000:02:00.0");
+    let cpus = folder.path().join("sys/devices/system/cpu");
+    [&cpus, &function].into_iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+    fs::write(cpus.join("online"), "0-3\n").unwrap();
+    fs::write(function.join("class"), "0x030200\n").unwrap();
+    let written = Topology::from_sysfs_root(folder.path()).unwrap();
+    assert!(!written.to_hwloc_xml().contains("OSDev"), "the kernel made no device of it");
+    let names = |machine: &Topology| machine.gpus().iter().map(|gpu| gpu.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(&written), names(&read_back(&written))), (vec!["0000:02:00.0".to_owned()], names(&written)));
+}
+
+#[test]
 fn this_machine_survives_being_written_as_xml() {
     let written = Topology::detect().unwrap();
     let read = read_back(&written);

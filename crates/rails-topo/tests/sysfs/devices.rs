@@ -139,6 +139,40 @@ fn a_gpu_is_one_device_whatever_its_names() {
 }
 
 #[test]
+fn a_display_controller_without_a_driver_is_a_gpu() {
+    let tree = Tree::two_nodes();
+    let card = |address: &str, class: &str| {
+        let folder = function(&tree, address);
+        tree.file(&format!("{folder}/class"), class);
+        folder
+    };
+    card("0000:80:02.0", "0x030200");
+    let taken = card("0000:80:03.0", "0x030000");
+    tree.link(&format!("{taken}/driver"), "../../../bus/pci/drivers/vfio-pci");
+    let named = card("0000:80:04.0", "0x030000");
+    entry(&tree, &named, "drm", "card0");
+    card("0000:80:05.0", "0x020000");
+    let machine = tree.read().unwrap();
+    let known: Vec<(&str, Option<&str>)> =
+        machine.gpus().iter().map(|gpu| (gpu.name.as_str(), gpu.driver.as_deref())).collect();
+    assert_eq!(known, [("0000:80:02.0", None), ("0000:80:03.0", Some("vfio-pci")), ("card0", None)]);
+    let bare = &machine.gpus()[0];
+    assert_eq!((bare.pci, bare.node), (Some("0000:80:02.0".parse().unwrap()), Some(NodeId(1))));
+    assert_eq!(bare.local_cpus, Some("2-3,6-7".parse().unwrap()));
+    let shown = machine.tree().to_string();
+    let (_, shown) = shown.split_once("GPUs\n").unwrap();
+    let lines: Vec<&str> = shown.lines().take(3).map(str::trim_end).collect();
+    assert_eq!(
+        lines,
+        [
+            "  0000:80:02.0                node 1  3D controller, no driver",
+            "  0000:80:03.0                node 1  VGA controller, vfio-pci",
+            "  card0         0000:80:04.0  node 1",
+        ]
+    );
+}
+
+#[test]
 fn disks_are_what_is_neither_a_partition_nor_made_in_software() {
     let tree = Tree::two_nodes();
     let controller = format!("{}/nvme/nvme0", function(&tree, "0000:80:02.0"));

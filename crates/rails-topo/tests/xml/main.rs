@@ -197,8 +197,12 @@ fn bridge(index: u32, kinds: &str, inside: &str) -> String {
 }
 
 fn function(index: u32, address: &str, inside: &str) -> String {
+    function_of_class("0302", index, address, inside)
+}
+
+fn function_of_class(class: &str, index: u32, address: &str, inside: &str) -> String {
     format!(
-        "<object type=\"PCIDev\" gp_index=\"{index}\" pci_busid=\"{address}\" pci_type=\"0302 [10de:2335] [10de:18be] a1\" \
+        "<object type=\"PCIDev\" gp_index=\"{index}\" pci_busid=\"{address}\" pci_type=\"{class} [10de:2335] [10de:18be] a1\" \
          pci_link_speed=\"63.015385\">{inside}</object>"
     )
 }
@@ -216,8 +220,8 @@ fn devices_of_all_kinds_are_read() {
     let states = [("Port1State", "4"), ("Port2State", "1")];
     let disk = os_device(95, 0, "nvme0n1", &[("Size", "1024"), ("Model", "Fast")]);
     let functions = function(80, "0000:03:00.0", &gpu)
-        + &function(81, "0000:04:00.0", &(network + &os_device(94, 3, "mlx5_0", &states)))
-        + &function(82, "0000:05:00.0", &disk);
+        + &function_of_class("0207", 81, "0000:04:00.0", &(network + &os_device(94, 3, "mlx5_0", &states)))
+        + &function_of_class("0108", 82, "0000:05:00.0", &disk);
     let machine = with_objects(&bridge(70, "1-1", &functions)).read().unwrap();
 
     let device = machine.pci_device("0000:03:00.0".parse().unwrap()).unwrap();

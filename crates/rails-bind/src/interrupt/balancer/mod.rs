@@ -29,6 +29,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// A running irqbalance.
@@ -40,6 +41,8 @@ pub struct Balancer {
     pub options: BalancerOptions,
     /// Where the file system begins that has its socket.
     root: PathBuf,
+    /// For each call.
+    patience: Duration,
 }
 
 impl Balancer {
@@ -75,7 +78,8 @@ impl Balancer {
         }
         for pid in found {
             if let Some(line) = command_line(&proc.join(pid.to_string())) {
-                return Ok(Some(Self { pid, options: BalancerOptions::parse(&line), root: root.to_owned() }));
+                let options = BalancerOptions::parse(&line);
+                return Ok(Some(Self { pid, options, root: root.to_owned(), patience: PATIENCE }));
             }
         }
         why_hidden(&proc).map_or(Ok(None), |why| Err(BalancerError::Hidden { why }))
@@ -155,6 +159,9 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = setup::request(&banned);
     }
 }
+
+/// For each call. It looks at all interrupts within milliseconds, but for one that a busy machine keeps from its processor.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

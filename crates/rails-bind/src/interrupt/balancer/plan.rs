@@ -88,6 +88,7 @@ impl fmt::Display for BalancerPlan {
 #[cfg(test)]
 mod tests {
     use super::{super::BalancerOptions, *};
+    use std::time::Duration;
 
     #[test]
     fn each_machine_gets_its_plan() {
@@ -95,6 +96,7 @@ mod tests {
             pid: crate::thread::current_tid(),
             options: BalancerOptions { hint_policy, ..BalancerOptions::default() },
             root: "/".into(),
+            patience: Duration::ZERO,
         };
         let silent = balancer(None);
         for hints_are_wanted in [false, true] {

@@ -76,7 +76,7 @@ fn ask(balancer: &Balancer, request: &str) -> Result<String, BalancerError> {
 fn reach(balancer: &Balancer) -> Result<OwnedFd, BalancerError> {
     let mut refused = None;
     for address in addresses(balancer) {
-        let socket = open().map_err(|source| failed(balancer, "socket", source.into()))?;
+        let socket = open(balancer.patience).map_err(|source| failed(balancer, "socket", source.into()))?;
         match connect(socket.as_raw_fd(), &address) {
             Ok(()) => return Ok(socket),
             // Nobody is there: `ECONNREFUSED` is a file that was left behind, or an abstract name that is free.
@@ -105,9 +105,9 @@ fn addresses(balancer: &Balancer) -> Vec<UnixAddr> {
 }
 
 /// It does one thing at a time, so it is waited for, but not for ever.
-fn open() -> nix::Result<OwnedFd> {
+fn open(patience: Duration) -> nix::Result<OwnedFd> {
     let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    let time = TimeVal::milliseconds(PATIENCE.as_millis() as i64);
+    let time = TimeVal::milliseconds(patience.as_millis() as i64);
     setsockopt(&socket, SendTimeout, &time)?;
     setsockopt(&socket, ReceiveTimeout, &time)?;
     Ok(socket)
@@ -122,7 +122,7 @@ fn failed(balancer: &Balancer, call: &'static str, source: io::Error) -> Balance
     let pid = balancer.pid;
     match source.kind() {
         io::ErrorKind::PermissionDenied => BalancerError::NotPermitted { pid, source: Some(source) },
-        io::ErrorKind::WouldBlock => BalancerError::NoAnswer { pid, waited: PATIENCE },
+        io::ErrorKind::WouldBlock => BalancerError::NoAnswer { pid, waited: balancer.patience },
         _ if !is_there(balancer) => BalancerError::Ended { pid },
         _ => BalancerError::Call { call, pid, source },
     }
@@ -132,8 +132,6 @@ fn failed(balancer: &Balancer, call: &'static str, source: io::Error) -> Balance
 const ROOM: usize = 500;
 /// The bytes of an abstract name.
 const ABSTRACT: usize = 107;
-/// For each call; it looks at all interrupts within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Of an answer: 16,000 banned interrupts.
 const LONGEST: u64 = 1 << 20;
 /// Of an answer that is not understood.

@@ -207,6 +207,7 @@ fn each_way_to_say_nothing_has_its_name() {
     let (_root, balancer, _fake) = fake(Flaw::Garbles);
     assert!(matches!(balancer.banned(), Err(BalancerError::Malformed { answer, .. }) if answer == "SLEEP ten"));
     let (_root, balancer, _fake) = fake(Flaw::Stalls);
+    let balancer = Balancer { patience: Duration::from_millis(50), ..balancer };
     assert!(matches!(balancer.banned(), Err(BalancerError::NoAnswer { .. })));
     let root = machine(&[(id(), "irqbalance", b"irqbalance\0")]);
     let balancer = Balancer::find_under(root.path()).expect("it can be listed").expect("it runs");

@@ -1,6 +1,6 @@
 //! The journal: what was changed, written down before it is changed, for whoever has to put it back.
 //!
-//! A folder with one record (a JSON file) per guard. Its owner holds a lock on the record for as long as it lives; the
+//! A folder with one record (a JSON file) per guard, which says of each setting how far its change came. Its owner holds a lock on the record for as long as it lives; the
 //! kernel takes the lock back however the owner ends, so a record without a lock is what a dead process left behind.
 
 mod record;
@@ -240,8 +240,7 @@ impl Session<'_> {
             for entry in found.document.entries.iter().rev() {
                 let outcome = match live.get(&entry.setting) {
                     Some(by) => PutBack::Held { by: *by },
-                    // Of a process that was killed while it changed them, it is not known what the kernel had made of them.
-                    None => put_back(host, entry, force || !found.document.settled),
+                    None => put_back(host, entry, force),
                 };
                 // What somebody else has changed since stays written down, so that it can still be put back by force.
                 if !outcome.is_final() || matches!(outcome, PutBack::ChangedSince { .. }) {
@@ -321,16 +320,20 @@ pub(super) fn fuzz(bytes: &[u8]) {
 /// For [`crate::fuzzing`].
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_seeds() -> Vec<Vec<u8>> {
-    use super::{Change, put_back::Entry};
+    use super::{
+        Change,
+        put_back::{Entry, Progress},
+    };
     let cpus = |list: &str| list.parse().expect("it is a list of CPUs");
     let entries = [Change::interrupt(24, cpus("0-3")), Change::ban(24)].map(|Change { setting, value }| Entry {
         setting,
         former: value.clone(),
         ours: value,
+        progress: Progress::Made,
     });
     let owner = Owner { pid: 77, command: "rails-bench doctor".to_owned() };
     let boot = "9d1c6e0e-0000-4000-8000-000000000000".to_owned();
-    let document = Document { boot, owner, kept: false, settled: true, entries: entries.into() };
+    let document = Document { boot, owner, kept: false, entries: entries.into() };
     vec![serde_json::to_vec(&document).expect("a record has no map whose keys are not strings")]
 }
 

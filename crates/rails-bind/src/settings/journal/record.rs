@@ -1,7 +1,10 @@
 //! One record: a file that is there whole or not at all, locked by its owner.
 
 use super::{JournalError, file_error};
-use crate::settings::{Change, Setting, Value, put_back::Entry};
+use crate::settings::{
+    Change, Setting, Value,
+    put_back::{Entry, Progress},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     env,
@@ -41,8 +44,6 @@ pub(super) struct Document {
     pub(super) boot: String,
     pub(super) owner: Owner,
     pub(super) kept: bool,
-    /// Whether all of it was changed and read back, so that the entries say what the kernel made of it.
-    pub(super) settled: bool,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -117,6 +118,8 @@ impl Drop for Held {
 pub(crate) struct OpenRecord {
     held: Held,
     document: Document,
+    /// Whether the file says what `document` does.
+    is_written: bool,
 }
 
 impl OpenRecord {
@@ -125,43 +128,59 @@ impl OpenRecord {
         sequence: u64,
         entries: impl IntoIterator<Item = (Setting, Value, Value)>,
     ) -> Result<Self, JournalError> {
-        let entries: Vec<Entry> =
-            entries.into_iter().map(|(setting, former, ours)| Entry { setting, former, ours }).collect();
+        let entries: Vec<Entry> = { entries.into_iter() }
+            .map(|(setting, former, ours)| Entry { setting, former, ours, progress: Progress::Planned })
+            .collect();
         let command: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let owner = Owner { pid: process::id(), command: command.join(" ") };
-        let document = Document { boot: boot_id(), owner, kept: false, settled: entries.is_empty(), entries };
+        let document = Document { boot: boot_id(), owner, kept: false, entries };
         let path = folder.join(format!("{sequence:010}.{EXTENSION}"));
         // The lock of the journal is held, so nobody takes the same number; until the record's text is in place there
         // is no file of that name, and `rewrite` puts it there in one step.
         let lock = File::open(folder).map_err(|source| file_error("open", folder, source))?;
         let mut held = Held { path, lock };
         held.rewrite(&document)?;
-        Ok(Self { held, document })
+        Ok(Self { held, document, is_written: true })
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.document.entries
     }
 
-    /// What the kernel made of the value. It is written down when everything is ([`settle`](Self::settle)).
+    /// The setting is changed next. This is written down at once, together with what was [`made`](Self::made) of those before it.
+    pub(crate) fn begin(&mut self, setting: &Setting) -> Result<(), JournalError> {
+        self.advance(setting, Progress::Changing, None);
+        self.settle()
+    }
+
+    /// What the kernel made of the value. It is written down with the next that [begins](Self::begin), or when it [settles](Self::settle).
     pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
+        self.advance(setting, Progress::Made, Some(got));
+    }
+
+    fn advance(&mut self, setting: &Setting, progress: Progress, got: Option<&Value>) {
         for entry in self.document.entries.iter_mut().filter(|entry| entry.setting == *setting) {
-            entry.ours = got.clone();
+            entry.progress = progress;
+            if let Some(got) = got {
+                entry.ours = got.clone();
+            }
+            self.is_written = false;
         }
     }
 
     /// It was not changed, so it is not ours to put back, and others may change it.
     pub(crate) fn forget(&mut self, setting: &Setting) {
         self.document.entries.retain(|entry| entry.setting != *setting);
+        self.is_written = false;
     }
 
-    /// Everything was changed that is to be.
+    /// Writes down what was not yet.
     pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
-        if self.document.settled {
-            return Ok(());
+        if !self.is_written {
+            self.held.rewrite(&self.document)?;
+            self.is_written = true;
         }
-        self.document.settled = true;
-        self.held.rewrite(&self.document)
+        Ok(())
     }
 
     /// Only these are still to be put back; with none left the record is removed.

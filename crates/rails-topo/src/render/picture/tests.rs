@@ -5,8 +5,8 @@ use super::{
     palette, scene,
 };
 use crate::{
-    Bandwidth, Cache, CacheKind, CoreKind, CpuId, CpuSet, Die, Gpu, Interrupt, Nic, NicKind, NodeId, NumaNode,
-    PciDevice, PciLink, Topology,
+    Bandwidth, Cache, CacheKind, CoreKind, CpuId, CpuSet, DataSize, Die, Gpu, Interrupt, Nic, NicKind, NodeId,
+    NumaNode, PciDevice, PciLink, Topology,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
@@ -82,6 +82,22 @@ fn a_large_machine_fits_a_screen_with_all_its_parts() {
     for said in
         ["package 1", "L3 of unknown size", "191", "eth7", "one card: 0000:13:00", "could be 16 GT/s x16 (252 Gbit/s)"]
     {
+        assert!(texts.iter().any(|text| text == said), "{said} is missing");
+    }
+}
+
+#[test]
+fn each_sort_of_core_has_a_line_for_its_caches() {
+    let mut machine = Topology::synthetic("package:1 numa:1 core:48 pu:1", vec![]).unwrap();
+    let cache = |cpu: u32| {
+        let kib = if cpu < 16 { 2048 } else { 512 };
+        let cpus = CpuSet::single(CpuId(cpu));
+        Cache { level: 2, kind: CacheKind::Unified, size: Some(DataSize::bytes(kib << 10)), cpus }
+    };
+    machine.caches.extend((0..48).map(cache));
+    let svg = machine.in_order().svg(&Overlay::default());
+    let texts = texts(&Document::parse(&svg).unwrap());
+    for said in ["cores 0-15: L2 2 MiB", "cores 16-47: L2 512 KiB"] {
         assert!(texts.iter().any(|text| text == said), "{said} is missing");
     }
 }

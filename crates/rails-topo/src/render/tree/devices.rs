@@ -15,8 +15,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Res
     }
     let mut gpus = Columns::default();
     for gpu in topology.gpus() {
-        let known = [gpu.model.as_deref(), gpu.driver.as_deref()].into_iter().flatten();
-        let known: Vec<_> = known.map(plain).chain(link(topology, gpu.pci).map(Into::into)).collect();
+        let known: Vec<String> = phrases::gpu(topology, gpu).into_iter().chain(link(topology, gpu.pci)).collect();
         gpus.line(row(&gpu.name, gpu.pci, gpu.node, known.join(", ")));
     }
     let mut disks = Columns::default();
@@ -42,7 +41,9 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Res
 fn row(name: &str, pci: Option<PciAddress>, node: Option<NodeId>, facts: String) -> Vec<String> {
     let unknown = if pci.is_some() { "node unknown" } else { "" };
     let node = node.map_or(unknown.to_owned(), |node| format!("node {node}"));
-    vec![format!("  {}", plain(name)), pci.map_or(String::new(), |pci| pci.to_string()), node, facts]
+    // What has no other name than its address says it once.
+    let pci = pci.map(|pci| pci.to_string()).filter(|pci| pci != name).unwrap_or_default();
+    vec![format!("  {}", plain(name)), pci, node, facts]
 }
 
 fn link(topology: &Topology, pci: Option<PciAddress>) -> Option<String> {

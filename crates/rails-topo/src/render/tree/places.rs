@@ -15,7 +15,7 @@ pub(super) fn columns(topology: &Topology) -> Columns {
     for place in &places.outermost {
         add(&mut columns, &places, place, 1);
     }
-    add_cores(&mut columns, &places, &places.cores, 1);
+    add_cores(&mut columns, &places, &places.groups(&places.cores), 1);
     if !places.loose.is_empty() {
         line(&mut columns, 1, "PUs".to_owned(), "of unknown cores".to_owned(), &places.loose);
     }
@@ -29,30 +29,26 @@ pub(super) fn columns(topology: &Topology) -> Columns {
 fn add(columns: &mut Columns, places: &Places<'_>, place: &Place<'_>, depth: usize) {
     let (name, mut facts) = describe(&place.what);
     // What holds only cores of one sort needs one line for itself and for them.
-    let runs: Vec<&[&Core]> = place.cores.chunk_by(is_run).collect();
-    let alone = place.inner.is_empty() && runs.len() == 1;
+    let groups = places.groups(&place.cores);
+    let alone = place.inner.is_empty() && groups.len() == 1;
     if alone {
-        facts.push(format!("{} ({})", phrases::cores(runs[0]), of_cores(places, runs[0])));
+        facts.push(format!("{} ({})", phrases::cores(&groups[0]), of_cores(places, &groups[0])));
     }
     line(columns, depth, name, facts.join(", "), place.cpus);
     for inner in &place.inner {
         add(columns, places, inner, depth + 1);
     }
     if !alone {
-        add_cores(columns, places, &place.cores, depth + 1);
+        add_cores(columns, places, &groups, depth + 1);
     }
 }
 
-/// A line for each run of cores with equally many PUs.
-fn add_cores(columns: &mut Columns, places: &Places<'_>, all: &[&Core], depth: usize) {
-    for run in all.chunk_by(is_run) {
-        let cpus = run.iter().fold(CpuSet::new(), |cpus, core| cpus.union(&core.cpus));
-        line(columns, depth, phrases::cores(run), of_cores(places, run), &cpus);
+/// A line for each group.
+fn add_cores(columns: &mut Columns, places: &Places<'_>, groups: &[Vec<&Core>], depth: usize) {
+    for group in groups {
+        let cpus = group.iter().fold(CpuSet::new(), |cpus, core| cpus.union(&core.cpus));
+        line(columns, depth, phrases::cores(group), of_cores(places, group), &cpus);
     }
-}
-
-fn is_run(a: &&Core, b: &&Core) -> bool {
-    a.cpus.len() == b.cpus.len() && a.id.is_some() == b.id.is_some()
 }
 
 fn line(columns: &mut Columns, depth: usize, name: String, facts: String, cpus: &CpuSet) {
@@ -72,13 +68,14 @@ fn describe(what: &What<'_>) -> (String, Vec<String>) {
     }
 }
 
-/// Of how many PUs cores are, and which caches they have.
-fn of_cores(places: &Places<'_>, run: &[&Core]) -> String {
-    let pus = match (run.first().map_or(0, |core| core.cpus.len()), run.len()) {
+/// Of how many PUs each core of a group is, and which caches it has.
+fn of_cores(places: &Places<'_>, group: &[&Core]) -> String {
+    let first = group.first();
+    let pus = match (first.map_or(0, |core| core.cpus.len()), group.len()) {
         (pus, 1) => phrases::count(pus, "PU"),
         (pus, _) => format!("{} each", phrases::count(pus, "PU")),
     };
-    let caches = phrases::private_caches(run.iter().map(|core| places.private(core)));
+    let caches = first.map(|core| phrases::private_caches(places.private(core))).unwrap_or_default();
     let caches = if caches.is_empty() { String::new() } else { format!("; {caches}") };
     format!("{pus}{caches}")
 }

@@ -1,7 +1,7 @@
 use crate::{
-    Bandwidth, BlockDevice, CoreKind, CpuId, CpuSet, DataSize, Die, Gpu, Hugepages, InterfaceAddress, Interrupt,
-    MacAddress, MemoryPerformance, Nic, NicKind, NodeId, NumaNode, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue,
-    Topology, TxQueue, VirtualFunctions,
+    Bandwidth, BlockDevice, Cache, CacheKind, CoreKind, CpuId, CpuSet, DataSize, Die, Gpu, Hugepages, InterfaceAddress,
+    Interrupt, MacAddress, MemoryPerformance, Nic, NicKind, NodeId, NumaNode, PciDevice, PciLink, RdmaDevice, RdmaPort,
+    RxQueue, Topology, TxQueue, VirtualFunctions,
 };
 
 #[test]
@@ -80,6 +80,29 @@ fn the_largest_description_is_printed_in_one_line_for_each_package() {
     let tree = machine.tree().to_string();
     assert_eq!(tree.lines().filter(|line| line.contains("cores 0-255 (2 PUs each)")).count(), 8, "{tree}");
     assert!(!tree.contains("L2") && !tree.contains("L1"), "private caches of unknown size are left out");
+}
+
+#[test]
+fn cores_of_different_caches_have_lines_of_their_own() {
+    let mut machine = Topology::synthetic("package:1 numa:1 l3:1 core:6 pu:1", vec![]).unwrap();
+    // Small and large cores by turns, as firmware may number them.
+    let cache = |cpu: u32| {
+        let kib = if cpu.is_multiple_of(2) { 512 } else { 2048 };
+        let cpus = CpuSet::single(CpuId(cpu));
+        Cache { level: 2, kind: CacheKind::Unified, size: Some(DataSize::bytes(kib << 10)), cpus }
+    };
+    machine.caches.extend((0..6).map(cache));
+    let tree = machine.in_order().tree().to_string();
+    let cores: Vec<String> = tree
+        .lines()
+        .filter(|line| line.trim_start().starts_with("cores"))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        cores,
+        ["cores 0,2,4 1 PU each; L2 512 KiB CPUs 0,2,4", "cores 1,3,5 1 PU each; L2 2 MiB CPUs 1,3,5"],
+        "{tree}"
+    );
 }
 
 #[test]

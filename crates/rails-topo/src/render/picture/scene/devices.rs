@@ -37,7 +37,7 @@ impl<'a> Devices<'a> {
             |name: &str, pci: Option<PciAddress>, node, cpus: &Option<CpuSet>, facts: Vec<Option<String>>| {
                 let device = pci.and_then(|pci| topology.pci_device(pci));
                 let mut facts: Vec<String> = facts.into_iter().flatten().collect();
-                facts.extend(pci.map(|pci| pci.to_string()));
+                facts.extend(pci.map(|pci| pci.to_string()).filter(|pci| pci != name));
                 facts.extend(device.and_then(phrases::link).into_iter().flat_map(in_two));
                 let narrow = device.and_then(phrases::narrowed).is_some();
                 let what = What::Other { name: plain(name).into_owned(), facts, narrow };
@@ -45,7 +45,8 @@ impl<'a> Devices<'a> {
             };
         let name = |text: &Option<String>| text.as_deref().map(|text| plain(text.trim()).into_owned());
         for gpu in topology.gpus() {
-            other(&gpu.name, gpu.pci, gpu.node, &gpu.local_cpus, vec![name(&gpu.model), name(&gpu.driver)]);
+            let facts = phrases::gpu(topology, gpu).into_iter().map(Some).collect();
+            other(&gpu.name, gpu.pci, gpu.node, &gpu.local_cpus, facts);
         }
         // An RDMA device is written on the NIC whose port it is.
         for rdma in topology.rdma_devices().iter().filter(|rdma| rdma.ports.iter().all(|port| port.nic.is_none())) {

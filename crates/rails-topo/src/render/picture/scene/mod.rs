@@ -75,7 +75,7 @@ pub(super) fn scene(topology: &Topology, overlay: &Overlay) -> Block {
 
 /// What is the same for every core is said once.
 fn same_caches(places: &Places<'_>, topology: &Topology) -> Option<String> {
-    let words = |core| phrases::private_caches(std::iter::once(places.private(core)));
+    let words = |core| phrases::private_caches(places.private(core));
     let mut all = topology.cores().iter().map(words);
     let first = all.next()?;
     (!first.is_empty() && all.all(|words| words == first)).then_some(first)

@@ -75,13 +75,23 @@ impl<'a> Scene<'a> {
             rows.extend(facts.iter().skip(1).map(|fact| Row::text(10.0, fact, Tone::Dim)));
             rows.push(Row::text(10.0, &cpus, Tone::Dim));
         }
-        let caches = phrases::private_caches(place.cores.iter().map(|core| self.places.private(core)));
-        if self.detail == Detail::Wide && self.caches.is_none() && !caches.is_empty() {
-            rows.push(Row::text(9.0, &format!("cores: {caches}"), Tone::Dim));
+        if self.detail == Detail::Wide && self.caches.is_none() {
+            rows.extend(self.caches_of(&place.cores).iter().map(|line| Row::text(9.0, line, Tone::Dim)));
         }
         let mut block = Block::new(kind, rows);
         block.hint = format!("{name}\n{}{cpus}", facts.iter().map(|fact| format!("{fact}\n")).collect::<String>());
         block
+    }
+
+    /// A line for each group of cores that have caches of their own.
+    fn caches_of(&self, cores: &[&Core]) -> Vec<String> {
+        let groups = self.places.groups(cores);
+        let line = |group: &Vec<&Core>| {
+            let caches = phrases::private_caches(self.places.private(group.first()?));
+            let cores = if groups.len() == 1 { "cores".to_owned() } else { phrases::cores(group) };
+            (!caches.is_empty()).then(|| format!("{cores}: {caches}"))
+        };
+        groups.iter().filter_map(line).take(MOST_GROUPS).collect()
     }
 
     fn core(&self, core: &Core) -> Block {
@@ -165,6 +175,8 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// Machines have two or three sorts of cores, but for one that somebody made up.
+const MOST_GROUPS: usize = 8;
 /// Frames of rails on one node; the legend has all.
 const MOST_FRAMES: usize = 8;
 /// In pixels: as wide as what is usually written on it.

@@ -1,6 +1,6 @@
 //! gRPC by tonic, with messages of plain bytes: unary calls, and streams of messages both ways.
 
-use crate::{Pair, in_time, made_up, narrow_pair, pair};
+use crate::{Pair, in_time, made_up, narrow_pair, pair, web::found_the_client_gone};
 use bytes::{Buf, BufMut, Bytes};
 use futures_util::{Stream, stream};
 use hyper::{
@@ -95,6 +95,7 @@ impl Drop for Told {
 /// A client, and both connections.
 struct Call {
     requests: http2::SendRequest<Body>,
+    /// The client's end, and the server's.
     ends: [JoinHandle<hyper::Result<()>>; 2],
     gone: Arc<Notify>,
 }
@@ -133,9 +134,10 @@ impl Call {
 
     async fn end(self) {
         drop(self.requests);
-        for end in self.ends {
-            in_time(end).await.unwrap().unwrap();
-        }
+        let [client, server] = self.ends;
+        in_time(client).await.unwrap().unwrap();
+        let served = in_time(server).await.unwrap();
+        assert!(served.as_ref().err().is_none_or(|error| found_the_client_gone(error)), "{served:?}");
     }
 }
 

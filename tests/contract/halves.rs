@@ -57,7 +57,7 @@ async fn half_closed_is_the_end_for_the_reader_while_the_other_direction_flows_o
 }
 
 #[tokio::test]
-async fn a_dropped_half_leaves_the_other_one_working_and_two_of_them_give_the_stream_up() {
+async fn a_dropped_half_leaves_the_other_one_working() {
     let mut pair = pair().await;
     let (read, mut write) = split(pair.near);
     drop(read);
@@ -65,9 +65,9 @@ async fn a_dropped_half_leaves_the_other_one_working_and_two_of_them_give_the_st
     let mut got = [0; 10];
     in_time(pair.far.read_exact(&mut got)).await.unwrap();
     assert_eq!(&got, b"on its own");
+    // With the second half the stream goes, and ends.
     drop(write);
-    let error = in_time(pair.far.read(&mut got)).await.unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "not an end of file: {error}");
+    assert_eq!(in_time(pair.far.read(&mut got)).await.unwrap(), 0);
 }
 
 #[tokio::test]

@@ -1,11 +1,19 @@
 //! What tokio's traits promise, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
 
+mod endings;
 mod grpc;
 mod halves;
 mod http;
+mod kinds;
 mod libraries;
+mod multiplexed;
 mod polling;
+mod resp;
+mod rpc;
+mod ssh;
+mod tls;
 mod web;
+mod websocket;
 
 use rails::{
     multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan},
@@ -27,7 +35,7 @@ async fn pair() -> Pair {
 
 /// With so little memory that whoever writes waits soon.
 async fn narrow_pair() -> Pair {
-    let narrow = options().longest_chunk(16 << 10).and_then(|options| options.window(64 << 10));
+    let narrow = options().longest_chunk(16 << 10).and_then(|options| options.window(WINDOW as u64));
     pair_with(narrow.and_then(|options| options.send_buffer(SEND_BUFFER)).expect("the sizes are sound")).await
 }
 
@@ -63,3 +71,4 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Of a narrow pair.
 const SEND_BUFFER: usize = 32 << 10;
+const WINDOW: usize = 64 << 10;

@@ -1,6 +1,6 @@
 //! Polled by hand: who is woken, what is ready at once, and what a poll that came to nothing has taken.
 
-use crate::{SEND_BUFFER, in_time, made_up, narrow_pair, pair};
+use crate::{SEND_BUFFER, WINDOW, in_time, made_up, narrow_pair, pair};
 use rails::multirail::MultiRailStream;
 use std::{
     io::IoSlice,
@@ -59,22 +59,22 @@ fn poll_write(stream: &mut MultiRailStream, waker: &Waker, bytes: &[u8]) -> Poll
     polled.map(|written| written.expect("the stream is sound"))
 }
 
-/// Writes until there is no room, with `waker` left behind; gives how much that was.
+/// Writes until the window and the buffer are full, with `waker` left behind; gives how much that was.
 async fn fill(stream: &mut MultiRailStream, waker: &Waker) -> usize {
     let (block, mut written) = (vec![7; 10_000], 0);
-    loop {
-        match poll_write(stream, waker, &block) {
-            Poll::Ready(count) => written += count,
-            // What waits for a lane now may be taken in a moment.
-            Poll::Pending => {
-                sleep(Duration::from_millis(200)).await;
-                if poll_write(stream, waker, &[]).is_ready() && poll_write(stream, waker, &block[..1]).is_pending() {
-                    return written;
-                }
-                written += 1;
+    in_time(async {
+        while written < WINDOW + SEND_BUFFER {
+            match poll_write(stream, waker, &block) {
+                Poll::Ready(count) => written += count,
+                // What waits for a lane now is taken in a moment.
+                Poll::Pending => sleep(Duration::from_millis(1)).await,
             }
         }
-    }
+    })
+    .await;
+    assert_eq!(written, WINDOW + SEND_BUFFER);
+    assert!(poll_write(stream, waker, &block).is_pending());
+    written
 }
 
 #[tokio::test]

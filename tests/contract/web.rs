@@ -72,16 +72,22 @@ fn serve(far: MultiRailStream, gone: Arc<Notify>) -> JoinHandle<Served> {
     tokio::spawn(async move { server.serve_connection(TokioIo::new(far), service).await })
 }
 
-/// The client has gone after its last answer. One of HTTP/2 does so without reading to the server's end: it says that it goes, and drops the stream. Where
-/// the server still had a frame on its way, of no request (an acknowledged setting, a window), it is told that nobody has read it.
+/// The client has gone after its last answer, one of HTTP/2 perhaps too soon for the server's last frame.
 fn assert_all_served(served: &Served, version: u8) {
-    let Err(error) = served else { return };
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&**error);
+    if let Err(error) = served {
+        assert!(version == 2 && found_the_client_gone(&**error), "HTTP/{version}: {error:?}");
+    }
+}
+
+/// Whether that is how a server's connection failed. A client of HTTP/2 says that it goes, and drops the stream without reading to the server's end. Where
+/// the server still had a frame on its way, of no request (an acknowledged setting, a window), it is told that nobody has read it.
+pub(crate) fn found_the_client_gone(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
     while let Some(error) = cause.filter(|error| !error.is::<io::Error>()) {
         cause = error.source();
     }
     let kind = cause.and_then(|error| error.downcast_ref::<io::Error>()).map(io::Error::kind);
-    assert!(version == 2 && kind == Some(io::ErrorKind::ConnectionReset), "HTTP/{version}: {error:?}");
+    kind == Some(io::ErrorKind::BrokenPipe)
 }
 
 /// The client's side of either version.
@@ -238,6 +244,8 @@ async fn a_client_that_goes_away_ends_what_serves_it() {
         in_time(listening).await.unwrap();
         runtime.shutdown_background();
         in_time(gone.notified()).await;
-        assert!(in_time(serving).await.unwrap().is_err(), "HTTP/{version}: an answer was cut off, and nobody says so");
+        // One of HTTP/2 takes the end of what the client said for the end of the connection, where it hears of that first.
+        let served = in_time(serving).await.unwrap();
+        assert!(version == 2 || served.is_err(), "HTTP/{version}: an answer was cut off, and nobody says so");
     }
 }

@@ -6,7 +6,9 @@
 //! median; with one rail in 6 of 12, which is no difference. Nobody has measured it on a machine with cores to spare.
 
 use crate::{
+    ending::Signal,
     endpoint::Endpoint,
+    farewell,
     measure::report::{Baseline, LaneReportOn, Side},
     stop::Stop,
     transfer::{self, Observer, ReceiveSummary, SendSummary},
@@ -22,8 +24,8 @@ use std::{
 /// What became of a batch.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
-    /// What was done; `None` where the user ended it before it was through.
-    pub(crate) summary: Option<T>,
+    /// What was done, or the signal that ended it before it was through.
+    pub(crate) summary: Result<T, Signal>,
     /// From the first word to the last.
     pub(crate) time: Duration,
     /// How the stream was kept.
@@ -47,14 +49,19 @@ pub(crate) async fn send(
     let driver = tokio::spawn(async move {
         let begin = Instant::now();
         let sent = tokio::select! {
-            sent = transfer::send(&mut stream, &sources, observer) => Some(sent),
-            () = stop.requested() => None,
+            // First, so that the end of a peer that had the same signal is not taken for the cause.
+            biased;
+            signal = stop.requested() => Err(signal),
+            sent = transfer::send(&mut stream, &sources, observer) => Ok(sent),
         };
         (sent, begin.elapsed(), stream)
     });
     let (sent, time, stream) = driver.await.context("the transfer's task ended early")?;
-    let summary = sent.transpose().context("the batch was not sent")?;
-    let side = end.close(stream, &baseline, summary.is_some()).await;
+    let side = end.close(stream, &baseline, matches!(sent, Ok(Ok(_)))).await;
+    let summary = match sent {
+        Ok(sent) => Ok(sent.context("the batch was not sent")?),
+        Err(signal) => Err(signal),
+    };
     Ok(Batch { summary, time, security: end.options.security().mode(), side })
 }
 
@@ -73,19 +80,25 @@ pub(crate) async fn receive(
     let driver = tokio::spawn(async move {
         let begin = Instant::now();
         let received = tokio::select! {
-            received = transfer::receive(&mut stream, &into, observer) => Some(received),
-            () = stop.requested() => None,
+            // First, so that the end of a peer that had the same signal is not taken for the cause.
+            biased;
+            signal = stop.requested() => Err(signal),
+            received = transfer::receive(&mut stream, &into, observer) => Ok(received),
         };
         (received, begin.elapsed(), stream)
     });
     let (received, time, stream) = driver.await.context("the transfer's task ended early")?;
-    let summary = received.transpose().context("the batch was not received")?;
-    let side = end.close(stream, &baseline, summary.is_some()).await;
+    let side = end.close(stream, &baseline, matches!(received, Ok(Ok(_)))).await;
+    let summary = match received {
+        Ok(received) => Ok(received.context("the batch was not received")?),
+        Err(signal) => Err(signal),
+    };
     Ok(Batch { summary, time, security: end.options.security().mode(), side })
 }
 
 impl Endpoint {
-    /// Closes the stream, in order where its batch is complete, and says what this end's rails did since `baseline`.
+    /// Closes the stream, in order where its batch is complete and by a reset otherwise, and says what this end's rails did since
+    /// `baseline`.
     async fn close(&self, stream: MultiRailStream, baseline: &Baseline, in_order: bool) -> Side {
         let mut stats = stream.stats();
         if in_order {
@@ -94,6 +107,8 @@ impl Endpoint {
                 Ok(last) => stats = last,
                 Err(error) => tracing::info!(%error, "the stream did not close in order"),
             }
+        } else {
+            farewell::reset(stream).await;
         }
         let lanes: Vec<LaneReportOn> = stats.lanes.iter().map(Into::into).collect();
         Side::since(baseline, &self.topology, &self.rails, &lanes)

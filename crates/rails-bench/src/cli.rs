@@ -5,6 +5,7 @@ use crate::{
     ending::Ending,
     facts::ConfigArgs,
     print,
+    stop::Stopped,
 };
 use anyhow::Result;
 use clap::{ArgAction, Parser, Subcommand};
@@ -56,7 +57,7 @@ impl Cli {
     pub fn run(self) -> Result<Ending> {
         let details = self.verbose > 0;
         self.config.hold();
-        match self.command {
+        let ended = match self.command {
             Command::Topo(args) => topo::run(&args),
             Command::Plan(args) => plan::run(&args),
             Command::Send(args) => send::run(args, details),
@@ -71,7 +72,11 @@ impl Cli {
             Command::Lab(args) => lab::run(args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Undo(args) => undo::run(&args),
-        }
+        };
+        ended.or_else(|error| match error.downcast_ref() {
+            Some(Stopped(signal)) => Ok(Ending::Signal(*signal)),
+            None => Err(error),
+        })
     }
 }
 
@@ -82,7 +87,8 @@ First steps:
   rails-bench plan --rails auto  what a rail on each NIC would be made of, and why
   rails-bench recv --help        moving files between two machines
 
-Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 130 ended by Ctrl-C; `lab` ends as its command.";
+Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, \
+129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM; `lab` ends as its command.";
 
 #[cfg(test)]
 mod tests {

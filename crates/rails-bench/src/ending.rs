@@ -10,10 +10,32 @@ pub enum Ending {
     Done,
     /// Something failed, and was said: 1.
     Failed,
-    /// Ctrl-C: 130, as a shell would say of a program that the signal ended.
-    Interrupted,
+    /// A signal asked for the end.
+    Signal(Signal),
     /// A command that was run for the user ended with this code.
     Command(u8),
+}
+
+/// A signal that asks a program to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT, Ctrl-C.
+    Interrupt,
+    /// SIGTERM, of service managers.
+    Terminate,
+    /// SIGHUP, of a terminal that was closed.
+    HangUp,
+}
+
+impl Signal {
+    /// The exit code that a shell gives of a program that the signal ended: 128 and its number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::HangUp => 129,
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
 }
 
 impl From<Ending> for ExitCode {
@@ -21,7 +43,7 @@ impl From<Ending> for ExitCode {
         match ending {
             Ending::Done => Self::SUCCESS,
             Ending::Failed => Self::FAILURE,
-            Ending::Interrupted => Self::from(INTERRUPTED),
+            Ending::Signal(signal) => Self::from(signal.code()),
             Ending::Command(code) => Self::from(code),
         }
     }
@@ -77,9 +99,6 @@ impl std::error::Error for Helped {
         self.error.source()
     }
 }
-
-/// 128 and the number of SIGINT.
-pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What clap ends with, too.
 const USAGE: u8 = 2;

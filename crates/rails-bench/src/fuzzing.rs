@@ -1,7 +1,7 @@
 //! What is parsed inside, for the fuzz targets: each takes any input, and panics where a parser does or where what it promises does
 //! not hold.
 
-use crate::{duration, endpoint::Address, links, measure, rate, size, transfer};
+use crate::{duration, endpoint::Address, links, measure, purpose, rate, size, transfer};
 
 /// What stands behind flags.
 pub fn command_line(text: &str) {
@@ -13,6 +13,16 @@ pub fn command_line(text: &str) {
     if let Ok(address) = text.parse::<Address>() {
         assert_eq!(address.to_string().parse(), Ok(address));
     }
+}
+
+/// What the other end of a stream says first.
+pub fn greeting(bytes: &[u8]) {
+    purpose::fuzz(bytes);
+}
+
+/// What each command says first.
+pub fn greetings() -> Vec<Vec<u8>> {
+    purpose::fuzz_seeds()
 }
 
 /// A message of the sender's, then one of the receiver's.

@@ -13,15 +13,18 @@ mod duration;
 mod ending;
 mod endpoint;
 mod facts;
+mod farewell;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guests;
 mod journal;
 mod links;
 mod machine;
 pub mod measure;
 mod print;
 mod progress;
+mod purpose;
 mod rate;
 mod report;
 mod secret;
@@ -32,4 +35,4 @@ mod tls;
 pub mod transfer;
 
 pub use cli::Cli;
-pub use ending::{Ending, explain};
+pub use ending::{Ending, Signal, explain};

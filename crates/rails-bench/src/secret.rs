@@ -39,23 +39,31 @@ impl JoinArgs {
                 format_args!("two answers to who may join: {VARIABLE} is set, and {flag} is given"),
                 format!("leave one out; `env -u {VARIABLE} rails-bench ...` runs without the variable"),
             )),
-            (None, _) if self.encrypt => Ok(self.of_secret()?.encrypted()),
-            (None, _) => self.of_secret(),
+            (None, _) => match self.secret()? {
+                Some(secret) if self.encrypt => Ok(Security::encrypted(secret)),
+                Some(secret) => Ok(Security::psk(secret)),
+                None => {
+                    print::note("warning: --insecure: anyone who reaches the port can join");
+                    Ok(Security::insecure())
+                }
+            },
         }
     }
 
-    fn of_secret(&self) -> Result<Security> {
+    /// The secret that both ends share; `None` where there is to be none.
+    fn secret(&self) -> Result<Option<Secret>> {
         match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
-            (Some(path), None, false) => pre_shared(read(path)?, &format!("--secret-file {}", path.display())),
-            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE),
-            (None, None, true) => {
-                print::note("warning: --insecure: anyone who reaches the port can join");
-                Ok(Security::insecure())
+            (Some(path), None, false) => {
+                pre_shared(read(path)?, &format!("--secret-file {}", path.display())).map(Some)
             }
+            (None, Some(secret), false) => pre_shared(secret.into_vec(), VARIABLE).map(Some),
+            (None, None, true) => Ok(None),
             (None, None, false) => Err(Helped::usage(
-                format_args!(
-                    "no join secret: give --secret-file PATH, or set {VARIABLE}, or use TLS, or say --insecure"
-                ),
+                if self.encrypt {
+                    format!("--encrypt takes a secret to make keys of: give --secret-file PATH, or set {VARIABLE}")
+                } else {
+                    format!("no join secret: give --secret-file PATH, or set {VARIABLE}, or use TLS, or say --insecure")
+                },
                 "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other machine, \
                  and give `--secret-file secret` at both ends",
             )),
@@ -88,12 +96,12 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(secret)
 }
 
-fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Security> {
+fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
     if secret.last() == Some(&b'\n') {
         secret.pop();
         secret.pop_if(|byte| *byte == b'\r');
     }
-    Secret::pre_shared(&secret).map(Security::psk).map_err(|error| {
+    Secret::pre_shared(&secret).map_err(|error| {
         let help = "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`";
         Helped::usage(format_args!("{from}: {error}"), help)
     })

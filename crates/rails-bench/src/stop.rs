@@ -1,43 +1,154 @@
-//! Ctrl-C: the first ends what is under way in order, the second ends the program.
+//! Signals that ask for an end: the first ends what is under way in order, the second ends the program.
 
-use crate::ending::INTERRUPTED;
-use std::io;
+use crate::{
+    ending::Signal,
+    farewell::{self, Farewell},
+};
+use anyhow::Result;
+use rails_multirail::{MultiRailMessages, MultiRailStream};
+use std::{fs, io, pin::pin};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
+    time::timeout,
 };
 
-/// Whether the user wants an end of it. Clones hear of it as well.
+/// Whether the user, or the service manager, wants an end of it. Clones hear of it as well.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop(watch::Receiver<bool>);
+pub(crate) struct Stop(watch::Receiver<Option<Signal>>);
 
 impl Stop {
-    /// Takes SIGINT over from now on. Must be called inside a runtime with a thread of its own for the second Ctrl-C.
+    /// Takes SIGINT, SIGTERM and SIGHUP over from now on. A SIGHUP that the program was started to ignore (nohup(1)) stays ignored. Must
+    /// be called inside a runtime with a thread of its own for the second signal.
     ///
     /// # Errors
     /// What the operating system said.
-    pub(crate) fn on_ctrl_c() -> io::Result<Self> {
-        let mut interrupts = signal(SignalKind::interrupt())?;
-        let (stop, stopped) = watch::channel(false);
-        tokio::spawn(async move {
-            interrupts.recv().await;
-            stop.send_replace(true);
-            interrupts.recv().await;
-            std::process::exit(INTERRUPTED.into());
-        });
+    pub(crate) fn on_signals() -> io::Result<Self> {
+        let (stop, stopped) = watch::channel(None);
+        for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp] {
+            if asked == Signal::HangUp && ignores_hang_up() {
+                continue;
+            }
+            let mut arrived = signal(kind(asked))?;
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                while arrived.recv().await.is_some() {
+                    if stop.send_replace(Some(asked)).is_some() {
+                        std::process::exit(asked.code().into());
+                    }
+                }
+            });
+        }
         Ok(Self(stopped))
     }
 
-    /// Waits for it.
-    pub(crate) async fn requested(&mut self) {
-        if self.0.wait_for(|stop| *stop).await.is_err() {
+    /// Waits for a signal.
+    pub(crate) async fn requested(&mut self) -> Signal {
+        match self.0.wait_for(Option::is_some).await.map(|signal| *signal) {
+            Ok(Some(signal)) => signal,
             // Nobody is left who could ask for it: the runtime is being taken down.
-            std::future::pending().await
+            _ => std::future::pending().await,
         }
     }
 
-    /// Whether it was asked for already.
-    pub(crate) fn is_requested(&self) -> bool {
+    /// Does what holds no stream, unless a signal comes first.
+    ///
+    /// # Errors
+    /// [`Stopped`], or how the work failed.
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            // First, so that the end of a peer that had the same signal is not taken for the cause.
+            biased;
+            signal = self.requested() => Err(Stopped(signal).into()),
+            done = work => done,
+        }
+    }
+
+    /// Opens a stream. Where a signal comes first, a stream that is opened a moment later all the same is reset, and its peer told.
+    ///
+    /// # Errors
+    /// [`Stopped`], or why no stream was opened.
+    pub(crate) async fn unless_opened<T>(
+        &mut self,
+        open: impl Future<Output = Result<(MultiRailStream, T)>>,
+    ) -> Result<(MultiRailStream, T)> {
+        let mut open = pin!(open);
+        match self.or(&mut open).await {
+            Err(stopped) if stopped.is::<Stopped>() => {
+                if let Ok(Ok((stream, _))) = timeout(farewell::LONGEST, open).await {
+                    farewell::reset(stream).await;
+                }
+                Err(stopped)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Does what there is to be done with a stream, and gives the stream back. Where a signal or a failure comes first, the stream is
+    /// reset, and its peer told.
+    ///
+    /// # Errors
+    /// [`Stopped`], or how the work failed.
+    pub(crate) async fn unless<T>(
+        &mut self,
+        mut stream: MultiRailStream,
+        work: impl AsyncFnOnce(&mut MultiRailStream) -> Result<T>,
+    ) -> Result<(T, MultiRailStream)> {
+        match self.or(work(&mut stream)).await {
+            Ok(done) => Ok((done, stream)),
+            Err(error) => {
+                farewell::reset(stream).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`unless`](Self::unless), with the stream used for messages.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn unless_messages<T>(
+        &mut self,
+        stream: MultiRailStream,
+        work: impl AsyncFnOnce(&mut MultiRailMessages) -> Result<T>,
+    ) -> Result<(T, MultiRailMessages)> {
+        let farewell = Farewell::of(&stream);
+        let error = match stream.into_messages() {
+            Ok(mut messages) => match self.or(work(&mut messages)).await {
+                Ok(done) => return Ok((done, messages)),
+                Err(error) => {
+                    messages.abort();
+                    error
+                }
+            },
+            Err(error) => error.into(),
+        };
+        farewell.said().await;
+        Err(error)
+    }
+
+    /// The signal that came already.
+    pub(crate) fn so_far(&self) -> Option<Signal> {
         *self.0.borrow()
     }
+}
+
+/// A signal ended it. As the error of a command it is the command's [`Ending`](crate::Ending).
+#[derive(Debug, thiserror::Error)]
+#[error("a signal ended it")]
+pub(crate) struct Stopped(pub(crate) Signal);
+
+fn kind(signal: Signal) -> SignalKind {
+    match signal {
+        Signal::Interrupt => SignalKind::interrupt(),
+        Signal::Terminate => SignalKind::terminate(),
+        Signal::HangUp => SignalKind::hangup(),
+    }
+}
+
+/// Whether this process ignores SIGHUP; proc_pid_status(5): a mask in hexadecimal, with signal 1 in its lowest bit.
+fn ignores_hang_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

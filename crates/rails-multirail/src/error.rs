@@ -3,8 +3,9 @@
 use crate::{
     RailId,
     proto::{
-        connection::Failure,
+        connection::{Failure, LaneEnd, Refused},
         handshake::{HandshakeError, Refusal, StreamId},
+        opening::Setback,
         reassembler::Violation,
         seal::SealError,
         wire::FrameError,
@@ -93,14 +94,6 @@ pub enum JoinError {
     /// This end refused it, and told the other why.
     #[error("this end refused the lane: {0}")]
     Refusing(Refusal),
-    /// This peer has as much of this end as it may have.
-    #[error("its peer {peer} has {what} as it may have")]
-    PeerLimit {
-        /// The peer's address.
-        peer: std::net::IpAddr,
-        /// What it has.
-        what: &'static str,
-    },
     /// The stream was over before this lane could join it.
     #[error("the stream was over before this lane could join it")]
     StreamOver,
@@ -120,7 +113,7 @@ pub enum OpenError {
     #[error("no lane came up:{}", listed(.lanes))]
     AllFailed {
         /// What became of each.
-        lanes: Vec<FailedLane>,
+        lanes: Vec<Arc<FailedLane>>,
     },
     /// The system gave no random numbers.
     #[error("the system gave no random numbers: {0}")]
@@ -215,6 +208,46 @@ pub enum ListenerClosed {
     RailsStopped,
 }
 
+impl LaneError {
+    /// What it says of the peer that a lane ended in this way.
+    pub(crate) fn end(&self) -> LaneEnd {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self {
+            Self::Closed | Self::Cut { .. } => LaneEnd::ByPeer,
+            Self::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => LaneEnd::ByPeer,
+            Self::Replaced | Self::Lingering => LaneEnd::Own,
+            Self::Io(_)
+            | Self::Frame(_)
+            | Self::Checksum { .. }
+            | Self::Seal(_)
+            | Self::Violation(_)
+            | Self::RailStopped => LaneEnd::Lost,
+        }
+    }
+}
+
+impl JoinError {
+    /// What follows from it for further attempts of the lane.
+    pub(crate) fn setback(&self) -> Setback {
+        match self {
+            Self::Handshake(HandshakeError::Refused(Refusal::Busy(_))) => Setback::Busy,
+            Self::Handshake(error) if error.is_lasting() => Setback::Lasting,
+            Self::Handshake(_) | Self::Io(_) => Setback::Passing,
+            Self::Connect(_) | Self::Timeout => Setback::Plain,
+            Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => Setback::Lasting,
+        }
+    }
+
+    /// What the peer has refused by it, where it says that this is for good.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        match self {
+            Self::Connect(ConnectError::Refused { .. }) => Some(Refused::Connection),
+            Self::Handshake(HandshakeError::Refused(Refusal::UnknownStream)) => Some(Refused::Stream),
+            _ => None,
+        }
+    }
+}
+
 impl From<io::Error> for LaneError {
     fn from(error: io::Error) -> Self {
         Self::Io(Arc::new(error))
@@ -226,7 +259,7 @@ impl From<StreamError> for io::Error {
         let kind = match &error.failure {
             Failure::Reset(_) | Failure::LanesLost { .. } => io::ErrorKind::ConnectionReset,
             Failure::Violation(_) => io::ErrorKind::InvalidData,
-            Failure::Dropped => io::ErrorKind::BrokenPipe,
+            Failure::Stopped { .. } | Failure::Dropped => io::ErrorKind::BrokenPipe,
         };
         Self::new(kind, error)
     }
@@ -248,6 +281,6 @@ fn said_of_lanes(lanes: &[String]) -> String {
     if lanes.is_empty() { String::new() } else { format!(" ({})", lanes.join("; ")) }
 }
 
-fn listed(lanes: &[FailedLane]) -> String {
+fn listed(lanes: &[Arc<FailedLane>]) -> String {
     lanes.iter().map(|lane| format!("\n  {lane}")).collect()
 }

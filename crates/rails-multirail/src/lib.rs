@@ -31,7 +31,8 @@
 //!   [`StreamOptions::outage_limit`] and then fails. [`MultiRailStream::events`] tells of all of that.
 //! - Memory per stream is bounded: this end's [window](StreamOptions::window) and a tenth of it for what arrives, whatever the other end sends, the send buffer and the other
 //!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
-//! - What was written is with the other end once the write side has been shut down; a stream that is dropped before is an error there.
+//! - What was written is with the other end once the write side has been shut down. A stream that is dropped before delivers it in the background, as a
+//!   `TcpStream` does, while the process lives; [`MultiRailStream::abort`] gives it up.
 //! - What others can do is up to the [`Security`]: with a pre-shared secret nobody joins who does not know it; encrypted, or by
 //!   TLS, nobody on the way reads or changes a byte either.
 //!

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use rails_multirail::{
     Policy,
     proto::{
-        connection::{Config, Connection, EventKind, Failure, LaneId, LaneTraits, LinkSample, Transmit},
+        connection::{
+            Config, Connection, EventKind, Failure, LaneEnd, LaneId, LaneTraits, LinkSample, Refused, Transmit,
+        },
         handshake::Terms,
         wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
     },
@@ -22,10 +24,18 @@ pub(crate) fn run(data: &[u8]) {
         1 => Policy::Static,
         _ => Policy::Weighted,
     };
+    let linger = Duration::from_millis(script.number().min(60_000));
     let outage_limit = Duration::from_millis(script.number().min(60_000));
     let theirs = Terms { longest_chunk: 1 + u32::from(script.byte()), window: script.number().max(1) };
     let ours = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
-    let config = Config { longest_chunk: OWN_CHUNK, send_buffer: SEND_BUFFER, terms: ours, outage_limit };
+    let config = Config {
+        longest_chunk: OWN_CHUNK,
+        send_buffer: SEND_BUFFER,
+        terms: ours,
+        outage_limit,
+        linger,
+        redials: script.flag(),
+    };
     let now = Instant::now();
     let mut end = End {
         connection: Connection::new(config, policy.build(), theirs),
@@ -89,10 +99,14 @@ impl End {
             }
             (10, _) => self.now += Duration::from_micros(script.number().min(1 << 32)),
             (11, _) => {
+                let number = u16::from(script.byte() % 64);
                 let rtt = script.flag().then(|| Duration::from_micros(script.number()));
-                let _ = connection.lane_up(self.now, LaneTraits { weight: u32::from(script.byte()), rtt });
+                let _ = connection.lane_up(self.now, LaneTraits { number, weight: u32::from(script.byte()), rtt });
             }
-            (12, Some(lane)) => connection.lane_down(self.now, lane),
+            (12, Some(lane)) => {
+                let end = [LaneEnd::Own, LaneEnd::ByPeer, LaneEnd::Lost][usize::from(script.byte() % 3)];
+                connection.lane_down(self.now, lane, end);
+            }
             (13, _) => connection.finish(),
             (14, lane) => self.seldom(lane, script),
             _ => {
@@ -107,14 +121,16 @@ impl End {
         match (script.byte(), lane) {
             (0, _) => connection.handle_reset(ResetReason::Dropped),
             (1, _) => connection.handle_reset(ResetReason::Violation),
-            (2, _) => connection.drop_application(),
+            (2, _) => connection.drop_application(self.now, u64::from(script.byte())),
             (3, Some(lane)) => connection.leave(self.now, lane),
             (4, Some(lane)) => connection.handle_leave(self.now, lane, script.flag()),
             (5, Some(lane)) => {
+                let mut time = |most: u64| script.flag().then(|| Duration::from_micros(script.number().min(most)));
                 let sample = LinkSample {
-                    rtt: Duration::from_micros(script.number().min(1 << 40)),
-                    rtt_variation: Duration::from_micros(script.number().min(1 << 40)),
-                    silent_for: script.flag().then(|| Duration::from_micros(script.number())),
+                    rtt: time(1 << 40),
+                    rtt_variation: time(1 << 40),
+                    least_rtt: time(1 << 40),
+                    silent_for: time(u64::MAX),
                 };
                 connection.look(self.now, lane, &sample);
                 assert!(connection.look_at(lane).is_none_or(|at| at > self.now), "it is looked at without end");
@@ -126,7 +142,16 @@ impl End {
                 connection.handle_timeout(self.now);
                 assert_eq!(connection.next_timeout(), None, "its time has come");
             }
-            (9, _) => connection.give_up_waiting(),
+            (9, _) => {
+                let refused = if script.flag() { Refused::Stream } else { Refused::Connection };
+                let (number, is_refused) = (u16::from(script.byte() % 64), script.flag());
+                if script.flag() {
+                    connection.dialled(number);
+                }
+                connection.dial_failed(number, is_refused.then_some(refused));
+            }
+            (11, _) => connection.abort(),
+            (12, _) => drop(connection.handle_stop(self.now, script.number())),
             (10, Some(lane)) => {
                 self.now = connection.look_at(lane).map_or(self.now, |at| at.max(self.now));
             }

@@ -2,8 +2,8 @@
 
 use crate::script::Script;
 use rails_multirail::proto::handshake::{
-    Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Message, Mode, PREFIX_LEN, Purpose,
-    Refusal, Responder, ResponderStep, Secret, StreamId, Terms,
+    Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Limit, Message, Mode, PREFIX_LEN,
+    Purpose, Refusal, Responder, ResponderStep, Secret, StreamId, Terms,
 };
 
 /// Messages one behind the other: whatever decodes encodes to the same bytes, and none is longer than the longest.
@@ -17,10 +17,17 @@ pub(crate) fn message(mut data: &[u8]) {
 }
 
 pub(crate) fn messages() -> Vec<Vec<u8>> {
-    let refused = [Refusal::Version, Refusal::Secret, Refusal::Full, Refusal::Tls].map(Message::Refused);
+    let refused =
+        [Refusal::Version, Refusal::Secret, Refusal::Full(Limit::Streams), Refusal::Tls].map(Message::Refused);
     let hellos =
         [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls].map(|mode| Message::Hello(hello(mode)));
-    let others = [challenge(), Message::Proof([1; 32]), Message::Accepted([2; 32]), Message::Tls(vec![22, 3, 1])];
+    let others = [
+        challenge(),
+        Message::Proof([1; 32]),
+        Message::Accepted([2; 32]),
+        Message::Tls(vec![22, 3, 1]),
+        Message::Confirmed([4; 32]),
+    ];
     hellos.into_iter().chain(others).chain(refused).map(|message| message.encode()).collect()
 }
 
@@ -60,7 +67,10 @@ pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -
             }
             (None, _) => {}
             (Some(side), message) => match side.handle(message) {
-                Ok(ResponderStep::Proved(_)) => joined = true,
+                Ok(ResponderStep::Proved(proved)) => {
+                    joined = true;
+                    drop(proved.confirm(&Message::Confirmed([4; 32])));
+                }
                 Ok(ResponderStep::Send(answers)) => short(&answers),
                 Err(error) => short(&side.farewell(&error)),
             },

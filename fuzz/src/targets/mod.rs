@@ -44,6 +44,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
     // rails-bench: what the other end of a transfer says, and what stands on the command line.
+    Target { name: "purpose", run: transfer::greeting, seeds: transfer::greetings, words: &["BENCH-TO\x01\0"] },
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
     Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },
     Target { name: "transfer-send", run: transfer::send, seeds: transfer::to_sender, words: transfer::WORDS },

@@ -1,4 +1,4 @@
-//! The two sides of a file transfer, each against a peer that says anything.
+//! What commands say to each other before anything else, and the two sides of a file transfer, each against a peer that says anything.
 
 use rails_bench::{
     fuzzing,
@@ -11,6 +11,15 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     runtime::Builder,
 };
+
+/// What commands say of themselves before anything else.
+pub(crate) fn greeting(data: &[u8]) {
+    fuzzing::greeting(data);
+}
+
+pub(crate) fn greetings() -> Vec<Vec<u8>> {
+    fuzzing::greetings()
+}
 
 /// Messages by themselves.
 pub(crate) fn message(data: &[u8]) {

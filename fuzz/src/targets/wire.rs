@@ -32,6 +32,7 @@ fn frames() -> Vec<Frame> {
         Frame::Reset(ResetReason::Dropped),
         Frame::Reset(ResetReason::Violation),
         Frame::Leave { drained: true },
+        Frame::Stop { read: 1 << 33 },
         Frame::Packet(Packet { priority: Priority::HIGHEST, first: 1 << 40, count: 7 }),
         Frame::Part(Part { priority: Priority::LOWEST, number: 3, total: 1 << 20, at: 1 << 18 }),
     ]

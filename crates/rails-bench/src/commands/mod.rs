@@ -17,16 +17,20 @@ pub(crate) mod stream;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use crate::print;
+use crate::{farewell, print};
 use anyhow::{Context, Result, ensure};
 use rails_multirail::StreamStats;
 use std::{fs, path::Path, time::Duration};
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
-/// the first is doing.
+/// the first is doing. A third that has begun something long, such as the digest of a large file for a transfer that a signal then ends, keeps the
+/// process alive no longer than a peer that is told.
 fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    runtime.context("no tokio runtime")?.block_on(command)
+    let runtime = runtime.context("no tokio runtime")?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_timeout(farewell::LONGEST);
+    ended
 }
 
 /// A time in seconds, as the command line gives it.

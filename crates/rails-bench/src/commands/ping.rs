@@ -2,13 +2,16 @@
 //! written for rails.
 
 use crate::{
-    ending::Ending,
+    ending::{Ending, explain},
     endpoint::{Endpoint, not_listening, say_listening},
+    guests::Guests,
     measure::latency,
     print,
+    purpose::{self, Greets, InMessages, Purpose},
+    stop::{Stop, Stopped},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailListener, Rail};
+use rails_multirail::{MultiRailListener, MultiRailMessages, MultiRailStream, Rail};
 use rails_net::LaneListener;
 use std::{net::SocketAddr, sync::Arc};
 
@@ -40,6 +43,7 @@ pub(super) async fn ask(
     over: Over,
     (sizes, count): (&[u32], u32),
     json: bool,
+    mut stop: Stop,
 ) -> Result<Ending> {
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
     let figures = if over == Over::Plain {
@@ -47,19 +51,27 @@ pub(super) async fn ask(
         let lane = rail.lane_options(endpoint.options.lane_options());
         let asked = rail.runtime().spawn(move || async move {
             let mut lane = lane.connect(remote).await?;
+            approach(lane.get_mut()).await?;
             anyhow::Ok(latency::ask(lane.get_mut(), &sizes, count).await?)
         });
-        asked.await?.context("--to")?
+        stop.or(async { asked.await?.context("--to") }).await?
     } else {
-        let mut stream = endpoint.open(remotes, "serve --ping").await?;
+        let (stream, _) = match over {
+            Over::Messages => endpoint.connect(remotes, Purpose::Ask, &mut stop).await?,
+            _ => endpoint.open(remotes, Purpose::Ask, &mut stop).await?,
+        };
         let asked = rail.runtime().spawn(move || async move {
             if over == Over::Messages {
-                let mut messages = stream.into_messages()?;
-                let figures = latency::ask_messages(&mut messages, &sizes, count).await?;
+                let ask = async |messages: &mut MultiRailMessages| {
+                    approach(&mut InMessages(messages)).await?;
+                    Ok(latency::ask_messages(messages, &sizes, count).await?)
+                };
+                let (figures, messages) = stop.unless_messages(stream, ask).await?;
                 messages.close().await?;
                 return anyhow::Ok(figures);
             }
-            let figures = latency::ask(&mut stream, &sizes, count).await?;
+            let ask = async |stream: &mut MultiRailStream| Ok(latency::ask(stream, &sizes, count).await?);
+            let (figures, stream) = stop.unless(stream, ask).await?;
             stream.close().await?;
             anyhow::Ok(figures)
         });
@@ -77,12 +89,24 @@ pub(super) async fn ask(
 }
 
 /// Sends messages back: those of plain flows to the first address, or those of streams.
-pub(super) async fn answer(endpoint: &Endpoint, addresses: &[SocketAddr], over: Over, once: bool) -> Result<Ending> {
+pub(super) async fn answer(
+    endpoint: &Endpoint,
+    addresses: &[SocketAddr],
+    over: Over,
+    once: bool,
+    mut stop: Stop,
+) -> Result<Ending> {
     let mut source = Source::bind(endpoint, addresses, over).await?;
+    let ended = answer_all(&mut source, first(endpoint)?, once, &mut stop).await;
+    source.close().await;
+    ended
+}
+
+async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Stop) -> Result<Ending> {
     loop {
-        match source.answer_one(first(endpoint)?).await {
+        match source.answer_one(rail, stop).await {
             Ok(answered) => print::note(format_args!("answered {answered} messages")),
-            Err(error) if !once => print::note(format_args!("error: {error:#}")),
+            Err(error) if !once && !error.is::<Stopped>() => drop(explain(&error)),
             Err(error) => return Err(error),
         }
         if once {
@@ -94,7 +118,7 @@ pub(super) async fn answer(endpoint: &Endpoint, addresses: &[SocketAddr], over: 
 /// Where messages come from.
 enum Source {
     Plain(Arc<LaneListener>),
-    Bytes(MultiRailListener),
+    Bytes(Guests),
     Messages(MultiRailListener),
 }
 
@@ -102,7 +126,7 @@ impl Source {
     async fn bind(endpoint: &Endpoint, addresses: &[SocketAddr], over: Over) -> Result<Self> {
         match over {
             Over::Plain => {}
-            Over::Bytes => return Ok(Self::Bytes(endpoint.listen(addresses).await?)),
+            Over::Bytes => return Ok(Self::Bytes(Guests::of(endpoint.listen(addresses).await?, Purpose::Answer))),
             Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
         }
         let (options, address) = (endpoint.options.lane_options().clone(), addresses[0]);
@@ -112,30 +136,39 @@ impl Source {
         Ok(Self::Plain(Arc::new(bound)))
     }
 
-    async fn answer_one(&mut self, rail: &Rail) -> Result<u64> {
+    async fn answer_one(&mut self, rail: &Rail, stop: &mut Stop) -> Result<u64> {
+        let mut answering = stop.clone();
         match self {
             Self::Plain(listener) => {
                 let listener = listener.clone();
                 let answered = rail.runtime().spawn(move || async move {
                     let mut lane = listener.accept().await?;
+                    receive(lane.get_mut()).await?;
                     anyhow::Ok(latency::answer(lane.get_mut()).await?)
                 });
-                answered.await?
+                stop.or(async { answered.await? }).await
             }
             Self::Messages(listener) => {
-                let stream = listener.accept().await?;
+                let stream = stop.or(async { Ok(listener.accept().await?) }).await?;
                 let answered = rail.runtime().spawn(move || async move {
-                    let mut messages = stream.into_messages()?;
-                    let answered = latency::answer_messages(&mut messages).await?;
+                    let answer = async |messages: &mut MultiRailMessages| {
+                        receive(&mut InMessages(messages)).await?;
+                        Ok(latency::answer_messages(messages).await?)
+                    };
+                    let (answered, messages) = answering.unless_messages(stream, answer).await?;
                     messages.close().await?;
                     anyhow::Ok(answered)
                 });
                 answered.await?
             }
-            Self::Bytes(listener) => {
-                let mut stream = listener.accept().await?;
+            Self::Bytes(guests) => {
+                let stream = stop.or(guests.next()).await?;
                 let answered = rail.runtime().spawn(move || async move {
-                    let answered = latency::answer(&mut stream).await?;
+                    let answer = async |stream: &mut MultiRailStream| {
+                        purpose::give_turn(stream).await?;
+                        Ok(latency::answer(stream).await?)
+                    };
+                    let (answered, stream) = answering.unless(stream, answer).await?;
                     stream.close().await?;
                     anyhow::Ok(answered)
                 });
@@ -143,6 +176,25 @@ impl Source {
             }
         }
     }
+
+    /// Sees those off that still wait.
+    async fn close(self) {
+        if let Self::Bytes(guests) = self {
+            guests.dismiss().await;
+        }
+    }
+}
+
+/// Greets the end that answers, and waits for its turn.
+async fn approach(stream: &mut impl Greets) -> Result<()> {
+    purpose::greet(stream, Purpose::Ask).await.map_err(|misfit| misfit.helped(Purpose::Ask))?;
+    Ok(purpose::await_turn(stream).await?)
+}
+
+/// Greets an end that asks, and gives it its turn.
+async fn receive(stream: &mut impl Greets) -> Result<()> {
+    purpose::greet(stream, Purpose::Answer).await.map_err(|misfit| misfit.helped(Purpose::Answer))?;
+    Ok(purpose::give_turn(stream).await?)
 }
 
 fn first(endpoint: &Endpoint) -> Result<&Rail> {

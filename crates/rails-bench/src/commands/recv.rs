@@ -5,11 +5,14 @@ use crate::{
     commands::block_on,
     ending::{Ending, explain},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    guests::Guests,
     print,
     progress::Progress,
+    purpose::{self, Purpose},
     report,
-    stop::Stop,
+    stop::{Stop, Stopped},
     tls::ServerTls,
+    transfer,
 };
 use anyhow::{Context, Result};
 use rails_multirail::MultiRailStream;
@@ -50,33 +53,48 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
 }
 
 async fn recv(args: Args, details: bool) -> Result<Ending> {
-    let mut stop = Stop::on_ctrl_c()?;
+    let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     let addresses = addresses_of("--listen", &args.listen)?;
     let end = Endpoint::listening(&addresses, options)?;
-    std::fs::create_dir_all(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
-    let mut listener = end.listen(&addresses).await?;
+    transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
+    let mut guests = Guests::of(end.listen(&addresses).await?, Purpose::Receive);
+    let ended = batches(&args, &end, &mut guests, &mut stop, details).await;
+    guests.dismiss().await;
+    ended
+}
+
+/// Takes batch after batch, or one.
+async fn batches(args: &Args, end: &Endpoint, guests: &mut Guests, stop: &mut Stop, details: bool) -> Result<Ending> {
     loop {
-        let stream = tokio::select! {
-            stream = listener.accept() => stream?,
-            () = stop.requested() => return Ok(Ending::Interrupted),
+        let received = async {
+            let stream = stop.or(guests.next()).await?;
+            receive(args, end, stream, stop.clone(), details).await
         };
-        let ending = match receive(&args, &end, stream, stop.clone(), details).await {
+        let ending = match received.await {
             Ok(ending) => ending,
-            Err(error) if args.once => return Err(error),
+            Err(error) if args.once || error.is::<Stopped>() => return Err(error),
             Err(error) => {
                 explain(&error);
                 Ending::Failed
             }
         };
-        if args.once || ending == Ending::Interrupted {
+        if args.once || matches!(ending, Ending::Signal(_)) {
             return Ok(ending);
         }
     }
 }
 
 /// Takes one batch.
-async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, stop: Stop, details: bool) -> Result<Ending> {
+async fn receive(
+    args: &Args,
+    end: &Endpoint,
+    stream: MultiRailStream,
+    mut stop: Stop,
+    details: bool,
+) -> Result<Ending> {
+    let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
+    let ((), stream) = stop.unless(stream, begin).await.context("a sender went away while it waited")?;
     let progress = Arc::new(Progress::new(args.quiet));
     let batch = batch::receive(end, stream, args.into.clone(), progress.clone(), stop).await;
     progress.clear();
@@ -87,13 +105,13 @@ async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, stop: Sto
     }
     let batch = batch?;
     match &batch.summary {
-        Some(summary) => {
+        Ok(summary) => {
             let complete = report::received(&batch, summary, details)?;
             Ok(if complete { Ending::Done } else { Ending::Failed })
         }
-        None => {
+        Err(signal) => {
             print::note(format_args!("interrupted after {:.1} s", batch.seconds()));
-            Ok(Ending::Interrupted)
+            Ok(Ending::Signal(*signal))
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
     print,
     progress::Progress,
+    purpose::Purpose,
     report,
     stop::Stop,
     tls::ClientTls,
@@ -58,7 +59,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
 }
 
 async fn send(args: Args, details: bool) -> Result<Ending> {
-    let mut stop = Stop::on_ctrl_c()?;
+    let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be found.
     for file in &args.files {
@@ -66,10 +67,7 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
     }
     let remotes = addresses_of("--to", &args.to)?;
     let end = Endpoint::calling(&remotes, args.from.as_ref(), options)?.striping(&args.striping)?;
-    let (stream, paired) = tokio::select! {
-        opened = end.open_explained(&remotes, "recv") => opened?,
-        () = stop.requested() => return Ok(Ending::Interrupted),
-    };
+    let (stream, paired) = end.open(&remotes, Purpose::Send, &mut stop).await?;
     if args.explain {
         print::note(format_args!("{paired}"));
     }
@@ -78,18 +76,18 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
     progress.clear();
     let batch = batch?;
     match &batch.summary {
-        Some(summary) => {
+        Ok(summary) => {
             let complete = report::sent(&batch, summary, details)?;
             Ok(if complete { Ending::Done } else { Ending::Failed })
         }
-        None => {
+        Err(signal) => {
             let unfinished = progress.unfinished();
             print::note(format_args!(
                 "interrupted after {:.1} s{}; the receiver keeps what it has, and the same command goes on from there",
                 batch.seconds(),
                 if unfinished.is_empty() { String::new() } else { format!(", in {}", unfinished.join(", ")) }
             ));
-            Ok(Ending::Interrupted)
+            Ok(Ending::Signal(*signal))
         }
     }
 }

@@ -3,11 +3,14 @@
 use super::{block_on, ping};
 use crate::{
     duration,
-    ending::Ending,
+    ending::{Ending, explain},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
+    guests::Guests,
     measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
-    print, report,
-    stop::Stop,
+    print,
+    purpose::Purpose,
+    report,
+    stop::{Stop, Stopped},
     tls::ServerTls,
 };
 use anyhow::{Result, bail};
@@ -70,33 +73,51 @@ struct Report {
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
     block_on(async {
-        let mut stop = Stop::on_ctrl_c()?;
+        let stop = Stop::on_signals()?;
         let addresses = addresses_of("--listen", &args.listen)?;
         let endpoint = Endpoint::listening(&addresses, args.stream.options()?)?;
-        tokio::select! {
-            ended = serve(args, &endpoint, &addresses, details) => ended,
-            () = stop.requested() => Ok(Ending::Interrupted),
-        }
+        serve(args, &endpoint, &addresses, details, stop).await
     })
 }
 
-async fn serve(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+async fn serve(
+    args: &Args,
+    endpoint: &Endpoint,
+    addresses: &[SocketAddr],
+    details: bool,
+    mut stop: Stop,
+) -> Result<Ending> {
     if args.ping {
-        return ping::answer(endpoint, addresses, ping::Over::chosen(args.plain, args.messages), args.once).await;
+        return ping::answer(endpoint, addresses, ping::Over::chosen(args.plain, args.messages), args.once, stop).await;
     }
     if args.plain {
-        return serve_plain(args, endpoint, addresses, details).await;
+        return stop.or(serve_plain(args, endpoint, addresses, details)).await;
     }
     if args.mptcp {
-        return serve_mptcp(args, endpoint, addresses, details).await;
+        return stop.or(serve_mptcp(args, endpoint, addresses, details)).await;
     }
-    let mut listener = endpoint.listen(addresses).await?;
+    let mut guests = Guests::of(endpoint.listen(addresses).await?, Purpose::Serve);
+    let ended = serve_streams(args, endpoint, &mut guests, details, &mut stop).await;
+    guests.dismiss().await;
+    ended
+}
+
+async fn serve_streams(
+    args: &Args,
+    endpoint: &Endpoint,
+    guests: &mut Guests,
+    details: bool,
+    stop: &mut Stop,
+) -> Result<Ending> {
     loop {
-        let stream = listener.accept().await?;
-        match striped::receive(stream, &endpoint.topology, &endpoint.rails, args.watch()).await {
+        let received = async {
+            let stream = stop.or(guests.next()).await?;
+            striped::receive(stream, &endpoint.topology, &endpoint.rails, args.watch(), stop).await
+        };
+        match received.await {
             Ok(received) => say(args, endpoint, received, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
-            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) if !args.once && !error.is::<Stopped>() => drop(explain(&error)),
             Err(error) => return Err(error),
         }
         if args.once {

@@ -28,16 +28,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Ending> {
     block_on(async {
-        let stop = Stop::on_ctrl_c()?;
+        let stop = Stop::on_signals()?;
         let seed = args.seed.unwrap_or_else(rand::random);
         let links = usize::from(args.links);
         print::note(format_args!("{links} links for {} s, seed {seed}", args.minutes.as_secs_f64()));
         let soaked = soak::run(&this_machine()?, links, args.minutes, seed, &stop).await?;
         print::result(&soaked)?;
-        Ok(match soaked.has_passed() {
-            true if stop.is_requested() => Ending::Interrupted,
-            true => Ending::Done,
-            false => Ending::Failed,
+        Ok(match (soaked.has_passed(), stop.so_far()) {
+            (true, Some(signal)) => Ending::Signal(signal),
+            (true, None) => Ending::Done,
+            (false, _) => Ending::Failed,
         })
     })
 }

@@ -5,7 +5,9 @@ use crate::{
     ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
     measure::{Amount, mptcp, plain, striped},
-    print, report, size,
+    print,
+    purpose::Purpose,
+    report, size,
     stop::Stop,
     tls::ClientTls,
 };
@@ -16,7 +18,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
-/// The other end is `rails-bench serve`. The figure is what its application read, by its clock.
+/// The other end is `rails-bench serve`. The figure is what its application read, by its clock, from when it was ready for this stream to
+/// the last byte; nothing is sent before.
 ///
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
@@ -68,41 +71,45 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
     block_on(async {
-        let mut stop = Stop::on_ctrl_c()?;
+        let stop = Stop::on_signals()?;
         let remotes = addresses_of("--to", &args.to)?;
         let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), args.stream.options()?)?;
         let endpoint = endpoint.striping(&args.striping)?;
-        tokio::select! {
-            ended = measure(args, &endpoint, &remotes, details) => ended,
-            () = stop.requested() => Ok(Ending::Interrupted),
-        }
+        measure(args, &endpoint, &remotes, details, stop).await
     })
 }
 
-async fn measure(args: &Args, endpoint: &Endpoint, remotes: &[SocketAddr], details: bool) -> Result<Ending> {
+async fn measure(
+    args: &Args,
+    endpoint: &Endpoint,
+    remotes: &[SocketAddr],
+    details: bool,
+    mut stop: Stop,
+) -> Result<Ending> {
     let amount = match (args.bytes, args.seconds) {
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
     };
     if !args.ping.is_empty() {
         let over = ping::Over::chosen(args.plain, args.messages);
-        return ping::ask(endpoint, remotes, over, (&args.ping, args.round_trips), args.json).await;
+        return ping::ask(endpoint, remotes, over, (&args.ping, args.round_trips), args.json, stop).await;
     }
     let Endpoint { topology, rails, options, .. } = endpoint;
     let mut explained = None;
     let measurement = if args.plain {
-        plain::send(rails, remotes, options.lane_options(), amount, topology).await.context("--to")?
+        let sent = plain::send(rails, remotes, options.lane_options(), amount, topology);
+        stop.or(sent).await.context("--to")?
     } else if args.mptcp {
         let congestion = args.stream.congestion().map(str::to_owned);
-        mptcp::send(rails, remotes[0], congestion, amount, topology).await.context("--to")?
+        stop.or(mptcp::send(rails, remotes[0], congestion, amount, topology)).await.context("--to")?
     } else {
-        let (stream, paired) = endpoint.open_explained(remotes, "serve").await?;
+        let (stream, paired) = endpoint.open(remotes, Purpose::Stream, &mut stop).await?;
         explained = args.explain.then_some(paired);
         if let Some(paired) = explained.as_ref().filter(|_| !args.json) {
             print::note(format_args!("{paired}"));
         }
         let (policy, kept) = (args.striping.policy(), options.security().mode());
-        striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails).await?
+        striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails, stop).await?
     };
     if args.json {
         let mut measured = serde_json::to_value(&measurement)?;

@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 Programs that move interrupts or steer packets put everything back when they end. One that was killed could not; what it had changed is
 in the journal, and is put back by this, or when the next program changes something. What `doctor --fix` changed stays until this.
 
-What a living process holds is left alone, and so is what somebody else has changed since (but for --force).
+What a living process holds is left alone, and so is what somebody else has changed since (but for --force), and what a process that was
+killed had not changed yet.
 
 Examples:
   rails-bench undo --list

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use lane::LaneArgs;
 use rails_multirail::{
-    Driver, MultiRailListener, MultiRailStream, OpenError, RailPlan, RailRequest, Rails, Security, StreamOptions,
+    Driver, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Security, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, PlanError, plan},
     proto::handshake::{HandshakeError, Refusal},
@@ -144,11 +144,6 @@ impl Endpoint {
         Ok(listener)
     }
 
-    /// Opens a stream; `peer` is the command that should be listening there.
-    pub(crate) async fn open(&self, remotes: &[SocketAddr], peer: &str) -> Result<MultiRailStream> {
-        Ok(self.open_explained(remotes, peer).await?.0)
-    }
-
     /// Rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
         let plan = plan(&topology, &RailRequest::Loopback(rails)).context("--rails")?;
@@ -212,14 +207,19 @@ fn listed(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// Names where a stream was to lead.
+fn to(remotes: &[SocketAddr]) -> String {
+    let remotes: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
+    format!("--to {}", remotes.join(","))
+}
+
 /// Names the flag, and says what the reader can do where the lanes' errors tell.
 fn not_connected(error: OpenError, remotes: &[SocketAddr], peer: &str) -> anyhow::Error {
     let help = match &error {
         OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
         _ => None,
     };
-    let remotes: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
-    let error = anyhow::Error::new(error).context(format!("--to {}", remotes.join(",")));
+    let error = anyhow::Error::new(error).context(to(remotes));
     match help {
         Some(help) => error.help(help),
         None => error,

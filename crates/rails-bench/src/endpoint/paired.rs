@@ -1,7 +1,11 @@
 //! Which lanes were paired, and what came of them.
 
-use super::{Endpoint, help_for, not_connected};
-use crate::ending::Help;
+use super::{Endpoint, help_for, not_connected, to};
+use crate::{
+    ending::Help,
+    purpose::{self, Purpose},
+    stop::Stop,
+};
 use anyhow::{Context, Result};
 use rails_multirail::{MultiRailStream, Pairing, PlanLanesError, error::FailedLane, pairing::in_order};
 use serde::Serialize;
@@ -25,25 +29,47 @@ struct Failed {
 }
 
 impl Endpoint {
-    /// Opens a stream, and says over which lanes: where there is one address and more than one rail, the other end is asked for its
-    /// lanes and they are paired, otherwise rails and addresses are taken in order. `peer` is the command that should be listening there.
-    pub(crate) async fn open_explained(&self, remotes: &[SocketAddr], peer: &str) -> Result<(MultiRailStream, Paired)> {
+    /// Opens a stream for this purpose, says so to the other end, and waits for the stream's turn there. Says over which lanes it goes.
+    pub(crate) async fn open(
+        &self,
+        remotes: &[SocketAddr],
+        purpose: Purpose,
+        stop: &mut Stop,
+    ) -> Result<(MultiRailStream, Paired)> {
+        let (stream, paired) = self.connect(remotes, purpose, stop).await?;
+        let begin = async |stream: &mut MultiRailStream| {
+            purpose::greet(stream, purpose).await.map_err(|misfit| misfit.helped(purpose))?;
+            purpose::await_turn(stream).await.context("the other end did not come to this stream")
+        };
+        let ((), stream) = stop.unless(stream, begin).await.with_context(|| to(remotes))?;
+        Ok((stream, paired))
+    }
+
+    /// Opens a stream on which nothing was said yet: where there is one address and more than one rail, the other end is asked for its
+    /// lanes and they are paired, otherwise rails and addresses are taken in order.
+    pub(crate) async fn connect(
+        &self,
+        remotes: &[SocketAddr],
+        purpose: Purpose,
+        stop: &mut Stop,
+    ) -> Result<(MultiRailStream, Paired)> {
+        stop.unless_opened(self.connect_explained(remotes, &purpose.counterpart().to_string())).await
+    }
+
+    /// `peer` is the command that should be listening there.
+    async fn connect_explained(&self, remotes: &[SocketAddr], peer: &str) -> Result<(MultiRailStream, Paired)> {
         let pairing = match remotes {
             [contact] if self.rails.len() > 1 => self.ask(*contact, "--to", peer).await?,
             _ => in_order(&self.rails.offers(), remotes),
         };
         if pairing.pairs.is_empty() {
             let help = "name the addresses of the other end by --to, one for each lane, to pair them by hand";
-            return Err(anyhow::anyhow!(
-                "--to {}: no lane can be paired\n{}",
-                listed(remotes),
-                pairing.to_string().trim_end()
-            )
-            .help(help));
+            let pairing = pairing.to_string();
+            return Err(anyhow::anyhow!("{}: no lane can be paired\n{}", to(remotes), pairing.trim_end()).help(help));
         }
         let opened = MultiRailStream::connect_paired(&self.rails, &pairing, &self.options).await;
         let stream = opened.map_err(|error| not_connected(error, remotes, peer))?;
-        let paired = Paired::new(pairing, stream.lanes_up(), stream.failed_lanes());
+        let paired = Paired::new(pairing, stream.lanes_up(), stream.failed_lanes().iter().map(AsRef::as_ref));
         Ok((stream, paired))
     }
 
@@ -52,7 +78,7 @@ impl Endpoint {
         let pairing = self.ask(contact, "--peer", "recv").await?;
         let failed = MultiRailStream::probe(&self.rails, &pairing, &self.options).await?;
         let up = pairing.pairs.len() - failed.len();
-        Ok(Paired::new(pairing, up, &failed))
+        Ok(Paired::new(pairing, up, failed.iter()))
     }
 
     async fn ask(&self, contact: SocketAddr, flag: &str, peer: &str) -> Result<Pairing> {
@@ -72,9 +98,9 @@ impl Endpoint {
 }
 
 impl Paired {
-    fn new(pairing: Pairing, lanes_up: usize, failed: &[FailedLane]) -> Self {
+    fn new<'a>(pairing: Pairing, lanes_up: usize, failed: impl Iterator<Item = &'a FailedLane>) -> Self {
         let told = |lane: &FailedLane| Failed { rail: lane.rail.0, remote: lane.remote, error: lane.to_string() };
-        Self { pairing, lanes_up, failed: failed.iter().map(told).collect() }
+        Self { pairing, lanes_up, failed: failed.map(told).collect() }
     }
 
     /// Whether every lane that was paired connects, and there is one.
@@ -94,8 +120,4 @@ impl fmt::Display for Paired {
             late => write!(f, ", {late} still being tried"),
         }
     }
-}
-
-fn listed(remotes: &[SocketAddr]) -> String {
-    remotes.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
 }

@@ -1,7 +1,8 @@
 //! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and what both say of it.
 //!
-//! The receiver's figures are the ones reported: bytes that its application read, between its first and its last by its own
-//! clock. It sends them back over the stream that was measured, behind the last byte.
+//! The receiver's figures are the ones reported: bytes that its application read, from when it told the source to begin to the last
+//! of them, by its own clock. So nothing is counted that was under way before the time was. It sends the figures back over the stream
+//! that was measured, behind the last byte.
 
 pub mod compare;
 pub mod disturb;
@@ -11,7 +12,7 @@ mod pattern;
 pub mod plain;
 pub mod report;
 pub mod series;
-pub mod striped;
+pub(crate) mod striped;
 
 use bytes::Bytes;
 use pattern::{Checker, Pattern};
@@ -33,9 +34,9 @@ pub enum Amount {
 pub struct Count {
     /// Bytes that were read.
     pub bytes: u64,
-    /// When the first of them was, after the sink's own zero.
+    /// When the source was told to begin, after the sink's own zero.
     pub first_seconds: f64,
-    /// When the last of them was.
+    /// When the last byte was read.
     pub last_seconds: f64,
     /// The place of the first byte that was another than the one sent there, where that was looked at; of several flows, that of any of them.
     pub wrong_at: Option<u64>,
@@ -94,7 +95,7 @@ pub struct Received {
 #[derive(Debug)]
 pub(crate) struct Counter {
     zero: Instant,
-    count: Option<Count>,
+    count: Count,
     recorder: Option<Recorder>,
     checker: Option<Checker>,
 }
@@ -109,9 +110,9 @@ pub struct Watch {
 }
 
 impl Counter {
-    /// Nothing yet; times are counted from `zero`.
-    pub(crate) fn new(zero: Instant) -> Self {
-        Self { zero, count: None, recorder: None, checker: None }
+    /// Nothing yet, and the source may begin; times are counted from `zero`.
+    pub(crate) fn start(zero: Instant) -> Self {
+        Self { zero, count: Count::none(zero.elapsed().as_secs_f64()), recorder: None, checker: None }
     }
 
     /// Writes down as well how it arrives.
@@ -135,23 +136,21 @@ impl Counter {
             checker.add(received);
         }
         let now = self.zero.elapsed().as_secs_f64();
-        let count = self.count.get_or_insert(Count::none(now));
-        count.bytes += bytes as u64;
-        count.last_seconds = now;
+        self.count.bytes += bytes as u64;
+        self.count.last_seconds = now;
         if let Some(recorder) = &mut self.recorder {
             recorder.add(bytes);
         }
     }
 
     pub(crate) fn count(&self) -> Count {
-        let now = self.zero.elapsed().as_secs_f64();
         let wrong_at = self.checker.as_ref().and_then(Checker::wrong_at);
-        Count { wrong_at, ..self.count.unwrap_or(Count::none(now)) }
+        Count { wrong_at, ..self.count }
     }
 }
 
 impl Count {
-    /// Several flows taken together: all their bytes, from the first of all to the last of all.
+    /// Several flows taken together: all their bytes, from the first turn to the last byte.
     pub fn together(counts: &[Self]) -> Self {
         Self {
             bytes: counts.iter().map(|count| count.bytes).sum(),
@@ -165,7 +164,7 @@ impl Count {
         Self { bytes: 0, first_seconds: now, last_seconds: now, wrong_at: None }
     }
 
-    /// From the first byte to the last.
+    /// From the source's turn to the last byte.
     pub fn seconds(&self) -> f64 {
         self.last_seconds - self.first_seconds
     }

@@ -5,7 +5,7 @@
 
 use super::{
     Amount, Counter, Received, Watch,
-    plain::{Receipt, give, take},
+    plain::{Receipt, approach, give, take, welcome},
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
     series::Recorder,
 };
@@ -36,8 +36,9 @@ pub async fn send(
     let flow = rail.runtime().spawn(move || async move {
         let mut stream = connect(local, remote, congestion.as_deref()).await?;
         let report = report(&stream)?;
+        approach(&mut stream).await?;
         let (bytes_sent, receipt) = give(&mut stream, amount).await?;
-        io::Result::Ok((LaneReport { bytes_sent, ..report }, receipt))
+        anyhow::Ok((LaneReport { bytes_sent, ..report }, receipt))
     });
     let (report, receipt) = flow.await?.context("the MPTCP connection failed")?;
     let receipt: Receipt = serde_json::from_slice(&receipt).context("the receiver's report cannot be read")?;
@@ -96,10 +97,11 @@ impl Listener {
         let baseline = Baseline::take(rails);
         let counting = rail.runtime().spawn(move || async move {
             let report = report(&stream)?;
-            let counter = Counter::new(zero).recorded(watch.interval.map(Recorder::start)).checked(watch.check);
+            welcome(&mut stream).await?;
+            let counter = Counter::start(zero).recorded(watch.interval.map(Recorder::start)).checked(watch.check);
             let counter = take(&mut stream, counter).await?;
             let bytes_received = counter.count().bytes;
-            io::Result::Ok((counter, LaneReport { bytes_received, ..report }, stream))
+            anyhow::Ok((counter, LaneReport { bytes_received, ..report }, stream))
         });
         let (counter, report, mut stream) = counting.await?.context("the MPTCP connection failed")?;
         let count = counter.count();

@@ -10,11 +10,13 @@ use super::{
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
     series::{Recorder, Series},
 };
+use crate::purpose::{self, Purpose};
 use anyhow::{Context, Result};
 use rails_multirail::{RailId, Rails};
 use rails_net::{LaneListener, LaneOptions, TcpLane};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 use std::{
     io,
     net::SocketAddr,
@@ -24,6 +26,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::watch,
 };
 
 /// What the sink of one flow tells its source; the last flow's says how the whole side did.
@@ -116,13 +119,20 @@ impl Listeners {
     pub async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         // All of them count from when the first came.
         let begun: Arc<OnceLock<Recorder>> = Arc::default();
+        // Where one of them fails, the others take no flow of the next measurement.
+        let (_others, is_over) = watch::channel(());
         let sinks = self.listeners.iter().map(|(rail, listener)| {
-            let (listener, counter) = (listener.clone(), Counter::new(self.zero).checked(watch.check));
-            let begun = begun.clone();
+            let (listener, zero, begun, over) = (listener.clone(), self.zero, begun.clone(), is_over.clone());
             let sink = move || async move {
-                let lane = listener.accept().await?;
-                let recorder = begun.get_or_init(|| Recorder::start(watch.interval.unwrap_or(FINE)));
-                sink(lane, counter.recorded(Some(recorder.clone()))).await
+                unless_over(over, async {
+                    let mut lane = listener.accept().await?;
+                    welcome(lane.get_mut()).await?;
+                    let recorder = begun.get_or_init(|| Recorder::start(watch.interval.unwrap_or(FINE)));
+                    let counter = Counter::start(zero).checked(watch.check).recorded(Some(recorder.clone()));
+                    let counter = take(lane.get_mut(), counter).await?;
+                    Ok((lane, counter))
+                })
+                .await
             };
             (*rail, rails[*rail].runtime().spawn(sink))
         });
@@ -160,28 +170,46 @@ impl Listeners {
 /// Sends one flow, and gives what its sink said.
 async fn source(remote: SocketAddr, options: LaneOptions, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
     let mut lane = options.connect(remote).await?;
+    approach(lane.get_mut()).await?;
     let (sent, receipt) = give(lane.get_mut(), amount).await?;
     Ok((lane_report(&lane, sent, 0), receipt))
 }
 
 /// Sends the amount on a socket; gives how much that was, and what the sink said.
 pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(u64, Vec<u8>)> {
+    // Until everything is sent the socket's end is a reset: a sink must not take a sender that was ended for one that is done.
+    SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
     let mut supply = Supply::start(amount);
     let mut sent = 0;
     while let Some(block) = supply.next() {
         stream.write_all(&block).await?;
         sent += block.len() as u64;
     }
+    SockRef::from(&*stream).set_linger(None)?;
     stream.shutdown().await?;
     let mut receipt = Vec::new();
     stream.take(LONGEST_RECEIPT).read_to_end(&mut receipt).await?;
     Ok((sent, receipt))
 }
 
-/// Reads one flow to its end.
-async fn sink(mut lane: TcpLane, counter: Counter) -> Result<(TcpLane, Counter)> {
-    let counter = take(lane.get_mut(), counter).await?;
-    Ok((lane, counter))
+/// Greets the sink at the other end of a flow, and waits until it is ready.
+pub(super) async fn approach(stream: &mut TcpStream) -> Result<()> {
+    purpose::greet(stream, Purpose::Stream).await.map_err(|misfit| misfit.helped(Purpose::Stream))?;
+    purpose::await_turn(stream).await.context("the other end did not come to this flow")
+}
+
+/// Greets the source at the other end of a flow, and tells it to begin.
+pub(super) async fn welcome(stream: &mut TcpStream) -> Result<()> {
+    purpose::greet(stream, Purpose::Serve).await.map_err(|misfit| misfit.helped(Purpose::Serve))?;
+    Ok(purpose::give_turn(stream).await?)
+}
+
+/// Does it as long as somebody waits for it.
+async fn unless_over<T>(mut over: watch::Receiver<()>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        _ = over.changed() => anyhow::bail!("another flow failed"),
+        done = work => done,
+    }
 }
 
 /// Reads a socket to its end, and counts.

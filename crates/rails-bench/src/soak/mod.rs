@@ -42,7 +42,7 @@ pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: 
     let (began, mut happened) = (Instant::now(), 0);
     let mut faults = Faults::new(seed, links);
     let mut told = 0;
-    while began.elapsed() < time && !stop.is_requested() && !a.has_ended() && !b.has_ended() {
+    while began.elapsed() < time && stop.so_far().is_none() && !a.has_ended() && !b.has_ended() {
         for happening in faults.at(began.elapsed()) {
             carry_out(&lab, &happening)?;
             happened += usize::from(happening.begins);

@@ -56,7 +56,7 @@ pub(super) enum FromSender {
 /// A message from the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FromReceiver {
-    /// The receiver cannot take the batch at all.
+    /// The receiver cannot take the batch at all, or cannot put its names on disk.
     Refuse { reason: Reason },
     /// Answers an offer with what is there already.
     Held { id: u64, held: Held },

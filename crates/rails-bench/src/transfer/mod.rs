@@ -46,6 +46,7 @@ pub use observe::{Observer, Outcome};
 pub use path::{PathError, RelPath};
 pub use receiver::receive;
 pub use sender::send;
+pub use store::make_folder;
 pub use summary::{Failure, How, ReceiveSummary, SendSummary, SentFile, Skipped};
 
 /// For [`crate::fuzzing`]: what decodes encodes to what decodes the same, and fits a frame.

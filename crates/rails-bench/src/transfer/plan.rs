@@ -6,7 +6,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use walkdir::WalkDir;
 
 use super::error::SendError;
@@ -28,7 +31,7 @@ pub(super) struct Plan {
 }
 
 /// One folder or file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) path: RelPath,
     /// Nine permission bits.
@@ -44,17 +47,24 @@ impl Entry {
 }
 
 /// What an entry is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum What {
     Folder,
     File {
         /// Where it is at the sender.
-        source: PathBuf,
+        source: Place,
         /// Its size when it was listed, in bytes.
         size: u64,
-        /// Whether a link is followed, as it is for a source that the caller named.
-        follow: bool,
     },
+}
+
+/// Where a file is at the sender.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// Named by the caller, who means what a link of that name leads to.
+    Named(PathBuf),
+    /// Below a folder that the caller named. It is looked for from there, so that no folder on the way that became a link leads elsewhere.
+    Below(Arc<Dir>, PathBuf),
 }
 
 /// Walks the sources. Everything that makes the batch impossible is found here, before a byte is sent.
@@ -74,7 +84,7 @@ pub(super) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
         match path {
             Some(path) if metadata.is_file() => {
                 plan.claim(&path, source)?;
-                plan.add(path, &metadata, source.clone(), true);
+                plan.add(path, &metadata, Place::Named(source.clone()));
             }
             path if metadata.is_dir() => plan.walk(source, path.as_ref())?,
             _ => return Err(SendError::Special { path: source.clone() }),
@@ -85,6 +95,9 @@ pub(super) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
 
 impl Plan {
     fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
+        let opened = Dir::open_ambient_dir(source, ambient_authority());
+        let root = opened.map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
+        let root = Arc::new(root);
         // Sorted, so that two runs over one tree offer the same entries in the same order.
         for step in WalkDir::new(source).min_depth(usize::from(base.is_none())).sort_by_file_name() {
             let step = match step {
@@ -118,7 +131,10 @@ impl Plan {
             // The root may be a link, which the caller named and means to be followed.
             let metadata = if is_root { fs::metadata(step.path()) } else { fs::symlink_metadata(step.path()) };
             match metadata {
-                Ok(metadata) => self.add(path, &metadata, step.into_path(), false),
+                Ok(metadata) => {
+                    let inside = step.path().strip_prefix(source).expect("a walk stays below its root").to_owned();
+                    self.add(path, &metadata, Place::Below(root.clone(), inside));
+                }
                 Err(error) => {
                     let at = step.path().display();
                     self.unreadable.push(Reason::new(format_args!("sender: cannot inspect {at}: {error}")));
@@ -128,7 +144,7 @@ impl Plan {
         Ok(())
     }
 
-    fn add(&mut self, path: RelPath, metadata: &fs::Metadata, source: PathBuf, follow: bool) {
+    fn add(&mut self, path: RelPath, metadata: &fs::Metadata, source: Place) {
         let mode = metadata.permissions().mode() & MODE_BITS;
         let what = if metadata.is_dir() {
             self.totals.folders += 1;
@@ -136,7 +152,7 @@ impl Plan {
         } else {
             self.totals.files += 1;
             self.totals.bytes += metadata.len();
-            What::File { source, size: metadata.len(), follow }
+            What::File { source, size: metadata.len() }
         };
         self.entries.push(Entry { path, mode, what });
     }

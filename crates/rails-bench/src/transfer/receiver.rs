@@ -83,13 +83,13 @@ where
             _ => {}
         }
     };
-    // Dropping the reading half's end of the channel ends the thread, which leaves its files in order.
+    // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it digests no file to its end.
     drop(reading);
+    drop(writing);
     let worked = match worked {
         Some(worked) => worked,
         None => worker.await,
     };
-    drop(writing);
     let summary = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
     match (cut, summary) {
         (None, Some(summary)) => {
@@ -270,7 +270,7 @@ impl Worker {
 
     fn on_offer(&mut self, id: u64, path: RelPath, size: u64, mode: u32) -> Result<(), Violation> {
         self.inbound.on_offer(id)?;
-        match self.store.look(&path, size, mode) {
+        match self.store.look(&path, size, mode, &|| !self.answers.is_closed()) {
             Ok((file, held)) => {
                 self.inbound.answer(id, size, &held);
                 self.files.insert(id, Receiving { path, size, file });
@@ -310,11 +310,10 @@ impl Worker {
 
     fn on_done(&mut self) -> Result<(), Violation> {
         self.inbound.on_done()?;
-        if let Err(reason) = self.store.sync() {
-            self.summary.fail(None, &reason);
-            self.observer.unreadable(&reason);
-        }
-        self.answer(FromReceiver::Bye)
+        let Err(reason) = self.store.sync() else { return self.answer(FromReceiver::Bye) };
+        self.summary.fail(None, &reason);
+        self.observer.unreadable(&reason);
+        self.answer(FromReceiver::Refuse { reason })
     }
 
     /// Settles the current file as failed; what the sender has under way for it will be discarded.

@@ -231,11 +231,11 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
 
     fn on_held(&mut self, id: u64, held: Held) -> Result<(), WireError> {
         let entry = self.outbound.on_held(id)?;
-        let What::File { source, size, follow } = &self.plan.entries[entry].what else {
+        let What::File { source, size } = &self.plan.entries[entry].what else {
             unreachable!("only files are opened as files");
         };
         let stop = Arc::new(AtomicBool::new(false));
-        let job = Job { id, source: source.clone(), follow: *follow, size: *size, held, stop: Arc::clone(&stop) };
+        let job = Job { id, source: source.clone(), size: *size, held, stop: Arc::clone(&stop) };
         self.files.insert(id, Running { stop, resumed_at: 0, digest: None });
         // A thread that died is noticed by its closed channel of events.
         let _ = self.disk.jobs.send(job);
@@ -327,7 +327,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
 
     fn fail(&mut self, index: usize, reason: &Reason) {
         let entry = &self.plan.entries[index];
-        if entry.what == What::Folder {
+        if matches!(entry.what, What::Folder) {
             self.lost_folders.insert(index);
         }
         let path = Some(entry.path.as_path().to_owned());

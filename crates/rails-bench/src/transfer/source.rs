@@ -3,14 +3,15 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
 
+use cap_std::fs::OpenOptionsExt as _;
 use tokio::sync::mpsc;
 
 use super::message::{Digest, Held, Reason};
+use super::plan::Place;
 use super::proto::{Choice, choose, prefix_to_check};
 use super::wire::Block;
 
@@ -18,8 +19,7 @@ use super::wire::Block;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: u64,
-    pub(super) source: PathBuf,
-    pub(super) follow: bool,
+    pub(super) source: Place,
     /// The size that was offered.
     pub(super) size: u64,
     pub(super) held: Held,
@@ -104,13 +104,13 @@ impl Reader {
         let mut scratch = Vec::new();
         let mut prefix = None;
         if let Some(len) = prefix_to_check(&job.held, job.size) {
-            hash_exactly(&mut file, &mut hasher, len, job, &mut scratch)?;
+            self.hash_exactly(&mut file, &mut hasher, len, job, &mut scratch)?;
             prefix = Some((len, hasher.clone()));
         }
         let mut whole = None;
         if job.held.whole.is_some() {
             let hashed = prefix.as_ref().map_or(0, |(len, _)| *len);
-            hash_exactly(&mut file, &mut hasher, job.size - hashed, job, &mut scratch)?;
+            self.hash_exactly(&mut file, &mut hasher, job.size - hashed, job, &mut scratch)?;
             whole = Some(Digest::from(hasher.finalize()));
         }
         let prefix_digest = prefix.as_ref().map(|(_, hasher)| hasher.finalize().into());
@@ -142,17 +142,45 @@ impl Reader {
         self.tell(Event::Finish { id: job.id, digest: hasher.finalize().into() })
     }
 
+    fn hash_exactly(
+        &self,
+        file: &mut File,
+        hasher: &mut blake3::Hasher,
+        mut left: u64,
+        job: &Job,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        scratch.resize(BLOCK, 0);
+        while left > 0 {
+            stopped(job)?;
+            if self.events.is_closed() {
+                return Err(Stop::Closed);
+            }
+            let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
+            read_exactly(file, &mut scratch[..len], job.size)?;
+            hasher.update(&scratch[..len]);
+            left -= len as u64;
+        }
+        Ok(())
+    }
+
     fn tell(&self, event: Event) -> Result<(), Stop> {
         self.events.blocking_send(event).map_err(|_| Stop::Closed)
     }
 }
 
 fn open(job: &Job) -> Result<File, Stop> {
-    // Between listing and opening, a file may have become a pipe, whose opening would wait for a writer, or a
-    // link. `O_NONBLOCK` means nothing to a regular file (open(2)).
-    let flags = if job.follow { libc::O_NONBLOCK } else { libc::O_NONBLOCK | libc::O_NOFOLLOW };
-    let file =
-        OpenOptions::new().read(true).custom_flags(flags).open(&job.source).map_err(|error| failed("open", &error))?;
+    // Between listing and opening, a file may have become a pipe, whose opening would wait for a writer, or a link. `O_NONBLOCK` means
+    // nothing to a regular file (open(2)).
+    let opened = match &job.source {
+        Place::Named(path) => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path),
+        Place::Below(root, path) => {
+            let mut options = cap_std::fs::OpenOptions::new();
+            let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+            root.open_with(path, options).map(cap_std::fs::File::into_std)
+        }
+    };
+    let file = opened.map_err(|error| failed("open", &error))?;
     let metadata = file.metadata().map_err(|error| failed("inspect", &error))?;
     if !metadata.is_file() {
         return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
@@ -163,24 +191,6 @@ fn open(job: &Job) -> Result<File, Stop> {
         return Err(Stop::Failed(Reason::new(text)));
     }
     Ok(file)
-}
-
-fn hash_exactly(
-    file: &mut File,
-    hasher: &mut blake3::Hasher,
-    mut left: u64,
-    job: &Job,
-    scratch: &mut Vec<u8>,
-) -> Result<(), Stop> {
-    scratch.resize(BLOCK, 0);
-    while left > 0 {
-        stopped(job)?;
-        let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
-        read_exactly(file, &mut scratch[..len], job.size)?;
-        hasher.update(&scratch[..len]);
-        left -= len as u64;
-    }
-    Ok(())
 }
 
 fn read_exactly(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop> {

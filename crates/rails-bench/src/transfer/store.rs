@@ -48,7 +48,7 @@ struct Part {
 impl Store {
     /// Opens the receiving folder, which is made if it is not there.
     pub(super) fn open(into: &Path) -> io::Result<Self> {
-        Dir::create_ambient_dir_all(into, ambient_authority())?;
+        make_folder(into)?;
         Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())? })
     }
 
@@ -67,18 +67,27 @@ impl Store {
     /// Puts a folder's names on disk and gives it its mode.
     pub(super) fn seal_folder(&self, path: &RelPath, mode: u32) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
-        let handle = sync_folder(&dir)?;
+        let handle = dir.open(".").map_err(because("open the folder"))?.into_std();
         let mode = Permissions::from_mode(mode & MODE_BITS);
-        handle.set_permissions(mode).map_err(because("set the folder's mode"))
+        handle.set_permissions(mode).map_err(because("set the folder's mode"))?;
+        handle.sync_all().map_err(because("put the folder on disk"))
     }
 
     /// Puts the names in the receiving folder itself on disk.
     pub(super) fn sync(&self) -> Result<(), Reason> {
-        sync_folder(&self.root).map(drop)
+        // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
+        let handle = self.root.open(".").map_err(because("open the folder"))?;
+        handle.sync_all().map_err(because("put the folder on disk"))
     }
 
-    /// Finds out what is there of an offered file, and locks its unfinished part.
-    pub(super) fn look(&self, path: &RelPath, size: u64, mode: u32) -> Result<(Incoming, Held), Reason> {
+    /// Finds out what is there of an offered file, while the answer is awaited, and locks its unfinished part.
+    pub(super) fn look(
+        &self,
+        path: &RelPath,
+        size: u64,
+        mode: u32,
+        is_awaited: &dyn Fn() -> bool,
+    ) -> Result<(Incoming, Held), Reason> {
         let dir = match path.parent() {
             Some(parent) => self.root.open_dir(parent),
             None => self.root.try_clone(),
@@ -86,8 +95,8 @@ impl Store {
         .map_err(because("open the folder that holds it"))?;
         let (name, part_name) = (path.name().to_owned(), path.part_name());
         let mut file = Incoming { dir, name, part_name, mode: mode & MODE_BITS, whole: None, part: None };
-        let whole = file.look_at_whole(size)?;
-        let part = file.look_at_part(size)?;
+        let whole = file.look_at_whole(size, is_awaited)?;
+        let part = file.look_at_part(size, is_awaited)?;
         Ok((file, Held { whole, part }))
     }
 }
@@ -139,7 +148,8 @@ impl Incoming {
         // The mode comes after the name: a crash between the two leaves a whole file that is too private, which
         // the next run mends (see `keep`). The other way round it could leave a part that nobody may write on.
         let part = self.part.take().expect("a file is finished after it is started");
-        part.file.set_permissions(Permissions::from_mode(self.mode)).map_err(because("set the file's mode"))
+        part.file.set_permissions(Permissions::from_mode(self.mode)).map_err(because("set the file's mode"))?;
+        part.file.sync_all().map_err(because("put the file's mode on disk"))
     }
 
     /// Leaves the file that is there, but gives it the sender's mode, and clears away an old part.
@@ -153,7 +163,8 @@ impl Incoming {
             let mode = Permissions::from_mode(self.mode);
             whole.set_permissions(mode).map_err(because("set the mode of the file that is there"))?;
         }
-        Ok(())
+        // What was read may be in memory alone, where the machine stopped before an earlier run had said that it is on disk.
+        whole.sync_all().map_err(because("put the file that is there on disk"))
     }
 
     /// Stops writing and leaves the part for a later run, unless it holds nothing.
@@ -170,7 +181,7 @@ impl Incoming {
         self.part = None;
     }
 
-    fn look_at_whole(&mut self, size: u64) -> Result<Option<Digest>, Reason> {
+    fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
         // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace it.
         match self.dir.symlink_metadata(&self.name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -181,18 +192,23 @@ impl Incoming {
             Ok(there) if !there.is_file() || there.len() != size => return Ok(None),
             Ok(_) => {}
         }
-        // A file that we may not read may still be replaced.
-        let Ok(file) = self.dir.open(&self.name) else { return Ok(None) };
+        // A file that we may not read may still be replaced. Since it was looked at it may have become a pipe, whose opening would wait for a writer.
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        let Ok(file) = self.dir.open_with(&self.name, options) else { return Ok(None) };
         let mut file = file.into_std();
+        if !file.metadata().map_err(because("inspect what is there"))?.is_file() {
+            return Ok(None);
+        }
         let mut hasher = blake3::Hasher::new();
-        if hash(&mut file, &mut hasher, size).map_err(because("read the file that is there"))? != size {
+        if hash(&mut file, &mut hasher, size, is_awaited).map_err(because("read the file that is there"))? != size {
             return Ok(None);
         }
         self.whole = Some(file);
         Ok(Some(hasher.finalize().into()))
     }
 
-    fn look_at_part(&mut self, size: u64) -> Result<Option<Prefix>, Reason> {
+    fn look_at_part(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Prefix>, Reason> {
         let Some(mut file) = self.open_part()? else { return Ok(None) };
         let len = file.metadata().map_err(because("inspect the part file"))?.len();
         let mut hasher = blake3::Hasher::new();
@@ -201,7 +217,7 @@ impl Incoming {
             self.part = Some(Part { file, hasher, len });
             return Ok(None);
         }
-        let len = hash(&mut file, &mut hasher, len).map_err(because("read the part file"))?;
+        let len = hash(&mut file, &mut hasher, len, is_awaited).map_err(because("read the part file"))?;
         let digest = hasher.finalize().into();
         self.part = Some(Part { file, hasher, len });
         Ok((len > 0).then_some(Prefix { len, digest }))
@@ -215,6 +231,7 @@ impl Incoming {
             opened => opened.map_err(because("open the part file"))?.into_std(),
         };
         self.lock(&file)?;
+        ours_alone(&file)?;
         Ok(Some(file))
     }
 
@@ -248,11 +265,27 @@ impl Incoming {
     }
 }
 
-/// Hashes up to `len` bytes; gives how many there were.
-fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64) -> io::Result<u64> {
+/// Makes sure that nobody else had or has a hand in a part that was found: whoever owns it, may write to it or has another name for it
+/// could read, or change, what arrives.
+fn ours_alone(file: &File) -> Result<(), Reason> {
+    let part = file.metadata().map_err(because("inspect the part file"))?;
+    let (user, mode, names) = (part.uid(), part.mode() & 0o7777, part.nlink());
+    if user == nix::unistd::geteuid().as_raw() && mode & 0o022 == 0 && names == 1 {
+        return Ok(());
+    }
+    Err(Reason::new(format_args!(
+        "receiver: the part file is not ours alone (user {user}, mode {mode:03o}, {names} names); look at it, and remove it"
+    )))
+}
+
+/// Hashes up to `len` bytes; gives how many there were. An error once nobody awaits the digest: a large file takes minutes.
+fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
     let mut buffer = vec![0; HASH_BUFFER];
     let mut hashed = 0;
     while hashed < len {
+        if !is_awaited() {
+            return Err(io::Error::other("the sender is gone"));
+        }
         let want = usize::try_from(len - hashed).map_or(HASH_BUFFER, |left| left.min(HASH_BUFFER));
         match file.read(&mut buffer[..want]) {
             Ok(0) => break,
@@ -267,11 +300,19 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64) -> io::Result<u6
     Ok(hashed)
 }
 
-/// A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
-fn sync_folder(dir: &Dir) -> Result<File, Reason> {
-    let handle = dir.open(".").map_err(because("open the folder"))?.into_std();
-    handle.sync_all().map_err(because("put the folder on disk"))?;
-    Ok(handle)
+/// Makes a folder with those above it, and puts their names on disk; one that is there is left as it is.
+///
+/// # Errors
+/// What the system said.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    std::fs::create_dir_all(folder)?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(above)?.sync_all()?;
+    }
+    Ok(())
 }
 
 fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {

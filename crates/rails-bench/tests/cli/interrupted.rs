@@ -1,10 +1,19 @@
-//! Ctrl-C.
+//! Ctrl-C, SIGTERM and SIGHUP.
 
 use crate::{
     transfers::wait_for_size,
-    util::{Receiver, finish, interrupt, pattern, rails_bench, start, text},
+    util::{Receiver, finish, finish_within, interrupt, pattern, rails_bench, signal, start, text, wait_for},
 };
-use std::fs;
+use assert_cmd::cargo::cargo_bin;
+use nix::sys::signal::Signal;
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
 
 #[test]
 fn an_interrupted_sender_leaves_no_final_file_and_says_how_to_go_on() {
@@ -47,3 +56,168 @@ fn an_idle_receiver_ends_at_ctrl_c() {
     interrupt(receiver.id());
     assert_eq!(receiver.finish().0, 130);
 }
+
+#[test]
+fn a_signal_ends_a_transfer_at_both_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
+    fs::File::create(&file).unwrap().set_len(64 << 30).unwrap();
+    let listening = ["recv", "--once", "--into", text(&inbox), "--listen"];
+    for ends in [Ends::Calling, Ends::Listening] {
+        for what in SIGNALS {
+            let _ = fs::remove_dir_all(&inbox);
+            let pair = Pair::start(&listening, &["send", text(&file), "--to"]);
+            wait_for_size(&inbox.join(".large.rails-part"), 1 << 20);
+            pair.end_one_and_expect_the_other_to_hear(ends, what);
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_a_measurement_at_both_ends_at_once() {
+    for ends in [Ends::Calling, Ends::Listening] {
+        for what in SIGNALS {
+            let pair = Pair::start(&["serve", "--once", "--listen"], &["stream", "--seconds", "600", "--to"]);
+            pair.wait_until_bytes_flow();
+            pair.end_one_and_expect_the_other_to_hear(ends, what);
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_round_trips_at_both_ends_at_once() {
+    for over in [&[][..], &["--messages"]] {
+        for ends in [Ends::Calling, Ends::Listening] {
+            for what in SIGNALS {
+                let serve = [&["serve", "--once", "--ping"], over, &["--listen"]].concat();
+                let ping = ["stream", "--ping", "64KiB", "--round-trips", "10000000"];
+                let pair = Pair::start(&serve, &[&ping, over, &["--to"]].concat());
+                pair.wait_until_bytes_flow();
+                pair.end_one_and_expect_the_other_to_hear(ends, what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plain_flow_that_a_signal_ended_is_not_counted() {
+    let pair =
+        Pair::start(&["serve", "--once", "--plain", "--listen"], &["stream", "--plain", "--seconds", "600", "--to"]);
+    pair.wait_until_bytes_flow();
+    signal(pair.calling.0.id(), Signal::SIGTERM);
+    assert_eq!(finish_within(pair.calling.0, &pair.calling.1, OUTAGE / 3).0, 143);
+    let (code, out, said) = finish_within(pair.listening.0, &pair.listening.1, OUTAGE / 3);
+    assert_eq!((code, out.as_str()), (1, ""), "{said}");
+    assert!(said.contains("reset by peer"), "{said}");
+}
+
+#[test]
+fn a_peer_that_stands_still_does_not_hold_up_the_end() {
+    let pair = Pair::start(&["serve", "--once", "--listen"], &["stream", "--seconds", "600", "--to"]);
+    pair.wait_until_bytes_flow();
+    signal(pair.listening.0.id(), Signal::SIGSTOP);
+    signal(pair.calling.0.id(), Signal::SIGTERM);
+    let (code, _, said) = finish_within(pair.calling.0, &pair.calling.1, OUTAGE / 3);
+    assert_eq!(code, 143, "{said}");
+    let (mut stopped, _) = pair.listening;
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
+}
+
+#[test]
+fn a_signal_ends_a_receiver_that_reads_a_large_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
+    fs::create_dir(&inbox).unwrap();
+    let there = inbox.join("large");
+    for file in [&file, &there] {
+        fs::File::create(file).unwrap().set_len(64 << 30).unwrap();
+    }
+    let pair = Pair::start(&["recv", "--once", "--into", text(&inbox), "--listen"], &["send", text(&file), "--to"]);
+    wait_until_open(pair.listening.0.id(), &there);
+    pair.end_one_and_expect_the_other_to_hear(Ends::Listening, Signal::SIGTERM);
+}
+
+/// Waits until a process has the file open.
+fn wait_until_open(process: u32, file: &Path) {
+    for _ in 0..6000 {
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+        // One that was closed meanwhile leads nowhere.
+        if descriptors.flatten().any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|leads| leads == file)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} is not opened", file.display());
+}
+
+/// Which of two ends is ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ends {
+    Calling,
+    Listening,
+}
+
+/// Two commands, the second with a stream to the first.
+struct Pair {
+    listening: (Child, mpsc::Receiver<String>),
+    calling: (Child, mpsc::Receiver<String>),
+    /// The first that is listened on.
+    port: u16,
+}
+
+impl Pair {
+    /// Starts both; addresses are put behind their arguments.
+    fn start(listening: &[&str], calling: &[&str]) -> Self {
+        let common = ["--insecure", "--outage-limit", "60"];
+        let heeding_signals = |arguments: &[&str], addresses: &str| {
+            // A test that runs under nohup(1), or in the background of a shell, hands on what these ignore.
+            let mut command = Command::new("env");
+            command.arg("--default-signal=HUP,INT").arg(cargo_bin("rails-bench")).args(arguments).arg(addresses);
+            command.args(common).env_remove("RAILS_SECRET").stdin(Stdio::null());
+            start(command)
+        };
+        let listening = heeding_signals(listening, "127.0.0.1:0,127.0.0.2:0");
+        let addresses = wait_for(&listening.1, "listening on ").trim_start_matches("listening on ").replace(' ', "");
+        let calling = heeding_signals(calling, &addresses);
+        let first: SocketAddr = addresses.split(',').next().unwrap().parse().unwrap();
+        Self { listening, calling, port: first.port() }
+    }
+
+    /// Waits until bytes are on their way to where the one end listens.
+    fn wait_until_bytes_flow(&self) {
+        for _ in 0..6000 {
+            let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+            if sockets.lines().any(|socket| is_busy(socket, self.port)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("nothing is sent");
+    }
+
+    fn end_one_and_expect_the_other_to_hear(self, ends: Ends, what: Signal) {
+        let (ended, other) = match ends {
+            Ends::Calling => (self.calling, self.listening),
+            Ends::Listening => (self.listening, self.calling),
+        };
+        signal(ended.0.id(), what);
+        let (code, _, said) = finish_within(ended.0, &ended.1, OUTAGE / 3);
+        assert_eq!(code, 128 + what as i32, "{ends:?}: {said}");
+        // A peer that was not told waits for the lanes to come back until the outage is over, and says so.
+        let (code, _, said) = finish_within(other.0, &other.1, OUTAGE / 3);
+        assert_eq!(code, 1, "{ends:?} by {what}: {said}");
+        assert!(said.contains("error: ") && said.contains("the peer gave the stream up"), "{ends:?} by {what}: {said}");
+    }
+}
+
+/// Whether a line of `/proc/net/tcp` is of a connection to `port` with bytes that are not acknowledged or not read. proc_pid_net(5): the
+/// peer's address, the state (01 is TCP_ESTABLISHED) and the two queues are the third to the fifth field.
+fn is_busy(socket: &str, port: u16) -> bool {
+    let fields: Vec<&str> = socket.split_ascii_whitespace().collect();
+    let [_, local, remote, "01", queues, ..] = fields[..] else { return false };
+    [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))) && queues != "00000000:00000000"
+}
+
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+const OUTAGE: Duration = Duration::from_secs(60);

@@ -12,12 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the survivor may take to end: it hears at once of a process's end, and waits then for as long as it was told.
-const BOUND: Duration = Duration::from_secs(10);
-/// Given to both sides: how streams are kept, and that nobody waits for long for a process that does not come back.
-const STREAM: &[&str] = &["--insecure", "--outage-limit", "0.5"];
-/// Of each side.
-const MOMENTS: usize = 25;
+/// How long the survivor may take to end: the kernel of the killed process tells it at once, or refuses the next connection.
+const BOUND: Duration = Duration::from_secs(30);
+/// Given to both sides: how streams are kept, and that silence would be waited for much longer than the test waits.
+const STREAM: &[&str] = &["--insecure", "--outage-limit", "600"];
+/// Of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.
+const MOMENTS: usize = 8;
+/// As many times as many, until one of them is in the middle of a file.
+const MOST: usize = 5;
 
 #[test]
 fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
@@ -25,7 +27,11 @@ fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
     let batch = Batch::make(folder.path());
     let mut moments = Moments::of("sender", &batch);
     let mut in_the_middle = 0;
-    for moment in 0..MOMENTS {
+    for moment in 0..MOST * runs() {
+        // Enough, unless none of them was one of those that this is about.
+        if moment >= runs() && in_the_middle > 0 {
+            break;
+        }
         batch.empty_inbox();
         let once = moments.random.random_bool(0.5);
         let receiver = Receiver::start(&batch.inbox, flags(if once { &["--once"] } else { &[] }));
@@ -52,12 +58,20 @@ fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
             }
             in_the_middle += usize::from(batch.has_part());
             batch.assert_nothing_half_written(moment);
-            batch.complete_at(&receiver.addresses, moment);
+            let (code, said) = batch.send_to_the_end(&receiver.addresses);
+            if code != 0 && once {
+                // A busy receiver says only now that it had opened a stream for the sender that was killed.
+                let (code, _, said) = receiver.finish_within(BOUND);
+                assert!(code != 0 && said.contains("error: "), "moment {moment}: {said}");
+                batch.complete(moment);
+                continue;
+            }
+            batch.assert_complete(moment, code, &said);
             if once { drop(receiver.finish_within(BOUND)) } else { receiver.kill() }
         }
     }
-    println!("{in_the_middle} of {MOMENTS} moments were in the middle of a file");
-    assert!(in_the_middle > 3, "only {in_the_middle} of {MOMENTS} moments were in the middle of a file");
+    println!("{in_the_middle} moments were in the middle of a file");
+    assert!(in_the_middle > 0, "no moment was in the middle of a file");
 }
 
 #[test]
@@ -66,7 +80,11 @@ fn a_receiver_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
     let batch = Batch::make(folder.path());
     let mut moments = Moments::of("receiver", &batch);
     let mut in_the_middle = 0;
-    for moment in 0..MOMENTS {
+    for moment in 0..MOST * runs() {
+        // Enough, unless none of them was one of those that this is about.
+        if moment >= runs() && in_the_middle > 0 {
+            break;
+        }
         batch.empty_inbox();
         let receiver = Receiver::start(&batch.inbox, flags(&["--once"]));
         let (sender, lines) = batch.send(&receiver.addresses);
@@ -84,8 +102,8 @@ fn a_receiver_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
         batch.assert_nothing_half_written(moment);
         batch.complete(moment);
     }
-    println!("{in_the_middle} of {MOMENTS} moments were in the middle of a file");
-    assert!(in_the_middle > 3, "only {in_the_middle} of {MOMENTS} moments were in the middle of a file");
+    println!("{in_the_middle} moments were in the middle of a file");
+    assert!(in_the_middle > 0, "no moment was in the middle of a file");
 }
 
 /// What is sent, and where it goes.
@@ -136,8 +154,17 @@ impl Batch {
     }
 
     fn complete_at(&self, to: &str, moment: usize) {
+        let (code, said) = self.send_to_the_end(to);
+        self.assert_complete(moment, code, &said);
+    }
+
+    fn send_to_the_end(&self, to: &str) -> (i32, String) {
         let (sender, lines) = self.send(to);
         let (code, _, said) = crate::util::finish_within(sender, &lines, 3 * BOUND);
+        (code, said)
+    }
+
+    fn assert_complete(&self, moment: usize, code: i32, said: &str) {
         assert_eq!(code, 0, "moment {moment}, the run after it: {said}");
         assert!(self.is_whole(), "moment {moment}: not everything is there after the run behind it");
         assert!(!self.has_part(), "moment {moment}: a part is left");
@@ -162,6 +189,10 @@ impl Batch {
             }
         }
     }
+}
+
+fn runs() -> usize {
+    std::env::var("RAILS_RUNS").map_or(MOMENTS, |runs| runs.parse().expect("RAILS_RUNS is a number"))
 }
 
 fn flags(more: &[&'static str]) -> Vec<&'static str> {

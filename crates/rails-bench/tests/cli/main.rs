@@ -10,6 +10,7 @@ mod lab;
 mod machine;
 mod measure;
 mod pairing;
+mod purposes;
 mod refusals;
 mod soak;
 mod tls;

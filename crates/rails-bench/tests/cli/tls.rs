@@ -105,6 +105,7 @@ fn flags_that_contradict_each_other_are_both_named() {
     let send = ["send", "x", "--to", "127.0.0.1:1"];
     for (flags, said) in [
         (vec!["--insecure", "--encrypt"], ["--insecure", "--encrypt"]),
+        (vec!["--encrypt"], ["--encrypt takes a secret", "--secret-file"]),
         (vec!["--insecure", "--tls-pin", &pin], ["--insecure", "--tls-pin"]),
         (vec!["--encrypt", "--tls-pin", &pin], ["--encrypt", "--tls-pin"]),
         (vec!["--secret-file", "x", "--tls-ca", "y", "--tls-name", "z"], ["--secret-file", "--tls-ca"]),

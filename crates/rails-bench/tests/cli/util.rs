@@ -1,6 +1,7 @@
 //! Runs the program, and waits for what it says.
 
 use assert_cmd::cargo::cargo_bin;
+use nix::sys::signal::Signal;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
@@ -151,9 +152,14 @@ pub(crate) fn finish_within(mut child: Child, lines: &mpsc::Receiver<String>, ti
 
 /// Sends Ctrl-C's signal to a process that a test has started.
 pub(crate) fn interrupt(id: u32) {
-    use nix::{sys::signal, unistd::Pid};
+    signal(id, Signal::SIGINT);
+}
+
+/// Sends a signal to a process that a test has started.
+pub(crate) fn signal(id: u32, what: Signal) {
+    use nix::unistd::Pid;
     let id = Pid::from_raw(i32::try_from(id).expect("process numbers are small"));
-    signal::kill(id, signal::Signal::SIGINT).expect("it runs");
+    nix::sys::signal::kill(id, what).expect("it runs");
 }
 
 /// A file with a secret, which only its owner can read.

@@ -61,7 +61,7 @@ fn goodput(cables: &(Cable, Cable), to: &str, plain: bool) -> f64 {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_two_rails_carry_more_than_a_bond_of_the_same_nics() {
+fn guest_long_two_rails_carry_more_than_a_bond() {
     guest::require();
     load_module("bonding").expect("the guest's kernel has it");
     let cables = two_cables();

@@ -67,12 +67,7 @@ struct Worker(Child);
 impl Worker {
     fn start(cable: &Cable, planted: &Planted) -> Self {
         let mut child = Command::new(env::current_exe().expect("it is running"))
-            .args([
-                "--exact",
-                "--ignored",
-                "--nocapture",
-                "doctor::guest_the_doctor_finds_what_was_planted_and_no_more",
-            ])
+            .args(["--exact", "--ignored", "--nocapture", "doctor::guest_long_the_doctor_finds_what_was_planted"])
             .env(WORK, format!("{}|{}|{:?}", cable.far_address(), planted.thread_on, planted.memory))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -186,7 +181,7 @@ fn examined(worker: &Worker, more: &[&str]) -> ([bool; 3], Json) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_the_doctor_finds_what_was_planted_and_no_more() {
+fn guest_long_the_doctor_finds_what_was_planted() {
     guest::require();
     if let Ok(task) = env::var(WORK) {
         work(&task);
@@ -205,7 +200,7 @@ fn guest_the_doctor_finds_what_was_planted_and_no_more() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_the_doctor_mends_what_is_broken_and_undo_takes_it_back() {
+fn guest_long_the_doctor_mends_and_undo_takes_it_back() {
     guest::require();
     let cable = Cable::plug(1).expect("the cable is free");
     echo(&cable);

@@ -6,7 +6,7 @@ use rails_topo::{NicKind, NodeId, Topology};
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_machine_is_shown_drawn_explained_and_captured() {
+fn guest_long_machine_is_shown_and_captured() {
     guest::require();
     let folder = tempfile::tempdir().expect("/run can be written to");
     let capture = folder.path().join("guest.tar.gz").to_str().expect("it is text").to_owned();

@@ -1,16 +1,19 @@
 //! A peer that says anything at all harms nobody.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rails_bench::transfer::{ReceiveError, ReceiveSummary, SendError, Violation, WireError, receive, send};
+use rails_bench::transfer::{
+    ReceiveError, ReceiveSummary, SendError, Violation, WireError, make_folder, receive, send,
+};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-use super::support::{Node, Tree, block_on, bytes, harvest, plant, relay, transfer};
+use super::support::{Node, Notes, Tree, block_on, bytes, harvest, plant, relay, transfer, watched};
 
 const GREETING: &[u8] = b"RAILS-FT\x01\x00S";
 
@@ -124,6 +127,16 @@ fn messages_out_of_turn_are_named() {
         assert_eq!(violation(play_messages(messages, into.path())), expected);
     }
     assert_eq!(harvest(into.path()), Tree::new());
+}
+
+/// Digesting what is there takes many minutes, and nobody would hear what came of it.
+#[test]
+fn a_sender_that_is_gone_holds_up_no_receiver() {
+    let into = tempdir().unwrap();
+    fs::File::create(into.path().join("f")).unwrap().set_len(1 << 40).unwrap();
+    let one_tebibyte = [0x80, 0x80, 0x80, 0x80, 0x80, 0x20];
+    let offer = named(OFFER, 0, b"f", &[&one_tebibyte[..], &[0]].concat());
+    assert!(matches!(play_messages(&[&offer], into.path()), Err(ReceiveError::Wire(WireError::Cut))));
 }
 
 #[test]
@@ -295,4 +308,87 @@ fn a_block_that_claims_four_gigabytes_is_refused_at_its_header() {
         tokio::join!(receive(far, into.path(), Arc::new(())), open).0
     });
     assert!(matches!(result, Err(ReceiveError::Wire(WireError::FrameLength { kind: 1, len: u32::MAX }))));
+}
+
+#[test]
+fn a_part_that_is_not_ours_alone_is_not_adopted() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let source = from.path().join("f");
+    fs::write(&source, bytes(1, 100_000)).unwrap();
+    let part = into.path().join(".f.rails-part");
+    let plant = |mode: u32| {
+        fs::write(&part, bytes(1, 1000)).unwrap();
+        fs::set_permissions(&part, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = |why: &str| {
+        let before = fs::read(&part).unwrap();
+        let (sent, received) = transfer(std::slice::from_ref(&source), into.path(), 1 << 16);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert_eq!(sent.failures, received.failures);
+        let reason = sent.failures[0].reason.as_str();
+        assert!(reason.contains("not ours alone") && reason.contains(why), "{reason}");
+        assert!(!into.path().join("f").exists() && fs::read(&part).unwrap() == before, "it is left as it is");
+    };
+    for mode in [0o666, 0o620, 0o602] {
+        plant(mode);
+        refused(&format!("mode {mode:o}"));
+    }
+    // A second name for a file that its owner is to overwrite.
+    let other = into.path().join("another name");
+    plant(0o600);
+    fs::hard_link(&part, &other).unwrap();
+    refused("2 names");
+    fs::remove_file(other).unwrap();
+    let (sent, received) = transfer(std::slice::from_ref(&source), into.path(), 1 << 16);
+    assert!(received.unwrap().is_complete());
+    assert_eq!(sent.unwrap().bytes_sent, 99_000, "our own part is gone on from");
+}
+
+#[test]
+#[ignore = "needs root: gives a file to another user"]
+fn netns_a_part_of_another_user_is_not_adopted() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let source = from.path().join("f");
+    fs::write(&source, bytes(1, 100_000)).unwrap();
+    let part = into.path().join(".f.rails-part");
+    fs::write(&part, bytes(1, 1000)).unwrap();
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(&part, Some(65534), None).unwrap();
+    let (sent, _) = transfer(&[source], into.path(), 1 << 16);
+    let failures = sent.unwrap().failures;
+    assert!(failures[0].reason.as_str().contains("not ours alone (user 65534"), "{failures:?}");
+    assert!(!into.path().join("f").exists());
+}
+
+#[test]
+fn a_folder_swapped_for_a_link_is_refused() {
+    let (from, into, outside) = (tempdir().unwrap(), tempdir().unwrap(), tempdir().unwrap());
+    let root = from.path().join("root");
+    fs::create_dir_all(root.join("above/below")).unwrap();
+    fs::write(root.join("above/below/f"), "public!").unwrap();
+    fs::create_dir(outside.path().join("below")).unwrap();
+    fs::write(outside.path().join("below/f"), "secret!").unwrap();
+    let (swapped, elsewhere) = (root.join("above"), outside.path().to_owned());
+    // The totals are told when everything was listed, and before anything is opened.
+    let notes = Notes::new(move |note: &str| {
+        if note.starts_with("totals") {
+            fs::rename(&swapped, swapped.with_extension("away")).unwrap();
+            symlink(&elsewhere, &swapped).unwrap();
+        }
+    });
+    let (sent, received) = watched(&[root], into.path(), duplex(1 << 16), notes);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert_eq!((sent.files.len(), received.stored), (0, 0), "{sent:?}");
+    assert!(sent.failures[0].reason.as_str().starts_with("sender: cannot open the file"), "{:?}", sent.failures);
+}
+
+#[test]
+fn a_new_folder_is_made_with_those_above_it() {
+    let root = tempdir().unwrap();
+    let folder = root.path().join("a/b/c");
+    make_folder(&folder).unwrap();
+    make_folder(&folder).unwrap();
+    assert!(folder.is_dir());
+    fs::write(root.path().join("file"), "").unwrap();
+    assert!(make_folder(&root.path().join("file/below")).is_err());
 }

@@ -3,8 +3,9 @@
 /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener), all of them together and each by itself.
 ///
 /// A peer is an IP address: that of the lane that opened a stream, for streams and memory, and each lane's own for handshakes. A peer
-/// with many addresses counts as many, which is what the limits for all are for. Whatever is beyond a limit is refused (or, for
-/// a handshake, hung up on) and logged; what is there goes on.
+/// with many addresses counts as many, which is what the limits for all are for. What is beyond a limit is refused with the limit's name; what
+/// is there goes on. Handshakes end soon, so those beyond their limit wait: for all peers together in the socket's backlog, and for one peer by
+/// being told to try again, which [`MultiRailStream::connect`](crate::MultiRailStream::connect) does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub(crate) handshakes: usize,
@@ -27,8 +28,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many connections may be in their handshake. Default: 256. Each costs a socket and less than a kilobyte, by TLS what
-    /// rustls keeps of a flight of at most 64 KiB besides, and no longer than [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout).
+    /// How many connections may be in their handshake. Default: 256. Each costs a socket and its task, and no longer than
+    /// [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout): before a stranger has proved anything, less than a kilobyte is kept of what it
+    /// sends, or, where streams are opened by TLS, what rustls keeps of at most 64 KiB.
+    ///
+    /// While there are as many, nothing more is accepted: connections wait in the backlog of the socket
+    /// ([`LaneOptions::backlog`](rails_net::LaneOptions::backlog)).
     #[must_use]
     pub fn handshakes(self, most: usize) -> Self {
         Self { handshakes: most, ..self }

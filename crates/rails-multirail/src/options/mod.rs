@@ -29,6 +29,7 @@ pub struct StreamOptions {
     pub(crate) lane: LaneOptions,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) handshake_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     pub(crate) join_grace: Duration,
     pub(crate) linger: Duration,
     pub(crate) outage_limit: Duration,
@@ -91,6 +92,7 @@ impl StreamOptions {
             lane: LaneOptions::default(),
             connector: Arc::new(TcpConnector),
             handshake_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(15),
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
             outage_limit: Duration::from_secs(10),
@@ -196,13 +198,25 @@ impl StreamOptions {
         Self { handshake_timeout: timeout, ..self }
     }
 
+    /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) tries to open a stream, all attempts on all lanes together. Default: 15 s.
+    ///
+    /// It takes that long only where a peer is busy and asks to be tried again, or cannot be reached by TCP. Where every lane was refused it fails at once; where
+    /// peers are mute, after a [handshake's time](Self::handshake_timeout) and the second in which attempts on all lanes begin.
+    #[must_use]
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { connect_timeout: timeout, ..self }
+    }
+
     /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) waits for the other lanes once one is up. Default: 1 s. Lanes that take longer join later.
     #[must_use]
     pub fn join_grace(self, grace: Duration) -> Self {
         Self { join_grace: grace, ..self }
     }
 
-    /// How long lanes live on after the application has dropped the stream, to deliver what was finished. Default: 10 s.
+    /// How long a stream lives on after the application has dropped it, to deliver what was written. Default: 10 s.
+    ///
+    /// It ends sooner where everything is delivered and the other end has ended its own direction, or was told that nobody reads it. What could not be delivered
+    /// by then is thrown away: the other end gets [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes that were.
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
@@ -256,13 +270,15 @@ impl StreamOptions {
         Terms { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    /// This end of a new stream to an end with these terms.
-    pub(crate) fn connection(&self, theirs: Terms) -> Connection {
+    /// This end of a new stream to an end with these terms; `redials` says whether it dials lanes again.
+    pub(crate) fn connection(&self, theirs: Terms, redials: bool) -> Connection {
         let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
             terms: self.terms(),
             outage_limit: self.outage_limit,
+            linger: self.linger,
+            redials,
         };
         Connection::new(config, self.policy.build(), theirs)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
+    longest: Duration,
 }
 
 impl Backoff {
@@ -13,19 +14,33 @@ impl Backoff {
     pub const SHORTEST: Duration = Duration::from_millis(100);
     /// The longest wait.
     pub const LONGEST: Duration = Duration::from_millis(400);
+    /// The first wait, and the longest, where the peer has said that there is nothing to be had.
+    const RARE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
+
+    /// For attempts of which little is to be hoped.
+    pub fn rare() -> Self {
+        let [next, longest] = Self::RARE;
+        Self { next, longest }
+    }
 
     /// How long to wait now.
     #[allow(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
     pub fn next(&mut self) -> Duration {
         let now = self.next;
-        self.next = (2 * now).min(Self::LONGEST);
+        self.next = (2 * now).min(self.longest);
         now
+    }
+
+    /// The same, drawn from half of that time to all of it by a random number: those who were sent away together do not come back together.
+    pub fn next_with(&mut self, jitter: u8) -> Duration {
+        let longest = self.next();
+        longest / 2 + longest / 2 * u32::from(jitter) / u32::from(u8::MAX)
     }
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: Self::SHORTEST }
+        Self { next: Self::SHORTEST, longest: Self::LONGEST }
     }
 }
 
@@ -38,5 +53,14 @@ mod tests {
         let mut backoff = Backoff::default();
         let waits: Vec<u128> = (0..6).map(|_| backoff.next().as_millis()).collect();
         assert_eq!(waits, [100, 200, 400, 400, 400, 400]);
+        let mut rare = Backoff::rare();
+        let waits: Vec<u64> = (0..5).map(|_| rare.next().as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 8]);
+    }
+
+    #[test]
+    fn a_drawn_wait_is_half_to_all_of_the_wait() {
+        let drawn = [0, 128, 255].map(|jitter| Backoff::default().next_with(jitter).as_millis());
+        assert_eq!(drawn, [50, 75, 100]);
     }
 }

@@ -7,6 +7,7 @@
 //! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: what waits by priority, and what arrives in their own buffers;
+//! - [`opening`]: which lanes try to open a stream, and when;
 //! - [`backoff`]: how long to wait before a lost lane is dialled again;
 //! - [`connection`]: one end of one stream, made of the above; this is what the driver drives.
 //!
@@ -18,6 +19,7 @@ pub mod backoff;
 pub mod connection;
 pub mod handshake;
 pub mod messages;
+pub mod opening;
 pub mod policy;
 pub mod reassembler;
 pub mod scheduler;

@@ -20,6 +20,11 @@ pub enum Frame {
     Ack(Ack),
     /// The stream is given up.
     Reset(ResetReason),
+    /// Nobody reads the stream at the sender's end any more, though it may still send itself.
+    Stop {
+        /// The offset up to which it was read.
+        read: u64,
+    },
     /// The sender takes the lane out of the stream, which goes on over the others: nothing more should be sent on it.
     Leave {
         /// Everything that the sender has sent on it is acknowledged.
@@ -58,8 +63,8 @@ pub struct Ack {
 /// Why an end gave the stream up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResetReason {
-    /// It was dropped before it had said that it was done.
-    #[error("the other end dropped the stream before it was done")]
+    /// Its application gave it up, or had gone and what it had written could not be delivered in time.
+    #[error("the peer gave the stream up")]
     Dropped,
     /// It found the other end break the protocol.
     #[error("the other end found a violation of the protocol")]
@@ -135,6 +140,10 @@ impl Frame {
                 };
                 frame[2..4].copy_from_slice(&code.to_be_bytes());
             }
+            Self::Stop { read } => {
+                frame[0] = STOP;
+                frame[12..20].copy_from_slice(&read.to_be_bytes());
+            }
             Self::Leave { drained } => {
                 frame[0] = LEAVE;
                 frame[1] = u8::from(drained);
@@ -187,7 +196,7 @@ impl Frame {
         }
         let flag = match frame[1] {
             0 => false,
-            1 if kind != RESET => true,
+            1 if kind != RESET && kind != STOP => true,
             flags => return Err(field("flags", flags.into())),
         };
         match kind {
@@ -198,10 +207,9 @@ impl Frame {
                 fin: flag,
             })),
             ACK => Ok(Self::Ack(Ack { chunks: u64_at(frame, 4), limit: u64_at(frame, 12), complete: flag })),
-            RESET | LEAVE if frame[4..20] != [0; 16] => {
-                let first = frame[4..20].iter().copied().find(|byte| *byte != 0).unwrap_or(0);
-                Err(field("reserved bytes", first.into()))
-            }
+            RESET | LEAVE if frame[4..20] != [0; 16] => Err(field("reserved bytes", first_odd(&frame[4..20]))),
+            STOP if frame[4..12] != [0; 8] => Err(field("reserved bytes", first_odd(&frame[4..12]))),
+            STOP => Ok(Self::Stop { read: u64_at(frame, 12) }),
             RESET => match code {
                 DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
                 VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
@@ -233,6 +241,11 @@ fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// What stands where there should be zeros.
+fn first_odd(reserved: &[u8]) -> u16 {
+    reserved.iter().copied().find(|byte| *byte != 0).unwrap_or(0).into()
+}
+
 fn u32_at(frame: &[u8; FRAME_LEN], at: usize) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|index| frame[at + index]))
 }
@@ -247,6 +260,7 @@ const RESET: u8 = 0x12;
 const LEAVE: u8 = 0x13;
 const PACKET: u8 = 0x14;
 const PART: u8 = 0x15;
+const STOP: u8 = 0x16;
 const DROPPED: u16 = 1;
 const VIOLATION: u16 = 2;
 const MISMATCH: u16 = 3;
@@ -272,6 +286,7 @@ mod tests {
             prop_oneof![Just(ResetReason::Dropped), Just(ResetReason::Violation), Just(ResetReason::Mismatch)]
                 .prop_map(Frame::Reset),
             any::<bool>().prop_map(|drained| Frame::Leave { drained }),
+            any::<u64>().prop_map(|read| Frame::Stop { read }),
             (priorities(), any::<u64>(), any::<u32>()).prop_map(|(priority, first, count)| Frame::Packet(Packet {
                 priority,
                 first,

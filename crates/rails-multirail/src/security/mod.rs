@@ -38,22 +38,14 @@ impl Security {
         Self(Kind::Shared(Credentials::Insecure))
     }
 
-    /// Whoever knows the secret may join. The bytes are neither encrypted nor authenticated, unless it is made
-    /// [`encrypted`](Self::encrypted).
+    /// Whoever knows the secret may join. The bytes are neither encrypted nor authenticated; with [`encrypted`](Self::encrypted) they are.
     pub fn psk(secret: Secret) -> Self {
         Self(Kind::Shared(Credentials::Secret { mode: Mode::PreSharedKey, secret }))
     }
 
-    /// Encrypted and authenticated, frame by frame. TLS always is, and what is insecure stays so: without a secret there is nothing to
-    /// make keys of.
-    #[must_use]
-    pub fn encrypted(self) -> Self {
-        match self.0 {
-            Kind::Shared(Credentials::Secret { secret, .. }) => {
-                Self(Kind::Shared(Credentials::Secret { mode: Mode::Encrypted, secret }))
-            }
-            other => Self(other),
-        }
+    /// Whoever knows the secret may join, and the bytes are encrypted and authenticated, frame by frame, by keys made of it.
+    pub fn encrypted(secret: Secret) -> Self {
+        Self(Kind::Shared(Credentials::Secret { mode: Mode::Encrypted, secret }))
     }
 
     /// TLS 1.3, for [`MultiRailStream::connect`](crate::MultiRailStream::connect).
@@ -105,11 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_makes_psk_and_encrypted_makes_more_of_it() {
+    fn a_secret_makes_psk_and_encrypted_asks_for_more() {
         let secret = Secret::pre_shared(b"0123456789abcdef").unwrap();
         assert_eq!(Security::from(secret.clone()).mode(), Mode::PreSharedKey);
-        assert_eq!(Security::psk(secret).encrypted().mode(), Mode::Encrypted);
-        assert_eq!(Security::insecure().encrypted().mode(), Mode::Insecure);
+        assert_eq!(Security::encrypted(secret).mode(), Mode::Encrypted);
     }
 
     #[test]

@@ -2,17 +2,12 @@
 
 use super::{
     Dialing, MultiRailStream,
-    dialer::{Dialer, Path, Report},
-    join::random,
+    dialer::{Dialer, News, Path, Report},
 };
-use crate::{
-    OpenError, RailId, StreamOptions,
-    proto::{connection::Connection, handshake::StreamId},
-    rails::Rails,
-};
-use std::{net::SocketAddr, sync::Arc};
+use crate::{OpenError, RailId, StreamOptions, proto::connection::Connection, rails::Rails};
+use std::{collections::BTreeSet, net::SocketAddr};
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::mpsc,
     time::{Instant, timeout_at},
 };
 
@@ -33,50 +28,43 @@ pub(super) async fn connect(
         return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
     }
     let credentials = options.security.initiator().ok_or(OpenError::Security)?;
-    let id = StreamId(random().map_err(OpenError::Random)?);
-    let dialer = Arc::new(Dialer {
-        id,
-        lanes: count as u16,
-        rails: rails.clone(),
-        options: options.clone(),
-        credentials,
-        opened: Mutex::new(None),
-    });
+    let dialer = Dialer::new(count as u16, rails, options, credentials);
+    let paths: Vec<Path> = (0u16..)
+        .zip(lanes.iter().copied().cycle().take(count))
+        .map(|(index, (rail, remote))| Path { index, rail, remote })
+        .collect();
     let (report, mut reports) = mpsc::channel(count);
-    for (index, (rail, remote)) in lanes.iter().copied().cycle().take(count).enumerate() {
-        dialer.start(Path { index: index as u16, rail, remote }, report.clone());
-    }
+    paths.iter().for_each(|path| dialer.start(*path, report.clone()));
     drop(report);
 
     let mut stream = None;
-    let mut failed = Vec::new();
-    let mut heard = 0;
-    let mut grace: Option<Instant> = None;
-    while heard < count {
-        let next = match grace {
-            Some(deadline) => timeout_at(deadline, reports.recv()).await,
-            None => Ok(reports.recv().await),
-        };
-        match next {
-            Ok(Some(Report::Opened(opened))) => stream = Some(opened),
-            Ok(Some(Report::Joined)) => {}
-            Ok(Some(Report::Failed(lane))) => failed.push(lane),
-            // Every lane that is left has lost its rail, or the rest take too long and will join later.
-            Ok(None) | Err(_) => break,
+    let mut awaited: BTreeSet<u16> = paths.iter().map(|path| path.index).collect();
+    let mut deadline = Instant::now() + options.connect_timeout;
+    loop {
+        // Once the stream is open, the lane that opened it is about to hand it over.
+        let is_coming = stream.is_none() && dialer.is_open();
+        if awaited.is_empty() && !is_coming {
+            break;
         }
-        heard += 1;
-        if stream.is_some() {
-            grace.get_or_insert_with(|| Instant::now() + options.join_grace);
+        let report = match timeout_at(deadline, reports.recv()).await {
+            Err(_) if is_coming || stream.is_none() && dialer.is_open() => reports.recv().await,
+            in_time => in_time.ok().flatten(),
+        };
+        // None where every lane that is left has lost its rail, or takes too long: if there is a stream, it joins later.
+        let Some(Report { lane, news }) = report else { break };
+        awaited.remove(&lane);
+        if let News::Opened(opened) = news {
+            stream = Some(opened);
+            deadline = Instant::now() + options.join_grace;
         }
     }
     match stream {
         Some(mut stream) => {
-            failed.iter().for_each(|lane| tracing::warn!(stream = %id, "lane did not come up: {lane}"));
-            stream.failed = failed;
-            // Lanes that are still on their way give up when nobody listens any more.
-            stream.dialing = Some(Dialing { dialer, next: count as u16, late: vec![reports] });
+            let failed = dialer.failed_lanes();
+            failed.iter().for_each(|lane| tracing::warn!(stream = %stream.id(), "lane did not come up: {lane}"));
+            stream.dialing = Some(Dialing { dialer, next: count as u16 });
             Ok(stream)
         }
-        None => Err(OpenError::AllFailed { lanes: failed }),
+        None => Err(OpenError::AllFailed { lanes: dialer.unanswered(&paths) }),
     }
 }

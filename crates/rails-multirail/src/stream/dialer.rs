@@ -2,8 +2,8 @@
 
 use super::{
     MultiRailStream,
-    join::{initiate, nonce},
-    lane::LaneDriver,
+    join::{initiate, jitter, nonce, random, send_messages},
+    lane::{Ended, LaneDriver},
     shared::Shared,
     supervisor::supervise,
 };
@@ -12,26 +12,41 @@ use crate::{
     error::{FailedLane, JoinError},
     proto::{
         backoff::Backoff,
-        connection::LaneId,
+        connection::{LaneId, Refused},
         handshake::{Credentials, Hello, Joined, Purpose, StreamId},
+        opening::{Attempts, Race, Turn},
     },
     rails::Rails,
 };
 use rails_net::Lane;
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::{
-    sync::{Mutex, mpsc},
-    time::{Instant, sleep, timeout},
+    sync::{Notify, mpsc, watch},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// What a lane says while the stream is being opened.
-pub(super) enum Report {
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) lane: u16,
+    pub(super) news: News,
+}
+
+/// What there is to say of a lane.
+#[derive(Debug)]
+pub(super) enum News {
     /// It has opened the stream; here it is.
     Opened(MultiRailStream),
     /// It has joined.
     Joined,
-    /// It did not come up.
-    Failed(FailedLane),
+    /// It did not come up. It goes on trying while the others do.
+    Failed,
 }
 
 /// Where a lane leads.
@@ -46,17 +61,35 @@ pub(super) struct Path {
 /// What the lanes of one stream share at the end that opened it.
 #[derive(Debug)]
 pub(super) struct Dialer {
-    pub(super) id: StreamId,
-    pub(super) lanes: u16,
+    lanes: u16,
     pub(super) rails: Rails,
-    pub(super) options: StreamOptions,
-    /// What the lane that opens the stream brings.
-    pub(super) credentials: Credentials,
-    /// The stream, once a lane has opened it. Held while a lane tries to.
-    pub(super) opened: Mutex<Option<Arc<Shared>>>,
+    options: StreamOptions,
+    /// What a lane that opens the stream brings.
+    credentials: Credentials,
+    /// The stream, once a lane has opened it.
+    opened: watch::Sender<Option<Arc<Shared>>>,
+    race: Mutex<Race>,
+    /// Told when an attempt to open the stream has ended.
+    turn: Notify,
+    /// Why lanes did not come up, by their numbers.
+    failed: Mutex<BTreeMap<u16, Arc<FailedLane>>>,
 }
 
 impl Dialer {
+    /// For a stream of that many lanes, which nothing has opened yet.
+    pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
+        Arc::new(Self {
+            lanes,
+            rails: rails.clone(),
+            options: options.clone(),
+            credentials,
+            opened: watch::Sender::new(None),
+            race: Mutex::new(Race::new(usize::from(lanes))),
+            turn: Notify::new(),
+            failed: Mutex::default(),
+        })
+    }
+
     /// Starts a lane on the runtime that drives it, which keeps it up as long as the stream lasts.
     pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let dialer = self.clone();
@@ -65,159 +98,293 @@ impl Dialer {
         drop(home.spawn(move || dialer.keep(path, report)));
     }
 
+    /// The lanes that have not come up so far, in the order of their numbers.
+    pub(super) fn failed_lanes(&self) -> Vec<Arc<FailedLane>> {
+        self.failed().values().cloned().collect()
+    }
+
+    /// The same where none has come up in time: those that have not failed either were not answered.
+    pub(super) fn unanswered(&self, paths: &[Path]) -> Vec<Arc<FailedLane>> {
+        for Path { index, rail, remote } in paths.iter().copied() {
+            let unheard = || Arc::new(FailedLane { rail, remote, error: JoinError::Timeout });
+            self.failed().entry(index).or_insert_with(unheard);
+        }
+        self.failed_lanes()
+    }
+
+    /// Whether a lane has opened the stream.
+    pub(super) fn is_open(&self) -> bool {
+        self.opened.borrow().is_some()
+    }
+
     /// Brings one lane up, drives it, and brings it up again, until the stream is over or the lane is taken out. Runs where the
     /// lane is driven ([`Driver`](super::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
-        let begun = Instant::now();
-        let joined = tokio::select! {
-            joined = self.join(path) => joined,
-            () = report.closed() => return,
+        let first = tokio::select! {
+            biased;
+            first = self.come_up(path, &report) => first,
+            () = self.given_up(&report) => return,
         };
-        let longest_attempt = self.longest_attempt(joined.is_ok().then(|| begun.elapsed()));
-        let mut lane = match joined {
-            Ok((lane, stream)) => {
-                let said = stream.map_or(Report::Joined, Report::Opened);
-                // Whoever opened the stream may be gone; then the stream is dropped with the report, and the lane sees it.
-                let _ = report.send(said).await;
-                Some(lane)
-            }
-            Err(error) => {
-                let failed = FailedLane { rail: path.rail, remote: path.remote, error };
-                let _ = report.send(Report::Failed(failed)).await;
-                None
+        drop(report);
+        let Some((first, longest_attempt)) = first else { return };
+        let kept = Kept { path, shared: first.shared.clone(), longest_attempt };
+        let mut lane = Some(first);
+        while let Some(current) = lane {
+            lane = match self.drive(&kept, current).await {
+                After::Successor(successor) => Some(*successor),
+                After::Dial(ended) => tokio::select! {
+                    joined = self.join_again(&kept, ended) => joined,
+                    () = over(&kept.shared) => None,
+                },
+                After::Nothing => None,
+            };
+        }
+    }
+
+    /// Drives a lane to its end, and says what comes after it.
+    async fn drive(&self, kept: &Kept, lane: LaneDriver) -> After {
+        let (id, silenced, begun) = (lane.id, lane.silenced.clone(), Instant::now());
+        let mut run = pin!(lane.run());
+        let mut instead = pin!(self.join_instead(kept, id, &silenced));
+        let after = tokio::select! {
+            ended = &mut run => match ended {
+                Ended::Left => return After::Nothing,
+                // Its successor waits for nothing but its place.
+                Ended::Replaced => {
+                    let successor = timeout(kept.longest_attempt, instead).await;
+                    successor.map_or(After::Dial(Ended::Otherwise), After::taken_by)
+                }
+                // One that is closed again and again is not dialled without a pause.
+                ended => After::Dial(if begun.elapsed() > Backoff::LONGEST { ended } else { Ended::Otherwise }),
+            },
+            // The old connection is closed as soon as the new one has taken its place.
+            successor = &mut instead => {
+                run.await;
+                After::taken_by(successor)
             }
         };
-        let shared = match &lane {
-            Some(lane) => lane.shared.clone(),
-            None => match self.opened_by_another(&report).await {
+        if !*kept.shared.over.borrow() {
+            return after;
+        }
+        // A lane that joined just then has to be driven to its end all the same.
+        if let After::Successor(successor) = after {
+            successor.run().await;
+        }
+        After::Nothing
+    }
+
+    /// Tries to bring a lane up for the first time until it is, and says how long an attempt to do so again may take. `None` where there is no stream any more
+    /// that it could join.
+    async fn come_up(&self, path: Path, report: &mpsc::Sender<Report>) -> Option<(LaneDriver, Duration)> {
+        let mut attempts = Attempts::default();
+        let mut is_told = false;
+        loop {
+            let begun = Instant::now();
+            let error = match self.join(path).await {
+                Ok((lane, stream)) => {
+                    self.failed().remove(&path.index);
+                    let news = stream.map_or(News::Joined, News::Opened);
+                    // The caller may have gone; then the stream is dropped with the report, and the lane sees it.
+                    let _ = report.send(Report { lane: path.index, news }).await;
+                    return Some((lane, self.longest_attempt(begun.elapsed())));
+                }
+                Err(error) => error,
+            };
+            let opened = self.stream();
+            let is_too_late = |shared: &Arc<Shared>| {
+                shared.with(|state| {
+                    state.connection.dial_failed(path.index, error.refused());
+                    state.is_over()
+                })
+            };
+            if opened.as_ref().is_some_and(is_too_late) {
+                tracing::debug!(lane = path.index, remote = %path.remote, %error, "a lane comes too late for its stream");
+                return None;
+            }
+            let next = attempts.after(error.setback(), jitter());
+            let failed = Arc::new(FailedLane { rail: path.rail, remote: path.remote, error });
+            self.failed().insert(path.index, failed.clone());
+            if next.counts {
+                let is_awaited = report.send(Report { lane: path.index, news: News::Failed }).await.is_ok();
+                if !is_awaited && !is_told {
+                    tracing::warn!("lane did not come up: {failed}");
+                }
+                is_told = true;
+            }
+            match (next.wait, opened) {
+                (Some(wait), _) => sleep(wait).await,
+                (None, Some(_)) => sleep(RARELY).await,
+                (None, None) => drop(self.opened().await),
+            }
+        }
+    }
+
+    /// Waits until nobody wants a lane any more that has not come up: the caller has given up, or the stream is over.
+    async fn given_up(&self, report: &mpsc::Sender<Report>) {
+        let shared = tokio::select! {
+            biased;
+            shared = self.opened() => shared,
+            () = report.closed() => match self.stream() {
                 Some(shared) => shared,
                 None => return,
             },
         };
-        drop(report);
-        let mut over = shared.over.subscribe();
-        // The channel lives as long as `shared`, so waiting for it cannot fail.
-        let over = async { drop(over.wait_for(|over| *over).await) };
-        let mut over = pin!(over);
-        loop {
-            let Some(current) = lane.take() else {
-                lane = tokio::select! {
-                    joined = self.join_again(path, &shared, longest_attempt) => joined,
-                    () = &mut over => return,
-                };
-                if lane.is_none() {
-                    return;
-                }
-                continue;
-            };
-            let id = current.id;
-            let mut run = pin!(current.run());
-            tokio::select! {
-                left = &mut run => if left {
-                    return;
-                },
-                // The old connection is closed as soon as the new one has taken its place.
-                joined = self.join_instead(path, &shared, id, longest_attempt) => {
-                    lane = joined;
-                    run.await;
-                }
-            }
-            if *shared.over.borrow() {
-                // A lane that joined just then has to be driven to its end all the same.
-                if let Some(lane) = lane.take() {
-                    lane.run().await;
-                }
-                return;
-            }
-        }
+        over(&shared).await;
     }
 
-    /// Waits until another lane has opened the stream; `None` where none does.
-    async fn opened_by_another(&self, report: &mpsc::Sender<Report>) -> Option<Arc<Shared>> {
-        loop {
-            if let Some(shared) = self.opened.lock().await.clone() {
-                return Some(shared);
-            }
-            tokio::select! {
-                () = report.closed() => return None,
-                () = sleep(LEAST_ATTEMPT) => {}
-            }
-        }
-    }
-
-    /// How long one attempt to dial a lane again may take, which took so long to join at first, if it did.
+    /// How long one attempt to dial a lane again may take, which took so long to join at first.
     ///
     /// TCP repeats a lost SYN after 1 s, and then after ever longer: a new attempt is no later. But a path takes as long as it takes.
-    fn longest_attempt(&self, first: Option<Duration>) -> Duration {
-        let longest = self.options.handshake_timeout.max(LEAST_ATTEMPT);
-        first.map_or(longest, |first| (LEAST_ATTEMPT + 2 * first).min(longest))
+    fn longest_attempt(&self, first: Duration) -> Duration {
+        (LEAST_ATTEMPT + 2 * first).min(self.options.handshake_timeout.max(LEAST_ATTEMPT))
     }
 
-    /// Tries to join until it works; `None` where the other end does not have the stream any more.
-    async fn join_again(&self, path: Path, shared: &Arc<Shared>, longest: Duration) -> Option<LaneDriver> {
-        let mut backoff = Backoff::default();
+    /// Tries to join until it works, at once where the peer's kernel has closed the connection; `None` where the stream is over.
+    async fn join_again(&self, kept: &Kept, ended: Ended) -> Option<LaneDriver> {
+        let Kept { path, shared, longest_attempt } = kept;
+        let (mut backoff, mut rare) = (Backoff::default(), Backoff::rare());
+        let mut wait = if ended == Ended::ByPeer { Duration::ZERO } else { backoff.next() };
         loop {
-            sleep(backoff.next()).await;
-            let attempt = timeout(longest, self.join(path)).await.unwrap_or(Err(JoinError::Timeout));
-            match attempt {
+            sleep(wait).await;
+            let error = match timeout(*longest_attempt, self.join(*path)).await.unwrap_or(Err(JoinError::Timeout)) {
                 Ok((lane, _)) => return Some(lane),
-                Err(error @ JoinError::Handshake(_)) => {
-                    // It answers, but no longer knows this stream.
-                    tracing::warn!(stream = %self.id, lane = path.index, remote = %path.remote, %error, "a lane cannot join again");
-                    shared.with(|state| state.connection.give_up_waiting());
-                    return None;
-                }
                 Err(JoinError::StreamOver) => return None,
-                Err(error) => {
-                    tracing::debug!(stream = %self.id, lane = path.index, remote = %path.remote, %error, "a lane is dialled again");
-                }
+                Err(error) => error,
+            };
+            tracing::debug!(stream = %shared.id, lane = path.index, remote = %path.remote, %error, "a lane is dialled again");
+            let refused = error.refused();
+            let is_over = shared.with(|state| {
+                state.connection.dial_failed(path.index, refused);
+                state.is_over()
+            });
+            if is_over && refused.is_some() {
+                // The peer has let go of it, and so may this end.
+                return None;
             }
+            // A listener that does not have the stream may be another than the one that was meant, for a while.
+            wait = if refused == Some(Refused::Stream) { rare.next() } else { backoff.next() };
         }
     }
 
     /// Joins anew when the lane has been silent for a while: a connection that was cut off by a fault may take far longer to find out
-    /// that the fault is over than a new one takes to be made.
-    async fn join_instead(
-        &self,
-        path: Path,
-        shared: &Arc<Shared>,
-        lane: LaneId,
-        longest: Duration,
-    ) -> Option<LaneDriver> {
-        let mut backoff = Backoff::default();
+    /// that the fault is over than a new one takes to be made. While the lane is not silent this waits for nothing but that.
+    async fn join_instead(&self, kept: &Kept, lane: LaneId, silenced: &Notify) -> LaneDriver {
+        // A lane that is taken out is not dialled again.
+        let is_missed =
+            || kept.shared.with(|state| state.connection.is_silent(lane) && !state.connection.is_leaving(lane));
         loop {
-            sleep(backoff.next()).await;
-            if !shared.with(|state| state.connection.is_silent(lane)) {
-                backoff = Backoff::default();
-                continue;
-            }
-            let attempt = timeout(longest, self.join(path)).await;
-            if let Ok(Ok((lane, _))) = attempt {
-                return Some(lane);
+            silenced.notified().await;
+            let mut backoff = Backoff::default();
+            loop {
+                sleep(backoff.next()).await;
+                if !is_missed() {
+                    break;
+                }
+                if let Ok(Ok((lane, _))) = timeout(kept.longest_attempt, self.join(kept.path)).await {
+                    return lane;
+                }
             }
         }
     }
 
-    /// Connects, and opens or joins the stream.
+    /// Connects, and opens or joins the stream; gives the stream where it was opened.
     async fn join(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
-        let Path { index, rail, remote } = path;
-        let begins = self.rails[rail].lane_options(&self.options.lane);
-        let connection = self.options.connector.connect(&begins, remote).await?;
-        let mut opened = self.opened.lock().await;
-        if let Some(shared) = opened.clone() {
-            drop(opened);
-            let joined = self.shake_hands(&*connection, index, Purpose::Join, shared.joining.clone()).await?;
-            let lane = LaneDriver::up(shared, index, rail, connection, joined.seals, &self.options);
-            return Ok((lane.ok_or(JoinError::StreamOver)?, None));
+        loop {
+            let connection = self.connect(path).await?;
+            let turn = tokio::select! {
+                biased;
+                shared = self.opened() => return Ok((self.join_over(path, connection, shared).await?, None)),
+                turn = self.wait_for_turn() => turn,
+            };
+            let attempt = tokio::select! {
+                biased;
+                attempt = self.try_to_open(path, &*connection, turn) => attempt?,
+                // What was said on this connection is about a stream of which nothing comes.
+                _ = self.opened() => continue,
+            };
+            if let Some((lane, stream)) = self.open_over(path, connection, attempt).await? {
+                return Ok((lane, Some(stream)));
+            }
         }
-        let joined = self.shake_hands(&*connection, index, Purpose::Open, self.credentials.clone()).await?;
-        let state = self.options.connection(joined.terms);
-        let shared = Shared::new(self.id, state, self.rails.clone(), joined.joining);
+    }
+
+    async fn connect(&self, path: Path) -> Result<Arc<dyn Lane>, JoinError> {
+        let begins = self.rails[path.rail].lane_options(&self.options.lane);
+        Ok(self.options.connector.connect(&begins, path.remote).await?)
+    }
+
+    async fn join_over(
+        &self,
+        path: Path,
+        connection: Arc<dyn Lane>,
+        shared: Arc<Shared>,
+    ) -> Result<LaneDriver, JoinError> {
+        let credentials = shared.joining.clone();
+        let joined = self.shake_hands(&*connection, path.index, Purpose::Join, shared.id, credentials).await?;
+        let lane = LaneDriver::up(shared, path.index, path.rail, connection, joined.seals, &self.options).await;
+        lane.ok_or(JoinError::StreamOver)
+    }
+
+    /// Asks for a new stream.
+    async fn try_to_open<'a>(
+        &self,
+        path: Path,
+        connection: &dyn Lane,
+        _turn: Trying<'a>,
+    ) -> Result<Attempt<'a>, JoinError> {
+        // Each attempt is about a stream of its own: what became of one that was not answered need not be known.
+        let id = StreamId(random().map_err(JoinError::Random)?);
+        let joined = self.shake_hands(connection, path.index, Purpose::Open, id, self.credentials.clone()).await?;
+        Ok(Attempt { id, joined, _turn })
+    }
+
+    /// Takes the stream that was asked for, where no other lane was first, and tells the peer.
+    async fn open_over(
+        &self,
+        path: Path,
+        connection: Arc<dyn Lane>,
+        attempt: Attempt<'_>,
+    ) -> Result<Option<(LaneDriver, MultiRailStream)>, JoinError> {
+        let Attempt { id, joined, _turn } = attempt;
+        let mut shared = None;
+        self.opened.send_if_modified(|opened| {
+            if opened.is_none() {
+                let mut state = self.options.connection(joined.terms, true);
+                let failed = self.failed();
+                (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
+                *opened = Some(Shared::new(id, state, self.rails.clone(), joined.joining));
+                shared.clone_from(opened);
+            }
+            shared.is_some()
+        });
+        let Some(shared) = shared else { return Ok(None) };
         tokio::spawn(supervise(shared.clone(), self.options.linger));
         let stream = MultiRailStream::new(shared.clone());
-        let lane = LaneDriver::up(shared.clone(), index, rail, connection, joined.seals, &self.options);
-        *opened = Some(shared);
-        Ok((lane.ok_or(JoinError::StreamOver)?, Some(stream)))
+        let (index, rail) = (path.index, path.rail);
+        let lane = LaneDriver::up(shared, index, rail, connection.clone(), joined.seals, &self.options).await;
+        let lane = lane.ok_or(JoinError::StreamOver)?;
+        let confirmation: Vec<_> = joined.confirmation.into_iter().collect();
+        // A connection that fails here is found to have failed when the lane is driven, and another lane that joins says the same.
+        let sent = timeout(self.options.handshake_timeout, send_messages(&*connection, &confirmation)).await;
+        if sent.is_err() {
+            // It has taken a part of the message at most, and no frame may follow that.
+            let _ = connection.close_write();
+        }
+        Ok(Some((lane, stream)))
+    }
+
+    async fn wait_for_turn(&self) -> Trying<'_> {
+        loop {
+            let ended = self.turn.notified();
+            let turn = self.race().turn(Instant::now().into_std());
+            match turn {
+                Turn::Open => return Trying(self),
+                Turn::Wait(until) => tokio::select! {
+                    () = sleep_until(until.into()) => {}
+                    () = ended => {}
+                },
+            }
+        }
     }
 
     async fn shake_hands(
@@ -225,21 +392,88 @@ impl Dialer {
         connection: &dyn Lane,
         lane: u16,
         purpose: Purpose,
+        stream: StreamId,
         credentials: Credentials,
     ) -> Result<Joined, JoinError> {
-        let hello = Hello {
-            mode: credentials.mode(),
-            purpose,
-            stream: self.id,
-            lane,
-            lanes: self.lanes,
-            terms: self.options.terms(),
-            nonce: nonce()?,
-        };
+        let (mode, terms) = (credentials.mode(), self.options.terms());
+        let hello = Hello { mode, purpose, stream, lane, lanes: self.lanes, terms, nonce: nonce()? };
         let handshake = initiate(connection, credentials, hello);
         timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
     }
+
+    fn stream(&self) -> Option<Arc<Shared>> {
+        self.opened.borrow().clone()
+    }
+
+    /// Waits until a lane has opened the stream.
+    async fn opened(&self) -> Arc<Shared> {
+        let mut opened = self.opened.subscribe();
+        loop {
+            if let Some(shared) = opened.borrow_and_update().clone() {
+                return shared;
+            }
+            // The channel lives as long as `self`, so waiting for it cannot fail.
+            let _ = opened.changed().await;
+        }
+    }
+
+    fn race(&self) -> MutexGuard<'_, Race> {
+        self.race.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<FailedLane>>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lane that has been up, and that this end keeps up.
+struct Kept {
+    path: Path,
+    shared: Arc<Shared>,
+    /// How long one attempt to dial it again may take.
+    longest_attempt: Duration,
+}
+
+/// What comes after a lane that has ended.
+enum After {
+    /// The lane that has taken its place.
+    Successor(Box<LaneDriver>),
+    /// It is dialled again.
+    Dial(Ended),
+    /// It was taken out, or the stream is over.
+    Nothing,
+}
+
+impl After {
+    fn taken_by(successor: LaneDriver) -> Self {
+        Self::Successor(Box::new(successor))
+    }
+}
+
+/// A stream that a listener has made for a lane, and that is not taken yet.
+struct Attempt<'a> {
+    id: StreamId,
+    joined: Joined,
+    _turn: Trying<'a>,
+}
+
+/// A lane that tries to open the stream, until this is dropped.
+struct Trying<'a>(&'a Dialer);
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        self.0.race().ended();
+        self.0.turn.notify_waiters();
+    }
+}
+
+/// Waits until there is nothing left for which a lane would have to be brought up.
+async fn over(shared: &Shared) {
+    // The channel lives as long as `shared`, so waiting for it cannot fail.
+    let _ = shared.over.subscribe().wait_for(|over| *over).await;
 }
 
 /// How long an attempt to dial a lane again may take on a path that takes no time.
 const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
+/// How long a lane waits that would be refused again for a reason that lasts: a peer's operator may remove it.
+const RARELY: Duration = Duration::from_secs(8);

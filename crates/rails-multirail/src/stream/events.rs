@@ -71,7 +71,7 @@ impl EventLog {
 }
 
 impl StreamEvent {
-    /// A lane that was lost or fell silent, and a stream that stands still, are warnings; the rest is quieter.
+    /// A lane that was lost, fell silent or is of no use, and a stream that stands still, are warnings; the rest is quieter.
     fn log(&self, stream: StreamId) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
@@ -79,6 +79,7 @@ impl StreamEvent {
             EventKind::Silenced { .. } | EventKind::Outage => {
                 tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used");
             }
+            EventKind::Unused { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane is not used"),
             EventKind::Ended { .. } if error.is_some() => {
                 tracing::warn!(%stream, lane, error, event = ?self.kind, "a lane was lost");
             }

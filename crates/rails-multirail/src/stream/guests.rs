@@ -1,43 +1,58 @@
 //! Who is in a listener's house, and how much of it each has.
 
-use super::shared::Shared;
+use super::{MultiRailStream, shared::Shared};
 use crate::{
-    Limits,
-    proto::handshake::{Credentials, Refusal, StreamId},
+    Limits, ListenerClosed,
+    proto::handshake::{Credentials, Limit, Refusal, StreamId},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// The handshakes that are under way, by peer.
 #[derive(Debug)]
 pub(super) struct Handshakes {
-    limits: Limits,
-    now: Mutex<Counts>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    by_peer: HashMap<IpAddr, usize>,
+    per_peer: usize,
+    /// A permit for each that may be under way, of all peers together.
+    all: Arc<Semaphore>,
+    by_peer: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// One handshake, counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
+    _of_peer: PeerPlace,
+    _of_all: OwnedSemaphorePermit,
+}
+
+/// Its part in what its peer has.
+#[derive(Debug)]
+struct PeerPlace {
     handshakes: Arc<Handshakes>,
     peer: IpAddr,
 }
 
-/// The streams that are open.
+/// The streams that are open, and those whose initiator has yet to say that it has them.
 #[derive(Debug)]
 pub(super) struct Streams {
     limits: Limits,
     /// What each stream may have the listener keep: its window, in bytes.
     window: u64,
-    open: Mutex<HashMap<StreamId, Entry>>,
+    known: Mutex<Known>,
+}
+
+/// A stream that waits to be accepted. One that nobody accepts is nobody's, and its peer is told so, whenever the listener is dropped.
+#[derive(Debug)]
+pub(super) struct Unaccepted(Option<MultiRailStream>);
+
+#[derive(Debug, Default)]
+struct Known {
+    open: HashMap<StreamId, Entry>,
+    /// The streams that have ended, the latest last, as many as are remembered.
+    ended: VecDeque<StreamId>,
 }
 
 #[derive(Debug)]
@@ -45,6 +60,18 @@ struct Entry {
     shared: Weak<Shared>,
     /// Whose lane opened it.
     peer: IpAddr,
+    /// Where it is announced once the initiator has it.
+    announcement: Option<Announcement>,
+}
+
+/// A place in the queue of the streams that wait to be accepted.
+pub(super) type Announcement = mpsc::OwnedPermit<Result<Unaccepted, ListenerClosed>>;
+
+/// A stream that is being opened. Where nothing has confirmed it by the time that this is dropped, it is forgotten: the initiator does not have it.
+#[derive(Debug)]
+pub(super) struct Opening<'a> {
+    streams: &'a Streams,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// Why a stream is not opened.
@@ -53,48 +80,62 @@ pub(super) enum Full {
     /// One of that name is open.
     Exists,
     /// There are as many as there may be.
-    All,
-    /// The peer has as many streams as it may have.
-    Streams,
-    /// The peer has been promised as much memory as it may have.
-    Memory,
+    Open(Limit),
+    /// There would be, if all that are being opened were confirmed.
+    Opening(Limit),
 }
 
 impl Handshakes {
     pub(super) fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, now: Mutex::default() })
+        let all = Arc::new(Semaphore::new(limits.handshakes.min(Semaphore::MAX_PERMITS)));
+        Arc::new(Self { per_peer: limits.handshakes_per_peer, all, by_peer: Mutex::default() })
     }
 
-    /// A place for one more; the error says whose there are too many of.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, &'static str> {
+    /// A place for one more, as soon as there is one.
+    ///
+    /// # Errors
+    /// The peer has as many as it may have.
+    pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Limit> {
+        let of_peer = self.enter_of_peer(peer)?;
+        // It is never closed.
+        let of_all = self.all.clone().acquire_owned().await.map_err(|_| Limit::Handshakes)?;
+        Ok(Place { _of_peer: of_peer, _of_all: of_all })
+    }
+
+    /// A place for one more, if there is one now.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Limit> {
+        let of_peer = self.enter_of_peer(peer)?;
+        let of_all = self.all.clone().try_acquire_owned().map_err(|_| Limit::Handshakes)?;
+        Ok(Place { _of_peer: of_peer, _of_all: of_all })
+    }
+
+    fn enter_of_peer(self: &Arc<Self>, peer: IpAddr) -> Result<PeerPlace, Limit> {
         let peer = peer.to_canonical();
-        let mut now = self.lock();
-        if now.all >= self.limits.handshakes {
-            return Err("of all peers together");
+        let mut by_peer = self.lock();
+        let of_peer = by_peer.get(&peer).copied().unwrap_or_default();
+        if of_peer >= self.per_peer {
+            return Err(Limit::PeerHandshakes);
         }
-        let of_peer = now.by_peer.entry(peer).or_default();
-        if *of_peer >= self.limits.handshakes_per_peer {
-            return Err("of this peer");
-        }
-        *of_peer += 1;
-        now.all += 1;
-        Ok(Place { handshakes: self.clone(), peer })
+        by_peer.insert(peer, of_peer + 1);
+        Ok(PeerPlace { handshakes: self.clone(), peer })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl Drop for PeerPlace {
     fn drop(&mut self) {
-        let mut now = self.handshakes.lock();
-        now.all -= 1;
+        let mut by_peer = self.handshakes.lock();
         // A peer that has none is forgotten, so that the table is no longer than there are handshakes.
-        if let Some(count) = now.by_peer.get_mut(&self.peer) {
+        if let Some(count) = by_peer.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
-                now.by_peer.remove(&self.peer);
+                by_peer.remove(&self.peer);
             }
         }
     }
@@ -102,39 +143,61 @@ impl Drop for Place {
 
 impl Streams {
     pub(super) fn new(limits: Limits, window: u64) -> Self {
-        Self { limits, window, open: Mutex::default() }
+        Self { limits, window, known: Mutex::default() }
     }
 
-    /// Adds the stream that `make` makes, where there is room for it.
+    /// Adds the stream that `make` makes, where there is room for it. It is announced once it is [confirmed](Self::confirm).
     pub(super) fn open(
         &self,
         stream: StreamId,
         peer: IpAddr,
+        announcement: Announcement,
         make: impl FnOnce() -> Arc<Shared>,
-    ) -> Result<Arc<Shared>, Full> {
+    ) -> Result<Opening<'_>, Full> {
         let peer = peer.to_canonical();
-        let mut open = self.lock();
-        open.retain(|_, entry| entry.shared.strong_count() > 0);
+        let mut known = self.lock();
+        known.forget_ended();
+        let open = &mut known.open;
         if open.contains_key(&stream) {
             return Err(Full::Exists);
         }
-        if open.len() >= self.limits.streams {
-            return Err(Full::All);
-        }
-        let of_peer = open.values().filter(|entry| entry.peer == peer).count();
-        if of_peer >= self.limits.streams_per_peer {
-            return Err(Full::Streams);
-        }
-        if (of_peer as u64 + 1).saturating_mul(self.window) > self.limits.memory_per_peer {
-            return Err(Full::Memory);
+        let of_peer = |confirmed: bool| {
+            let counts = |entry: &&Entry| entry.peer == peer && (!confirmed || entry.announcement.is_none());
+            open.values().filter(counts).count()
+        };
+        let confirmed = open.values().filter(|entry| entry.announcement.is_none()).count();
+        let bytes = |streams: usize| (streams as u64 + 1).saturating_mul(self.window);
+        let Limits { streams, streams_per_peer, memory_per_peer, .. } = self.limits;
+        for (is_full, limit) in [
+            ([confirmed >= streams, open.len() >= streams], Limit::Streams),
+            ([true, false].map(|confirmed| of_peer(confirmed) >= streams_per_peer), Limit::PeerStreams),
+            ([true, false].map(|confirmed| bytes(of_peer(confirmed)) > memory_per_peer), Limit::PeerMemory),
+        ] {
+            match is_full {
+                [true, _] => return Err(Full::Open(limit)),
+                [false, true] => return Err(Full::Opening(limit)),
+                [false, false] => {}
+            }
         }
         let shared = make();
-        open.insert(stream, Entry { shared: Arc::downgrade(&shared), peer });
-        Ok(shared)
+        open.insert(stream, Entry { shared: Arc::downgrade(&shared), peer, announcement: Some(announcement) });
+        Ok(Opening { streams: self, shared })
     }
 
-    pub(super) fn find(&self, stream: StreamId) -> Option<Arc<Shared>> {
-        self.lock().get(&stream)?.shared.upgrade()
+    /// The initiator has the stream: gives where it is to be announced, the first time.
+    pub(super) fn confirm(&self, stream: StreamId) -> Option<Announcement> {
+        self.lock().open.get_mut(&stream)?.announcement.take()
+    }
+
+    /// A lane joins, so the initiator has the stream, which is not forgotten from now on: gives it, and where it is to be announced, the first time.
+    pub(super) fn join(&self, stream: StreamId) -> Option<(Arc<Shared>, Option<Announcement>)> {
+        let mut known = self.lock();
+        let entry = known.open.get_mut(&stream)?;
+        Some((entry.shared.upgrade()?, entry.announcement.take()))
+    }
+
+    fn find(&self, stream: StreamId) -> Option<Arc<Shared>> {
+        self.lock().open.get(&stream)?.shared.upgrade()
     }
 
     /// What lanes join this stream with.
@@ -142,8 +205,57 @@ impl Streams {
         Some(self.find(stream)?.joining.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, Entry>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the stream was there, not long ago.
+    pub(super) fn has_ended(&self, stream: StreamId) -> bool {
+        let mut known = self.lock();
+        known.forget_ended();
+        known.ended.contains(&stream)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Unaccepted {
+    pub(super) fn new(stream: MultiRailStream) -> Self {
+        Self(Some(stream))
+    }
+
+    /// The application has it; `None` where it had it before.
+    pub(super) fn accept(mut self) -> Option<MultiRailStream> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unaccepted {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(MultiRailStream::abort);
+    }
+}
+
+impl Known {
+    /// Keeps of the streams that have ended their names alone.
+    fn forget_ended(&mut self) {
+        let ended = &mut self.ended;
+        self.open.retain(|stream, entry| {
+            let is_there = entry.shared.strong_count() > 0;
+            if !is_there {
+                ended.push_back(*stream);
+            }
+            is_there
+        });
+        let surplus = ended.len().saturating_sub(MOST_ENDED);
+        ended.drain(..surplus);
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut known = self.streams.lock();
+        if known.open.get(&self.shared.id).is_some_and(|entry| entry.announcement.is_some()) {
+            known.open.remove(&self.shared.id);
+        }
     }
 }
 
@@ -151,19 +263,15 @@ impl Full {
     pub(super) fn refusal(self) -> Refusal {
         match self {
             Self::Exists => Refusal::StreamExists,
-            Self::All | Self::Streams | Self::Memory => Refusal::Full,
-        }
-    }
-
-    /// What the peer has as much of as it may have, where it is the peer's own doing.
-    pub(super) fn of_peer(self) -> Option<&'static str> {
-        match self {
-            Self::Exists | Self::All => None,
-            Self::Streams => Some("as many streams"),
-            Self::Memory => Some("as much memory promised to its streams"),
+            Self::Open(limit) => Refusal::Full(limit),
+            Self::Opening(limit) => Refusal::Busy(limit),
         }
     }
 }
+
+/// How many streams that have ended are remembered by their names, of 16 bytes each: a lane that was joining when its stream ended comes within a
+/// handshake's time.
+const MOST_ENDED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -175,47 +283,106 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
-    #[test]
-    fn handshakes_are_limited_for_each_peer_and_for_all_until_they_end() {
+    #[tokio::test]
+    async fn handshakes_are_limited_until_they_end() {
         let handshakes = Handshakes::new(Limits::default().handshakes(3).handshakes_per_peer(2));
-        let first = handshakes.enter(peer(1)).unwrap();
-        let _second = handshakes.enter(peer(1)).unwrap();
-        assert_eq!(handshakes.enter(peer(1)).unwrap_err(), "of this peer");
+        let first = handshakes.enter(peer(1)).await.unwrap();
+        let _second = handshakes.enter(peer(1)).await.unwrap();
+        assert_eq!(handshakes.enter(peer(1)).await.unwrap_err(), Limit::PeerHandshakes);
         let mapped = "::ffff:10.0.0.1".parse().unwrap();
-        assert_eq!(handshakes.enter(mapped).unwrap_err(), "of this peer", "the same address, written as IPv6");
-        let other = handshakes.enter(peer(2)).unwrap();
-        assert_eq!(handshakes.enter(peer(3)).unwrap_err(), "of all peers together");
-        drop(first);
-        let _third = handshakes.enter(peer(1)).unwrap();
+        assert_eq!(handshakes.try_enter(mapped).unwrap_err(), Limit::PeerHandshakes, "the same, written as IPv6");
+        let other = handshakes.enter(peer(2)).await.unwrap();
+        assert_eq!(handshakes.try_enter(peer(3)).unwrap_err(), Limit::Handshakes);
+        let (waits, ()) = tokio::join!(handshakes.enter(peer(3)), async { drop(first) });
+        drop(waits.unwrap());
+        let _third = handshakes.enter(peer(1)).await.unwrap();
         drop(other);
-        assert_eq!(handshakes.lock().by_peer.len(), 1, "who has none is forgotten");
+        assert_eq!(handshakes.lock().len(), 1, "a peer that has none is forgotten");
+    }
+
+    /// What makes streams, and announces them.
+    struct House {
+        rails: Rails,
+        queue: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
+        _waiting: mpsc::Receiver<Result<Unaccepted, ListenerClosed>>,
+    }
+
+    impl House {
+        fn new() -> Self {
+            let topology = Topology::detect().unwrap();
+            let rails = Rails::build(&plan::plan(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
+            let (queue, _waiting) = mpsc::channel(20);
+            Self { rails, queue, _waiting }
+        }
+
+        fn open<'a>(&self, streams: &'a Streams, number: u8, from: u8) -> Result<Opening<'a>, Full> {
+            let options = StreamOptions::new(Security::insecure());
+            let place = self.queue.clone().try_reserve_owned().unwrap();
+            streams.open(StreamId([number; 16]), peer(from), place, || {
+                let connection = options.connection(options.terms(), false);
+                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), Credentials::Insecure)
+            })
+        }
+
+        /// The same, and its initiator has it.
+        fn opened(&self, streams: &Streams, number: u8, from: u8) -> Result<Arc<Shared>, Full> {
+            let opening = self.open(streams, number, from)?;
+            assert!(streams.confirm(StreamId([number; 16])).is_some());
+            assert!(streams.confirm(StreamId([number; 16])).is_none(), "it is announced once");
+            Ok(opening.shared.clone())
+        }
     }
 
     #[test]
-    fn streams_and_memory_are_limited_for_each_peer_and_come_back_with_the_stream() {
-        let topology = Topology::detect().unwrap();
-        let rails = Rails::build(&plan::plan(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
-        let options = StreamOptions::new(Security::insecure());
-        let make = |number| {
-            let connection = options.connection(options.terms());
-            Shared::new(StreamId([number; 16]), connection, rails.clone(), Credentials::Insecure)
-        };
+    fn streams_and_memory_are_limited_until_streams_end() {
+        let house = House::new();
         let streams = Streams::new(Limits::default().streams(5).streams_per_peer(3).memory_per_peer(100), 40);
-        let open =
-            |number, from| streams.open(StreamId([number; 16]), peer(from), || make(number)).map_err(Full::refusal);
-        let of_peer = |number, from| streams.open(StreamId([number; 16]), peer(from), || make(number)).err();
-        let first = open(1, 1).unwrap();
-        assert_eq!(of_peer(1, 1), Some(Full::Exists));
-        let _second = open(2, 1).unwrap();
-        assert_eq!(of_peer(3, 1), Some(Full::Memory), "three windows of 40 bytes are more than 100");
+        let full = |number| house.opened(&streams, number, 1).err();
+        let first = house.opened(&streams, 1, 1).unwrap();
+        assert_eq!(full(1), Some(Full::Exists));
+        let _second = house.opened(&streams, 2, 1).unwrap();
+        let memory = Some(Full::Open(Limit::PeerMemory));
+        assert_eq!(full(3), memory, "three windows of 40 bytes are more than 100");
         drop(first);
-        let _third = open(3, 1).unwrap();
+        let _third = house.opened(&streams, 3, 1).unwrap();
 
         let streams = Streams::new(Limits::default().streams(4).streams_per_peer(2), 40);
-        let open = |number, from| streams.open(StreamId([number; 16]), peer(from), || make(number));
-        let _kept: Vec<_> = [(1, 1), (2, 1), (3, 2)].map(|(number, from)| open(number, from).unwrap()).into();
-        assert_eq!(open(4, 1).err(), Some(Full::Streams));
-        let _last = open(4, 2).unwrap();
-        assert_eq!(open(5, 3).err(), Some(Full::All));
+        let _kept = [(1, 1), (2, 1), (3, 2)].map(|(number, from)| house.opened(&streams, number, from).unwrap());
+        assert_eq!(house.opened(&streams, 4, 1).err(), Some(Full::Open(Limit::PeerStreams)));
+        let _last = house.opened(&streams, 4, 2).unwrap();
+        assert_eq!(house.opened(&streams, 5, 3).err(), Some(Full::Open(Limit::Streams)));
+    }
+
+    #[test]
+    fn a_stream_that_nobody_confirms_is_forgotten() {
+        let house = House::new();
+        let streams = Streams::new(Limits::default().streams_per_peer(1), 40);
+        let opening = house.open(&streams, 1, 1).unwrap();
+        let busy = Full::Opening(Limit::PeerStreams);
+        assert_eq!(house.open(&streams, 2, 1).err(), Some(busy), "it may come to nothing");
+        drop(opening);
+        assert_eq!(house.queue.capacity(), 20, "its place in the queue is free again");
+        assert!(!streams.has_ended(StreamId([1; 16])), "nobody has had it");
+        let opened = house.opened(&streams, 2, 1).unwrap();
+        assert!(streams.find(StreamId([2; 16])).is_some());
+        drop(opened);
+        assert!(streams.has_ended(StreamId([2; 16])));
+        for number in 0..=u8::MAX {
+            drop(house.opened(&streams, number, 1).unwrap());
+        }
+        assert!(streams.lock().ended.len() <= MOST_ENDED);
+    }
+
+    #[test]
+    fn a_stream_that_a_lane_joins_is_not_forgotten() {
+        let house = House::new();
+        let streams = Streams::new(Limits::default(), 40);
+        let opening = house.open(&streams, 1, 1).unwrap();
+        let (_shared, announcement) = streams.join(StreamId([1; 16])).unwrap();
+        assert!(announcement.is_some(), "the lane that joined announces it");
+        drop(opening);
+        let (_, announcement) =
+            streams.join(StreamId([1; 16])).expect("the lane that opened it is gone, and it is not");
+        assert!(announcement.is_none(), "it is announced once");
     }
 }

@@ -3,7 +3,9 @@
 use super::io::{receive_exact, send_all};
 use crate::{
     error::JoinError,
-    proto::handshake::{Credentials, Hello, Initiator, InitiatorStep, Joined, Message, Nonce, PREFIX_LEN},
+    proto::handshake::{
+        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Nonce, PREFIX_LEN,
+    },
 };
 use rails_net::Lane;
 
@@ -14,11 +16,20 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {
     Ok(bytes)
 }
 
-/// Reads one message. Its length is looked at before memory is taken for it.
-pub(crate) async fn read_message(lane: &dyn Lane) -> Result<Message, JoinError> {
+/// A random number to draw a wait by, which is the shortest where the system gives none.
+pub(crate) fn jitter() -> u8 {
+    random().map_or(0, |[jitter]| jitter)
+}
+
+/// Reads one message, whose body has at most `longest` bytes. Its length is looked at before memory is taken for it.
+pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<Message, JoinError> {
     let mut prefix = [0; PREFIX_LEN];
     receive_exact(lane, &mut prefix).await?;
-    let mut body = vec![0; Message::body_len(&prefix)?];
+    let length = Message::body_len(&prefix)?;
+    if length > longest {
+        return Err(HandshakeError::Disorder.into());
+    }
+    let mut body = vec![0; length];
     receive_exact(lane, &mut body).await?;
     Ok(Message::decode(&prefix, &body)?)
 }
@@ -34,8 +45,11 @@ pub(crate) async fn initiate(lane: &dyn Lane, credentials: Credentials, hello: H
     let (mut initiator, hello) = Initiator::start(credentials, hello);
     let mut messages = vec![hello];
     loop {
-        send_messages(lane, &messages).await?;
-        match initiator.handle(read_message(lane).await?) {
+        let sent = send_messages(lane, &messages).await;
+        // A peer that hung up may have said why before: what it said is still there to be read.
+        let message =
+            read_message(lane, initiator.longest_next()).await.map_err(|error| sent.err().unwrap_or(error))?;
+        match initiator.handle(message) {
             Ok(InitiatorStep::Send(next)) => messages = next,
             Ok(InitiatorStep::Joined(joined)) => return Ok(*joined),
             Err(error) => {

@@ -3,14 +3,14 @@
 use super::{
     io::{receive, send_all},
     record::LaneRecord,
-    shared::{Joined, Shared},
+    shared::{Joined, NoLane, Shared},
     turn::Turn,
 };
 use crate::{
     RailId, StreamOptions,
     error::LaneError,
     proto::{
-        connection::{CONTROL_LEN, Connection, LaneId, LaneTraits, LinkSample, NEEDS_NO_ROOM, Transmit},
+        connection::{CONTROL_LEN, Connection, LaneEnd, LaneId, LaneTraits, LinkSample, NEEDS_NO_ROOM, Transmit},
         messages::Content,
         reassembler::Violation,
         scheduler::Chunk,
@@ -23,7 +23,7 @@ use rails_net::{Lane, TransportStats};
 use rails_topo::{DataSize, NodeId};
 use std::{
     cell::Cell,
-    future::poll_fn,
+    future::{pending, poll_fn},
     io::{self, IoSliceMut},
     pin::{Pin, pin},
     sync::Arc,
@@ -42,8 +42,12 @@ pub(crate) struct LaneDriver {
     pub(crate) record: Arc<LaneRecord>,
     /// Told that there is something to send.
     pub(crate) notify: Arc<Notify>,
+    /// Told that the lane is to be looked at earlier than was said.
+    pub(crate) timer: Arc<Notify>,
     /// Told that another connection has taken the lane's place.
     pub(crate) replaced: Arc<Notify>,
+    /// Told that the lane has fallen silent.
+    pub(crate) silenced: Arc<Notify>,
     pub(crate) lane: Arc<dyn Lane>,
     /// What seals and opens its frames, where they are sealed.
     pub(crate) seals: Option<Seals>,
@@ -60,8 +64,8 @@ pub(crate) struct LaneDriver {
 }
 
 impl LaneDriver {
-    /// A lane whose handshake is done, added to its stream; `None` where the stream takes no more.
-    pub(super) fn up(
+    /// A lane whose handshake is done, added to its stream; `None` where the stream is over.
+    pub(super) async fn up(
         shared: Arc<Shared>,
         index: u16,
         rail: RailId,
@@ -69,15 +73,28 @@ impl LaneDriver {
         seals: Option<Seals>,
         options: &StreamOptions,
     ) -> Option<Self> {
-        let traits = LaneTraits { weight: options.weight(rail), rtt: lane.stats().ok().and_then(|stats| stats.rtt) };
-        let Joined { id, record, notify, replaced } = shared.lane_up(index, rail, &lane, traits)?;
+        // The first round trips of a connection may have waited for the peer's hardware address: the least of them is what the path takes.
+        let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
+        let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
+        let mut lanes_up = shared.lanes_up.subscribe();
+        let Joined { id, record, notify, timer, replaced, silenced } = loop {
+            lanes_up.borrow_and_update();
+            match shared.lane_up(index, rail, &lane, traits) {
+                Ok(joined) => break joined,
+                Err(NoLane::StreamOver) => return None,
+                // As soon as the connection has ended that had the number before.
+                Err(NoLane::Full) => lanes_up.changed().await.ok()?,
+            }
+        };
         let node = shared.node_of(options.driver.home(rail));
         Some(Self {
             shared,
             id,
             record,
             notify,
+            timer,
             replaced,
+            silenced,
             lane,
             seals,
             node,
@@ -88,21 +105,27 @@ impl LaneDriver {
         })
     }
 
-    /// Drives the lane to its end, and says whether it was taken out of the stream. Runs on the lane's rail.
-    pub(crate) async fn run(mut self) -> bool {
+    /// Drives the lane to its end, and says what that means for who dials it. Runs on the lane's rail.
+    pub(crate) async fn run(mut self) -> Ended {
         let seals = self.seals.take();
         self.end = self.drive(seals).await;
-        self.shared.with(|state| state.connection.is_leaving(self.id))
+        if self.shared.with(|state| state.connection.is_leaving(self.id)) {
+            return Ended::Left;
+        }
+        match &self.end {
+            Err(LaneError::Replaced) => Ended::Replaced,
+            Err(error) if error.end() == LaneEnd::ByPeer => Ended::ByPeer,
+            _ => Ended::Otherwise,
+        }
     }
 
     async fn drive(&self, seals: Option<Seals>) -> Result<(), LaneError> {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         let mut receive = pin!(self.receive(opener));
-        let sent = Notify::new();
-        let mut transmit = pin!(self.transmit(sealer, &sent));
+        let mut transmit = pin!(self.transmit(sealer));
         // What seldom happens is polled only when it does, and not with every frame.
         let mut guards: FuturesUnordered<Guard<'_>> =
-            [Box::pin(self.watch(&sent)) as Guard<'_>, Box::pin(self.replacement()), Box::pin(self.lingering())]
+            [Box::pin(self.watch()) as Guard<'_>, Box::pin(self.replacement()), Box::pin(self.lingering())]
                 .into_iter()
                 .collect();
         let (mut received, mut transmitted) = (false, false);
@@ -150,35 +173,36 @@ impl LaneDriver {
         let mut abandoned = self.shared.abandoned.subscribe();
         // The channel lives as long as `self.shared`, so waiting for it cannot fail.
         let _ = abandoned.wait_for(|abandoned| *abandoned).await;
-        sleep(self.linger).await;
+        // At the end of that the other end is told, which takes a moment.
+        sleep(self.linger + FAREWELL).await;
         LaneError::Lingering
     }
 
-    /// Looks whether the lane makes progress, as long as something on it waits for an answer. It does not end.
-    async fn watch(&self, sent: &Notify) -> LaneError {
+    /// Looks whether the lane makes progress, whenever the state machine says. It does not end.
+    async fn watch(&self) -> LaneError {
         let mut pulse = Pulse::default();
         loop {
-            match self.shared.with(|state| state.connection.look_at(self.id)) {
-                None => sent.notified().await,
-                Some(at) => {
-                    sleep_until(at.into()).await;
-                    let now = Instant::now();
-                    match self.lane.stats() {
-                        Ok(stats) => {
-                            let sample = pulse.sample(now, &stats);
-                            self.shared.with(|state| state.connection.look(now, self.id, &sample));
-                        }
-                        // A transport that does not say is no reason to take the lane for silent.
-                        Err(_) => sleep(FAREWELL).await,
-                    }
+            let look_at = self.shared.with(|state| state.connection.look_at(self.id));
+            let time = async {
+                match look_at {
+                    Some(at) => sleep_until(at.into()).await,
+                    None => pending().await,
                 }
+            };
+            tokio::select! {
+                () = self.timer.notified() => continue,
+                () = time => {}
             }
+            let now = Instant::now();
+            // A transport that does not say is no reason to take the lane for silent.
+            let sample = self.lane.stats().map(|stats| pulse.sample(now, &stats)).unwrap_or_default();
+            self.shared.with(|state| state.connection.look(now, self.id, &sample));
         }
     }
 
     /// Sends whatever the state machine gives this lane, and closes the sending side when there will be no more.
-    async fn transmit(&self, mut sealer: Option<Sealer>, sent: &Notify) -> Result<(), LaneError> {
-        let mut control = Vec::with_capacity(4 * CONTROL_LEN);
+    async fn transmit(&self, mut sealer: Option<Sealer>) -> Result<(), LaneError> {
+        let mut control = Vec::with_capacity(5 * CONTROL_LEN);
         let mut backlog = Backlog::of(&*self.lane);
         let mut in_flight = 0;
         let mut alarm = pin!(sleep(Duration::ZERO));
@@ -206,7 +230,6 @@ impl LaneDriver {
                     }
                     let (length, payload) = match chunk {
                         Some(Chunk { offset, payload, length, fin, content }) => {
-                            sent.notify_one();
                             if let Some(frame) = Frame::of_content(content) {
                                 control.extend_from_slice(&frame.encode());
                             }
@@ -301,6 +324,10 @@ impl LaneDriver {
                     let now = Instant::now();
                     self.shared.with(|state| state.connection.handle_leave(now, self.id, drained));
                 }
+                Frame::Stop { read } => {
+                    let now = Instant::now();
+                    self.shared.with(|state| state.connection.handle_stop(now, read)).map_err(LaneError::Violation)?;
+                }
                 Frame::Reset(reason) => self.shared.with(|state| state.connection.handle_reset(reason)),
             }
         }
@@ -316,6 +343,19 @@ impl LaneDriver {
         });
         taken.map_err(LaneError::Violation)
     }
+}
+
+/// How a lane ended, as far as it matters for dialling it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was taken out of the stream.
+    Left,
+    /// Another connection takes its place.
+    Replaced,
+    /// The peer's kernel closed or reset it: a new connection gets through at once, or is refused.
+    ByPeer,
+    /// In any other way.
+    Otherwise,
 }
 
 /// One of the things that a lane is watched for, and how it ends for that.
@@ -346,8 +386,9 @@ impl Pulse {
         }
         let waits = stats.unacknowledged_packets.is_some_and(|packets| packets > 0);
         LinkSample {
-            rtt: stats.rtt.unwrap_or_default(),
-            rtt_variation: stats.rtt_variation.unwrap_or_default(),
+            rtt: stats.rtt,
+            rtt_variation: stats.rtt_variation,
+            least_rtt: stats.least_rtt,
             silent_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
         }
     }
@@ -496,8 +537,8 @@ impl<'a> Intake<'a> {
 
 /// Data of fewer bytes is taken from the socket before the state machine is asked.
 const LITTLE: u32 = 4 << 10;
-/// How long a lane tries to tell the other end that it broke the protocol.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a lane tries to tell the other end that it broke the protocol, or that the stream has lingered for long enough.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
 /// a large chunk costs nothing to speak of.
 const READ_AHEAD: usize = 16 << 10;

@@ -2,7 +2,7 @@
 
 use super::{
     MultiRailStream, ask,
-    guests::{Handshakes, Place, Streams},
+    guests::{Announcement, Handshakes, Opening, Place, Streams, Unaccepted},
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
     shared::Shared,
@@ -12,7 +12,8 @@ use crate::{
     AdmitError, BindListenerError, ListenerClosed, RailId, StreamOptions,
     error::{JoinError, with_causes},
     proto::handshake::{
-        Credentials, HandshakeError, Hello, Message, Mode, Proved, Purpose, Refusal, Responder, ResponderStep, Secret,
+        Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
+        Responder, ResponderStep, Secret, StreamId,
     },
     rails::Rails,
 };
@@ -33,7 +34,8 @@ use tokio::{
 /// Listens on several addresses, and accepts streams whose lanes come in on any of them.
 ///
 /// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, a certificate that is not trusted) is
-/// refused and logged with `tracing`; the streams that are open, and the listener, go on.
+/// refused and logged with `tracing`; the streams that are open, and the listener, go on. A stream is handed out once its initiator has it: the lanes of an
+/// initiator race to open it, and what comes of the attempts that lose is forgotten.
 ///
 /// Against floods there are [`Limits`](crate::Limits), set by [`StreamOptions::limits`]: unless they are set otherwise, 256 handshakes
 /// are under way at a time, 64 of one peer's address; 1,024 streams are open, 256 of one peer, with windows of 4 GiB
@@ -41,7 +43,7 @@ use tokio::{
 /// be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
-    incoming: mpsc::Receiver<Result<MultiRailStream, ListenerClosed>>,
+    incoming: mpsc::Receiver<Result<Unaccepted, ListenerClosed>>,
     addresses: Vec<SocketAddr>,
     entrance: LaneEntrance,
 }
@@ -57,7 +59,7 @@ struct Registry {
     /// What a lane that opens a stream is met with.
     credentials: Credentials,
     streams: Streams,
-    incoming: mpsc::Sender<Result<MultiRailStream, ListenerClosed>>,
+    incoming: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
     handshakes: Arc<Handshakes>,
     /// The addresses that are listened on, and by which rail.
     bound: Mutex<Vec<(RailId, SocketAddr)>>,
@@ -116,7 +118,8 @@ impl MultiRailListener {
     /// # Errors
     /// [`ListenerClosed`] when nothing listens any more.
     pub async fn accept(&mut self) -> Result<MultiRailStream, ListenerClosed> {
-        self.incoming.recv().await.unwrap_or(Err(ListenerClosed::RailsStopped))
+        let next = self.incoming.recv().await.unwrap_or(Err(ListenerClosed::RailsStopped));
+        next.and_then(|stream| stream.accept().ok_or(ListenerClosed::RailsStopped))
     }
 
     /// The addresses that it listens on, in the order they were given; a port 0 is replaced by the one that was found.
@@ -160,7 +163,13 @@ impl Registry {
                 () = self.incoming.closed() => return,
             };
             match accepted {
-                Ok(lane) => self.clone().take_in(rail, lane),
+                Ok(lane) => tokio::select! {
+                    // While all places are taken the next connections wait in the socket's backlog.
+                    place = self.enter(&lane) => if let Some(place) = place {
+                        self.clone().take_in(place, rail, lane);
+                    },
+                    () = self.incoming.closed() => return,
+                },
                 Err(error) if error.is_transient() => {
                     tracing::warn!(address = %listener.local_addr(), %error, "a connection was not accepted");
                     // Where file descriptors have run out, trying again at once would only spin.
@@ -176,9 +185,8 @@ impl Registry {
     }
 
     /// Hands a connection to the runtime that drives the lanes of the rail that it belongs to.
-    fn take_in(self: Arc<Self>, listening: RailId, socket: TcpLane) {
+    fn take_in(self: Arc<Self>, place: Place, listening: RailId, socket: TcpLane) {
         let peer = socket.peer_addr();
-        let Some(place) = self.enter(peer) else { return };
         let rail = self.rail_of(socket.local_addr()).unwrap_or_else(|| {
             // An address that is no rail's own: the lanes that come in on it are spread over all of them.
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
@@ -203,21 +211,21 @@ impl Registry {
         }
     }
 
-    /// The same for a lane of another transport, which belongs to no runtime.
+    /// The same for a lane of another transport, which belongs to no runtime and waits in no backlog.
     fn take_in_foreign(self: Arc<Self>, rail: RailId, lane: Arc<dyn Lane>) {
-        let Some(place) = self.enter(lane.peer_addr()) else { return };
-        let (home, registry) = (self.options.driver.home(rail), self.clone());
-        drop(self.rails[home].runtime().spawn(move || registry.serve(place, rail, lane)));
+        match self.handshakes.try_enter(lane.peer_addr().ip()) {
+            Ok(place) => {
+                let (home, registry) = (self.options.driver.home(rail), self.clone());
+                drop(self.rails[home].runtime().spawn(move || registry.serve(place, rail, lane)));
+            }
+            Err(limit) => send_away(&*lane, limit),
+        }
     }
 
-    /// A place among those that shake hands; `None` where there is none left.
-    fn enter(&self, peer: SocketAddr) -> Option<Place> {
-        let place = self.handshakes.enter(peer.ip());
-        place
-            .inspect_err(|whose| {
-                tracing::warn!(%peer, "too many handshakes {whose} are under way; the connection is dropped");
-            })
-            .ok()
+    /// A place among those that shake hands, as soon as there is one; `None` where its peer has as many as it may have.
+    async fn enter(&self, lane: &TcpLane) -> Option<Place> {
+        let place = self.handshakes.enter(lane.peer_addr().ip()).await;
+        place.inspect_err(|limit| send_away(lane, *limit)).ok()
     }
 
     /// Lets a connection join, and drives it to its end.
@@ -228,6 +236,13 @@ impl Registry {
         match lane {
             Ok(Some(lane)) => drop(lane.run().await),
             Ok(None) => tracing::debug!(%peer, "was told of the lanes here"),
+            // An initiator goes away where another of its lanes was first, and a lane that was joining when its stream ended comes too late.
+            Err(error @ (JoinError::Io(_) | JoinError::StreamOver)) => {
+                tracing::debug!(%peer, error = with_causes(&error), "a lane came to nothing");
+            }
+            Err(error @ JoinError::Refusing(Refusal::Busy(_))) => {
+                tracing::debug!(%peer, error = with_causes(&error), "a lane is to be tried again");
+            }
             Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
         }
     }
@@ -241,36 +256,54 @@ impl Registry {
 
     async fn shake_hands(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<Option<LaneDriver>, JoinError> {
         let proved = self.authenticate(&*lane).await?;
-        let admitted = match proved.hello.purpose {
+        let Hello { purpose, stream, lane: index, .. } = proved.hello;
+        match purpose {
             Purpose::Ask => {
                 let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 ask::answer(&*lane, proved, &self.rails, rail, &bound).await?;
-                return Ok(None);
+                Ok(None)
             }
-            Purpose::Open => self.open(&proved.hello, proved.joining, &*lane).await?,
-            Purpose::Join => match self.streams.find(proved.hello.stream) {
-                Some(shared) => (shared, None),
-                None => {
+            Purpose::Open => {
+                let opening = self.open(&proved, &*lane).await?;
+                send_messages(&*lane, std::slice::from_ref(&proved.accept)).await?;
+                // The initiator may have opened the stream by another lane in the meantime, or given up.
+                proved.confirm(&read_message(&*lane, LONGEST_PLAIN).await?)?;
+                let shared = opening.shared.clone();
+                let up = LaneDriver::up(shared.clone(), index, rail, lane, proved.seals, &self.options).await;
+                self.announce(&shared, self.streams.confirm(stream));
+                Ok(Some(up.ok_or(JoinError::StreamOver)?))
+            }
+            Purpose::Join => {
+                // Whoever joins a stream has it, though the confirmation was lost with the lane that opened it.
+                let Some((shared, announcement)) = self.streams.join(stream) else {
                     self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
-                    return Err(HandshakeError::NoSuchStream.into());
-                }
-            },
-        };
-        let Proved { hello, accept, seals, .. } = proved;
-        let (shared, announcement) = admitted;
-        // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
-        let stream = announcement.is_some().then(|| MultiRailStream::new(shared.clone()));
-        let up = LaneDriver::up(shared, hello.lane, rail, lane.clone(), seals, &self.options)
-            .ok_or(JoinError::StreamOver)?;
-        send_messages(&*lane, &[accept]).await?;
-        if let (Some(place), Some(stream)) = (announcement, stream) {
-            place.send(Ok(stream));
+                    return Err(self.no_such(stream));
+                };
+                // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
+                let up = LaneDriver::up(shared.clone(), index, rail, lane.clone(), proved.seals, &self.options).await;
+                self.announce(&shared, announcement);
+                let up = up.ok_or(JoinError::StreamOver)?;
+                send_messages(&*lane, &[proved.accept]).await?;
+                Ok(Some(up))
+            }
         }
-        Ok(Some(up))
+    }
+
+    /// Announces a stream that its initiator has, the first time.
+    fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
+        if let Some(place) = announcement {
+            tokio::spawn(supervise(shared.clone(), self.options.linger));
+            place.send(Ok(Unaccepted::new(MultiRailStream::new(shared.clone()))));
+        }
+    }
+
+    /// Why a lane does not join a stream that is not there.
+    fn no_such(&self, stream: StreamId) -> JoinError {
+        if self.streams.has_ended(stream) { JoinError::StreamOver } else { HandshakeError::NoSuchStream.into() }
     }
 
     async fn authenticate(&self, lane: &dyn Lane) -> Result<Proved, JoinError> {
-        let (mut responder, challenge) = match self.greet(lane).await {
+        let (mut responder, challenge, stream) = match self.greet(lane).await {
             Ok(greeted) => greeted,
             Err(error) => {
                 if let JoinError::Handshake(error) = &error
@@ -284,20 +317,23 @@ impl Registry {
         let mut messages = vec![challenge];
         loop {
             send_messages(lane, &messages).await?;
-            let message = read_message(lane).await?;
+            let message = read_message(lane, responder.longest_next()).await?;
             match responder.handle(message) {
                 Ok(ResponderStep::Send(next)) => messages = next,
                 Ok(ResponderStep::Proved(proved)) => return Ok(*proved),
                 Err(error) => {
                     self.tell(lane, &responder.farewell(&error)).await;
-                    return Err(error.into());
+                    return Err(match error {
+                        HandshakeError::NoSuchStream => self.no_such(stream),
+                        error => error.into(),
+                    });
                 }
             }
         }
     }
 
-    async fn greet(&self, lane: &dyn Lane) -> Result<(Responder, Message), JoinError> {
-        let Message::Hello(hello) = read_message(lane).await? else {
+    async fn greet(&self, lane: &dyn Lane) -> Result<(Responder, Message, StreamId), JoinError> {
+        let Message::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
             return Err(HandshakeError::Disorder.into());
         };
         let credentials = match (&self.credentials, hello.purpose) {
@@ -311,39 +347,25 @@ impl Registry {
             },
             (credentials, _) => credentials.clone(),
         };
-        Ok(Responder::start(credentials, hello, self.options.terms(), nonce()?)?)
+        let (responder, challenge) = Responder::start(credentials, hello, self.options.terms(), nonce()?)?;
+        Ok((responder, challenge, hello.stream))
     }
 
-    /// Opens a new stream, with a place in the queue of those that wait to be accepted.
-    #[allow(clippy::type_complexity)]
-    async fn open(
-        &self,
-        hello: &Hello,
-        joining: Credentials,
-        lane: &dyn Lane,
-    ) -> Result<(Arc<Shared>, Option<mpsc::OwnedPermit<Result<MultiRailStream, ListenerClosed>>>), JoinError> {
-        let peer = lane.peer_addr().ip();
+    /// A new stream, with a place in the queue of those that wait to be accepted.
+    async fn open(&self, proved: &Proved, lane: &dyn Lane) -> Result<Opening<'_>, JoinError> {
+        let Hello { stream, terms, .. } = proved.hello;
         let refusal = match self.incoming.clone().try_reserve_owned() {
             Ok(place) => {
-                let opened = self.streams.open(hello.stream, peer, || {
-                    let connection = self.options.connection(hello.terms);
-                    Shared::new(hello.stream, connection, self.rails.clone(), joining)
-                });
-                match opened {
-                    Ok(shared) => {
-                        tokio::spawn(supervise(shared.clone(), self.options.linger));
-                        return Ok((shared, Some(place)));
-                    }
-                    Err(full) => match full.of_peer() {
-                        Some(what) => {
-                            self.tell(lane, &[Message::Refused(full.refusal())]).await;
-                            return Err(JoinError::PeerLimit { peer, what });
-                        }
-                        None => full.refusal(),
-                    },
+                let make = || {
+                    let connection = self.options.connection(terms, false);
+                    Shared::new(stream, connection, self.rails.clone(), proved.joining.clone())
+                };
+                match self.streams.open(stream, lane.peer_addr().ip(), place, make) {
+                    Ok(opening) => return Ok(opening),
+                    Err(full) => full.refusal(),
                 }
             }
-            Err(_) => Refusal::Full,
+            Err(_) => Refusal::Busy(Limit::Waiting),
         };
         self.tell(lane, &[Message::Refused(refusal)]).await;
         Err(JoinError::Refusing(refusal))
@@ -353,6 +375,14 @@ impl Registry {
     async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
         let _ = send_messages(lane, messages).await;
     }
+}
+
+/// Tells an initiator that it is one too many just now, without waiting for anything; the lane is closed with this.
+fn send_away(lane: &dyn Lane, limit: Limit) {
+    tracing::debug!(peer = %lane.peer_addr(), "a connection is to be tried again: there are {limit}");
+    // A connection that is closed with bytes that nobody has read is reset, and what was said on it may be lost.
+    let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
+    let _ = lane.try_submit(&Message::Refused(Refusal::Busy(limit)).encode(), &[]);
 }
 
 /// How many streams may wait to be accepted.

@@ -24,7 +24,8 @@ use std::{
 /// - **Length**: a message may be as long as three quarters of the other end's [window](crate::StreamOptions::window). One that is more than half of it
 ///   is alone on its way.
 /// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the other end receive to the end, and resolves when it
-///   has everything. Dropping what was not finished is an error there.
+///   has everything. Each half ends its direction when it is dropped: the other end receives what was sent and then the end; what it sends itself fails.
+///   Only [`abort`](Self::abort) throws away what was sent.
 #[derive(Debug)]
 pub struct MultiRailMessages {
     sender: MessageSender,
@@ -78,8 +79,10 @@ impl MultiRailStream {
     /// [`StreamError`](crate::StreamError), where the other end sent bytes.
     pub fn into_messages(self) -> IoResult<MultiRailMessages> {
         let outcome: IoResult<()> = self.shared.with(|state| {
+            // Where the stream had failed before, what had arrived can still be received.
+            let has_failed = state.connection.failure().is_some();
             let carried = state.connection.carry_messages();
-            if let Some(error) = self.shared.error(state) {
+            if let Some(error) = self.shared.error(state).filter(|_| !has_failed) {
                 return Err(error.into());
             }
             let used = carried.and(if self.reading.is_empty() { Ok(()) } else { Err(NotForMessages::InUse) });
@@ -125,6 +128,11 @@ impl MultiRailMessages {
     /// As there.
     pub async fn finish(&mut self) -> IoResult<()> {
         self.sender.finish().await
+    }
+
+    /// As [`MultiRailStream::abort`].
+    pub fn abort(self) {
+        self.sender.abort();
     }
 
     /// Two halves that different tasks can use.
@@ -214,7 +222,12 @@ impl MessageSender {
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`].
     pub async fn finish(&mut self) -> IoResult<()> {
-        poll_fn(|context| self.stream.poll_finish(context)).await
+        poll_fn(|context| self.stream.poll_delivered(context)).await
+    }
+
+    /// Gives the stream up at once, in both directions, as [`MultiRailStream::abort`] does.
+    pub fn abort(self) {
+        self.stream.shared.with(|state| state.connection.abort());
     }
 
     /// The longest message that the other end takes, in bytes.
@@ -258,6 +271,21 @@ impl MessageReceiver {
                 }
             }
         }
+    }
+}
+
+/// There are no more messages, as [`finish`](MessageSender::finish) says; nobody waits for the other end to have them.
+impl Drop for MessageSender {
+    fn drop(&mut self) {
+        self.stream.shared.with(|state| state.connection.finish());
+    }
+}
+
+/// Nobody receives any more: the other end is told so as soon as it sends something.
+impl Drop for MessageReceiver {
+    fn drop(&mut self) {
+        let unread = self.packet.len() as u64;
+        self.stream.shared.with(|state| state.connection.stop_reading(unread));
     }
 }
 

@@ -37,7 +37,7 @@ use crate::{
     rails::Rails,
 };
 use bytes::{Buf, Bytes};
-use dialer::{Dialer, Path, Report};
+use dialer::{Dialer, Path};
 use shared::{Shared, State};
 use std::{
     future::poll_fn,
@@ -46,6 +46,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -58,14 +59,18 @@ use tokio::{
 /// through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy nothing.
 ///
 /// - **Half-close**: shutting the write side down lets the other end read to the end of the stream. It resolves when the other
-///   end has every byte in its memory, which is more than a TCP socket says.
+///   end has every byte in its memory, which is more than a TCP socket says, or has dropped the stream and wants none of them, which is as much.
+///   [`close`](Self::close) tells the two apart.
 /// - **Losing a lane** loses nothing: what the other end does not have goes over the others, and the end that opened the stream dials the lane
 ///   again. While no lane can be used the stream waits, up to [`StreamOptions::outage_limit`]; then reads give what had arrived in order and
 ///   then a [`StreamError`](crate::StreamError), writes give it at once.
-/// - **Dropping** it before it was shut down gives the stream up: the other end gets an error, not an end of file. What was
-///   shut down before is still delivered (see [`StreamOptions::linger`]). Where the other end still sends, it is told that nobody reads
-///   ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)): a server of HTTP/2 may see that at a connection's end, for its client goes without
-///   reading the last acknowledgement of a setting.
+/// - **Dropping** it ends it as dropping a `TcpStream` does: what was written is delivered, and then the end of file, in the background and within
+///   [`StreamOptions::linger`]. What the other end has sent that was not read, or sends from then on, is in vain, and its writes fail with
+///   [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all that was written here. What cannot be delivered in time is thrown away:
+///   the other end gets an error, and the log a warning. Only [`abort`](Self::abort) gives the stream up at once.
+/// - **The end of the process** is the end of its lanes. The kernel delivers what a `TcpStream` was given, whatever becomes of the process; here the rails' threads
+///   do, so that a program that is about to end shuts its streams down or [closes](Self::close) them first. Dropping [`Rails`] waits for nothing: streams that linger
+///   keep the rails that they need.
 /// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the other end's window for what
 ///   is sent.
 ///
@@ -75,7 +80,6 @@ pub struct MultiRailStream {
     shared: Arc<Shared>,
     /// What was taken from the stream and not yet copied out.
     reading: Bytes,
-    failed: Vec<FailedLane>,
     /// Where this end opened the stream.
     dialing: Option<Dialing>,
 }
@@ -86,13 +90,11 @@ struct Dialing {
     dialer: Arc<Dialer>,
     /// The number of the next lane.
     next: u16,
-    /// Lanes that are still on their way give up when these are dropped.
-    late: Vec<mpsc::Receiver<Report>>,
 }
 
 impl MultiRailStream {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, reading: Bytes::new(), failed: Vec::new(), dialing: None }
+        Self { shared, reading: Bytes::new(), dialing: None }
     }
 
     /// Opens a stream from `rails` to a [`MultiRailListener`].
@@ -157,9 +159,10 @@ impl MultiRailStream {
         *self.shared.lanes_up.borrow()
     }
 
-    /// The lanes that did not come up when the stream was opened.
-    pub fn failed_lanes(&self) -> &[FailedLane] {
-        &self.failed
+    /// The lanes that have not come up so far, each with how its latest attempt went. They are dialled on, and one that comes up leaves this list. Empty at the end
+    /// that accepted the stream.
+    pub fn failed_lanes(&self) -> Vec<Arc<FailedLane>> {
+        self.dialing.as_ref().map(|dialing| dialing.dialer.failed_lanes()).unwrap_or_default()
     }
 
     /// What the stream and its lanes have done up to now.
@@ -192,8 +195,9 @@ impl MultiRailStream {
         }
         let index = dialing.next;
         dialing.next += 1;
-        let (report, late) = mpsc::channel(1);
-        dialing.late.push(late);
+        self.shared.with(|state| state.connection.dialled(index));
+        // Nobody waits for it.
+        let (report, _) = mpsc::channel(1);
         dialing.dialer.start(Path { index, rail, remote }, report);
         Ok(index)
     }
@@ -211,21 +215,25 @@ impl MultiRailStream {
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> IoResult<()> {
-        while !bytes.is_empty() {
+        loop {
             poll_fn(|context| self.poll_write_bytes(context, &mut bytes)).await?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// Takes from the front of `bytes` what there is room for, at least one byte.
+    /// Takes from the front of `bytes` what there is room for, at least one byte where there is any. None are taken at once, unless nothing can be written
+    /// any more.
     ///
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
     pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
         self.shared.with(|state| {
+            if bytes.is_empty() {
+                // Nothing is written at once, whether or not there is room.
+                return Poll::Ready(writable(&self.shared, state).map(|()| 0));
+            }
             let room = ready!(poll_room(&self.shared, state, context))?;
             let taken = bytes.split_to(room.min(bytes.len()));
             let length = taken.len();
@@ -258,9 +266,10 @@ impl MultiRailStream {
     /// their end (there should be none left that matter: they are dropped), and waits until the lanes are closed.
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails.
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails, or the other end has dropped the stream with bytes that it
+    /// had not read ([`Failure::Stopped`](crate::proto::connection::Failure::Stopped)).
     pub async fn close(mut self) -> IoResult<StreamStats> {
-        tokio::io::AsyncWriteExt::shutdown(&mut self).await?;
+        poll_fn(|context| self.poll_delivered(context)).await?;
         while self.read_bytes().await?.is_some() {}
         self.wait_for_lanes().await;
         Ok(self.stats())
@@ -275,36 +284,55 @@ impl MultiRailStream {
         self.shared.summarize();
     }
 
-    /// Shuts the write side down, and waits until the other end has everything.
+    /// Shuts the write side down, and waits until the other end has everything, or wants nothing more.
     fn poll_finish(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         self.shared.with(|state| {
             if !state.connection.is_finished() {
                 state.connection.finish();
                 state.note_time();
             }
-            if state.connection.is_sent() {
+            if state.connection.is_sending_over() {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(error) = self.shared.error(state) {
+            if let Some(error) = self.shared.write_error(state) {
                 return Poll::Ready(Err(error.into()));
             }
             state.writer = Some(context.waker().clone());
             Poll::Pending
         })
     }
+
+    /// The same, but that the other end wants nothing more is an error, unless it has read everything.
+    fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        ready!(self.poll_finish(context))?;
+        self.shared.with(|state| match self.shared.write_error(state) {
+            Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
+            _ => Poll::Ready(Ok(())),
+        })
+    }
+
+    /// Gives the stream up at once: what the other end does not have yet is thrown away, and it gets an error
+    /// ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) and no end of file. Dropping the stream delivers what was written instead.
+    pub fn abort(self) {
+        self.shared.with(|state| state.connection.abort());
+    }
+}
+
+/// Whether anything can be written, be there room for it now or not.
+fn writable(shared: &Shared, state: &State) -> IoResult<()> {
+    if let Some(error) = shared.write_error(state) {
+        return Err(error.into());
+    }
+    if state.connection.is_finished() {
+        let kind = std::io::ErrorKind::BrokenPipe;
+        return Err(std::io::Error::new(kind, "the write side of the stream was shut down"));
+    }
+    Ok(())
 }
 
 /// Waits for room to write.
 fn poll_room(shared: &Shared, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
-    if let Some(error) = shared.error(state) {
-        return Poll::Ready(Err(error.into()));
-    }
-    if state.connection.is_finished() {
-        return Poll::Ready(Err(std::io::Error::new(
-            std::io::ErrorKind::BrokenPipe,
-            "the write side of the stream was shut down",
-        )));
-    }
+    writable(shared, state)?;
     match state.connection.room() {
         0 => {
             state.writer = Some(context.waker().clone());
@@ -334,9 +362,6 @@ impl AsyncRead for MultiRailStream {
 
 impl AsyncWrite for MultiRailStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
-        if buffer.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
         // The copy is made outside the lock. What is little is copied without asking for room, which is nearly always there; for more, nobody else
         // writes, so the room cannot shrink meanwhile.
         let most = match buffer.len() {
@@ -361,9 +386,8 @@ impl AsyncWrite for MultiRailStream {
         context: &mut Context<'_>,
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<IoResult<usize>> {
-        // Nothing is written at once, as by `poll_write`, whether or not there is room.
         if slices.iter().all(|slice| slice.is_empty()) {
-            return Poll::Ready(Ok(0));
+            return self.poll_write(context, &[]);
         }
         let room = ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?;
         let mut copy = bytes::BytesMut::new();
@@ -379,9 +403,11 @@ impl AsyncWrite for MultiRailStream {
     }
 }
 
+/// Delivers what was written, and ends the stream.
 impl Drop for MultiRailStream {
     fn drop(&mut self) {
-        self.shared.with(|state| state.connection.drop_application());
+        let unread = self.reading.len() as u64;
+        self.shared.with(|state| state.connection.drop_application(Instant::now(), unread));
         self.shared.abandoned.send_replace(true);
     }
 }

@@ -146,6 +146,7 @@ impl LaneRecord {
             bytes_in_flight: now.in_flight,
             rate: now.rate.map(|rate| Bandwidth::bits_per_second((rate * 8.0) as u64)),
             service: now.service,
+            unused: now.unused,
             rtt: transport.as_ref().and_then(|transport| transport.rtt),
             least_rtt: transport.as_ref().and_then(|transport| transport.least_rtt),
             bytes_retransmitted: retransmitted.map(|it| it.bytes),

@@ -10,7 +10,7 @@ use crate::{
     RailId, StreamError,
     error::LaneError,
     proto::{
-        connection::{Connection, EventKind, LaneFigures, LaneId, LaneTraits},
+        connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, LaneTraits},
         handshake::{Credentials, StreamId},
     },
     rails::Rails,
@@ -71,7 +71,9 @@ struct Place {
     link: Option<u32>,
     record: Arc<LaneRecord>,
     notify: Arc<Notify>,
+    timer: Arc<Notify>,
     replaced: Arc<Notify>,
+    silenced: Arc<Notify>,
 }
 
 /// What a lane is given when it joins.
@@ -80,8 +82,21 @@ pub(crate) struct Joined {
     pub(crate) record: Arc<LaneRecord>,
     /// Told that there is something to send.
     pub(crate) notify: Arc<Notify>,
+    /// Told that the lane is to be looked at earlier than was said.
+    pub(crate) timer: Arc<Notify>,
     /// Told that another connection has taken the lane's place.
     pub(crate) replaced: Arc<Notify>,
+    /// Told that the lane has fallen silent.
+    pub(crate) silenced: Arc<Notify>,
+}
+
+/// Why a lane does not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoLane {
+    /// The stream is over.
+    StreamOver,
+    /// It has as many as it may have. Connections that had the lane's number before were told to give way.
+    Full,
 }
 
 impl State {
@@ -115,6 +130,9 @@ impl State {
     fn note_events(&mut self) {
         while let Some(event) = self.connection.poll_event() {
             let record = event.lane.map(|lane| &self.lanes[lane.0].record);
+            if let (EventKind::Silenced { .. }, Some(lane)) = (event.kind, event.lane) {
+                self.lanes[lane.0].silenced.notify_one();
+            }
             let ended = matches!(event.kind, EventKind::Ended { .. });
             let error = record.filter(|_| ended).and_then(|record| record.last_error());
             self.events.add(event, record.map(|record| (record.index, record.rail)), error);
@@ -162,7 +180,8 @@ impl Shared {
         let reader = state.reader.take_if(|_| wakes.reader);
         let writer = state.writer.take_if(|_| wakes.writer);
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly it is one lane.
-        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone());
+        let timers = wakes.timers().map(|lane| state.lanes[lane.0].timer.clone());
+        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone()).chain(timers);
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
         // The application first: what it answers goes out with what the lane is woken for.
@@ -196,23 +215,32 @@ impl Shared {
         })
     }
 
-    /// A lane has joined; `None` where the stream takes no more. A connection that had its number before gives way to it.
+    /// A lane has joined. A connection that had its number before gives way to it; where that was being taken out of the stream, so is its successor: that is
+    /// how the peer gets to know.
     pub(crate) fn lane_up(
         &self,
         index: u16,
         rail: RailId,
         connection: &Arc<dyn Lane>,
         traits: LaneTraits,
-    ) -> Option<Joined> {
+    ) -> Result<Joined, NoLane> {
         let link = connection.link_index();
         self.with(|state| {
             // One that is done may still owe the other end its last acknowledgement.
             if state.connection.failure().is_some() {
-                return None;
+                return Err(NoLane::StreamOver);
             }
-            let id = state.connection.lane_up(Instant::now(), traits)?;
-            let before = state.lanes.iter().filter(|place| place.up && place.record.index == index);
-            before.for_each(|place| place.replaced.notify_one());
+            let before = state.lanes.iter().enumerate().filter(|(_, place)| place.up && place.record.index == index);
+            let mut was_leaving = false;
+            for (lane, place) in before {
+                place.replaced.notify_one();
+                was_leaving |= state.connection.is_leaving(LaneId(lane));
+            }
+            let now = Instant::now();
+            let id = state.connection.lane_up(now, traits).ok_or(NoLane::Full)?;
+            if was_leaving {
+                state.connection.leave(now, id);
+            }
             let record = match state.records.iter().find(|record| record.index == index) {
                 Some(known) => known.clone(),
                 None => {
@@ -222,14 +250,15 @@ impl Shared {
                 }
             };
             record.begin(connection);
-            let place = Place { up: true, link, record, notify: Arc::default(), replaced: Arc::default() };
-            let Place { record, notify, replaced, .. } = place.clone();
+            let (notify, timer, replaced, silenced) = Default::default();
+            let place = Place { up: true, link, record, notify, timer, replaced, silenced };
+            let Place { record, notify, timer, replaced, silenced, .. } = place.clone();
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = place,
                 None => state.lanes.push(place),
             }
-            Some(Joined { id, record, notify, replaced })
+            Ok(Joined { id, record, notify, timer, replaced, silenced })
         })
     }
 
@@ -240,11 +269,15 @@ impl Shared {
             let did = state.connection.lane_figures(now, lane);
             let place = &mut state.lanes[lane.0];
             place.up = false;
-            state.settled |= end.is_ok() && state.connection.is_done();
+            let is_done = state.connection.is_done();
+            state.settled |= end.is_ok() && is_done;
+            let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Own);
+            // A stream that is done loses nothing with a lane: a peer that heard of the end first may have let it go.
+            let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
             place.record.end(connection, end, &did);
             // Whoever hears of the event finds the count right.
             self.lanes_up.send_modify(|up| *up -= 1);
-            state.connection.lane_down(now, lane);
+            state.connection.lane_down(now, lane, how);
             state.needs_no_lane() && !state.lanes.iter().any(|place| place.up)
         });
         if was_last {
@@ -310,9 +343,17 @@ impl Shared {
 
     /// Why the stream is over before its time, if it is.
     pub(crate) fn error(&self, state: &State) -> Option<StreamError> {
-        let failure = state.connection.failure()?.clone();
+        Some(self.told_by(state, state.connection.failure()?.clone()))
+    }
+
+    /// Why nothing can be written any more, where that is not because it was finished.
+    pub(crate) fn write_error(&self, state: &State) -> Option<StreamError> {
+        Some(self.told_by(state, state.connection.write_failure()?))
+    }
+
+    fn told_by(&self, state: &State, failure: Failure) -> StreamError {
         let lanes = state.records.iter().filter_map(|record| record.lost()).collect();
-        Some(StreamError { stream: self.id, failure, lanes })
+        StreamError { stream: self.id, failure, lanes }
     }
 
     pub(crate) fn stats(&self) -> StreamStats {

@@ -89,6 +89,8 @@ pub struct LaneStats {
     /// How long a chunk takes from being taken to being acknowledged; `None` as with the rate.
     #[serde(rename = "service_us", serialize_with = "optional_microseconds")]
     pub service: Option<Duration>,
+    /// Whether it is up and has been given nothing for two seconds in which the stream had work ([`EventKind::Unused`](crate::proto::connection::EventKind::Unused)).
+    pub unused: bool,
     /// Smoothed round trip of its newest connection, by the transport; `None` where that does not say.
     #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
     pub rtt: Option<Duration>,

@@ -1,6 +1,6 @@
 //! What a stream needs beside its lanes: somebody who keeps the time.
 
-use super::{pool, shared::Shared};
+use super::{lane::FAREWELL, pool, shared::Shared};
 use rails_net::LinkWatch;
 use std::{
     sync::Arc,
@@ -15,7 +15,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
     let lingered = async {
         // The channel lives as long as `shared`, so waiting for it cannot fail.
         let _ = abandoned.wait_for(|abandoned| *abandoned).await;
-        sleep(linger).await;
+        sleep(linger + FAREWELL).await;
     };
     tokio::select! {
         () = keep_time(&shared) => {}
@@ -24,6 +24,11 @@ pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
         () = lingered => {}
     }
     shared.over.send_replace(true);
+    let (bytes, failure) =
+        shared.with(|state| (state.connection.undelivered(), state.connection.failure().map(ToString::to_string)));
+    if bytes > 0 {
+        tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before all that was written was delivered");
+    }
 }
 
 /// Tells the stream of links that go down and come up. It does not end.
@@ -32,8 +37,11 @@ async fn watch_links(shared: &Shared) {
         Ok(mut links) => loop {
             match links.changed().await {
                 Ok(changes) => shared.links_changed(&changes),
-                // Too many at once, and some are lost: a link that stays down is found out by the silence of its lane.
-                Err(error) => tracing::debug!(stream = %shared.id, %error, "changes of links were missed"),
+                // Too many at once, and some are lost: what is down, the silence of its lane tells.
+                Err(error) => {
+                    tracing::debug!(stream = %shared.id, %error, "changes of links were missed");
+                    shared.with(|state| state.connection.links_unknown(Instant::now()));
+                }
             }
         },
         Err(error) => {
@@ -46,9 +54,10 @@ async fn watch_links(shared: &Shared) {
 /// Gives buffers back that have not been used for a while. It does not end, and sleeps while there are none.
 async fn tidy(shared: &Shared) {
     loop {
+        shared.buffers.keeps.notified().await;
         sleep(pool::IDLE).await;
-        if !shared.buffers.give_back_idle() {
-            shared.buffers.keeps.notified().await;
+        while shared.buffers.give_back_idle() {
+            sleep(pool::IDLE).await;
         }
     }
 }

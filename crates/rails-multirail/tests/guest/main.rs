@@ -14,9 +14,11 @@ use rails_topo::{CpuSet, NodeId, Topology};
 use std::{fs, net::SocketAddr};
 
 /// The calling thread on node 0, in the guest, with room on both nodes: a preferring policy takes pages from the other node rather than
-/// files out of memory, and the programs that were run before are such files.
+/// files out of memory, and the programs that were run before are such files. Automatic NUMA balancing is off: it unmaps pages for a while to see which CPU
+/// touches them, and move_pages(2) does not say then where they lie.
 fn guest() -> ThreadGuard {
     rails_lab::guest::require();
+    fs::write("/proc/sys/kernel/numa_balancing", "0").expect("the guest's tests run as root");
     fs::write("/proc/sys/vm/drop_caches", "3").expect("the guest's tests run as root");
     thread::bind_current(&cpus_of(NodeId(0))).expect("its CPUs are online")
 }

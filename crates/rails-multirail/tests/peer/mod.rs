@@ -33,7 +33,11 @@ pub(crate) async fn join(address: SocketAddr, credentials: Credentials, terms: T
         socket.read_exact(&mut body).await.expect("it is whole");
         match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
             InitiatorStep::Send(next) => messages = next,
-            InitiatorStep::Joined(joined) => return (socket, *joined),
+            InitiatorStep::Joined(joined) => {
+                let confirmation = joined.confirmation.clone().expect("it opens a stream");
+                socket.write_all(&confirmation.encode()).await.expect("it reads");
+                return (socket, *joined);
+            }
         }
     }
 }

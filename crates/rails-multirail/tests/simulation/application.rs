@@ -24,6 +24,8 @@ pub(crate) struct Habits {
     pub(crate) messages: bool,
     /// It drops the stream once it has finished and has read to the end.
     pub(crate) drops: bool,
+    /// It drops the stream as soon as it has written so much, in bytes or in messages, without a word and whatever it has read.
+    pub(crate) goes: Option<u64>,
 }
 
 /// One end's application.
@@ -47,6 +49,8 @@ pub(crate) struct Application {
     pub(crate) read_end: Option<Instant>,
     pub(crate) writer: Task,
     pub(crate) reader: Task,
+    /// It has gone without a word.
+    pub(crate) gone: bool,
 }
 
 /// Where a task stands.
@@ -62,7 +66,7 @@ pub(crate) enum Task {
 impl Habits {
     /// Writes as much as there is room for, and reads whatever there is.
     pub(crate) fn bulk(total: u64) -> Self {
-        Self { total, longest_write: 64 << 10, bursts: None, stall: None, messages: false, drops: false }
+        Self { total, longest_write: 64 << 10, bursts: None, stall: None, messages: false, drops: false, goes: None }
     }
 }
 
@@ -87,11 +91,12 @@ impl Application {
             read_end: None,
             writer: Task::Ready,
             reader: Task::Ready,
+            gone: false,
         }
     }
 
     pub(crate) fn write(&mut self, now: Instant, connection: &mut Connection) {
-        self.writer = if connection.is_sent() || connection.failure().is_some() {
+        self.writer = if connection.is_sent() || connection.write_failure().is_some() {
             Task::Done
         } else if connection.is_finished() {
             Task::Waiting
@@ -164,6 +169,10 @@ impl Application {
 
     /// Whether it goes away before the stream has come to its end.
     pub(crate) fn leaves(&mut self, connection: &Connection) -> bool {
+        if self.habits.goes.take_if(|at| self.written >= *at).is_some() && !connection.is_done() {
+            (self.gone, self.writer, self.reader) = (true, Task::Done, Task::Done);
+            return true;
+        }
         let leaves = self.habits.drops && self.read_end.is_some() && connection.is_finished();
         self.habits.drops &= !leaves;
         if leaves {

@@ -5,10 +5,11 @@ use proptest::prelude::*;
 use rails_multirail::{
     Policy,
     proto::{
-        connection::{Config, Connection, Failure, Form, LaneId, LaneTraits, NotForMessages, Transmit},
+        connection::{Config, Connection, Failure, Form, LaneEnd, LaneId, LaneTraits, NotForMessages, Transmit},
         handshake::Terms,
         messages::{Content, MessageBuffer, MessageViolation, Packet, Part, Place, Priority},
         reassembler::{Admission, Violation},
+        scheduler::Chunk,
         wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
     },
 };
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 const WINDOW: u64 = 10_000;
 const LONGEST_CHUNK: u32 = 1_000;
+const LINGER: Duration = Duration::from_secs(10);
 
 fn connection_to(theirs: Terms) -> Connection {
     connection_with(1_000, 5_000, theirs)
@@ -23,7 +25,8 @@ fn connection_to(theirs: Terms) -> Connection {
 
 fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: Terms) -> Connection {
     let terms = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
-    let config = Config { longest_chunk, send_buffer, terms, outage_limit: Duration::ZERO };
+    let (outage_limit, linger) = (Duration::ZERO, LINGER);
+    let config = Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials: false };
     Connection::new(config, Policy::Adaptive.build(), theirs)
 }
 
@@ -164,20 +167,91 @@ fn a_chunk_that_comes_again_after_the_application_has_gone_resets_nothing() {
     connection.finish();
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
     assert!(connection.read().is_some());
-    connection.drop_application();
+    connection.drop_application(now, 0);
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
     assert_eq!(connection.failure(), None);
     assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
 }
 
+/// What it wrote is still delivered, and the peer is told how far it had read.
 #[test]
-fn bytes_for_an_application_that_has_gone_reset_the_stream() {
+fn bytes_for_an_application_that_has_gone_are_refused() {
     let now = Instant::now();
     let mut connection = connection(1);
-    connection.finish();
-    connection.drop_application();
     data(&mut connection, now, chunk(0, 10, false)).unwrap();
-    assert_eq!(connection.failure(), Some(&Failure::Dropped));
+    assert!(connection.read().is_some());
+    connection.write(Bytes::from(vec![1; 100]));
+    connection.drop_application(now, 3);
+    data(&mut connection, now, chunk(10, 10, true)).unwrap();
+    assert_eq!((connection.failure(), connection.is_done()), (None, false));
+    let mut control = Vec::new();
+    let Transmit::Send(Some(chunk)) = connection.poll_transmit(now, LaneId(0), &mut control) else { panic!() };
+    assert!((chunk.length, chunk.fin) == (100, true));
+    assert_eq!(Frame::decode(control[..FRAME_LEN].try_into().unwrap()), Ok(Frame::Stop { read: 7 }));
+    connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
+    assert!(connection.is_done());
+}
+
+#[test]
+fn a_peer_that_stops_reading_gets_no_more() {
+    let now = Instant::now();
+    let mut connection = connection(2);
+    for read in [1_001, u64::MAX] {
+        let mut connection = self::connection(1);
+        connection.write(Bytes::from(vec![1; 5_000]));
+        assert!(matches!(
+            connection.poll_transmit(now, LaneId(0), &mut Vec::new()),
+            Transmit::Send(Some(Chunk { length: 1_000, .. }))
+        ));
+        assert!(matches!(connection.handle_stop(now, read), Err(Violation::NeverSent { .. })));
+    }
+    connection.write(Bytes::from(vec![1; 5_000]));
+    connection.poll_transmit(now, LaneId(0), &mut Vec::new());
+    connection.handle_stop(now, 400).unwrap();
+    assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 4_600 }));
+    assert_eq!((connection.room(), connection.sent(), connection.failure()), (0, (5_000, 400), None));
+    assert_eq!((drain(&mut connection, now, LaneId(0)), drain(&mut connection, now, LaneId(1))), (0, 0));
+    // Acknowledgements that were on their way change nothing, and what the peer wrote still arrives.
+    connection.handle_ack(now, LaneId(0), &ack(1, WINDOW + 400)).unwrap();
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    assert_eq!(connection.read().map(|bytes| bytes.len()), Some(10));
+    assert!(connection.is_done() && connection.is_read());
+}
+
+#[test]
+fn a_stop_behind_the_last_byte_loses_nothing() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    connection.write(Bytes::from(vec![1; 100]));
+    drain(&mut connection, now, LaneId(0));
+    connection.handle_stop(now, 100).unwrap();
+    assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 0 }));
+    connection.finish();
+    assert!(connection.is_sent());
+}
+
+#[test]
+fn a_stream_lingers_no_longer_than_it_may() {
+    let now = Instant::now();
+    for delivered in [false, true] {
+        let mut connection = connection(1);
+        connection.write(Bytes::from(vec![1; 100]));
+        connection.drop_application(now, 0);
+        assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
+        if delivered {
+            connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
+        }
+        assert_eq!(connection.next_timeout(), Some(now + LINGER));
+        connection.handle_timeout(now + LINGER - Duration::from_millis(1));
+        assert!(!connection.is_done() && connection.failure().is_none());
+        connection.handle_timeout(now + LINGER);
+        // Where the peer only does not end its own direction, nothing has failed.
+        assert_eq!((connection.is_done(), connection.failure().is_some()), (delivered, !delivered));
+        assert_eq!(connection.undelivered(), if delivered { 0 } else { 100 });
+        let told = if delivered { Frame::Stop { read: 0 } } else { Frame::Reset(ResetReason::Dropped) };
+        assert_eq!(farewell(&mut connection), told);
+        assert_eq!(connection.poll_transmit(now, LaneId(0), &mut Vec::new()), Transmit::Close);
+    }
 }
 
 #[test]
@@ -234,6 +308,7 @@ enum Attack {
     Data { offset: u64, length: u32, fin: bool },
     Ack(Ack),
     Reset,
+    Stop(u64),
     LaneUp,
     LaneDown,
     Write(usize),
@@ -254,7 +329,7 @@ fn attacks() -> impl Strategy<Value = Attack> {
         8 => (number(2 * WINDOW), length, fin).prop_map(|(offset, length, fin)| Attack::Data { offset, length, fin }),
         4 => (number(5), number(2 * WINDOW), prop::bool::weighted(0.1))
             .prop_map(|(chunks, limit, complete)| Attack::Ack(Ack { chunks, limit, complete })),
-        1 => prop_oneof![9 => Just(Attack::Read), 1 => Just(Attack::Reset)],
+        1 => prop_oneof![18 => Just(Attack::Read), 2 => Just(Attack::Reset), 1 => number(5_000).prop_map(Attack::Stop)],
         2 => prop_oneof![Just(Attack::LaneUp), Just(Attack::LaneDown)],
         4 => (0usize..5_000).prop_map(Attack::Write),
         1 => prop_oneof![9 => Just(Attack::Read), 1 => Just(Attack::Finish), 1 => Just(Attack::Drop)],
@@ -286,8 +361,9 @@ proptest! {
                 }
                 Attack::Ack(ack) => drop(connection.handle_ack(now, lane, &ack)),
                 Attack::Reset => connection.handle_reset(ResetReason::Dropped),
+                Attack::Stop(read) => drop(connection.handle_stop(now, read)),
                 Attack::LaneUp => drop(connection.lane_up(Instant::now(), LaneTraits::default())),
-                Attack::LaneDown => connection.lane_down(Instant::now(), lane),
+                Attack::LaneDown => connection.lane_down(Instant::now(), lane, LaneEnd::Lost),
                 Attack::Write(length) => {
                     if !connection.is_finished() {
                         connection.write(vec![1; length.min(connection.room())].into());
@@ -296,7 +372,7 @@ proptest! {
                 }
                 Attack::Finish => connection.finish(),
                 Attack::Read => drop(connection.read()),
-                Attack::Drop => connection.drop_application(),
+                Attack::Drop => connection.drop_application(now, 0),
                 Attack::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
             }
             for lane in connection.take_wakes().lanes() {
@@ -404,6 +480,6 @@ fn a_lane_that_is_lost_leaves_its_part_to_the_others() {
     spare = Some(MessageBuffer::zeroed(1_000));
     assert_eq!(connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
     assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Own));
-    connection.lane_down(Instant::now(), LaneId(0));
+    connection.lane_down(Instant::now(), LaneId(0), LaneEnd::Lost);
     assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
 }

@@ -5,8 +5,10 @@
 //! bytes or no room comes back only when it is woken: a wake that is lost shows as a run that stands still.
 
 mod application;
+mod flaps;
 mod gaps;
 mod hostile;
+mod losses;
 mod network;
 mod pair;
 mod properties;

@@ -15,6 +15,8 @@ pub(crate) struct LaneSpec {
     pub(crate) delay: Duration,
     /// How many bytes may be unsent or on their way.
     pub(crate) buffer: usize,
+    /// The round trip that the handshake measured, where that is another.
+    pub(crate) seems: Option<Duration>,
     /// When it opens.
     pub(crate) opens: Duration,
     /// At which time the rate becomes what.
@@ -81,6 +83,7 @@ impl LaneSpec {
             rate: megabits * 1_000_000,
             delay,
             buffer,
+            seems: None,
             opens: Duration::ZERO,
             changes: Vec::new(),
             breaks: None,

@@ -8,11 +8,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use rails_multirail::{
     Policy,
     proto::{
-        connection::{Config, Connection, Failure, LaneId, LaneTraits, LinkSample, Transmit},
+        connection::{
+            Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, LaneTraits, LinkSample, Refused, Transmit,
+        },
         handshake::Terms,
         messages::{Content, Lent, MessageBuffer, Place},
         scheduler::Chunk,
-        wire::{DataHeader, FRAME_LEN, Frame},
+        wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
     },
 };
 use rand::{RngExt, SeedableRng};
@@ -32,6 +34,7 @@ pub(crate) struct Scenario {
     pub(crate) send_buffer: usize,
     pub(crate) window: u64,
     pub(crate) outage_limit: Duration,
+    pub(crate) linger: Duration,
     pub(crate) lanes: Vec<LaneSpec>,
     pub(crate) habits: [Habits; 2],
 }
@@ -47,6 +50,8 @@ pub(crate) struct Outcome {
     pub(crate) gaps: [Vec<(Duration, Duration)>; 2],
     /// Payload bytes that each lane was given, by end.
     pub(crate) carried: Vec<[u64; 2]>,
+    /// What happened to the lanes, by end.
+    pub(crate) events: [Vec<(Duration, EventKind)>; 2],
 }
 
 impl Scenario {
@@ -59,6 +64,7 @@ impl Scenario {
             send_buffer: 4 << 20,
             window: 16 << 20,
             outage_limit: Duration::from_secs(10),
+            linger: Duration::from_secs(3_000),
             lanes,
             habits: [Habits::bulk(total), Habits::bulk(0)],
         }
@@ -89,6 +95,8 @@ impl Scenario {
                 world.ends[end].application.gaps.iter().map(|(from, length)| (since(*from), *length)).collect()
             }),
             carried: world.lanes.iter().map(|lane| [0, 1].map(|end: usize| lane.sides[end].carried)).collect(),
+            events: [0, 1]
+                .map(|end: usize| world.ends[end].events.iter().map(|event| (since(event.at), event.kind)).collect()),
         }
     }
 }
@@ -120,6 +128,7 @@ struct World {
 struct End {
     connection: Connection,
     application: Application,
+    events: Vec<Event>,
     /// Without a lane there is no stream yet.
     has_had_a_lane: bool,
 }
@@ -143,6 +152,8 @@ struct Side {
     rests: Rests,
     /// A wake that was not waited for yet.
     notified: bool,
+    /// When it looks at the lane, as the state machine said last: it sleeps until then unless it is told of another time.
+    look_at: Option<Instant>,
     transmitted: bool,
     received: bool,
     intake: BytesMut,
@@ -200,6 +211,7 @@ enum Happening {
     },
     /// The other end was heard of, and does not have the stream any more.
     Refused {
+        lane: usize,
         end: usize,
     },
 }
@@ -216,11 +228,12 @@ impl World {
     fn new(scenario: &Scenario) -> Self {
         let start = Instant::now();
         let terms = Terms { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
-        let Scenario { longest_chunk, send_buffer, outage_limit, .. } = *scenario;
-        let config = Config { longest_chunk, send_buffer, terms, outage_limit };
+        let Scenario { longest_chunk, send_buffer, outage_limit, linger, .. } = *scenario;
+        let config = |redials| Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials };
         let end = |end: usize| End {
-            connection: Connection::new(config, scenario.policy.build(), terms),
+            connection: Connection::new(config(end == 0), scenario.policy.build(), terms),
             application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
+            events: Vec::new(),
             has_had_a_lane: false,
         };
         let mut ends = [end(0), end(1)];
@@ -332,18 +345,25 @@ impl World {
         };
         let End { connection, application, .. } = &mut self.ends[end];
         if application.leaves(connection) {
-            connection.drop_application();
+            connection.drop_application(self.now, 0);
         }
         self.settle(end);
     }
 
     /// Wakes whoever is to be woken, and checks what must hold after every call.
     fn settle(&mut self, end: usize) {
-        let End { connection, application, .. } = &mut self.ends[end];
+        let End { connection, application, events, .. } = &mut self.ends[end];
         let wakes = connection.take_wakes();
+        if wakes.supervisor {
+            events.extend(std::iter::from_fn(|| connection.poll_event()));
+        }
         for lane in wakes.lanes() {
             let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
             sides.filter(|side| side.id == Some(lane)).for_each(|side| side.notified = true);
+        }
+        for lane in wakes.timers() {
+            let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
+            sides.filter(|side| side.id == Some(lane)).for_each(|side| side.look_at = connection.look_at(lane));
         }
         if wakes.reader && application.reader == Task::Waiting {
             application.reader = Task::Ready;
@@ -361,8 +381,11 @@ impl World {
             assert_eq!(connection.received().0, application.read);
         }
         assert!(written - consumed <= self.window + most_written, "more is kept than was agreed");
-        match connection.failure() {
+        let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
+        match self.ends[end].connection.failure() {
             None | Some(Failure::LanesLost { .. }) => {}
+            // Where a lane comes back, the end that has waited too long tells the other.
+            Some(Failure::Reset(ResetReason::Dropped)) if is_lost(1 - end) => {}
             Some(failure) => panic!("end {end} failed after {:?}: {failure}", self.now - self.start),
         }
         let other = &self.ends[1 - end];
@@ -422,7 +445,7 @@ impl World {
         let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
         let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
         let timeouts = self.ends.iter().filter_map(|end| end.connection.next_timeout());
-        let looks = self.sides().filter_map(|(_, end, id)| self.ends[end].connection.look_at(id));
+        let looks = self.sides().filter_map(|(lane, end, _)| self.lanes[lane].sides[end].look_at);
         script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).chain(looks).min()
     }
 
@@ -448,8 +471,8 @@ impl World {
                         self.settle(end);
                     }
                 }
-                Happening::Refused { end } => {
-                    self.ends[end].connection.give_up_waiting();
+                Happening::Refused { lane, end } => {
+                    self.ends[end].connection.dial_failed(lane as u16, Some(Refused::Stream));
                     self.settle(end);
                 }
             }
@@ -459,11 +482,13 @@ impl World {
             self.settle(end);
         }
         for (lane, end, id) in self.sides().collect::<Vec<_>>() {
-            if self.ends[end].connection.look_at(id).is_some_and(|at| at <= self.now) {
+            if self.lanes[lane].sides[end].look_at.is_some_and(|at| at <= self.now) {
                 let sample = self.lanes[lane].sample(end, self.now);
-                self.ends[end].connection.look(self.now, id, &sample);
-                let next = self.ends[end].connection.look_at(id);
+                let connection = &mut self.ends[end].connection;
+                connection.look(self.now, id, &sample);
+                let next = connection.look_at(id);
                 assert!(next.is_none_or(|next| next > self.now), "a lane is looked at without end");
+                self.lanes[lane].sides[end].look_at = next;
                 self.settle(end);
             }
         }
@@ -492,12 +517,16 @@ impl World {
         let over = connection.failure().is_some();
         if self.lanes[lane].broken || over {
             if over && end == 1 {
-                self.plan_in(self.lanes[lane].spec.delay, Happening::Refused { end: 0 });
+                self.plan_in(self.lanes[lane].spec.delay, Happening::Refused { lane, end: 0 });
             }
             return self.break_lane(lane);
         }
-        let traits = LaneTraits { weight: 1, rtt: Some(2 * self.lanes[lane].spec.delay) };
-        self.lanes[lane].sides[end].id = connection.lane_up(self.now, traits);
+        let LaneSpec { delay, seems, .. } = self.lanes[lane].spec;
+        let traits = LaneTraits { number: lane as u16, weight: 1, rtt: seems.or(Some(2 * delay)) };
+        let id = connection.lane_up(self.now, traits);
+        let look_at = id.and_then(|id| connection.look_at(id));
+        self.lanes[lane].sides[end].id = id;
+        self.lanes[lane].sides[end].look_at = look_at;
         self.ends[end].has_had_a_lane = true;
         self.settle(end);
         if end == 1 {
@@ -555,7 +584,7 @@ impl World {
 
     fn lane_down(&mut self, lane: usize, end: usize) {
         let Some(id) = self.lanes[lane].sides[end].id.take() else { return };
-        self.ends[end].connection.lane_down(self.now, id);
+        self.ends[end].connection.lane_down(self.now, id, LaneEnd::Lost);
         self.settle(end);
     }
 
@@ -626,6 +655,9 @@ impl World {
                         connection.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come");
                     }
                     Frame::Reset(reason) => connection.handle_reset(reason),
+                    Frame::Stop { read } => {
+                        connection.handle_stop(self.now, read).expect("an honest end has read what came");
+                    }
                     Frame::Leave { drained } => connection.handle_leave(self.now, id, drained),
                 }
             }
@@ -636,7 +668,7 @@ impl World {
     fn check_the_end(&mut self, scenario: &Scenario) {
         let endures = scenario.must_end();
         for end in 0..2 {
-            let End { connection, application, has_had_a_lane } = &self.ends[end];
+            let End { connection, application, has_had_a_lane, .. } = &self.ends[end];
             let other = &self.ends[1 - end].application;
             let state = format!(
                 "end {end}, {:?} after the start: {connection:?}\nthe other: {:?}",
@@ -646,10 +678,17 @@ impl World {
             if endures {
                 assert!(connection.is_done(), "it stands still: {state}");
             }
-            if connection.is_sent() {
+            // Who has gone does not read what arrives.
+            if connection.is_sent() && !other.gone {
                 assert_eq!(other.read, application.written, "what was said to have arrived has not: {state}");
             }
-            if connection.is_done() {
+            if connection.is_done() && (application.gone || other.gone) {
+                assert_eq!(connection.failure(), None, "{state}");
+                if !application.gone {
+                    assert_eq!(application.read, other.written, "what was written before a drop is lost: {state}");
+                    assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
+                }
+            } else if connection.is_done() {
                 assert_eq!(connection.failure(), None, "{state}");
                 assert_eq!(application.written, scenario.habits[end].total, "{state}");
                 assert_eq!(application.read, scenario.habits[1 - end].total, "{state}");
@@ -659,8 +698,10 @@ impl World {
             }
             let left: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.sides[end].id.is_some()).collect();
             if left.is_empty() && *has_had_a_lane {
-                let failed = matches!(connection.failure(), Some(Failure::LanesLost { .. }));
-                assert!(failed || connection.is_done(), "it waits without end for a lane: {state}");
+                assert!(
+                    connection.failure().is_some() || connection.is_done(),
+                    "it waits without end for a lane: {state}"
+                );
             }
             // A lane that has gone silent is left to the driver's patience.
             assert!(left.iter().all(|lane| lane.spec.is_silent_in_the_end()) || !endures, "a lane is left: {state}");
@@ -670,12 +711,13 @@ impl World {
 
     /// Once it is over, nothing that is called does any more than that.
     fn check_calls_after_the_end(&mut self) {
-        for End { connection, .. } in &mut self.ends {
+        for End { connection, application, .. } in &mut self.ends {
             let (done, failure) = (connection.is_done(), connection.failure().cloned());
-            connection.handle_reset(rails_multirail::proto::wire::ResetReason::Dropped);
+            connection.handle_reset(ResetReason::Dropped);
             connection.finish();
-            connection.drop_application();
-            assert_eq!((connection.room(), connection.read()), (0, None));
+            connection.drop_application(self.now, 0);
+            assert_eq!(connection.room(), 0);
+            assert!(application.gone || connection.read().is_none(), "there is something to read behind the end");
             let _ = connection.take_wakes();
             if done || failure.is_some() {
                 assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));
@@ -688,7 +730,8 @@ impl Lane {
     /// What a transport would know of it.
     fn sample(&self, end: usize, now: Instant) -> LinkSample {
         let pipe = &self.pipes[end];
-        LinkSample { rtt: pipe.round_trip(), rtt_variation: Duration::ZERO, silent_for: pipe.silent_for(now) }
+        let rtt = Some(pipe.round_trip());
+        LinkSample { rtt, rtt_variation: Some(Duration::ZERO), least_rtt: rtt, silent_for: pipe.silent_for(now) }
     }
 
     /// When a lane that stands idle is to acknowledge something.

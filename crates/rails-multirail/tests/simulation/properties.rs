@@ -13,7 +13,10 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use rails_multirail::Policy;
+use rails_multirail::{
+    Policy,
+    proto::messages::{LEAST_WINDOW, longest_message},
+};
 use std::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering},
@@ -107,8 +110,9 @@ fn habits() -> impl Strategy<Value = Habits> {
     let total = prop_oneof![Just(0u64), 1u64..2_000, 2_000u64..400_000];
     let bursts = option::of((1u64..50_000, time(20)));
     let stall = option::weighted(0.3, (0u64..100_000, prop_oneof![3 => time(500), 1 => time(30_000)]));
-    (total, prop_oneof![2usize..100, 100usize..64_000], bursts, stall, any::<bool>()).prop_map(
-        |(total, longest_write, bursts, stall, drops)| {
+    let leaving = (any::<bool>(), option::weighted(0.2, 0u64..400_000));
+    (total, prop_oneof![2usize..100, 100usize..64_000], bursts, stall, leaving).prop_map(
+        |(total, longest_write, bursts, stall, (drops, goes))| {
             // A pause behind every few bytes would take hours.
             let bursts = bursts.map(|(every, pause)| (every.max(total / 100), pause));
             Habits {
@@ -118,6 +122,7 @@ fn habits() -> impl Strategy<Value = Habits> {
                 stall,
                 messages: false,
                 drops,
+                goes: goes.map(|at| at % (total + 1)),
             }
         },
     )
@@ -134,7 +139,10 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
         |(seed, policy, (window, chunk, send_buffer), outage_limit, lanes, first, second)| {
             // Windows and buffers of a few bytes are for streams of a few bytes.
             let most = (window.min(chunk as u64).min(send_buffer as u64)).saturating_mul(1_000);
-            let shorten = |habits: Habits| Habits { total: habits.total.min(most), ..habits };
+            let shorten = |habits: Habits| {
+                let total = habits.total.min(most);
+                Habits { total, goes: habits.goes.map(|at| at.min(total)), ..habits }
+            };
             Scenario {
                 seed,
                 policy,
@@ -142,6 +150,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                 send_buffer,
                 window,
                 outage_limit,
+                linger: Duration::from_secs(3_000),
                 lanes,
                 habits: [shorten(first), shorten(second)],
             }
@@ -151,14 +160,16 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
 
 /// The same with messages in both directions.
 fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
-    (scenarios(), 8_192u64..500_000, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
-        let longest = (window / 2) as usize;
+    let window = prop_oneof![1 => LEAST_WINDOW..8_192, 2 => 8_192u64..500_000];
+    (scenarios(), window, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
+        let longest = longest_message(window) as usize;
         let messages = |habits: &Habits, total| {
             let stall = habits.stall.map(|(at, pause)| (at % total, pause));
             let longest_write = habits.longest_write.min(longest);
             // A pause behind every tenth message or so is as much as a run should take.
             let bursts = habits.bursts.map(|(every, pause)| (every.max(total / 100), pause));
-            Habits { messages: true, total, longest_write, stall, bursts, ..habits.clone() }
+            let goes = habits.goes.map(|at| at % (total + 1));
+            Habits { messages: true, total, longest_write, stall, bursts, goes, ..habits.clone() }
         };
         let longest_write = scenario.habits[0].longest_write.min(scenario.habits[1].longest_write);
         let habits = [messages(&scenario.habits[0], first), messages(&scenario.habits[1], second)];
@@ -191,7 +202,17 @@ pub(crate) fn for_each_seed<S: Strategy<Value = Scenario>>(
     draw: impl Fn() -> S + Sync,
     check: impl Fn(&Scenario) + Sync + std::panic::RefUnwindSafe,
 ) {
-    let Range { start, end } = seeds();
+    for_each_seed_of(seeds(SEEDS), test, every, draw, check);
+}
+
+/// The same of the seeds in a range, for scenarios of any kind.
+pub(crate) fn for_each_seed_of<S: Strategy>(
+    Range { start, end }: Range<u64>,
+    test: &str,
+    every: u64,
+    draw: impl Fn() -> S + Sync,
+    check: impl Fn(&S::Value) + Sync + std::panic::RefUnwindSafe,
+) {
     let (next, check) = (AtomicU64::new(start.next_multiple_of(every)), &check);
     let work = || {
         let strategy = draw();
@@ -225,8 +246,9 @@ pub(crate) fn for_each_seed<S: Strategy<Value = Scenario>>(
     println!("{test}: {} seeds", (end - start) / every);
 }
 
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("RAILS_SEEDS") else { return 0..SEEDS };
+/// Those that `RAILS_SEEDS` names, or else the first so many.
+pub(crate) fn seeds(count: u64) -> Range<u64> {
+    let Ok(text) = std::env::var("RAILS_SEEDS") else { return 0..count };
     let range = text.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
     range.unwrap_or_else(|| panic!("RAILS_SEEDS is FIRST..END, not `{text}`"))
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     peer,
-    util::{listener, options, pattern, rails, secret},
+    util::{PATIENCE, listener, options, pattern, rails, secret},
 };
 use bytes::Bytes;
 use rails_multirail::{
@@ -14,7 +14,6 @@ use rails_multirail::{
         wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
     },
 };
-use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -55,7 +54,7 @@ impl Victim {
 
     /// How the stream failed.
     async fn failure(&mut self) -> Failure {
-        let read = timeout(Duration::from_secs(5), self.stream.read_u8()).await.expect("it does not hang");
+        let read = timeout(PATIENCE, self.stream.read_u8()).await.expect("it does not hang");
         let error = read.expect_err("the stream has failed");
         let error = error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error");
         error.failure.clone()
@@ -64,7 +63,7 @@ impl Victim {
     /// What the peer is told, up to the hang-up.
     async fn told(&mut self) -> Vec<Frame> {
         let mut bytes = Vec::new();
-        let _ = timeout(Duration::from_secs(5), self.peer.read_to_end(&mut bytes)).await.expect("it is hung up on");
+        let _ = timeout(PATIENCE, self.peer.read_to_end(&mut bytes)).await.expect("it is hung up on");
         bytes
             .chunks_exact(FRAME_LEN)
             .map(|frame| Frame::decode(frame.try_into().expect("its length")).unwrap())

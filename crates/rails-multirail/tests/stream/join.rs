@@ -1,6 +1,6 @@
 //! Who may join, and what becomes of those who may not.
 
-use crate::util::{listener, options, pattern, rails};
+use crate::util::{PATIENCE, listener, options, pattern, rails};
 use rails_multirail::{
     MultiRailStream, OpenError, Secret, Security, StreamOptions,
     error::JoinError,
@@ -39,7 +39,7 @@ async fn strangers_are_refused_and_the_stream_goes_on() {
     let mut garbage = TcpStream::connect(addresses[0]).await.unwrap();
     garbage.write_all(&pattern(4096)).await.unwrap();
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(5), garbage.read_to_end(&mut answer)).await.expect("it is hung up on");
+    let _ = timeout(PATIENCE, garbage.read_to_end(&mut answer)).await.expect("it is hung up on");
     assert!(answer.is_empty(), "a stranger learns nothing");
 
     near.write_all(b" after").await.unwrap();
@@ -60,8 +60,8 @@ async fn an_old_version_is_told_so() {
     let mut old = TcpStream::connect(addresses[0]).await.unwrap();
     old.write_all(b"RAIL\x00\x01\x01\x00").await.unwrap();
     let mut answer = Vec::new();
-    timeout(Duration::from_secs(5), old.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
-    assert_eq!(answer, b"RAIL\x02\x05\x00\x01", "a refusal that names this end's version");
+    timeout(PATIENCE, old.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
+    assert_eq!(answer, b"RAIL\x03\x05\x00\x01", "a refusal that names this end's version");
 }
 
 #[tokio::test]
@@ -87,6 +87,6 @@ async fn a_peer_that_says_nothing_does_not_hold_its_place_for_ever() {
     let patience = options().handshake_timeout(Duration::from_millis(200));
     let (_listener, addresses) = listener(&rails, &patience).await;
     let mut silent = TcpStream::connect(addresses[0]).await.unwrap();
-    let end = timeout(Duration::from_secs(5), silent.read(&mut [0; 1])).await.expect("it is hung up on");
+    let end = timeout(PATIENCE, silent.read(&mut [0; 1])).await.expect("it is hung up on");
     assert!(matches!(end, Ok(0) | Err(_)));
 }

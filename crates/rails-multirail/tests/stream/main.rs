@@ -1,11 +1,15 @@
 //! Streams over real sockets on the loopback interface.
 
+mod blocked;
 mod driver;
+mod endings;
 mod faults;
 mod hostile;
+mod idle;
 mod join;
 mod memory_lane;
 mod messages;
+mod opening;
 mod pairing;
 #[path = "../peer/mod.rs"]
 mod peer;

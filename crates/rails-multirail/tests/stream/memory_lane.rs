@@ -29,6 +29,8 @@ struct Pipe(Arc<Mutex<Flow>>);
 struct Flow {
     under_way: VecDeque<Bytes>,
     length: usize,
+    /// How many more bytes it ever takes, where that is bounded.
+    left: Option<usize>,
     closed: bool,
     broken: bool,
     receiver: Option<Waker>,
@@ -45,6 +47,8 @@ struct Links {
     entrance: LaneEntrance,
     /// How long it takes to make one.
     delay: Duration,
+    /// How many bytes a lane ever takes, where that is bounded.
+    most: Option<usize>,
     /// The first lane that was made, to be broken.
     first: OnceLock<[Pipe; 2]>,
     made: Mutex<Vec<SocketAddr>>,
@@ -52,8 +56,13 @@ struct Links {
 
 impl MemoryNetwork {
     pub(crate) fn new(remotes: &[SocketAddr], entrance: LaneEntrance, delay: Duration) -> Self {
+        Self::taking(remotes, entrance, delay, None)
+    }
+
+    /// The same, where each lane takes so many bytes from the end that dials, and then no more.
+    pub(crate) fn taking(remotes: &[SocketAddr], entrance: LaneEntrance, delay: Duration, most: Option<usize>) -> Self {
         let (first, made) = Default::default();
-        Self(Arc::new(Links { remotes: remotes.to_vec(), entrance, delay, first, made }))
+        Self(Arc::new(Links { remotes: remotes.to_vec(), entrance, delay, most, first, made }))
     }
 
     /// Breaks the lane that was made first, in whatever it is in the middle of.
@@ -81,6 +90,7 @@ impl Connector for MemoryNetwork {
         Box::pin(async move {
             tokio::time::sleep(self.0.delay).await;
             let (near, far) = lanes(local, remote);
+            near.out.lock().left = self.0.most;
             let mut made = self.0.made.lock().unwrap();
             if made.is_empty() {
                 self.0.first.set([near.out.clone(), near.into.clone()]).expect("it is the first");
@@ -109,9 +119,9 @@ impl Lane for MemoryLane {
     }
 
     fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
-        let mut room = match self.out.open()?.length {
-            used if used < CAPACITY => CAPACITY - used,
-            _ => return Err(io::ErrorKind::WouldBlock.into()),
+        let mut room = match self.out.open()?.room() {
+            0 => return Err(io::ErrorKind::WouldBlock.into()),
+            room => room,
         };
         let control = Bytes::copy_from_slice(control);
         let mut taken = 0;
@@ -121,6 +131,7 @@ impl Lane for MemoryLane {
                 room -= some.len();
                 taken += some.len();
                 flow.length += some.len();
+                flow.left = flow.left.map(|left| left - some.len());
                 flow.under_way.push_back(some);
             }
         });
@@ -129,7 +140,7 @@ impl Lane for MemoryLane {
 
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut flow = self.out.lock();
-        if flow.length < CAPACITY || flow.broken {
+        if flow.room() > 0 || flow.broken {
             return Poll::Ready(Ok(()));
         }
         flow.sender = Some(context.waker().clone());
@@ -184,6 +195,12 @@ impl Lane for MemoryLane {
 
     fn stats(&self) -> Result<TransportStats, StatsError> {
         Ok(TransportStats::default())
+    }
+}
+
+impl Flow {
+    fn room(&self) -> usize {
+        CAPACITY.saturating_sub(self.length).min(self.left.unwrap_or(usize::MAX))
     }
 }
 

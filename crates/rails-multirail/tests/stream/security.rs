@@ -1,12 +1,12 @@
 //! Streams that are sealed, on real sockets, with someone in between who does harm.
 
-use crate::util::{Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
+use crate::util::{PATIENCE, Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
 use rails_multirail::{
     Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamId, StreamOptions,
     error::JoinError,
     proto::handshake::{
-        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Refusal,
-        Terms,
+        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Limit, Message, Mode, PREFIX_LEN, Purpose,
+        Refusal, Terms,
     },
     security::{Identity, TlsClient, TlsServer},
 };
@@ -23,7 +23,7 @@ fn options(security: Security) -> StreamOptions {
 }
 
 fn encrypted() -> StreamOptions {
-    options(Security::psk(secret()).encrypted())
+    options(Security::encrypted(secret()))
 }
 
 /// A certificate that it signed itself, and its key, as PEM.
@@ -102,12 +102,12 @@ async fn a_lane_of_one_stream_spliced_into_another_gets_nothing_through() {
     let (two, mut far_two, relays_of_two) = relayed_pair(&rails, &encrypted()).await;
     relays_of_one[0].divert_to(&relays_of_two[0]);
     one.write_all(b"for the far end of one").await.unwrap();
-    let read = timeout(Duration::from_secs(5), far_two.read_u8()).await.expect("it does not hang");
+    let read = timeout(PATIENCE, far_two.read_u8()).await.expect("it does not hang");
     let error = read.unwrap_err();
     assert!(error.to_string().contains("does not open"), "{error}");
     relays_of_one[0].cut();
     drop((one, two));
-    assert!(timeout(Duration::from_secs(5), far_one.read_u8()).await.expect("it does not hang").is_err());
+    assert!(timeout(PATIENCE, far_one.read_u8()).await.expect("it does not hang").is_err());
 }
 
 /// What a listener answers to a join with a secret that is not the stream's: each message that it sends.
@@ -173,7 +173,7 @@ async fn a_stream_cut_off_between_two_frames_is_an_error_and_not_an_end() {
         let mut got = [0; 10];
         far.read_exact(&mut got).await.unwrap();
         relays[0].cut();
-        let error = timeout(Duration::from_secs(5), far.read_u8()).await.expect("it does not hang").unwrap_err();
+        let error = timeout(PATIENCE, far.read_u8()).await.expect("it does not hang").unwrap_err();
         assert!(error.to_string().contains("closed it before the stream was done"), "{error}");
         drop(near);
     }
@@ -217,13 +217,16 @@ fn refused(opened: Result<MultiRailStream, OpenError>) -> Refusal {
 #[tokio::test]
 async fn a_peer_has_no_more_streams_and_memory_than_its_share_and_gets_them_back() {
     let rails = rails(1);
-    for limits in [Limits::default().streams_per_peer(2), Limits::default().memory_per_peer(40 << 20)] {
+    for (limits, limit) in [
+        (Limits::default().streams_per_peer(2), Limit::PeerStreams),
+        (Limits::default().memory_per_peer(40 << 20), Limit::PeerMemory),
+    ] {
         let (mut listener, addresses) = listener(&rails, &encrypted().limits(limits).linger(Duration::ZERO)).await;
         let ours = encrypted();
         let connect = || MultiRailStream::connect(&rails, &addresses, &ours);
         let (first, _second) = (connect().await.unwrap(), connect().await.unwrap());
         let (far, _other) = (listener.accept().await.unwrap(), listener.accept().await.unwrap());
-        assert_eq!(refused(connect().await), Refusal::Full);
+        assert_eq!(refused(connect().await), Refusal::Full(limit));
         drop((first, far));
         let again = async {
             while connect().await.is_err() {
@@ -244,15 +247,18 @@ async fn a_peer_has_no_more_handshakes_than_its_share() {
         silent.push(TcpStream::connect(addresses[0]).await.unwrap());
     }
     let mut one_more = TcpStream::connect(addresses[0]).await.unwrap();
-    let end = timeout(Duration::from_secs(5), one_more.read(&mut [0; 1])).await.expect("it is hung up on at once");
-    assert!(matches!(end, Ok(0) | Err(_)));
-    drop(silent);
-    let connected = async {
-        while MultiRailStream::connect(&rails, &addresses, &encrypted()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(Duration::from_secs(10), connected).await.expect("the places are free again");
+    let mut answer = Vec::new();
+    timeout(PATIENCE, one_more.read_to_end(&mut answer)).await.expect("it is answered at once").unwrap();
+    assert_eq!(answer, Message::Refused(Refusal::Busy(Limit::PeerHandshakes)).encode());
+    let short = encrypted().connect_timeout(Duration::from_millis(300));
+    let busy = MultiRailStream::connect(&rails, &addresses, &short).await;
+    assert_eq!(refused(busy), Refusal::Busy(Limit::PeerHandshakes), "the limit is named");
+    let patient = encrypted();
+    let (connected, ()) = tokio::join!(MultiRailStream::connect(&rails, &addresses, &patient), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        drop(silent);
+    });
+    connected.expect("it has tried again until there was a place");
 }
 
 /// A byte now and then keeps no handshake alive. The hello is through in time, the first flight of TLS is not.
@@ -266,8 +272,10 @@ async fn a_handshake_that_drips_is_cut_off_in_time_tls_and_all() {
     relay.drip();
     let begin = std::time::Instant::now();
     let remotes = [relay.address];
+    // It is the listener that has lost its patience.
+    let client = client.handshake_timeout(PATIENCE);
     let connect = MultiRailStream::connect(&rails, &remotes, &client);
-    let opened = timeout(Duration::from_secs(5), connect).await.expect("it is hung up on");
+    let opened = timeout(PATIENCE, connect).await.expect("it is hung up on");
     assert!(opened.is_err());
     assert!(begin.elapsed() >= patience);
 }

@@ -1,6 +1,6 @@
 //! Bytes arrive, in order, in both directions, however they are written and read.
 
-use crate::util::{moved, options, pair, pattern, rails};
+use crate::util::{PATIENCE, moved, options, pair, pattern, rails};
 use bytes::Bytes;
 use rails_multirail::{MultiRailStream, Policy, RailId, StreamOptions, StripePolicy, proto::policy::Offer};
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn single_bytes_arrive_at_once() {
     let (mut near, mut far) = pair(&rails, &options()).await;
     for round in 0..200u8 {
         near.write_u8(round).await.unwrap();
-        let got = timeout(Duration::from_secs(5), far.read_u8()).await.expect("nothing holds a byte back").unwrap();
+        let got = timeout(PATIENCE, far.read_u8()).await.expect("nothing holds a byte back").unwrap();
         assert_eq!(got, round);
         far.write_u8(got).await.unwrap();
         assert_eq!(near.read_u8().await.unwrap(), round);

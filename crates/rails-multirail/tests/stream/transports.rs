@@ -2,7 +2,7 @@
 
 use crate::{
     memory_lane::MemoryNetwork,
-    util::{listener, options, pattern, rails, secret},
+    util::{PATIENCE, listener, options, pattern, rails, secret},
 };
 use rails_multirail::{
     AdmitError, MultiRailListener, MultiRailStream, RailId, Rails, Security, StreamOptions, StreamStats,
@@ -10,7 +10,10 @@ use rails_multirail::{
 };
 use rails_net::TransportStats;
 use std::{sync::Arc, time::Duration};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
 
 /// A stream's two ends over lanes through memory, and their listener, which takes in lanes that are dialled again.
 async fn memory_pair(
@@ -73,7 +76,7 @@ async fn a_stream_runs_over_lanes_of_another_transport() {
 #[tokio::test]
 async fn it_is_encrypted_like_any_other() {
     let rails = rails(2);
-    let security = Security::psk(secret()).encrypted();
+    let security = Security::encrypted(secret());
     let (near, far, _listener, _network) = memory_pair(&rails, &StreamOptions::new(security), Duration::ZERO).await;
     move_both_ways(near, far, async |_| {}).await;
 }
@@ -115,6 +118,21 @@ async fn is_dialled_again(delay: Duration) {
         assert_eq!(end.lanes.iter().map(|lane| lane.losses).sum::<u64>(), 1, "{end:?}");
         assert_eq!(end.lanes.iter().map(|lane| lane.joined).sum::<u64>(), 3, "{end:?}");
     }
+}
+
+/// The lane takes the hello and the proof, and not the confirmation.
+#[tokio::test]
+async fn a_lane_that_takes_no_confirmation_holds_no_connect_up() {
+    let rails = rails(1);
+    let brief = options().handshake_timeout(Duration::from_millis(200));
+    let (mut listener, remotes) = listener(&rails, &brief).await;
+    let network = MemoryNetwork::taking(&remotes, listener.entrance(), Duration::ZERO, Some(72 + 40));
+    let brief = brief.connector(network);
+    let connect = MultiRailStream::connect(&rails, &remotes, &brief);
+    let mut near = timeout(PATIENCE, connect).await.expect("it does not hang").expect("the listener has accepted it");
+    timeout(PATIENCE, near.read_u8()).await.expect("it does not hang").expect_err("the lane is lost");
+    let orphan = timeout(Duration::from_millis(500), listener.accept()).await;
+    assert!(orphan.is_err(), "nobody has confirmed it: {orphan:?}");
 }
 
 #[tokio::test]

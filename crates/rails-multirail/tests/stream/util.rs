@@ -270,4 +270,4 @@ impl Harm {
 /// How many bytes arrive before something happens: so many that every lane is in the middle of something.
 const FIRST: usize = 4 << 20;
 /// Nothing here takes long: what does hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -49,6 +49,6 @@ async fn a_stream_sends_without_copies_and_says_what_became_of_it() {
 #[tokio::test]
 async fn what_is_encrypted_is_sent_from_a_buffer_that_is_used_again_and_so_copied() {
     let rails = rails(1);
-    let options = StreamOptions::new(Security::psk(secret()).encrypted()).lane(zero_copy());
+    let options = StreamOptions::new(Security::encrypted(secret())).lane(zero_copy());
     assert_eq!(without_copies(&moved(&rails, &options).await), [ZeroCopyStats::default()]);
 }

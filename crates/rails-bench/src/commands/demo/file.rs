@@ -81,7 +81,7 @@ pub(super) async fn digest_of(path: &Path, doing: &'static str, quiet: bool, sto
                     bar.inc(count as u64);
                 }
             }
-            if stop.is_requested() {
+            if stop.so_far().is_some() {
                 return Ok(None);
             }
         }
@@ -105,7 +105,7 @@ fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io:
         file.write_all(next)?;
         left -= next.len() as u64;
         bar.inc(next.len() as u64);
-        if stop.is_requested() {
+        if stop.so_far().is_some() {
             return Ok(None);
         }
     }

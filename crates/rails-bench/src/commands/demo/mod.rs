@@ -52,11 +52,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Ending> {
     block_on(async {
-        let done = demo(args, Stop::on_ctrl_c()?).await?;
-        if done.is_none() {
-            print::note("interrupted; the temporary folder is removed");
-        }
-        Ok(done.map_or(Ending::Interrupted, |()| Ending::Done))
+        let stop = Stop::on_signals()?;
+        let done = demo(args, stop.clone()).await?;
+        Ok(match (done, stop.so_far()) {
+            (None, Some(signal)) => {
+                print::note("interrupted; the temporary folder is removed");
+                Ending::Signal(signal)
+            }
+            _ => Ending::Done,
+        })
     })
 }
 
@@ -97,7 +101,7 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
     );
     progress.clear();
     let (sent, received) = (sent?, received?);
-    let (Some(sent_files), Some(received_files)) = (&sent.summary, &received.summary) else {
+    let (Ok(sent_files), Ok(received_files)) = (&sent.summary, &received.summary) else {
         return Ok(None);
     };
     ensure!(sent_files.is_complete() && received_files.is_complete(), "the file did not arrive: {}", why(sent_files));

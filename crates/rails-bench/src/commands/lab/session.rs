@@ -1,7 +1,7 @@
 //! The time of a lab: it is made, programs run in it, it is taken down.
 
 use super::report;
-use crate::{commands::block_on, ending::Ending, print};
+use crate::{commands::block_on, ending::Ending, print, stop::Stop};
 use anyhow::{Context, Result, bail};
 use nix::{
     sys::signal::{Signal, kill, killpg},
@@ -17,7 +17,6 @@ use std::{
 };
 use tokio::{
     process::{Child, Command},
-    signal::unix::{SignalKind, signal},
     time::{sleep, timeout},
 };
 
@@ -27,7 +26,7 @@ pub(crate) struct Programs {
     /// Run this shell command in side B meanwhile; COMMAND starts once it has opened a socket
     #[arg(long, value_name = "COMMAND", requires = "command")]
     serve: Option<String>,
-    /// Run this in side A, and end as it ends; without it, the lab stays until Ctrl-C or SIGTERM
+    /// Run this in side A, and end as it ends; without it, the lab stays until Ctrl-C, SIGTERM or SIGHUP
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -35,14 +34,8 @@ pub(crate) struct Programs {
 /// Makes the lab, and takes it down when the command has ended or a signal comes. `what` says of each link what it is like.
 pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() -> Result<LinkLab>) -> Result<Ending> {
     block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let stopped = async {
-            tokio::select! {
-                _ = interrupt.recv() => Ending::Interrupted,
-                _ = terminate.recv() => Ending::Command(TERMINATED),
-            }
-        };
+        let mut stop = Stop::on_signals()?;
+        let stopped = async { Ending::Signal(stop.requested().await) };
         let lab = build()?;
         report::made(&lab, &what);
         let ended = match programs.command.split_first() {
@@ -194,10 +187,8 @@ Examples:
   rails-bench lab wire --rate 500 --links 2 --serve 'rails-bench serve --once --insecure --listen $RAILS_LAB_LOCAL' \\
     -- sh -c 'rails-bench stream --insecure --to $RAILS_LAB_PEER'
 
-Exit code: that of COMMAND; 130 after Ctrl-C, 143 after SIGTERM; 1 or 2 where no lab could be made.";
+Exit code: that of COMMAND; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM; 1 or 2 where no lab could be made.";
 
-/// 128 and the number of SIGTERM.
-const TERMINATED: u8 = 143;
 /// How long a program has to end by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a server has to end of its own accord when its client has. One that does not is asked to.

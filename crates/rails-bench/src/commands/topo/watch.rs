@@ -1,6 +1,10 @@
 //! `rails-bench topo --watch`: what changes, as it changes.
 
-use crate::{ending::Ending, print, stop::Stop};
+use crate::{
+    ending::{Ending, Signal},
+    print,
+    stop::Stop,
+};
 use anyhow::{Context, Result};
 use humantime::format_rfc3339_millis;
 use rails_topo::monitor::{Changes, Monitor, MonitorOptions, Update};
@@ -14,12 +18,16 @@ use std::{
 pub(super) fn run(as_json: bool) -> Result<Ending> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let mut stop = Stop::on_ctrl_c().context("Ctrl-C cannot be heeded")?;
+        let mut stop = Stop::on_signals().context("Ctrl-C cannot be heeded")?;
         let monitor = Monitor::start(MonitorOptions::new()).await.context("this machine cannot be watched")?;
         let mut changes = monitor.subscribe();
         print::note("watching; Ctrl-C ends it");
         tokio::select! {
-            () = stop.requested() => Ok(Ending::Done),
+            signal = stop.requested() => Ok(match signal {
+                // That is how a watch ends.
+                Signal::Interrupt => Ending::Done,
+                signal => Ending::Signal(signal),
+            }),
             ended = follow(&mut changes, as_json) => ended,
         }
     })

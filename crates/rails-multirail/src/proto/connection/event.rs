@@ -1,7 +1,7 @@
 //! What happens to the lanes of a stream, for whoever wants to know.
 
 use super::LaneId;
-use crate::serialized::milliseconds;
+use crate::serialized::{milliseconds, optional_microseconds};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,18 @@ pub enum EventKind {
         /// How long it was silent.
         #[serde(rename = "after_ms", serialize_with = "milliseconds")]
         after: Duration,
+    },
+    /// The lane is up and was given nothing for a while, though the stream had work: what waited was sooner there by others, as far as is known. It goes on being tried.
+    Unused {
+        /// For how long it left what waited to others.
+        #[serde(rename = "unused_ms", serialize_with = "milliseconds")]
+        unused_for: Duration,
+        /// How long a chunk would take by this lane.
+        #[serde(rename = "own_us", serialize_with = "optional_microseconds")]
+        own: Option<Duration>,
+        /// How long all that waits would take by the best of the others.
+        #[serde(rename = "others_us", serialize_with = "optional_microseconds")]
+        others: Option<Duration>,
     },
     /// The lane is taken out of the stream, by this end or the other.
     Leaving,

@@ -62,6 +62,8 @@ pub struct LaneFigures {
     pub rate: Option<f64>,
     /// How long a chunk takes from being taken to being acknowledged; `None` where none was yet.
     pub service: Option<Duration>,
+    /// Whether it was told to be [unused](super::EventKind::Unused), and has not been used since.
+    pub unused: bool,
 }
 
 /// The most that was in use of each window.
@@ -92,6 +94,7 @@ impl std::ops::AddAssign for LaneFigures {
         self.in_flight += other.in_flight;
         self.rate = other.rate.or(self.rate);
         self.service = other.service.or(self.service);
+        self.unused = other.unused;
     }
 }
 
@@ -129,6 +132,7 @@ impl Connection {
             in_flight: standing.in_flight,
             rate: standing.rate,
             service: standing.service,
+            unused: state.unused.told,
         }
     }
 

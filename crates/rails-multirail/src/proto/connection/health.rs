@@ -3,13 +3,15 @@
 use super::{Connection, Event, EventKind, Failure, LaneId, Silence};
 use std::time::{Duration, Instant};
 
-/// What a lane's transport knows of it: the kernel sees acknowledgements long before a chunk is through.
-#[derive(Debug, Clone, Copy)]
+/// What a lane's transport knows of it: the kernel sees acknowledgements long before a chunk is through. `None` is what it does not know, or not yet.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct LinkSample {
     /// The smoothed round trip.
-    pub rtt: Duration,
+    pub rtt: Option<Duration>,
     /// Its mean deviation.
-    pub rtt_variation: Duration,
+    pub rtt_variation: Option<Duration>,
+    /// The least round trip that was seen lately: one that met no queue, and did not wait for the peer's hardware address.
+    pub least_rtt: Option<Duration>,
     /// For how long nothing that was sent has been acknowledged; `None` where nothing waits for it.
     pub silent_for: Option<Duration>,
 }
@@ -17,7 +19,7 @@ pub struct LinkSample {
 /// The health of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// When to look next, where the lane was looked at before its time came.
+    /// When to look next; `None` while only what happens to the lane can change anything.
     look_at: Option<Instant>,
     /// How long a lane like this may make no progress.
     patience: Option<Duration>,
@@ -33,48 +35,52 @@ impl Health {
 }
 
 impl Connection {
-    /// When `lane` is to be [looked at](Connection::look) next; `None` while nothing on it waits for an answer.
+    /// When `lane` is to be [looked at](Connection::look) next; `None` while nothing on it waits for an answer. Where that changes other than by looking,
+    /// and to an earlier time, [`Wakes::timers`](super::Wakes::timers) names the lane.
     pub fn look_at(&self, lane: LaneId) -> Option<Instant> {
         if self.failure.is_some() || self.is_done() {
             return None;
         }
-        let health = &self.lanes[lane.0].health;
-        let progress = self.scheduler.progress_at(lane.0).or(health.silent_since)?;
-        let silent_at = progress + health.patience.unwrap_or(LEAST_PATIENCE);
-        let next = self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at));
-        Some(next.max(health.look_at.unwrap_or(next)))
+        self.lanes[lane.0].health.look_at
     }
 
     /// Looks whether `lane` makes progress, with what its transport knows of it now. Where it does not, it is silent: what it has is sent on the
     /// others.
     pub fn look(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
-        // None was measured yet where it is zero.
-        if !sample.rtt.is_zero() {
-            self.scheduler.observe_rtt(lane.0, sample.rtt);
+        if self.failure.is_some() || self.is_done() {
+            return;
         }
-        let patience = (PATIENCE * sample.rtt + 4 * sample.rtt_variation).max(LEAST_PATIENCE);
+        if let Some(rtt) = sample.least_rtt.or(sample.rtt) {
+            self.scheduler.observe_rtt(lane.0, rtt);
+        }
+        let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
+        let patience = (PATIENCE * rtt + 4 * variation).max(LEAST_PATIENCE);
+        let silent_for = sample.silent_for.unwrap_or_default();
         let health = &mut self.lanes[lane.0].health;
         health.patience = Some(patience);
-        let silent_for = sample.silent_for.unwrap_or_default();
-        if health.silent_since.is_some() {
-            health.look_at = Some(now + patience);
+        if health.is_silent() {
             if silent_for < patience && !health.link_is_down {
                 self.scheduler.restore(lane.0);
                 self.has_answered(now, lane);
+            } else {
+                health.look_at = (!health.link_is_down).then_some(now + patience);
             }
             return;
         }
-        let Some(progress) = self.scheduler.progress_at(lane.0) else { return };
+        let Some(progress) = self.scheduler.progress_at(lane.0) else {
+            self.lanes[lane.0].health.look_at = self.look_at_others(now, lane);
+            return;
+        };
         // Where acknowledgements come in but no chunk gets through, the lane is slow, or the other end is: that is not silence.
         let silent_for = silent_for.min(now.saturating_duration_since(progress));
         if silent_for >= patience {
-            self.silence(now, lane, Silence::NoProgress, silent_for);
-        } else {
-            health.look_at = Some(now + (patience - silent_for).clamp(SHORTEST_LOOK, LONGEST_LOOK));
-            if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
-                // Another lane may have it there sooner; those that stand idle do not know.
-                self.wake_all_lanes();
-            }
+            return self.silence(now, lane, Silence::NoProgress, silent_for);
+        }
+        let soonest = now + (patience - silent_for).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        self.lanes[lane.0].health.look_at = self.answer_due(lane).map(|at| at.max(soonest));
+        if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
+            // Another lane may have it there sooner; those that stand idle do not know.
+            self.wake_all_lanes();
         }
     }
 
@@ -91,10 +97,14 @@ impl Connection {
 
     /// The link under `lane` is up again: the lane is used as soon as its transport gets through.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
-        let health = &mut self.lanes[lane.0].health;
-        if std::mem::take(&mut health.link_is_down) {
-            health.look_at = Some(now);
+        if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_silent(lane) {
+            self.look_by(lane, now);
         }
+    }
+
+    /// Changes of links may have been missed, so that none is known to be down.
+    pub fn links_unknown(&mut self, now: Instant) {
+        (0..self.lanes.len()).for_each(|lane| self.link_up(now, LaneId(lane)));
     }
 
     /// Whether `lane` is silent.
@@ -107,24 +117,24 @@ impl Connection {
         if self.failure.is_some() || self.is_done() {
             return None;
         }
-        let since = self.outage_since?;
-        // Without a limit to wait for, a lane that is silent is still worth more than none.
-        let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
-        waits.then_some(since + self.outage_limit)
+        self.outage_ends().into_iter().chain(self.linger_until()).min()
     }
 
     /// The time that [`Connection::next_timeout`] named may have come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.next_timeout().is_some_and(|at| at <= now) {
+        if self.linger_until().is_some_and(|at| at <= now) {
+            self.end_lingering();
+        } else if self.next_timeout().is_some_and(|at| at <= now) {
             self.fail_for_want_of_lanes();
         }
     }
 
-    /// The other end was heard of and does not have the stream any more: there is nothing to wait for where no lane is up.
-    pub fn give_up_waiting(&mut self) {
-        if self.next_timeout().is_some() && !self.lanes.iter().any(|lane| lane.up) {
-            self.fail_for_want_of_lanes();
-        }
+    /// Until when a lane that can be used is waited for, where there is none.
+    pub(super) fn outage_ends(&self) -> Option<Instant> {
+        let since = self.outage_since?;
+        // Without a limit to wait for, a lane that is silent is still worth more than none.
+        let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
+        waits.then_some(since + self.patience_without_lanes())
     }
 
     /// What happened to the lanes since this was last asked; the oldest first.
@@ -135,13 +145,54 @@ impl Connection {
     /// A lane that was silent is not any more.
     pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         let health = &mut self.lanes[lane.0].health;
-        if let Some(since) = health.silent_since.take() {
-            health.look_at = Some(now + health.patience.unwrap_or(LEAST_PATIENCE));
+        // Were the link down still, nothing would be heard: if that was said in its last moments, the next look tells.
+        (health.link_is_down, health.look_at) = (false, None);
+        let silent_since = health.silent_since.take();
+        self.lanes[lane.0].unused.begin_anew();
+        if let Some(since) = silent_since {
             self.tell(now, Some(lane), EventKind::Restored { after: now.saturating_duration_since(since) });
         }
+        self.expect_answer(now, lane);
         self.watch_for_outage(now);
         self.wake_all_lanes();
         self.observe(now);
+    }
+
+    /// Something has arrived on `lane`. Where that is not what was under way when its link went down, the link is up, though nobody has told: whether the other
+    /// way works too, the transport knows.
+    pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
+        let health = &self.lanes[lane.0].health;
+        let patience = health.patience.unwrap_or(LEAST_PATIENCE);
+        if health.link_is_down && health.silent_since.is_some_and(|since| now >= since + patience) {
+            self.link_up(now, lane);
+        }
+    }
+
+    /// Something on `lane` waits for an answer: it is looked at when that should be there.
+    pub(super) fn expect_answer(&mut self, now: Instant, lane: LaneId) {
+        // What was given to the lane before may be overdue for long, and is looked at as often as that takes.
+        let soon = now + LONGEST_LOOK;
+        if self.lanes[lane.0].health.look_at.is_none_or(|at| at > soon)
+            && let Some(at) = self.answer_due(lane)
+        {
+            self.look_by(lane, at.max(soon));
+        }
+    }
+
+    /// When what `lane` has in flight should be answered, or is overdue.
+    fn answer_due(&self, lane: LaneId) -> Option<Instant> {
+        let patience = self.lanes[lane.0].health.patience.unwrap_or(LEAST_PATIENCE);
+        let silent_at = self.scheduler.progress_at(lane.0)? + patience;
+        Some(self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at)))
+    }
+
+    /// Has `lane` looked at by then, which its driver is told where it sleeps for longer.
+    pub(super) fn look_by(&mut self, lane: LaneId, at: Instant) {
+        let look_at = &mut self.lanes[lane.0].health.look_at;
+        if look_at.is_none_or(|known| at < known) {
+            *look_at = Some(at);
+            self.wakes.set_timer(lane);
+        }
     }
 
     fn silence(&mut self, now: Instant, lane: LaneId, cause: Silence, silent_for: Duration) {
@@ -149,7 +200,12 @@ impl Connection {
         self.scheduler.silence(lane.0);
         let health = &mut self.lanes[lane.0].health;
         health.silent_since = Some(now);
-        health.look_at = Some(now + health.patience.unwrap_or(LEAST_PATIENCE));
+        // Of a link that is down it is told when it is up.
+        health.look_at = None;
+        if !health.link_is_down {
+            let at = now + health.patience.unwrap_or(LEAST_PATIENCE);
+            self.look_by(lane, at);
+        }
         self.tell(now, Some(lane), EventKind::Silenced { cause, silent_for, bytes_at_risk });
         self.watch_for_outage(now);
         self.wake_all_lanes();
@@ -183,7 +239,7 @@ impl Connection {
         self.wakes.supervisor = true;
     }
 
-    fn fail_for_want_of_lanes(&mut self) {
+    pub(super) fn fail_for_want_of_lanes(&mut self) {
         let delivered = self.incoming.bytes_in_order();
         let unacknowledged = self.scheduler.bytes_unacknowledged();
         self.fail(Failure::LanesLost { unacknowledged, delivered });

@@ -1,6 +1,6 @@
 //! What one end knows of a lane, and what it tells the other end on it.
 
-use super::{Connection, LaneId, health::Health, stalls::LaneClock};
+use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
 use crate::proto::{
     scheduler::{ACK_DELAY, Amount},
     wire::{Ack, Frame},
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// What is known of a lane when it joins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTraits {
+    /// The number that both ends know it by, through all of its connections.
+    pub number: u16,
     /// Its share under a [weighted](crate::proto::policy::Policy::Weighted) policy: its nominal speed, or what the application wishes.
     pub weight: u32,
     /// Its round trip, if it was measured.
@@ -20,6 +22,7 @@ pub struct LaneTraits {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) up: bool,
+    pub(super) number: u16,
     /// It was told [`Transmit::Idle`](super::Transmit::Idle), and not woken since.
     pub(super) idle: bool,
     /// It was woken from that, and has not asked since.
@@ -33,7 +36,9 @@ pub(super) struct Lane {
     /// When the first of them arrived.
     pub(super) since: Option<Instant>,
     pub(super) reset_sent: bool,
+    pub(super) stop_sent: bool,
     pub(super) health: Health,
+    pub(super) unused: Unused,
     /// The lane is taken out of the stream.
     pub(super) leaving: bool,
     /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
@@ -63,7 +68,7 @@ impl Lane {
 impl Connection {
     /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
-        let complete = self.incoming.is_complete();
+        let complete = self.incoming.is_complete() && !self.refuses();
         let limit = self.incoming.limit();
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.told.chunks;

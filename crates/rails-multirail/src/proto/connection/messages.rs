@@ -52,7 +52,8 @@ impl Connection {
         if chunk < LEAST_CHUNK || window < LEAST_WINDOW {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
-        if self.form == Some(Form::Bytes) || !self.scheduler.carry_messages() {
+        // A peer that reads no more has ended this end's sending, but what it sent before may be messages.
+        if self.form == Some(Form::Bytes) || !(self.is_stopped() || self.scheduler.carry_messages()) {
             return Err(NotForMessages::InUse);
         }
         self.form = Some(Form::Messages);
@@ -100,7 +101,7 @@ impl Connection {
         if header.length > longest {
             return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
         }
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.refuses() {
             return Ok(Place::Own);
         }
         if self.form.is_none() {
@@ -108,10 +109,7 @@ impl Connection {
         }
         let place = self.incoming.admit_content(lane.0, header, content, spare);
         let place = self.or_fail(place)?;
-        // What is new is nothing that an application that has gone has read.
-        if self.discarding && place == Place::Message {
-            self.fail(super::Failure::Dropped);
-        }
+        self.refuse_what_came();
         Ok(place)
     }
 
@@ -146,7 +144,7 @@ impl Connection {
         let was_complete = self.incoming.is_complete();
         let filled = self.incoming.fill(lane.0, piece);
         self.or_fail(filled)?;
-        if self.failure.is_none() {
+        if self.failure.is_none() && !self.refuses() {
             self.has_arrived(now, lane, header.length, was_complete);
         }
         Ok(())
@@ -164,7 +162,7 @@ impl Connection {
         content: &Content,
         payload: Bytes,
     ) -> Result<(), Violation> {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.refuses() {
             return Ok(());
         }
         let was_complete = self.incoming.is_complete();

@@ -7,19 +7,23 @@
 //! 3. when a frame has arrived, [`Connection::handle_data`], [`Connection::handle_ack`] or [`Connection::handle_reset`];
 //! 4. when the lane has ended, [`Connection::lane_down`].
 //!
-//! Beside that it looks whether the lane makes progress ([`Connection::look`]) whenever [`Connection::look_at`] says so. One task for all lanes calls
-//! [`Connection::handle_timeout`] at the time that [`Connection::next_timeout`] names, and takes the [events](Connection::poll_event).
+//! Beside that it looks whether the lane makes progress ([`Connection::look`]) when [`Connection::look_at`] says so, which it asks once the lane has joined,
+//! after each look, and where [`Wakes::timers`] names the lane. One task for all lanes calls [`Connection::handle_timeout`] at the time that
+//! [`Connection::next_timeout`] names, and takes the [events](Connection::poll_event).
 //!
 //! The application writes, finishes, reads. **After each call, whoever [`Connection::take_wakes`] names must be woken**:
 //! that is how bytes written find an idle lane, and how a window that opened finds the writer.
 
+mod ending;
 mod event;
 mod figures;
 mod health;
 mod incoming;
 mod lane;
 mod messages;
+mod paths;
 mod stalls;
+mod unused;
 mod wakes;
 
 pub use event::{Event, EventKind, Silence};
@@ -27,6 +31,7 @@ pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
 pub use lane::LaneTraits;
 pub use messages::{Form, NotForMessages};
+pub use paths::{LaneEnd, Refused};
 pub use stalls::{LaneTimes, Stalls};
 pub use wakes::{NEEDS_NO_ROOM, Wakes};
 
@@ -38,9 +43,11 @@ use super::{
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use bytes::Bytes;
+use ending::Ending;
 use figures::Peaks;
 use incoming::Incoming;
 use lane::{ACKS_PER_WINDOW, Lane, Told, part};
+use paths::Paths;
 use serde::Serialize;
 use stalls::Clocks;
 use std::{
@@ -64,6 +71,10 @@ pub struct Config {
     pub terms: Terms,
     /// How long the stream waits for a lane that can be used when there is none, before it fails.
     pub outage_limit: Duration,
+    /// How long what an application has written is still delivered once it has gone.
+    pub linger: Duration,
+    /// Whether this end dials lanes again, and not its peer.
+    pub redials: bool,
 }
 
 /// One end of one stream. See the [module](self) for how it is driven.
@@ -75,13 +86,14 @@ pub struct Connection {
     form: Option<Form>,
     terms: Terms,
     lanes: Vec<Lane>,
-    /// Bytes from the other end are of no use any more.
-    discarding: bool,
+    ending: Ending,
     /// Why the stream is over before its time.
     failure: Option<Failure>,
     outage_limit: Duration,
     /// Since when there has been no lane that could be used.
     outage_since: Option<Instant>,
+    redials: bool,
+    paths: Paths,
     events: VecDeque<Event>,
     wakes: Wakes,
     clocks: Clocks,
@@ -110,8 +122,14 @@ pub enum Failure {
         /// Bytes from the other end that arrived without a gap: those that were not read yet can still be.
         delivered: u64,
     },
+    /// The peer has dropped the stream, or its receiving half, and reads no more. What it had written itself can still be read.
+    #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
+    Stopped {
+        /// How many bytes were written that it has not read.
+        unread: u64,
+    },
     /// This end gave it up.
-    #[error("this end dropped the stream before it was done")]
+    #[error("this end gave the stream up")]
     Dropped,
 }
 
@@ -139,10 +157,12 @@ impl Connection {
             form: None,
             terms: config.terms,
             lanes: Vec::new(),
-            discarding: false,
+            ending: Ending::new(config.linger),
             failure: None,
             outage_limit: config.outage_limit,
             outage_since: None,
+            redials: config.redials,
+            paths: Paths::default(),
             events: VecDeque::new(),
             wakes: Wakes::default(),
             clocks: Clocks::default(),
@@ -186,11 +206,6 @@ impl Connection {
         self.scheduler.is_finished()
     }
 
-    /// Whether the other end has every byte that was written, and knows that there are no more.
-    pub fn is_sent(&self) -> bool {
-        self.scheduler.is_complete()
-    }
-
     /// The next bytes in order. `None` where there are none yet, or [no more](Connection::is_read).
     pub fn read(&mut self) -> Option<Bytes> {
         self.use_for_bytes();
@@ -209,23 +224,6 @@ impl Connection {
         self.failure.as_ref()
     }
 
-    /// Whether both directions have come to their end.
-    pub fn is_done(&self) -> bool {
-        self.scheduler.is_complete() && self.incoming.is_complete()
-    }
-
-    /// The application is gone. What was finished is still delivered; what was not is reset.
-    pub fn drop_application(&mut self) {
-        if self.is_done() || self.failure.is_some() {
-            return;
-        }
-        let unread = self.incoming.bytes_held() > 0;
-        if unread || !self.scheduler.is_finished() {
-            self.fail(Failure::Dropped);
-        }
-        self.discarding = true;
-    }
-
     // The lanes' side.
 
     /// A lane has joined; `None` where the stream has [`Connection::MOST_LANES`] already.
@@ -238,7 +236,8 @@ impl Connection {
             self.lanes.push(Lane::default());
         }
         let told = Told { limit: self.terms.window, ..Told::default() };
-        self.lanes[free] = Lane { up: true, told, ..Lane::default() };
+        self.lanes[free] = Lane { up: true, number: traits.number, told, ..Lane::default() };
+        self.paths.up(traits.number, traits.rtt);
         self.scheduler.lane_up(free, traits);
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
         self.watch_for_outage(now);
@@ -247,7 +246,8 @@ impl Connection {
     }
 
     /// A lane has ended, in whatever way.
-    pub fn lane_down(&mut self, now: Instant, lane: LaneId) {
+    pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
+        self.note_end(lane, end);
         let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
@@ -294,10 +294,11 @@ impl Connection {
         self.lanes[lane.0].called = false;
         if let Some(failure) = &self.failure {
             let reason = match failure {
-                Failure::Dropped => Some(ResetReason::Dropped),
+                // Where the lanes are silent, the peer may hear of it when they are not any more.
+                Failure::Dropped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
                 Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
                 Failure::Violation(_) => Some(ResetReason::Violation),
-                Failure::Reset(_) | Failure::LanesLost { .. } => None,
+                Failure::Reset(_) | Failure::Stopped { .. } => None,
             };
             let state = &mut self.lanes[lane.0];
             return match reason {
@@ -309,14 +310,24 @@ impl Connection {
                 _ => Transmit::Close,
             };
         }
-        let chunk = self.scheduler.take(now, lane.0);
+        let stopped = self.say_stop(lane, control);
+        let mut chunk = self.scheduler.take(now, lane.0);
+        let is_used = chunk.is_some();
+        if !is_used && self.is_to_be_tried(lane) {
+            chunk = self.scheduler.probe(now, lane.0);
+        }
         // An acknowledgement rides along with a chunk even where it could wait.
         let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
         let left = self.lanes[lane.0].leaving && self.say_leave(lane, control);
-        if chunk.is_some() || acknowledged || left {
+        if chunk.is_some() || acknowledged || left || stopped {
             // There may be more for another lane that stands idle.
             self.wake_idle_lanes();
             if chunk.is_some() {
+                if is_used {
+                    self.was_used(now, lane);
+                    self.stand_by(now);
+                }
+                self.expect_answer(now, lane);
                 self.peaks.sending = self.peaks.sending.max(self.scheduler.window_used());
             }
             self.observe(now);
@@ -330,6 +341,9 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         self.scheduler.set_resting(now, lane.0);
+        if self.scheduler.is_at_work() {
+            self.stand_by(now);
+        }
         self.observe(now);
         Transmit::Idle
     }
@@ -360,7 +374,7 @@ impl Connection {
         if header.length > longest {
             return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
         }
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.refuses() {
             return Ok(Admission::Duplicate);
         }
         let admission = self.incoming.admit(header);
@@ -378,7 +392,7 @@ impl Connection {
         header: &DataHeader,
         payload: Bytes,
     ) -> Result<(), Violation> {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.refuses() {
             return Ok(());
         }
         let longest = self.terms.longest_chunk;
@@ -404,13 +418,11 @@ impl Connection {
         if due {
             self.wake(lane);
         }
+        self.has_been_heard(now, lane);
         if self.incoming.is_complete() && !was_complete {
             self.wake_all_lanes();
         }
-        // What comes a second time, because a lane was lost or slow, was read before.
-        if self.discarding && self.incoming.bytes_held() > 0 {
-            self.fail(Failure::Dropped);
-        }
+        self.refuse_what_came();
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();
         self.wakes.supervisor |= self.is_done();
@@ -423,8 +435,8 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
-        // What comes too late changes nothing: the application has been told that the stream failed.
-        if self.failure.is_some() {
+        // What comes too late changes nothing: the application has been told that the stream failed, or that the peer reads no more.
+        if self.failure.is_some() || self.is_stopped() {
             return Ok(());
         }
         let was_silent = self.is_silent(lane);

@@ -99,6 +99,9 @@ impl Connection {
     /// Notes the time at which things are as they are.
     pub fn observe(&mut self, now: Instant) {
         let (cause, unread) = (self.cause(), self.unread());
+        if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.waiting() > 0 {
+            self.stand_by(now);
+        }
         self.clocks.sending.switch(now, Some(cause as usize));
         self.clocks.unread.switch(now, unread);
         for lane in self.lanes.iter_mut().filter(|lane| lane.up) {

@@ -9,6 +9,7 @@ use super::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakes {
     lanes: u64,
+    timers: u64,
     /// Whoever waits to read.
     pub reader: bool,
     /// Whoever waits to write, to finish or for the end.
@@ -72,10 +73,23 @@ impl Connection {
 impl Wakes {
     /// The lanes to be woken.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        let rest = |lanes: &u64| Some(lanes & (lanes - 1)).filter(|lanes| *lanes > 0);
-        std::iter::successors(Some(self.lanes).filter(|lanes| *lanes > 0), rest)
-            .map(|lanes| LaneId(lanes.trailing_zeros() as usize))
+        members(self.lanes)
     }
+
+    /// The lanes that are to be [looked at](Connection::look_at) earlier than was said before.
+    pub fn timers(self) -> impl Iterator<Item = LaneId> {
+        members(self.timers)
+    }
+
+    pub(super) fn set_timer(&mut self, lane: LaneId) {
+        self.timers |= 1 << lane.0;
+    }
+}
+
+/// The lanes in a set of lanes.
+fn members(set: u64) -> impl Iterator<Item = LaneId> {
+    let rest = |set: &u64| Some(set & (set - 1)).filter(|set| *set > 0);
+    std::iter::successors(Some(set).filter(|set| *set > 0), rest).map(|set| LaneId(set.trailing_zeros() as usize))
 }
 
 /// So few bytes in flight that a socket has room whatever its limits are: half of the least that may wait unsent. The driver of a lane with fewer

@@ -1,7 +1,8 @@
 //! The side that brings a lane.
 
 use super::{
-    Credentials, HandshakeError, Hello, Message, Mode, Refusal, Terms, farewell, tls::Tls, transcript::Transcript,
+    Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Purpose, Refusal, Terms, farewell,
+    tls::Tls, transcript::Transcript,
 };
 use crate::proto::seal::{Role, Seals};
 
@@ -30,6 +31,8 @@ pub struct Joined {
     pub seals: Option<Seals>,
     /// What further lanes of this stream join with.
     pub joining: Credentials,
+    /// What to send first where the lane opens a stream, and the initiator takes that stream: the responder's application has it only then.
+    pub confirmation: Option<Message>,
     pub(super) transcript: Transcript,
 }
 
@@ -91,15 +94,23 @@ impl Initiator {
             (Message::Accepted(tag), State::Proved(joining, transcript)) => {
                 transcript.verify(Role::Responder, joining.key(), &tag)?;
                 let seals = transcript.seals(Role::Initiator, &joining);
+                let opens = self.hello.purpose == Purpose::Open;
+                let confirmation = opens.then(|| Message::Confirmed(transcript.confirm(joining.key())));
                 Ok(InitiatorStep::Joined(Box::new(Joined {
                     terms: transcript.challenge.terms,
                     seals,
                     joining,
+                    confirmation,
                     transcript,
                 })))
             }
             _ => Err(HandshakeError::Disorder),
         }
+    }
+
+    /// How long the body of the next message may be, in bytes: a peer that has proved nothing has no more memory than that.
+    pub fn longest_next(&self) -> usize {
+        if matches!(self.state, State::Tls(..)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
     /// What to tell the other end after an error: TLS's alert, and the refusal.

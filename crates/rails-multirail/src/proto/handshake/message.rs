@@ -1,16 +1,20 @@
 //! The messages of the handshake, byte by byte as `docs/wire.md` draws them.
 
 use super::HandshakeError;
+use crate::proto::connection::Connection;
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Bytes that every message of the handshake starts with.
 pub const PREFIX_LEN: usize = 8;
 
 /// The longest piece of a TLS flight that one message carries, in bytes.
 pub const LONGEST_TLS: usize = 16 << 10;
+
+/// The longest body of a message that is no [`Message::Tls`], in bytes: that of a hello.
+pub const LONGEST_PLAIN: usize = 64;
 
 /// The longest message of the handshake.
 pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
@@ -59,6 +63,8 @@ pub enum Message {
     Refused(Refusal),
     /// A piece of a TLS flight, from 1 to [`LONGEST_TLS`] bytes.
     Tls(Vec<u8>),
+    /// The initiator's proof that it has the stream that it asked to open.
+    Confirmed(Tag),
 }
 
 /// Which lane of which stream the initiator asks for.
@@ -122,15 +128,42 @@ pub enum Refusal {
     /// A stream of that name is open already.
     #[error("a stream of that name is open already")]
     StreamExists,
-    /// The stream has as many lanes as it may have, or the listener as many streams.
-    #[error("it has as many lanes or streams as it takes")]
-    Full,
+    /// The responder has as much as it takes, of what is not given back soon.
+    #[error("it has {0}")]
+    Full(Limit),
+    /// The responder has as much as it takes just now, of what is given back soon: the initiator tries again.
+    #[error("it is busy: it has {0}")]
+    Busy(Limit),
     /// A message came out of turn.
     #[error("a message of the handshake came out of turn")]
     Disorder,
     /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Tls,
+}
+
+/// What a responder takes only so much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Handshakes of all peers together: [`Limits::handshakes`](crate::Limits::handshakes).
+    #[error("as many handshakes under way as it takes (Limits::handshakes)")]
+    Handshakes,
+    /// Handshakes of the initiator's address: [`Limits::handshakes_per_peer`](crate::Limits::handshakes_per_peer).
+    #[error("as many handshakes of this peer under way as it takes (Limits::handshakes_per_peer)")]
+    PeerHandshakes,
+    /// Streams that its application has not accepted yet.
+    #[error("as many streams that wait to be accepted as it takes")]
+    Waiting,
+    /// Streams of all peers together: [`Limits::streams`](crate::Limits::streams).
+    #[error("as many streams as it takes (Limits::streams)")]
+    Streams,
+    /// Streams of the initiator's address: [`Limits::streams_per_peer`](crate::Limits::streams_per_peer).
+    #[error("as many streams of this peer as it takes (Limits::streams_per_peer)")]
+    PeerStreams,
+    /// Windows of the streams of the initiator's address: [`Limits::memory_per_peer`](crate::Limits::memory_per_peer).
+    #[error("as much memory promised to the streams of this peer as it takes (Limits::memory_per_peer)")]
+    PeerMemory,
 }
 
 impl Message {
@@ -146,8 +179,9 @@ impl Message {
                 debug_assert!((1..=LONGEST_TLS).contains(&flight.len()));
                 (TLS, (flight.len() as u16).to_be_bytes())
             }
+            Self::Confirmed(_) => (CONFIRMED, [0, 0]),
         };
-        let mut bytes = Vec::with_capacity(PREFIX_LEN + HELLO_LEN);
+        let mut bytes = Vec::with_capacity(PREFIX_LEN + LONGEST_PLAIN);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[VERSION, kind, mode, detail]);
         match self {
@@ -162,7 +196,7 @@ impl Message {
                 challenge.terms.encode(&mut bytes);
                 bytes.extend_from_slice(&challenge.nonce);
             }
-            Self::Proof(tag) | Self::Accepted(tag) => bytes.extend_from_slice(tag),
+            Self::Proof(tag) | Self::Accepted(tag) | Self::Confirmed(tag) => bytes.extend_from_slice(tag),
             Self::Refused(_) => {}
             Self::Tls(flight) => bytes.extend_from_slice(flight),
         }
@@ -184,9 +218,9 @@ impl Message {
             return Err(HandshakeError::Version { theirs: version });
         }
         match kind {
-            HELLO => Ok(HELLO_LEN),
+            HELLO => Ok(LONGEST_PLAIN),
             CHALLENGE => Ok(44),
-            PROOF | ACCEPTED => Ok(32),
+            PROOF | ACCEPTED | CONFIRMED => Ok(32),
             REFUSED if version != VERSION => Err(HandshakeError::Version { theirs: version }),
             REFUSED => Ok(0),
             TLS => match usize::from(u16::from_be_bytes([mode, detail])) {
@@ -222,14 +256,15 @@ impl Message {
                 mode,
                 purpose: Purpose::from_code(detail).ok_or(unknown("detail", detail))?,
                 stream: StreamId(array_at(body, 0)),
-                lane: u16::from_be_bytes(array_at(body, 16)),
-                lanes: u16::from_be_bytes(array_at(body, 18)),
+                lane: number_at(body, 16, "lane number", Connection::MOST_LANES - 1)?,
+                lanes: number_at(body, 18, "number of lanes", Connection::MOST_LANES)?,
                 terms: Terms::decode(body, 20)?,
                 nonce: array_at(body, 32),
             }),
             CHALLENGE => Self::Challenge(Challenge { terms: Terms::decode(body, 0)?, nonce: array_at(body, 12) }),
             PROOF => Self::Proof(array_at(body, 0)),
             ACCEPTED => Self::Accepted(array_at(body, 0)),
+            CONFIRMED => Self::Confirmed(array_at(body, 0)),
             _ => Self::Refused(Refusal::from_code(detail).ok_or(unknown("reason", detail))?),
         })
     }
@@ -299,15 +334,23 @@ impl Terms {
 }
 
 impl Refusal {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 16] = [
         Self::Version,
         Self::Mode,
         Self::Secret,
         Self::UnknownStream,
         Self::StreamExists,
-        Self::Full,
+        Self::Full(Limit::Streams),
         Self::Disorder,
         Self::Tls,
+        Self::Full(Limit::PeerStreams),
+        Self::Full(Limit::PeerMemory),
+        Self::Busy(Limit::Streams),
+        Self::Busy(Limit::PeerStreams),
+        Self::Busy(Limit::PeerMemory),
+        Self::Busy(Limit::Handshakes),
+        Self::Busy(Limit::PeerHandshakes),
+        Self::Busy(Limit::Waiting),
     ];
 
     /// Its number on the wire, from 1.
@@ -337,6 +380,15 @@ pub(super) fn array_at<const N: usize>(body: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|index| body[at + index])
 }
 
+/// The number at `at`, which is no larger than `most`.
+fn number_at(body: &[u8], at: usize, field: &'static str, most: usize) -> Result<u16, HandshakeError> {
+    let number = u16::from_be_bytes(array_at(body, at));
+    if usize::from(number) > most {
+        return Err(HandshakeError::Field { field, value: number.into() });
+    }
+    Ok(number)
+}
+
 pub(super) const MAGIC: [u8; 4] = *b"RAIL";
 const HELLO: u8 = 1;
 const CHALLENGE: u8 = 2;
@@ -346,8 +398,7 @@ const REFUSED: u8 = 5;
 const TLS: u8 = 6;
 /// The message of [`super::lanes`], which is read by itself: it comes when the handshake is over.
 pub(super) const LANES: u8 = 7;
-/// Bytes of a hello behind the prefix: the longest message of a fixed length.
-const HELLO_LEN: usize = 64;
+const CONFIRMED: u8 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -377,9 +428,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_hello_with_a_lane_number_beyond_63_is_refused() {
+        let terms = Terms { longest_chunk: 1, window: 1 };
+        let hello = |lane, lanes| {
+            let (mode, purpose, stream) = (Mode::Insecure, Purpose::Join, StreamId([7; 16]));
+            let bytes = Message::Hello(Hello { mode, purpose, stream, lane, lanes, terms, nonce: [3; 32] }).encode();
+            let (prefix, body) = bytes.split_first_chunk().unwrap();
+            Message::decode(prefix, body).map(drop)
+        };
+        assert_eq!(hello(63, 64), Ok(()));
+        assert_eq!(hello(64, 64), Err(HandshakeError::Field { field: "lane number", value: 64 }));
+        assert_eq!(hello(0, 65), Err(HandshakeError::Field { field: "number of lanes", value: 65 }));
+    }
+
     proptest! {
         #[test]
-        fn no_bytes_make_the_handshake_panic(prefix in any::<[u8; PREFIX_LEN]>(), magic in any::<bool>(), kind in 0u8..8, body in prop::collection::vec(any::<u8>(), LONGEST_TLS)) {
+        fn no_bytes_make_the_handshake_panic(prefix in any::<[u8; PREFIX_LEN]>(), magic in any::<bool>(), kind in 0u8..9, body in prop::collection::vec(any::<u8>(), LONGEST_TLS)) {
             let mut prefix = prefix;
             if magic {
                 prefix[..4].copy_from_slice(&MAGIC);

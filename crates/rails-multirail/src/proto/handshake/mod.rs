@@ -7,6 +7,7 @@
 //!    | <-- Tls, Tls, ... -----------------------> |   in mode TLS, on the lane that opens the stream
 //!    | -- Proof = HMAC(key, "initiator" ...) ---> |   checked before anything is promised
 //!    | <-- Accepted = HMAC(key, "responder" ...)- |   checked before any byte of the stream is sent
+//!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, where the initiator takes it
 //! ```
 //! The key is the pre-shared secret, or what RFC 8446, section 7.5, exports of the TLS session that opened the stream: with that the other
 //! lanes join, at the cost of an HMAC and bound to the same certificate.
@@ -32,8 +33,8 @@ pub use lanes::LanesError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lanes::{fuzz as fuzz_lanes, fuzz_seed as fuzz_lanes_seed};
 pub use message::{
-    Challenge, Hello, LONGEST_MESSAGE, LONGEST_TLS, Message, Mode, Nonce, PREFIX_LEN, Purpose, Refusal, StreamId, Tag,
-    Terms, VERSION,
+    Challenge, Hello, LONGEST_MESSAGE, LONGEST_PLAIN, LONGEST_TLS, Limit, Message, Mode, Nonce, PREFIX_LEN, Purpose,
+    Refusal, StreamId, Tag, Terms, VERSION,
 };
 pub use responder::{Proved, Responder, ResponderStep};
 pub use secret::{Credentials, Secret, SecretTooShort};
@@ -92,6 +93,17 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
+    /// Whether another attempt would end in the same way: it is about what the two ends are, and not about what happened on the way.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Version { .. } | Self::Secret | Self::Mode { .. } | Self::Tls(_) | Self::TlsTooLong => true,
+            Self::Refused(refusal) => {
+                matches!(refusal, Refusal::Version | Refusal::Mode | Refusal::Secret | Refusal::Tls | Refusal::Full(_))
+            }
+            Self::NotRails { .. } | Self::Field { .. } | Self::Disorder | Self::NoSuchStream | Self::Lanes(_) => false,
+        }
+    }
+
     /// What to tell the other end, where it is to be told.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {

@@ -1,8 +1,8 @@
 //! The side that takes a lane in.
 
 use super::{
-    Challenge, Credentials, HandshakeError, Hello, Message, Mode, Nonce, Purpose, Terms, farewell, tls::Tls,
-    transcript::Transcript,
+    Challenge, Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Nonce, Purpose, Terms,
+    farewell, tls::Tls, transcript::Transcript,
 };
 use crate::proto::seal::{Role, Seals};
 
@@ -34,6 +34,21 @@ pub struct Proved {
     /// What further lanes of this stream join with.
     pub joining: Credentials,
     pub(super) transcript: Transcript,
+}
+
+impl Proved {
+    /// Takes the message behind [`Proved::accept`] on a lane that opens a stream: the initiator has the stream.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Disorder`] for another message, [`HandshakeError::Secret`] where its proof is wrong,
+    /// [`HandshakeError::Refused`] where the initiator gave up.
+    pub fn confirm(&self, message: &Message) -> Result<(), HandshakeError> {
+        match message {
+            Message::Confirmed(tag) => self.transcript.verify_confirmed(self.joining.key(), tag),
+            Message::Refused(refusal) => Err(HandshakeError::Refused(*refusal)),
+            _ => Err(HandshakeError::Disorder),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -114,6 +129,11 @@ impl Responder {
             }
             _ => Err(HandshakeError::Disorder),
         }
+    }
+
+    /// How long the body of the next message may be, in bytes: a stranger has no more memory than that.
+    pub fn longest_next(&self) -> usize {
+        if matches!(self.state, State::Tls(_)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
     /// What to tell the other end after an error: TLS's alert, and the refusal.

@@ -72,7 +72,7 @@ fn failed(error: rustls::Error) -> HandshakeError {
     HandshakeError::Tls(Box::new(error))
 }
 
-const EXPORTER: &[u8] = b"EXPORTER-rails-2-stream";
+const EXPORTER: &[u8] = b"EXPORTER-rails-3-stream";
 
 /// How many bytes of TLS one end takes in a handshake: a chain of a few certificates with room to spare.
 const MOST_TLS: usize = 64 << 10;

@@ -22,6 +22,16 @@ impl Transcript {
         verify(secret, &self.claim(role), tag)
     }
 
+    /// The initiator's proof that it has the stream that it asked to open.
+    pub(super) fn confirm(&self, secret: &[u8]) -> Tag {
+        sign(secret, &self.claim_confirmed())
+    }
+
+    /// Whether `tag` is that proof; compares in constant time.
+    pub(super) fn verify_confirmed(&self, secret: &[u8], tag: &Tag) -> Result<(), HandshakeError> {
+        verify(secret, &self.claim_confirmed(), tag)
+    }
+
     /// The responder's proof that what it says of its lanes is its own, and an answer to this handshake.
     pub(super) fn sign_lanes(&self, secret: &[u8], message: &[u8]) -> Tag {
         sign(secret, &self.claim_lanes(message))
@@ -47,15 +57,19 @@ impl Transcript {
 
     fn claim(&self, role: Role) -> Vec<u8> {
         let mut claim = match role {
-            Role::Initiator => b"rails 2 initiator".to_vec(),
-            Role::Responder => b"rails 2 responder".to_vec(),
+            Role::Initiator => b"rails 3 initiator".to_vec(),
+            Role::Responder => b"rails 3 responder".to_vec(),
         };
         claim.extend(self.bytes());
         claim
     }
 
+    fn claim_confirmed(&self) -> Vec<u8> {
+        [b"rails 3 confirmed", self.bytes().as_slice()].concat()
+    }
+
     fn claim_lanes(&self, message: &[u8]) -> Vec<u8> {
-        [b"rails 2 lanes", self.bytes().as_slice(), message].concat()
+        [b"rails 3 lanes", self.bytes().as_slice(), message].concat()
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -199,11 +199,21 @@ pub fn message_space(bytes: u32) -> u64 {
     (u64::from(bytes) + BESIDE_MESSAGE).div_ceil(SLOT) * SLOT
 }
 
-/// The longest message for an end with that window. The last quarter is left out because that much may have been read and not
-/// been told yet.
+/// The longest message for an end with that window.
 pub fn longest_message(window: u64) -> u64 {
+    longest_range(window).saturating_sub(BESIDE_MESSAGE)
+}
+
+/// The longest packet for an end with that window.
+pub fn longest_packet(window: u64) -> u64 {
+    longest_range(window).saturating_sub(BESIDE_PACKET)
+}
+
+/// The longest range for which an end with that window has room sooner or later. The last quarter is left out because that much may have been read and not
+/// been told yet.
+fn longest_range(window: u64) -> u64 {
     let window = window.min(super::scheduler::MOST_KEPT);
-    ((window - window / 4) / SLOT * SLOT).saturating_sub(BESIDE_MESSAGE)
+    (window - window / 4) / SLOT * SLOT
 }
 
 /// The next message of a packet, whose lengths were checked when it arrived. A small one gets a buffer of its own: it must not hold the whole packet's for as

@@ -1,6 +1,6 @@
 //! Messages that wait to be cut into chunks, by priority.
 
-use super::{Content, PREFIX, Packet, Part, Priority, message_space, packet_space};
+use super::{Content, PREFIX, Packet, Part, Priority, longest_packet, message_space, packet_space};
 use crate::proto::scheduler::Chunk;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::{collections::VecDeque, fmt};
@@ -39,11 +39,13 @@ enum Entry {
 }
 
 impl Outbox {
-    /// An empty one; no chunk is to be longer than `longest_chunk`.
-    pub fn new(longest_chunk: usize) -> Self {
+    /// An empty one for an end with that window; no chunk is to be longer than `longest_chunk`.
+    pub fn new(longest_chunk: usize, window: u64) -> Self {
+        // What is gathered is not taken apart again, so that there must come to be room for it.
+        let longest_packet = usize::try_from(longest_packet(window)).unwrap_or(usize::MAX);
         Self {
             queues: Default::default(),
-            longest_small: longest_chunk.min(GATHERED),
+            longest_small: longest_chunk.min(GATHERED).min(longest_packet),
             bytes: 0,
             reserved: 0,
             next: 0,
@@ -83,6 +85,13 @@ impl Outbox {
     /// No more messages will be sent.
     pub fn finish(&mut self) {
         self.finished = true;
+    }
+
+    /// Throws away what waits, and the end with it: how many bytes that were.
+    pub fn give_up(&mut self) -> u64 {
+        self.queues = Default::default();
+        (self.finished, self.end_cut, self.reserved) = (true, true, 0);
+        std::mem::take(&mut self.bytes) as u64
     }
 
     /// Whether [`Outbox::finish`] was called.
@@ -223,6 +232,9 @@ const LONGEST_PACKET: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::messages::{LEAST_WINDOW, longest_message};
+
+    const WINDOW: u64 = 16 << 20;
 
     fn message(length: usize) -> Bytes {
         Bytes::from(vec![length as u8; length])
@@ -230,7 +242,7 @@ mod tests {
 
     #[test]
     fn small_messages_travel_together() {
-        let mut outbox = Outbox::new(512 << 10);
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
         (0..64).for_each(|_| outbox.send(Priority::NORMAL, message(64)));
         let chunk = outbox.cut(1 << 20, 64 << 10).unwrap();
         assert_eq!(chunk.content, Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 64 }));
@@ -240,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_more_urgent_message_goes_before_the_rest_of_another() {
-        let mut outbox = Outbox::new(512 << 10);
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::LOWEST, message(100_000));
         let part = |at| Content::Part(Part { priority: Priority::LOWEST, number: 0, total: 100_000, at });
         assert_eq!(outbox.cut(1 << 20, 60_000).unwrap().content, part(0));
@@ -255,7 +267,7 @@ mod tests {
 
     #[test]
     fn while_an_urgent_message_waits_for_room_others_are_ended_but_not_begun() {
-        let mut outbox = Outbox::new(512 << 10);
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::LOWEST, message(50_000));
         outbox.send(Priority::LOWEST, message(5));
         outbox.cut(60_000, 10_000).unwrap();
@@ -270,7 +282,7 @@ mod tests {
 
     #[test]
     fn an_empty_message_is_one_and_the_end_comes_last() {
-        let mut outbox = Outbox::new(512 << 10);
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::NORMAL, Bytes::new());
         outbox.finish();
         let chunk = outbox.cut(512, 1).unwrap();
@@ -279,5 +291,21 @@ mod tests {
         let end = outbox.cut(512, 1).unwrap();
         assert_eq!((end.offset, end.length, end.fin), (512, 0, true));
         assert!(outbox.is_end_cut() && outbox.cut(512, 1).is_none());
+    }
+
+    #[test]
+    fn what_is_gathered_fits_into_a_small_window() {
+        for window in (LEAST_WINDOW..12_000).step_by(100) {
+            let mut outbox = Outbox::new(window as usize, window);
+            let longest = longest_message(window) as usize;
+            for length in [longest / 2, longest / 2, longest, 100, 0, longest - 1, 700, longest / 3] {
+                outbox.send(Priority::NORMAL, message(length.min(longest)));
+            }
+            // A quarter of the window may have been read and not been told.
+            while outbox.bytes() > 0 {
+                let chunk = outbox.cut(outbox.next() + (window - window / 4), usize::MAX);
+                assert!(chunk.is_some(), "with a window of {window} bytes it waits for ever");
+            }
+        }
     }
 }

@@ -8,7 +8,6 @@ mod adaptive;
 mod fixed;
 
 pub use adaptive::Adaptive;
-#[cfg(test)]
 pub(super) use adaptive::FIRST_CHUNK;
 pub use fixed::Static;
 
@@ -95,10 +94,17 @@ pub struct Standing {
 impl Offer<'_> {
     /// Whether another lane, of which more can be expected, would have everything that waits at the other end before `lane` were done with `length` bytes of it.
     pub fn is_sooner_elsewhere(&self, lane: usize, length: usize) -> bool {
+        let (own, soonest) = self.arrivals(lane, length);
+        own.zip(soonest).is_some_and(|(own, theirs)| theirs.saturating_add(LEAST_GAIN) < own)
+    }
+
+    /// How long it is until `length` bytes are with the peer by `lane`, and until everything that waits is by the best of the others of which more can be expected.
+    pub fn arrivals(&self, lane: usize, length: usize) -> (Option<Duration>, Option<Duration>) {
         let others = self.lanes.iter().enumerate().filter(|(other, standing)| *other != lane && standing.promising);
         let soonest = others.filter_map(|(_, standing)| standing.arrival(self.waiting)).min();
-        let own = self.lanes[lane].arrival(length);
-        own.zip(soonest).is_some_and(|(own, theirs)| theirs.saturating_add(LEAST_GAIN) < own)
+        // It is no sooner than half a round trip by a lane of which nothing else is known.
+        let own = self.lanes[lane].arrival(length).or(self.lanes[lane].rtt.map(|rtt| rtt / 2));
+        (own, soonest)
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Whether the other end has it for certain, having read everything below `consumed`. That the stream ends is not
+    /// Whether the peer has it for certain, having read everything below `consumed`. That the stream ends is not
     /// read, so the chunk that says it has to be acknowledged itself.
     pub(super) fn is_known_below(&self, consumed: u64) -> bool {
         self.offset + u64::from(self.length) <= consumed && !self.fin

@@ -1,33 +1,34 @@
 //! One lane as the scheduler sees it: what it has in flight, and how it has done up to now.
 
-use super::{Chunk, Reissued, estimate::Estimate};
+use super::{Chunk, Reissued, bit, estimate::Estimate, outstanding::Outstanding};
 use crate::proto::policy::Standing;
 use std::{
     collections::VecDeque,
+    ops::Range,
     time::{Duration, Instant},
 };
 
-/// A lane.
+/// A lane: what it was given in which order and when. Which bytes it is still to deliver is in [`Outstanding`] alone.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     /// It was joined and has not ended.
     pub(super) up: bool,
-    /// It is silent: what it has is for the others, and it is given nothing more.
+    /// It is silent: it answers for nothing, and is given nothing more.
     pub(super) silent: bool,
-    /// It is given nothing more, but keeps what it has.
+    /// It is given nothing more, but delivers what it has.
     pub(super) retired: bool,
     /// It stands idle, and asks when it is woken.
     pub(super) resting: bool,
     pub(super) weight: u32,
     /// The least round trip that the driver spoke of.
     pub(super) rtt: Option<Duration>,
-    /// Chunks given to this lane, oldest first; the first of them was the lane's `first`-th.
-    pub(super) in_flight: VecDeque<InFlight>,
+    /// What it was given and has not acknowledged, oldest first; the first of them was the lane's `first`-th.
+    pub(super) in_flight: VecDeque<Transmission>,
     pub(super) first: u64,
     /// Bytes of them.
     pub(super) bytes: u64,
-    /// How many of them are [settled](InFlight::settled).
-    pub(super) settled: usize,
+    /// So many of the oldest the peer has read, though they were not acknowledged on this lane: another lane delivered them.
+    pub(super) overtaken: usize,
     /// How long a chunk takes on this lane from being taken to being acknowledged.
     pub(super) service: Estimate,
     /// Chunks took at least this long, where none was seen to the end since.
@@ -42,22 +43,43 @@ pub(super) struct Lane {
     pub(super) reissued: Reissued,
 }
 
-/// A chunk on its way.
+/// A chunk that was given to a lane: as much of it as an acknowledgement needs, which counts chunks.
 #[derive(Debug)]
-pub(super) struct InFlight {
-    pub(super) chunk: Chunk,
+pub(super) struct Transmission {
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) fin: bool,
     pub(super) taken: Instant,
-    /// Another lane has it as well, or is to, and is the one to be watched; or nobody has to.
-    pub(super) passed_on: bool,
-    /// The other end has read it, though it was not acknowledged on this lane: it came by another, or its acknowledgement is late.
-    pub(super) settled: bool,
-    /// The lanes that it was on when this one took it, and this one: none of them takes it again.
-    pub(super) carriers: u64,
+}
+
+impl Transmission {
+    pub(super) fn of(chunk: &Chunk, taken: Instant) -> Self {
+        Self { offset: chunk.offset, length: chunk.length, fin: chunk.fin, taken }
+    }
+
+    pub(super) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.length)
+    }
+
+    /// Whether what begins at `offset` is of it.
+    pub(super) fn covers(&self, offset: u64) -> bool {
+        self.offset == offset || self.range().contains(&offset)
+    }
+
+    /// As [`Chunk::is_known_below`].
+    fn is_known_below(&self, consumed: u64) -> bool {
+        self.range().end <= consumed && !self.fin
+    }
 }
 
 impl Lane {
     pub(super) fn is_usable(&self) -> bool {
-        self.up && !self.silent && !self.retired
+        self.is_heard() && !self.retired
+    }
+
+    /// Whether it is up and not silent: it may answer for what it carries.
+    pub(super) fn is_heard(&self) -> bool {
+        self.up && !self.silent
     }
 
     pub(super) fn standing(&self, now: Option<Instant>) -> Standing {
@@ -72,8 +94,8 @@ impl Lane {
         }
     }
 
-    pub(super) fn put(&mut self, sent: InFlight) {
-        self.bytes += u64::from(sent.chunk.length);
+    pub(super) fn put(&mut self, sent: Transmission) {
+        self.bytes += u64::from(sent.length);
         self.in_flight.push_back(sent);
     }
 
@@ -82,8 +104,13 @@ impl Lane {
         let news = chunks.saturating_sub(self.first) as usize;
         let Some(newest) = news.checked_sub(1).and_then(|index| self.in_flight.get(index)) else { return };
         let took = now.saturating_duration_since(newest.taken);
-        let bytes: u64 = self.in_flight.iter().take(news).map(|sent| u64::from(sent.chunk.length)).sum();
+        let bytes: u64 = self.in_flight.iter().take(news).map(|sent| u64::from(sent.length)).sum();
         let oldest = self.in_flight[0].taken;
+        // What was known of a lane that has carried nothing for a while is replaced by what is seen of it now, and no mean is taken.
+        let is_stale = self.acknowledged_at.is_some_and(|at| oldest.saturating_duration_since(at) >= STALE);
+        if is_stale {
+            self.service = Estimate::default();
+        }
         // A lane that has had something in flight since the last acknowledgement, and never stood idle, was busy all the time.
         let since = self.acknowledged_at.filter(|at| *at >= oldest && self.rested_at.is_none_or(|rested| rested < *at));
         if let Some(since) = since {
@@ -96,6 +123,9 @@ impl Lane {
             let busy_for = (took - ACK_DELAY.min(took / 2)).max(SHORTEST_SAMPLE);
             let rate = bytes as f64 / busy_for.as_secs_f64();
             if busy_for > LONG_SAMPLE || self.rate.get().is_none_or(|known| rate > known) {
+                if is_stale {
+                    self.rate = Estimate::default();
+                }
                 self.rate.update(busy_for, rate);
             }
         }
@@ -112,7 +142,7 @@ impl Lane {
         let since = self.acknowledged_at.map_or(front.taken, |at| at.max(front.taken));
         let explained = self.rtt.unwrap_or_default() + ACK_DELAY;
         let busy_for = now.saturating_duration_since(since).saturating_sub(explained);
-        let allowed = f64::from(front.chunk.length.max(1)) / busy_for.as_secs_f64();
+        let allowed = f64::from(front.length.max(1)) / busy_for.as_secs_f64();
         Some(if busy_for > LONG_SAMPLE { rate.min(allowed) } else { rate })
     }
 
@@ -121,8 +151,8 @@ impl Lane {
         self.known_service().max(self.service_at_least)
     }
 
-    /// How long a chunk would take that the lane were given now: where none was seen yet and nothing is before it, a round trip and the other
-    /// end's patience.
+    /// How long a chunk would take that the lane were given now: where none was seen yet and nothing is before it, a round trip and the peer's
+    /// patience.
     pub(super) fn would_take(&self) -> Option<Duration> {
         let unseen = || self.rtt.filter(|_| self.in_flight.is_empty()).map(|rtt| rtt + ACK_DELAY);
         self.service().or_else(unseen)
@@ -140,7 +170,7 @@ impl Lane {
 
     /// How long it will be until the chunk at `index` is there, going by the lane's rate.
     pub(super) fn remaining(&self, now: Instant, index: usize) -> Option<Duration> {
-        let bytes: u64 = self.in_flight.iter().take(index + 1).map(|sent| u64::from(sent.chunk.length)).sum();
+        let bytes: u64 = self.in_flight.iter().take(index + 1).map(|sent| u64::from(sent.length)).sum();
         let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
         let since = self.acknowledged_at.max(self.in_flight.front().map(|sent| sent.taken))?;
         Some(whole.saturating_sub(now.saturating_duration_since(since)))
@@ -158,46 +188,53 @@ impl Lane {
         self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).clamp(LEAST_OVERDUE, longest))
     }
 
-    /// Lets go of the first `chunks` that this lane was given, and of those that lie below `consumed`. Where another lane has taken one of these over, this
-    /// one still has it to carry: its bytes are let go, but not that it is on its way, for how long that takes tells how fast the lane is.
-    pub(super) fn release(&mut self, now: Instant, chunks: u64, consumed: u64) {
-        let known = self.in_flight.iter().take_while(|sent| sent.settled || sent.chunk.is_known_below(consumed));
-        // What no other lane has had came by this one, and with it all that went before.
-        let alone = |sent: &InFlight| !sent.passed_on && sent.carriers.is_power_of_two();
-        let own = known.enumerate().filter(|(_, sent)| alone(sent)).last().map_or(0, |(index, _)| index as u64 + 1);
-        let end = chunks.max(self.first + own);
-        while self.first < end
-            && let Some(front) = self.in_flight.pop_front()
-        {
-            self.bytes -= u64::from(front.chunk.length);
-            self.settled -= usize::from(front.settled);
-            self.first += 1;
+    /// The oldest that it was given, where it is among the first `end` of this connection: it has arrived.
+    pub(super) fn pop_before(&mut self, end: u64) -> Option<Transmission> {
+        if self.first >= end {
+            return None;
         }
-        for sent in self.in_flight.iter_mut().skip_while(|sent| sent.settled) {
-            if !sent.chunk.is_known_below(consumed) {
-                break;
-            }
-            (sent.settled, sent.passed_on) = (true, true);
-            self.settled += 1;
-            sent.chunk.payload = Vec::new();
+        let front = self.in_flight.pop_front()?;
+        self.bytes -= u64::from(front.length);
+        self.overtaken = self.overtaken.saturating_sub(1);
+        self.first += 1;
+        Some(front)
+    }
+
+    /// The peer has everything, or wants no more of it: nothing is waited for.
+    pub(super) fn forget_in_flight(&mut self) {
+        self.first += self.in_flight.len() as u64;
+        self.in_flight.clear();
+        (self.bytes, self.overtaken) = (0, 0);
+    }
+
+    /// The peer has read everything below `consumed`, which is in `outstanding` still. What only this lane, number `lane`, carries, came by it, and so did all that it was
+    /// given before. What others carry as well it may have to deliver still, for nothing: how long that takes tells how fast the lane is.
+    pub(super) fn settle(&mut self, now: Instant, lane: usize, consumed: u64, outstanding: &Outstanding) {
+        let read = |sent: &&Transmission| sent.is_known_below(consumed);
+        let known = self.overtaken + self.in_flight.range(self.overtaken..).take_while(read).count();
+        if known == self.overtaken {
+            return;
+        }
+        let alone = |sent: &Transmission| {
+            outstanding.within(sent.range()).next().is_some_and(|segment| segment.carriers() == bit(lane))
+        };
+        let own = (self.overtaken..known).rfind(|index| alone(&self.in_flight[*index]));
+        let popped = own.map_or(0, |index| index + 1);
+        let end = self.first + popped as u64;
+        while self.pop_before(end).is_some() {}
+        let left = known - popped;
+        for sent in self.in_flight.range(self.overtaken..left) {
             let least = now.saturating_duration_since(sent.taken);
             if self.service.get().is_none_or(|service| Duration::from_secs_f64(service) < least) {
                 self.service_at_least = self.service_at_least.max(Some(least));
             }
         }
-    }
-
-    /// How many chunks are kept for it.
-    pub(super) fn kept(&self) -> usize {
-        self.in_flight.len() - self.settled
-    }
-
-    /// Bytes of what it has in flight that the other end is not known to have from elsewhere.
-    pub(super) fn at_risk(&self) -> u64 {
-        self.in_flight.iter().filter(|sent| !sent.settled).map(|sent| u64::from(sent.chunk.length)).sum()
+        self.overtaken = left;
     }
 }
 
+/// So long after the last that was acknowledged, what is known of a lane is old.
+const STALE: Duration = Duration::from_millis(200);
 /// How long a chunk may take at most on a lane that has not had one acknowledged yet.
 pub(super) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 /// No chunk is overdue before this on a lane that is known: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
@@ -208,7 +245,7 @@ const LONGEST_OVERDUE: Duration = Duration::from_millis(200);
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// Fewer bytes say nothing of a rate either.
 const LEAST_SAMPLE: u64 = 16 << 10;
-/// A lane that took so much longer than its way and the other end's patience explain was busy with what it had.
+/// A lane that took so much longer than its way and the peer's patience explain was busy with what it had.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);
 /// How long an acknowledgement may wait for more to acknowledge. What it holds up is memory at the sender, not speed, so it
 /// is a round trip of a fair distance; each one saved is two system calls.

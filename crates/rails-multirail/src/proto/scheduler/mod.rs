@@ -1,10 +1,13 @@
 //! Which bytes a free lane takes next, and which come back when a lane is lost or falls silent.
 
+mod check;
 mod chunk;
 mod estimate;
 mod lane;
+mod outstanding;
 mod overtake;
 mod pending;
+mod probe;
 mod reissued;
 mod returned;
 mod waiting;
@@ -21,51 +24,51 @@ use super::{
     wire::Ack,
 };
 use bytes::Bytes;
-use lane::{InFlight, Lane};
-use returned::Returned;
+use lane::{Lane, Transmission};
+use outstanding::Outstanding;
 use std::time::{Duration, Instant};
 use waiting::Waiting;
 
 /// The sending side of one direction of a stream.
 ///
 /// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](super::policy) gives it some of them; then they are in flight
-/// on that lane until the other end acknowledges them ([`Scheduler::handle_ack`]) or the lane is lost ([`Scheduler::lane_lost`])
+/// on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]) or the lane is lost ([`Scheduler::lane_lost`])
 /// or silent ([`Scheduler::silence`]), in which case they are the first to be taken by another.
 ///
 /// A slow lane must not hold up the fast ones, be it at the end of the stream or because the window is full behind its
 /// chunk. So a lane sends a chunk once more that another has in flight: where nothing else waits, if it will have it there
 /// sooner, going by how long chunks took on either lane before; and at once where that chunk is overdue and the first that the
-/// other end waits for. The other end drops what comes second.
+/// peer waits for. The peer drops what comes second.
 ///
-/// It never lets out more than the other end's window, so that what it keeps is bounded
+/// It never lets out more than the peer's window, so that what it keeps is bounded
 /// by that window and its own buffer.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
     buffer: usize,
-    /// The other end's window, by which a limit tells what it has read.
+    /// The peer's window, by which a limit tells what it has read.
     window: u64,
     /// The offset that must not be passed.
     limit: u64,
     pending: Waiting,
-    /// Chunks of lost and silent lanes.
-    returned: Returned,
+    /// Which lane holds which of the bytes that were sent and are not known to be delivered.
+    outstanding: Outstanding,
     lanes: Vec<Lane>,
     /// How the lanes stand, as the policy sees them, and the last time that was told.
     standings: Vec<Standing>,
     now: Option<Instant>,
-    /// Everything below has been read by the other end.
+    /// Everything below has been read by the peer.
     consumed: u64,
     /// What was given to a lane more than once.
     reissued: Reissued,
-    /// The other end has all of the stream.
-    complete: bool,
+    /// The peer reads no more, and so many of the bytes that were written no lane will be given.
+    abandoned: Option<u64>,
 }
 
 impl Scheduler {
     /// Shares out bytes by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
-    /// taken, and starts with the other end's `window`.
+    /// taken, and starts with the peer's `window`.
     pub fn new(policy: Box<dyn StripePolicy>, longest_chunk: usize, buffer: usize, window: u64) -> Self {
         Self {
             policy,
@@ -74,13 +77,13 @@ impl Scheduler {
             window,
             limit: window.min(MOST_KEPT),
             pending: Waiting::default(),
-            returned: Returned::default(),
+            outstanding: Outstanding::default(),
             lanes: Vec::new(),
             standings: Vec::new(),
             now: None,
             consumed: 0,
             reissued: Reissued::default(),
-            complete: false,
+            abandoned: None,
         }
     }
 
@@ -104,7 +107,7 @@ impl Scheduler {
 
     /// From here on there are messages to send; not where something was written or finished before.
     pub fn carry_messages(&mut self) -> bool {
-        self.pending.carry_messages(self.longest_chunk)
+        self.pending.carry_messages(self.longest_chunk, self.window)
     }
 
     /// Takes a message to send; it waits behind more urgent ones.
@@ -115,7 +118,7 @@ impl Scheduler {
         self.pending.send(priority, message);
     }
 
-    /// The other end's window, and the longest chunk that both ends take.
+    /// The peer's window, and the longest chunk that both ends take.
     pub(crate) fn bounds(&self) -> (u64, usize) {
         (self.window, self.longest_chunk)
     }
@@ -125,22 +128,40 @@ impl Scheduler {
         self.pending.finish();
     }
 
+    /// The peer has read up to the offset `read` and reads no more: nothing more is sent. Gives how many of the bytes that were written it has not read.
+    ///
+    /// # Errors
+    /// [`Violation::NeverSent`] where it cannot have read so much.
+    pub fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
+        let sent = self.pending.next();
+        if read > sent {
+            return Err(Violation::NeverSent { acknowledged: read, sent });
+        }
+        self.consumed = self.consumed.max(read);
+        let abandoned = self.pending.give_up();
+        self.abandoned = Some(abandoned);
+        self.outstanding.clear();
+        self.lanes.iter_mut().for_each(Lane::forget_in_flight);
+        self.check();
+        Ok(sent + abandoned - read)
+    }
+
     /// Whether [`Scheduler::finish`] was called.
     pub fn is_finished(&self) -> bool {
         self.pending.is_finished()
     }
 
-    /// Whether the other end has every byte, and knows that there are no more.
+    /// Whether the peer has every byte, and knows that there are no more.
     pub fn is_complete(&self) -> bool {
-        self.complete
+        self.abandoned.is_none() && self.pending.is_end_cut() && self.outstanding.is_empty()
     }
 
     /// How many bytes have been written.
     pub fn bytes_written(&self) -> u64 {
-        self.pending.next() + self.pending.bytes() as u64
+        self.pending.next() + self.pending.bytes() as u64 + self.abandoned.unwrap_or(0)
     }
 
-    /// How many bytes the other end has read, as far as this end knows.
+    /// How many bytes the peer has read, as far as this end knows.
     pub fn bytes_consumed(&self) -> u64 {
         self.consumed
     }
@@ -165,7 +186,7 @@ impl Scheduler {
         self.pending.bytes()
     }
 
-    /// How much of the other end's window is in use, as far as this end knows.
+    /// How much of the peer's window is in use, as far as this end knows.
     pub fn window_used(&self) -> u64 {
         self.pending.next() - self.consumed
     }
@@ -179,32 +200,28 @@ impl Scheduler {
         self.lanes[lane] = Lane { up: true, weight: traits.weight, rtt: traits.rtt, ..Lane::default() };
     }
 
-    /// Lane number `lane` is lost: what it had and the other end is not known to have is for the others.
+    /// Lane number `lane` is lost: what it had and the peer is not known to have is for the others.
     pub fn lane_lost(&mut self, lane: usize) {
-        self.give_back(lane);
         self.lanes[lane] = Lane::default();
-        // Whoever has its number next has had nothing.
-        self.lanes.iter_mut().flat_map(|lane| &mut lane.in_flight).for_each(|sent| sent.carriers &= !bit(lane));
-        self.returned.forget_carrier(bit(lane));
+        self.outstanding.lose(lane, self.heard());
+        self.check();
     }
 
     /// Lane number `lane` has fallen silent: what it has is for the others too, and it is given nothing until an acknowledgement comes on
     /// it or [`Scheduler::restore`] says that it is well.
     pub fn silence(&mut self, lane: usize) {
-        self.give_back(lane);
         self.lanes[lane].silent = true;
+        self.outstanding.release(lane, self.heard());
+        self.check();
     }
 
-    /// Lane number `lane` is no longer silent. What was known of its speed is not believed any more.
+    /// Lane number `lane` is no longer silent: what no other lane has taken meanwhile is on its way still. What was known of its speed is not believed any more.
     pub fn restore(&mut self, lane: usize) {
-        let lane = &mut self.lanes[lane];
-        // What no other has taken meanwhile is still on its way.
-        for sent in lane.in_flight.iter_mut().filter(|sent| sent.passed_on && !sent.settled) {
-            let end = sent.chunk.offset + u64::from(sent.chunk.length).max(1);
-            sent.passed_on = !self.returned.remove_range(sent.chunk.offset..end);
-        }
-        lane.silent = false;
-        (lane.rate, lane.service, lane.service_at_least) = Default::default();
+        let state = &mut self.lanes[lane];
+        state.silent = false;
+        (state.rate, state.service, state.service_at_least) = Default::default();
+        self.outstanding.resume(lane);
+        self.check();
     }
 
     /// Lane number `lane` is to be given nothing more; what it has stays with it.
@@ -250,7 +267,7 @@ impl Scheduler {
     /// How many lanes could be kept busy by what waits. An estimate from above: a lane that asks may still be given none.
     pub fn waiting(&self) -> usize {
         let ready = self.pending.ready(self.limit).filter(|_| self.may_keep_more());
-        self.returned.len() + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
+        self.outstanding.returned_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
     /// Whether lane number `lane` would be given something that waits, had it room now.
@@ -259,7 +276,7 @@ impl Scheduler {
             return false;
         }
         self.look_at_lanes();
-        let returned = self.returned.iter().any(|chunk| self.may_return_to(chunk, lane));
+        let returned = self.outstanding.returned().any(|segment| self.may_return_to(segment, lane));
         returned || self.share(lane).is_some()
     }
 
@@ -273,23 +290,23 @@ impl Scheduler {
         }
         self.look_at_lanes();
         let mut reissued = Reissued::default();
-        let (chunk, carriers) = if let Some((chunk, carriers)) = self.take_returned(lane) {
+        let chunk = if let Some(chunk) = self.take_returned(lane) {
             reissued.returned.add(chunk.length.into());
-            (chunk, carriers)
-        } else if let Some((chunk, carriers)) = self.overtake_overdue(now, lane) {
+            chunk
+        } else if let Some(chunk) = self.overtake_overdue(now, lane) {
             reissued.taken_over.add(chunk.length.into());
-            (chunk, carriers)
+            chunk
         } else if let Some(chunk) = self.cut(lane) {
-            (chunk, 0)
+            chunk
         } else {
-            let (chunk, carriers) = self.overtake_slower(now, lane)?;
+            let chunk = self.overtake_slower(now, lane)?;
             reissued.taken_over.add(chunk.length.into());
-            (chunk, carriers)
+            chunk
         };
         self.reissued += reissued;
         self.lanes[lane].reissued += reissued;
-        let carriers = carriers | bit(lane);
-        self.lanes[lane].put(InFlight { chunk: chunk.clone(), taken: now, passed_on: false, settled: false, carriers });
+        self.lanes[lane].put(Transmission::of(&chunk, now));
+        self.check();
         Some(chunk)
     }
 
@@ -297,7 +314,7 @@ impl Scheduler {
     fn has_anything_for(&self, lane: usize) -> bool {
         let others =
             || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
-        !self.returned.is_empty() || self.pending.ready(self.limit).is_some() || others()
+        self.outstanding.returned_size().0 > 0 || self.pending.ready(self.limit).is_some() || others()
     }
 
     /// The longest chunk that `lane` is given, which may follow how fast it is.
@@ -321,33 +338,29 @@ impl Scheduler {
         self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
         self.consumed = self.consumed.max(consumed);
         let answers = self.lanes[lane].silent && ack.chunks > self.lanes[lane].first;
+        self.lanes[lane].observe(now, ack.chunks);
+        while let Some(sent) = self.lanes[lane].pop_before(ack.chunks) {
+            self.outstanding.deliver(sent.range());
+        }
         if ack.complete {
-            self.complete = true;
-            self.returned = Returned::default();
-            self.lanes.iter_mut().for_each(|lane| lane.release(now, u64::MAX, 0));
+            self.outstanding.clear();
+            self.lanes.iter_mut().for_each(Lane::forget_in_flight);
         } else {
-            self.lanes[lane].observe(now, ack.chunks);
-            self.forget_returned(lane, ack.chunks);
             for (number, state) in self.lanes.iter_mut().enumerate() {
-                let chunks = if number == lane { ack.chunks } else { 0 };
-                state.release(now, chunks, self.consumed);
+                state.settle(now, number, self.consumed, &self.outstanding);
             }
-            self.returned.remove_known_below(self.consumed);
-            let settled = self.lanes.iter().flat_map(|lane| &lane.in_flight).all(|sent| sent.settled);
-            self.complete = self.pending.is_end_cut() && self.returned.is_empty() && settled;
+            self.outstanding.deliver_below(self.consumed);
         }
         if answers {
             self.restore(lane);
         }
+        self.check();
         Ok(())
     }
 
     /// How many bytes were given to lanes and are not known to have arrived.
     pub fn bytes_unacknowledged(&self) -> u64 {
-        let once = |lane: &Lane| -> u64 {
-            lane.in_flight.iter().filter(|sent| !sent.passed_on).map(|sent| u64::from(sent.chunk.length)).sum()
-        };
-        self.returned.bytes() as u64 + self.lanes.iter().map(once).sum::<u64>()
+        self.outstanding.bytes()
     }
 
     /// How many chunks are in flight on `lane`.
@@ -355,9 +368,9 @@ impl Scheduler {
         self.lanes[lane].in_flight.len()
     }
 
-    /// How many of the bytes in flight on `lane` the other end is not known to have from elsewhere.
+    /// How many of the bytes in flight on `lane` the peer is not known to have from elsewhere.
     pub fn at_risk(&self, lane: usize) -> u64 {
-        self.lanes[lane].at_risk()
+        self.outstanding.bytes_carried_by(lane)
     }
 
     /// How many bytes are in flight on `lane`.
@@ -370,6 +383,7 @@ impl Scheduler {
         let most = self.share(lane)?.clamp(1, self.longest_chunk);
         let chunk = self.pending.cut(self.limit, most)?;
         self.policy.took(lane, chunk.length as usize);
+        self.outstanding.send(chunk.clone(), lane);
         Some(chunk)
     }
 
@@ -397,8 +411,13 @@ impl Scheduler {
     /// Whether so few chunks are kept until they are acknowledged that there may be one more. Tiny chunks cost more memory than they have
     /// bytes, at either end; where the window is full of chunks of two kibibytes, this does not bind.
     fn may_keep_more(&self) -> bool {
-        let most = super::most_chunks(self.window);
-        self.returned.len() + self.lanes.iter().map(Lane::kept).sum::<usize>() < most
+        self.outstanding.len() < super::most_chunks(self.window)
+    }
+
+    /// The lanes that may answer for what they carry.
+    fn heard(&self) -> u64 {
+        let heard = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_heard());
+        heard.fold(0, |lanes, (lane, _)| lanes | bit(lane))
     }
 }
 
@@ -407,7 +426,7 @@ fn bit(lane: usize) -> u64 {
     1 << lane
 }
 
-/// The most bytes that are kept for the other end, whatever window it claims: the largest that can be set.
+/// The most bytes that are kept for the peer, whatever window it claims: the largest that can be set.
 pub(super) const MOST_KEPT: u64 = 1 << 30;
 
 #[cfg(test)]

@@ -51,6 +51,13 @@ impl Pending {
         self.finished = true;
     }
 
+    /// Throws away what waits, and the end with it: how many bytes that were.
+    pub(super) fn give_up(&mut self) -> u64 {
+        let thrown_away = self.bytes as u64;
+        *self = Self { next: self.next, finished: true, end_cut: true, ..Self::default() };
+        thrown_away
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.finished
     }

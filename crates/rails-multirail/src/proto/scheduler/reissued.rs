@@ -19,6 +19,8 @@ pub struct Reissued {
     pub returned: Amount,
     /// What another lane had on its way still, and would have had there later.
     pub taken_over: Amount,
+    /// What another lane had on its way, to try one that is given nothing else.
+    pub probed: Amount,
 }
 
 impl Amount {
@@ -29,10 +31,11 @@ impl Amount {
 }
 
 impl Reissued {
-    /// Both together.
+    /// All together.
     pub fn total(&self) -> Amount {
         let mut total = self.returned;
         total += self.taken_over;
+        total += self.probed;
         total
     }
 }
@@ -48,5 +51,6 @@ impl AddAssign for Reissued {
     fn add_assign(&mut self, other: Self) {
         self.returned += other.returned;
         self.taken_over += other.taken_over;
+        self.probed += other.probed;
     }
 }

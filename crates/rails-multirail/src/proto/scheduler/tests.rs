@@ -71,7 +71,7 @@ fn weighted_shares_follow_the_weights() {
     [4, 1, 0]
         .into_iter()
         .enumerate()
-        .for_each(|(lane, weight)| scheduler.lane_up(lane, LaneTraits { weight, rtt: None }));
+        .for_each(|(lane, weight)| scheduler.lane_up(lane, LaneTraits { weight, ..LaneTraits::default() }));
     scheduler.write(Bytes::from(vec![1; 1800]));
     let mut bytes = [0; 3];
     for _ in 0..100 {
@@ -130,6 +130,65 @@ fn what_nobody_took_from_a_silent_lane_stays_with_it() {
     scheduler.restore(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 0)]), [None, None]);
     assert_eq!((scheduler.bytes_sent_again(), scheduler.bytes_unacknowledged()), (10, 30));
+}
+
+/// Lane 2 was fast and has a long chunk in flight; lane 0 is not known and takes 16 KiB at a time.
+fn a_long_chunk_in_flight_on_lane_2() -> (Scheduler, Chunk) {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 80 << 10, 1 << 20, 1 << 20);
+    (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    scheduler.write(Bytes::from(vec![1; 96 << 10]));
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    let first = scheduler.take(now(), 2).unwrap();
+    scheduler.handle_ack(after(1), 2, &ack(1, (1 << 20) + u64::from(first.length))).unwrap();
+    let long = scheduler.take(after(1), 2).unwrap();
+    assert_eq!((long.offset, long.length), (16 << 10, 80 << 10));
+    (scheduler, long)
+}
+
+fn takes_all_that_is_left(scheduler: &mut Scheduler, lane: usize) -> Vec<(u64, u32)> {
+    let taken = std::iter::from_fn(|| scheduler.take(now(), lane));
+    taken.map(|chunk| (chunk.offset >> 10, chunk.length >> 10)).collect()
+}
+
+#[test]
+fn a_lane_that_is_back_keeps_only_what_none_took() {
+    let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
+    scheduler.silence(2);
+    let piece = scheduler.take(now(), 0).unwrap();
+    assert_eq!((piece.offset, piece.length), (16 << 10, 16 << 10));
+    scheduler.restore(2);
+    scheduler.lane_lost(2);
+    scheduler.lane_lost(0);
+    let left = takes_all_that_is_left(&mut scheduler, 1);
+    assert_eq!(left, [(16, 16), (32, 16), (48, 16), (64, 16), (80, 16)]);
+    scheduler.finish();
+    assert!(scheduler.take(now(), 1).unwrap().fin && !scheduler.is_complete());
+    scheduler.handle_ack(now(), 1, &ack(6, 1 << 20)).unwrap();
+    assert!(scheduler.is_complete());
+}
+
+#[test]
+fn the_last_carrier_of_a_chunk_answers_for_it() {
+    let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
+    scheduler.silence(2);
+    scheduler.take(now(), 0).unwrap();
+    scheduler.restore(2);
+    scheduler.lane_lost(0);
+    assert_eq!(takes_all_that_is_left(&mut scheduler, 1), [], "lane 2 carries it all");
+    scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
+    assert_eq!(scheduler.bytes_unacknowledged(), 0);
+}
+
+#[test]
+fn a_late_acknowledgement_counts_for_every_piece() {
+    let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
+    scheduler.silence(2);
+    scheduler.take(now(), 0).unwrap();
+    scheduler.take(now(), 1).unwrap();
+    scheduler.lane_lost(0);
+    scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
+    scheduler.lane_lost(1);
+    assert_eq!((scheduler.bytes_unacknowledged(), scheduler.waiting()), (0, 0));
 }
 
 #[test]
@@ -361,7 +420,7 @@ proptest! {
             prop_assert!(scheduler.bytes_unacknowledged() <= 128 && scheduler.pending.bytes() <= 64);
         }
         scheduler.finish();
-        // From here on lane 1 alone is left, and the other end reads everything.
+        // From here on lane 1 alone is left, and the peer reads everything.
         scheduler.lane_lost(0);
         scheduler.lane_lost(2);
         scheduler.restore(1);

@@ -13,10 +13,10 @@ pub(super) enum Waiting {
 
 impl Waiting {
     /// Bytes become messages, if there are none yet.
-    pub(super) fn carry_messages(&mut self, longest_chunk: usize) -> bool {
+    pub(super) fn carry_messages(&mut self, longest_chunk: usize, window: u64) -> bool {
         let fresh = self.next() == 0 && self.bytes() == 0 && !self.is_finished();
         if fresh {
-            *self = Self::Messages(Box::new(Outbox::new(longest_chunk)));
+            *self = Self::Messages(Box::new(Outbox::new(longest_chunk, window)));
         }
         fresh
     }
@@ -48,6 +48,14 @@ impl Waiting {
         match self {
             Self::Bytes(pending) => pending.finish(),
             Self::Messages(outbox) => outbox.finish(),
+        }
+    }
+
+    /// Throws away what waits, and the end with it: how many bytes that were.
+    pub(super) fn give_up(&mut self) -> u64 {
+        match self {
+            Self::Bytes(pending) => pending.give_up(),
+            Self::Messages(outbox) => outbox.give_up(),
         }
     }
 

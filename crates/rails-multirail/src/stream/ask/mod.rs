@@ -2,18 +2,22 @@
 
 use super::{
     io::{receive_exact, send_all},
-    join::{initiate, nonce, random},
+    join::{initiate, jitter, nonce, random},
 };
 use crate::{
     PlanLanesError, RailId, StreamOptions,
     error::{FailedLane, JoinError},
     pairing::{self, LaneOffer, MOST_OFFERS, Pairing, Relation, Unpaired},
-    proto::handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
+    proto::{
+        backoff::Backoff,
+        handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
+        opening::Setback,
+    },
     rails::Rails,
 };
 use rails_net::{Lane, LaneOptions};
 use std::net::{IpAddr, SocketAddr};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// What became of a question.
 struct Answer {
@@ -63,11 +67,32 @@ pub(super) async fn probe(
     Ok(failed)
 }
 
-/// Asks once, on the runtime of `rail`.
+/// Asks on the runtime of `rail`, again where the peer is busy.
 async fn ask(
     rails: &Rails,
     rail: RailId,
     begins: LaneOptions,
+    remote: SocketAddr,
+    options: &StreamOptions,
+    credentials: Credentials,
+) -> Result<Answer, JoinError> {
+    let options = options.clone();
+    let asking = rails[options.driver.home(rail)].runtime().spawn(move || async move {
+        let (deadline, mut backoff) = (Instant::now() + options.connect_timeout, Backoff::default());
+        loop {
+            let answer = question(&begins, remote, &options, credentials.clone()).await;
+            let wait = backoff.next_with(jitter());
+            match answer {
+                Err(error) if error.setback() == Setback::Busy && Instant::now() + wait < deadline => sleep(wait).await,
+                answer => return answer,
+            }
+        }
+    });
+    asking.await.map_err(|_| JoinError::RailStopped)?
+}
+
+async fn question(
+    begins: &LaneOptions,
     remote: SocketAddr,
     options: &StreamOptions,
     credentials: Credentials,
@@ -81,22 +106,17 @@ async fn ask(
         terms: options.terms(),
         nonce: nonce()?,
     };
-    let (limit, connector) = (options.handshake_timeout, options.connector.clone());
-    let asking = rails[options.driver.home(rail)].runtime().spawn(move || async move {
-        let lane = connector.connect(&begins, remote).await?;
-        let answer = timeout(limit, question(&*lane, credentials, hello)).await.map_err(|_| JoinError::Timeout)?;
-        Ok(Answer { offers: answer?, from: lane.local_addr() })
-    });
-    asking.await.map_err(|_| JoinError::RailStopped)?
-}
-
-async fn question(lane: &dyn Lane, credentials: Credentials, hello: Hello) -> Result<Vec<LaneOffer>, JoinError> {
-    let mut joined = initiate(lane, credentials, hello).await?;
-    let mut prefix = [0; PREFIX_LEN];
-    receive_exact(lane, &mut prefix).await?;
-    let mut body = vec![0; joined.lanes_len(&prefix)?];
-    receive_exact(lane, &mut body).await?;
-    Ok(joined.lanes(&prefix, body)?)
+    let lane = options.connector.connect(begins, remote).await?;
+    let asked = async {
+        let mut joined = initiate(&*lane, credentials, hello).await?;
+        let mut prefix = [0; PREFIX_LEN];
+        receive_exact(&*lane, &mut prefix).await?;
+        let mut body = vec![0; joined.lanes_len(&prefix)?];
+        receive_exact(&*lane, &mut body).await?;
+        Ok::<_, JoinError>(joined.lanes(&prefix, body)?)
+    };
+    let offers = timeout(options.handshake_timeout, asked).await.map_err(|_| JoinError::Timeout)??;
+    Ok(Answer { offers, from: lane.local_addr() })
 }
 
 /// Pairs our offers with theirs, of which the first is what was called as `contact`.

@@ -125,6 +125,12 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("rails_lane_up", None, "1 while the lane is up, 0 while it is down.", |stats, to| {
         lanes(stats, to, |lane, put| put(&[], Gauge(f64::from(u8::from(lane.up)))));
     }),
+    gauge(
+        "rails_lane_unused",
+        None,
+        "1 while the lane is up and has been given nothing for two seconds in which the stream had work, else 0.",
+        |stats, to| lanes(stats, to, |lane, put| put(&[], Gauge(f64::from(u8::from(lane.unused))))),
+    ),
     counter("rails_lane_joins", None, "How often the lane came up.", |stats, to| {
         lanes(stats, to, |lane, put| put(&[], Total(lane.joined)));
     }),
@@ -309,6 +315,7 @@ fn reissued(
 ) {
     put(("cause", "returned"), Total(count(&of.returned)));
     put(("cause", "taken_over"), Total(count(&of.taken_over)));
+    put(("cause", "probed"), Total(count(&of.probed)));
 }
 
 const BYTES: &str = "bytes";

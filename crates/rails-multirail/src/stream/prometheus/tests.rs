@@ -27,6 +27,7 @@ fn lane(number: u16) -> LaneStats {
         duplicated: Default::default(),
         bytes_in_flight: 17,
         rate: Some(rails_topo::Bandwidth::mbps(8)),
+        unused: false,
         service: None,
         rtt: Some(Duration::from_micros(1500)),
         least_rtt: Some(Duration::from_micros(500)),

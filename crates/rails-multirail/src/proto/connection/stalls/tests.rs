@@ -1,6 +1,6 @@
 use super::*;
 use crate::proto::{
-    connection::{Config, LaneId, LaneTraits, LinkSample, Transmit},
+    connection::{Config, LaneEnd, LaneId, LaneTraits, LinkSample, Transmit},
     handshake::Terms,
     policy::Policy,
     wire::{Ack, DataHeader},
@@ -11,7 +11,8 @@ const MS: Duration = Duration::from_millis(1);
 
 fn connection(window: u64) -> Connection {
     let terms = Terms { longest_chunk: 1000, window };
-    let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, terms, outage_limit: 100 * MS };
+    let (outage_limit, linger) = (100 * MS, 100 * MS);
+    let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, terms, outage_limit, linger, redials: true };
     Connection::new(config, Policy::Adaptive.build(), terms)
 }
 
@@ -87,7 +88,7 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
         assert_eq!(transmit(&mut connection, at(0), lane), Some(1000));
     }
     connection.link_down(at(5), lanes[0]);
-    connection.lane_down(at(10), lanes[1]);
+    connection.lane_down(at(10), lanes[1], LaneEnd::Lost);
     let stalls = connection.stalls(at(30));
     assert_eq!((stalls.no_room, stalls.no_lane), (10 * MS, 20 * MS));
     let times = connection.lane_figures(at(30), lanes[0]).times;
@@ -95,7 +96,7 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
 
     // The silent lane answers, and takes what the other had.
     connection.link_up(at(30), lanes[0]);
-    let sample = LinkSample { rtt: MS, rtt_variation: MS, silent_for: None };
+    let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
     connection.look(at(30), lanes[0], &sample);
     let sent: u32 = std::iter::from_fn(|| transmit(&mut connection, at(31), lanes[0])).sum();
     assert_eq!(sent, 2000, "what nobody took from it stays with it");

@@ -24,7 +24,8 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
     };
     let transcript = Transcript { hello, challenge: Challenge { terms: TERMS, nonce: [9; 32] } };
     let (our, their) = (credentials(ours), credentials(theirs));
-    let joined = Joined { terms: TERMS, seals: transcript.seals(Role::Initiator, &our), joining: our, transcript };
+    let seals = transcript.seals(Role::Initiator, &our);
+    let joined = Joined { terms: TERMS, seals, joining: our, confirmation: None, transcript };
     let accept = Message::Accepted([0; 32]);
     let proved = Proved { hello, accept, seals: transcript.seals(Role::Responder, &their), joining: their, transcript };
     (joined, proved)

@@ -1,0 +1,38 @@
+//! The end of a stream that ends before its time: its peer is told at once, and does not find out by waiting.
+
+use rails_multirail::{MultiRailStream, StreamEvent};
+use std::time::Duration;
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::timeout,
+};
+
+/// Tells when the last of a stream is gone: its lanes have said what they had to say, and are closed.
+#[derive(Debug)]
+pub(crate) struct Farewell(Receiver<StreamEvent>);
+
+impl Farewell {
+    /// Of a stream that is still held.
+    pub(crate) fn of(stream: &MultiRailStream) -> Self {
+        Self(stream.subscribe())
+    }
+
+    /// Waits until the stream is gone, for three seconds at most: a lane whose peer takes nothing more keeps no process alive.
+    pub(crate) async fn said(mut self) {
+        // The channel of a stream's events is closed with the last of its lanes.
+        let gone = async { while !matches!(self.0.recv().await, Err(RecvError::Closed)) {} };
+        if timeout(LONGEST, gone).await.is_err() {
+            tracing::debug!("a stream's lanes did not close in time");
+        }
+    }
+}
+
+/// Resets a stream, and waits until its peer was told.
+pub(crate) async fn reset(stream: MultiRailStream) {
+    let farewell = Farewell::of(&stream);
+    stream.abort();
+    farewell.said().await;
+}
+
+/// How long a peer is tried to be told: it takes milliseconds, but not on a machine that has much else to do.
+pub(crate) const LONGEST: Duration = Duration::from_secs(3);

@@ -1,0 +1,155 @@
+//! Greetings and turns over what carries them: the bytes of a stream or of a flow, or messages.
+
+use super::{Misfit, PATIENCE, Purpose, TURN};
+use crate::print;
+use bytes::Bytes;
+use rails_multirail::{MultiRailMessages, Priority};
+use std::{
+    io::{self, ErrorKind},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+
+/// What a greeting can be said on.
+pub(crate) trait Greets: Send {
+    /// Says these few bytes.
+    fn say(&mut self, words: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Hears exactly so many.
+    fn hear<const N: usize>(&mut self) -> impl Future<Output = io::Result<[u8; N]>> + Send;
+
+    /// Says that this was all, and sees to it that the other end gets it.
+    fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Greets for S {
+    async fn say(&mut self, words: &[u8]) -> io::Result<()> {
+        self.write_all(words).await?;
+        self.flush().await
+    }
+
+    async fn hear<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut heard = [0; N];
+        self.read_exact(&mut heard).await?;
+        Ok(heard)
+    }
+
+    async fn end(&mut self) -> io::Result<()> {
+        self.shutdown().await
+    }
+}
+
+/// Messages, each of which is one thing that was said.
+pub(crate) struct InMessages<'a>(pub(crate) &'a mut MultiRailMessages);
+
+/// Tells the other end what this one is, and hears what that is. Where the two do not fit, both get to know.
+///
+/// # Errors
+/// [`Misfit`], within ten seconds.
+pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(), Misfit> {
+    let heard = timeout(PATIENCE, async {
+        // A greeting is shorter than what any stream holds, so saying it does not wait for the other end to listen.
+        stream.say(&ours.greeting()).await?;
+        stream.hear().await
+    });
+    let fits = match heard.await {
+        Ok(Ok(heard)) => ours.check(&heard),
+        Ok(Err(error)) => return Err(Misfit::Cut(error)),
+        Err(_) => Err(Misfit::Silent),
+    };
+    if fits.is_err() {
+        // The other end may be about to hear what this one is; whether or not it does, the answer is the same.
+        let _ = timeout(FAREWELL, stream.end()).await;
+    }
+    fits
+}
+
+/// Waits for the turn of a stream that was greeted, for as long as the other end is busy with others.
+///
+/// # Errors
+/// How the stream failed.
+pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
+    let mut turn = std::pin::pin!(stream.hear());
+    let heard = match timeout(SHORT, &mut turn).await {
+        Ok(heard) => heard,
+        Err(_) => {
+            print::note("waiting: the other end is busy with another");
+            turn.await
+        }
+    };
+    match heard? {
+        [TURN] => Ok(()),
+        _ => Err(io::Error::new(ErrorKind::InvalidData, "the other end said something else than that it is ready")),
+    }
+}
+
+/// Tells the other end of a stream that was greeted that it is its turn.
+///
+/// # Errors
+/// How the stream failed.
+pub(crate) async fn give_turn(stream: &mut impl Greets) -> io::Result<()> {
+    stream.say(&[TURN]).await
+}
+
+impl Greets for InMessages<'_> {
+    async fn say(&mut self, words: &[u8]) -> io::Result<()> {
+        self.0.send(Bytes::copy_from_slice(words), Priority::NORMAL).await
+    }
+
+    async fn hear<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let message = self.0.recv().await?.ok_or(ErrorKind::UnexpectedEof)?;
+        (*message.payload).try_into().map_err(|_| io::Error::new(ErrorKind::InvalidData, "a message of another length"))
+    }
+
+    async fn end(&mut self) -> io::Result<()> {
+        self.0.finish().await
+    }
+}
+
+/// How long an end that does not fit tries to have its greeting heard.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Longer than a turn takes that is given at once.
+const SHORT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+
+    #[tokio::test]
+    async fn both_ends_get_to_know_that_they_do_not_fit() {
+        let (mut near, mut far) = duplex(64);
+        let (near, far) = tokio::join!(greet(&mut near, Purpose::Send), greet(&mut far, Purpose::Serve));
+        assert!(matches!(near, Err(Misfit::Purpose { ours: Purpose::Send, theirs: Purpose::Serve })));
+        assert!(matches!(far, Err(Misfit::Purpose { ours: Purpose::Serve, theirs: Purpose::Send })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_peer_is_given_up() {
+        let (mut near, _far) = duplex(64);
+        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(Misfit::Silent)));
+        let (mut near, mut far) = duplex(64);
+        far.write_all(b"BENCH-TO").await.unwrap();
+        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(Misfit::Silent)), "nor one that says half of it");
+        drop(far);
+        let (mut near, far) = duplex(64);
+        drop(far);
+        assert!(matches!(greet(&mut near, Purpose::Send).await, Err(Misfit::Cut(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_waited_for_as_long_as_it_takes() {
+        let (mut near, mut far) = duplex(64);
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            give_turn(&mut far).await
+        };
+        let (waited, given) = tokio::join!(await_turn(&mut near), later);
+        assert!(waited.is_ok() && given.is_ok());
+        far.write_all(b"?").await.unwrap();
+        assert_eq!(await_turn(&mut near).await.unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a stream is for: the commands at its two ends tell each other before anything else, so that one that was pointed at the wrong
+//! one ends with words instead of waiting, or taking one protocol for another. `docs/transfer.md` has the bytes.
+//!
+//! The end that listens takes streams one at a time. A stream whose turn has not come sends nothing: what is measured begins with the
+//! turn, and a queue holds no more than greetings.
+
+mod exchange;
+
+pub(crate) use exchange::{Greets, InMessages, await_turn, give_turn, greet};
+
+use crate::ending::Help;
+use std::{fmt, io, time::Duration};
+
+/// What a command does with a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// `send`
+    Send = b'S' as isize,
+    /// `recv`
+    Receive = b'R' as isize,
+    /// `stream`
+    Stream = b'M' as isize,
+    /// `serve`
+    Serve = b'C' as isize,
+    /// `stream --ping`
+    Ask = b'Q' as isize,
+    /// `serve --ping`
+    Answer = b'A' as isize,
+}
+
+/// Why the two ends of a stream do not fit.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Misfit {
+    /// The other end is a command of this program, and not the one that this one needs.
+    #[error("`rails-bench {theirs}` is at the other end, and this is `rails-bench {ours}`")]
+    Purpose { ours: Purpose, theirs: Purpose },
+    /// Another version of this exchange.
+    #[error("the other end speaks version {theirs} of rails-bench's greeting, this end version {VERSION}")]
+    Version { theirs: u16 },
+    /// Something else.
+    #[error("the other end is not rails-bench: it did not say what the stream is for")]
+    Foreign,
+    /// Nothing for too long.
+    #[error("the other end has not said for {} s what the stream is for", PATIENCE.as_secs())]
+    Silent,
+    /// The stream failed before it was known.
+    #[error("the stream ended before the other end said what it is for")]
+    Cut(#[source] io::Error),
+}
+
+impl Purpose {
+    const ALL: [Self; 6] = [Self::Send, Self::Receive, Self::Stream, Self::Serve, Self::Ask, Self::Answer];
+
+    /// What has to be at the other end.
+    pub(crate) fn counterpart(self) -> Self {
+        match self {
+            Self::Send => Self::Receive,
+            Self::Receive => Self::Send,
+            Self::Stream => Self::Serve,
+            Self::Serve => Self::Stream,
+            Self::Ask => Self::Answer,
+            Self::Answer => Self::Ask,
+        }
+    }
+
+    fn greeting(self) -> Greeting {
+        let [low, high] = VERSION.to_le_bytes();
+        let mut greeting = [0; GREETING_LEN];
+        greeting[..MAGIC.len()].copy_from_slice(MAGIC);
+        greeting[MAGIC.len()..].copy_from_slice(&[low, high, self as u8]);
+        greeting
+    }
+
+    /// Looks whether the other end's greeting is that of the counterpart.
+    fn check(self, heard: &Greeting) -> Result<(), Misfit> {
+        let (magic, rest) = heard.split_at(MAGIC.len());
+        let theirs = u16::from_le_bytes([rest[0], rest[1]]);
+        match Self::ALL.into_iter().find(|purpose| *purpose as u8 == rest[2]) {
+            _ if magic != MAGIC => Err(Misfit::Foreign),
+            _ if theirs != VERSION => Err(Misfit::Version { theirs }),
+            Some(theirs) if theirs == self.counterpart() => Ok(()),
+            Some(theirs) => Err(Misfit::Purpose { ours: self, theirs }),
+            None => Err(Misfit::Foreign),
+        }
+    }
+}
+
+impl Misfit {
+    /// As the error of a command, with what its reader can do.
+    pub(crate) fn helped(self, ours: Purpose) -> anyhow::Error {
+        let counterpart = ours.counterpart();
+        let help = match self {
+            Self::Purpose { .. } => format!("`rails-bench {ours}` and `rails-bench {counterpart}` belong together"),
+            _ => format!(
+                "`rails-bench {ours}` and `rails-bench {counterpart}` belong together, of one version, and both with the same \
+                 of --plain, --mptcp and --messages"
+            ),
+        };
+        anyhow::Error::new(self).help(help)
+    }
+}
+
+/// The command, as it is typed behind the program's name.
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Receive => "recv",
+            Self::Stream => "stream",
+            Self::Serve => "serve",
+            Self::Ask => "stream --ping",
+            Self::Answer => "serve --ping",
+        })
+    }
+}
+
+/// For [`crate::fuzzing`]: whatever is heard is a greeting of the counterpart, or refused.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some(heard) = bytes.first_chunk() else { return };
+    for ours in Purpose::ALL {
+        assert_eq!(ours.check(heard).is_ok(), *heard == ours.counterpart().greeting());
+    }
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
+    Purpose::ALL.iter().map(|purpose| purpose.greeting().to_vec()).collect()
+}
+
+/// What each end says first.
+type Greeting = [u8; GREETING_LEN];
+
+const MAGIC: &[u8; 8] = b"BENCH-TO";
+const VERSION: u16 = 1;
+const GREETING_LEN: usize = 11;
+/// What the listening end says when it is the stream's turn.
+const TURN: u8 = b'T';
+/// How long the other end has to say what the stream is for. It does so by itself, whatever else it is busy with.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_fits_its_counterpart_alone() {
+        for ours in Purpose::ALL {
+            for theirs in Purpose::ALL {
+                let fits = ours.check(&theirs.greeting());
+                match fits {
+                    Ok(()) => assert_eq!(ours.counterpart(), theirs),
+                    Err(Misfit::Purpose { ours: said, theirs: heard }) => assert_eq!((said, heard), (ours, theirs)),
+                    Err(other) => panic!("{other}"),
+                }
+                assert_eq!(ours.counterpart().counterpart(), ours);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_greeting_is_refused_by_its_fault() {
+        let check = |bytes: &Greeting| Purpose::Receive.check(bytes);
+        assert!(check(b"BENCH-TO\x01\x00S").is_ok());
+        assert!(matches!(check(b"BENCH-TO\x02\x01S"), Err(Misfit::Version { theirs: 0x102 })));
+        assert!(matches!(check(b"BENCH-TO\x01\x00x"), Err(Misfit::Foreign)));
+        assert!(matches!(check(b"RAILS-FT\x01\x00S"), Err(Misfit::Foreign)), "a transfer without one");
+        assert!(matches!(check(b"GET / HTTP/"), Err(Misfit::Foreign)));
+    }
+}

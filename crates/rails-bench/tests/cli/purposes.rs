@@ -1,0 +1,217 @@
+//! Commands that are pointed at each other: the right ones work, the wrong ones part with words, and those that have to wait are waited
+//! for.
+
+use crate::util::{Receiver, finish, finish_within, rails_bench, run, signal, start, stderr, text, wait_for};
+use assert_cmd::cargo::cargo_bin;
+use nix::sys::signal::Signal;
+use rails_lab::{LinkLab, Shape, Side};
+use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Security, StreamOptions, plan};
+use rails_topo::Topology;
+use serde_json::Value;
+use std::{
+    fs,
+    net::SocketAddr,
+    process::{Command, Stdio},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+#[test]
+fn every_pair_of_commands_works_or_parts_with_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));
+    fs::write(&file, "a few bytes").unwrap();
+    let listening: [(&str, &[&str]); 3] =
+        [("recv", &["recv", "--into", text(&inbox)]), ("serve", &["serve"]), ("serve --ping", &["serve", "--ping"])];
+    let calling: [(&str, &[&str]); 3] = [
+        ("send", &["send", text(&file)]),
+        ("stream", &["stream", "--bytes", "1MiB"]),
+        ("stream --ping", &["stream", "--ping", "64", "--round-trips", "10"]),
+    ];
+    for (right, (there, serve)) in listening.iter().enumerate() {
+        for (which, (here, call)) in calling.iter().enumerate() {
+            let (calling, listening) = both(serve, call);
+            let said = format!("{here} to {there}:\n{}\n{}", calling.1, listening.1);
+            if which == right {
+                assert_eq!((calling.0, listening.0), (0, 0), "{said}");
+                continue;
+            }
+            assert_eq!((calling.0, listening.0), (1, 1), "{said}");
+            let ends = [(&calling.1, there, here), (&listening.1, here, there)];
+            for (words, theirs, ours) in ends {
+                let misfit = format!("`rails-bench {theirs}` is at the other end, and this is `rails-bench {ours}`");
+                assert!(words.contains(&misfit) && words.contains("belong together"), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_and_messages_part_with_words() {
+    for (serve, call) in [
+        (&["serve", "--ping"][..], &["stream", "--ping", "64", "--messages"][..]),
+        (&["serve", "--ping", "--messages"], &["stream", "--ping", "64"]),
+        (&["serve", "--ping", "--messages"], &["stream"]),
+        (&["serve"], &["stream", "--ping", "64", "--messages"]),
+    ] {
+        let (calling, listening) = both(serve, call);
+        for (code, words) in [&calling, &listening] {
+            assert_eq!(*code, 1, "{words}");
+            assert!(words.contains("messages"), "{words}");
+        }
+    }
+}
+
+#[test]
+fn plain_flows_and_streams_part_with_words() {
+    for call in [&["stream", "--bytes", "1MiB"][..], &["stream", "--ping", "64"], &["send", "Cargo.toml"]] {
+        let (calling, listening) = both(&["serve", "--plain"], call);
+        assert_eq!((calling.0, listening.0), (1, 1), "{}\n{}", calling.1, listening.1);
+        assert!(listening.1.contains("the other end is not rails-bench"), "{}", listening.1);
+    }
+    let (calling, listening) = both(&["serve", "--plain"], &["stream", "--plain", "--ping", "64"]);
+    assert_eq!((calling.0, listening.0), (1, 1), "{}\n{}", calling.1, listening.1);
+    assert!(calling.1.contains("`rails-bench serve` is at the other end"), "{}", calling.1);
+    // A listener for streams refuses what is none, and goes on.
+    let (child, lines) = start(rails_bench(["serve", "--once", "--insecure", "--listen", "127.0.0.1:0"]));
+    let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
+    let plain = run(["stream", "--plain", "--insecure", "--to", &to]);
+    assert_eq!(plain.status.code(), Some(1));
+    assert!(stderr(&plain).contains("ended before the other end said") && stderr(&plain).contains("--plain"));
+    assert_eq!(run(["stream", "--bytes", "1MiB", "--insecure", "--to", &to]).status.code(), Some(0));
+    assert_eq!(finish(child, &lines).0, 0);
+}
+
+#[test]
+fn a_mute_peer_is_named_and_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(&folder.path().join("inbox"), ["--insecure"]);
+    let file = folder.path().join("file");
+    fs::write(&file, "a few bytes").unwrap();
+    let remotes: Vec<SocketAddr> = receiver.addresses.split(',').map(|address| address.parse().unwrap()).collect();
+    runtime().block_on(async {
+        let mut mute = MultiRailStream::connect(&rails(), &remotes, &options()).await.unwrap();
+        let sent = run(["send", text(&file), "--insecure", "--to", &receiver.addresses]);
+        assert!(sent.status.success(), "{}", stderr(&sent));
+        receiver.wait_for("error: the other end has not said for 10 s what the stream is for");
+        // It was greeted, and then given up.
+        let mut heard = Vec::new();
+        let _ = mute.read_to_end(&mut heard).await;
+        assert_eq!(heard, b"BENCH-TO\x01\x00R");
+    });
+}
+
+#[test]
+fn who_waits_for_a_turn_sends_nothing_and_says_so() {
+    runtime().block_on(async {
+        let rails = rails();
+        let mut listener =
+            MultiRailListener::bind(&rails, &["127.0.0.1:0".parse().unwrap()], &options()).await.unwrap();
+        let to = listener.local_addrs()[0].to_string();
+        let (child, lines) = start(rails_bench(["stream", "--insecure", "--to", &to]));
+        let mut stream = listener.accept().await.unwrap();
+        let mut greeting = [0; 11];
+        stream.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(&greeting, b"BENCH-TO\x01\x00M");
+        stream.write_all(b"BENCH-TO\x01\x00C").await.unwrap();
+        wait_for(&lines, "waiting: the other end is busy");
+        assert!(timeout(Duration::from_millis(500), stream.read_u8()).await.is_err(), "a byte before the turn");
+        stream.write_all(b"T").await.unwrap();
+        stream.read_u8().await.unwrap();
+        drop((stream, listener, rails));
+        assert_eq!(finish_within(child, &lines, Duration::from_secs(30)).0, 1);
+    });
+}
+
+#[test]
+fn who_waits_is_taken_in_turn_or_told_that_it_is_over() {
+    let serve = ["serve", "--insecure", "--listen", "127.0.0.1:0", "--json"];
+    let (serving, lines) = start(rails_bench(serve));
+    let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
+    let stream = |amount: [&str; 2]| {
+        start(rails_bench(["stream", "--insecure", "--explain", "--to", &to, amount[0], amount[1]]))
+    };
+    let first = stream(["--seconds", "600"]);
+    wait_for(&first.1, HAS_BEGUN);
+    let second = stream(["--bytes", "1MiB"]);
+    wait_for(&second.1, "waiting: the other end is busy");
+    signal(first.0.id(), Signal::SIGTERM);
+    assert_eq!(finish_within(first.0, &first.1, PROMPT).0, 143);
+    let (code, _, said) = finish_within(second.0, &second.1, PROMPT);
+    assert_eq!(code, 0, "{said}");
+
+    let first = stream(["--seconds", "600"]);
+    wait_for(&first.1, HAS_BEGUN);
+    let second = stream(["--bytes", "1MiB"]);
+    wait_for(&second.1, "waiting: the other end is busy");
+    signal(serving.id(), Signal::SIGTERM);
+    assert_eq!(finish_within(serving, &lines, PROMPT).0, 143);
+    for (child, lines) in [first, second] {
+        let (code, _, said) = finish_within(child, &lines, PROMPT);
+        assert!(code == 1 && said.contains("the peer gave the stream up"), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_wait_for_a_turn_is_not_measured() {
+    let lab = LinkLab::builder().links([Shape::mbit(100); 2]).build().unwrap();
+    let on = |side: Side, args: &[&str]| {
+        let mut command: Command = lab.side(side).command(cargo_bin("rails-bench"));
+        command.args(args).args(["--insecure", "--json"]).env_remove("RAILS_SECRET").stdin(Stdio::null());
+        command
+    };
+    for plain in [&[][..], &["--plain"]] {
+        let listen: Vec<String> = (0..2).map(|link| format!("{}:7575", lab.address(Side::B, link))).collect();
+        let to = listen.join(",");
+        let (mut serving, lines) = start(on(Side::B, &[&["serve", "--listen", &to], plain].concat()));
+        wait_for(&lines, "listening on ");
+        let stream =
+            |amount: [&str; 2]| start(on(Side::A, &[&["stream", "--to", &to, amount[0], amount[1]], plain].concat()));
+        let first = stream(["--seconds", "3"]);
+        std::thread::sleep(Duration::from_millis(500));
+        let second = stream(["--bytes", "8MiB"]);
+        assert_eq!(finish_within(first.0, &first.1, PROMPT).0, 0);
+        let (code, out, said) = finish_within(second.0, &second.1, PROMPT);
+        assert_eq!(code, 0, "{said}");
+        let measured: Value = serde_json::from_str(&out).expect("one object");
+        let goodput = measured["receiver_goodput_bits_per_second"].as_f64().unwrap();
+        // The shapers let a burst through, which is little beside 8 MiB.
+        assert!(goodput < 215e6, "{goodput} bit/s over two links of 100 Mbit/s: {plain:?}");
+        serving.kill().unwrap();
+        serving.wait().unwrap();
+    }
+}
+
+/// Runs both, the second with the address of the first; gives how each ended and what it said on stderr.
+fn both(serve: &[&str], call: &[&str]) -> ((i32, String), (i32, String)) {
+    let once = ["--once", "--insecure", "--listen", "127.0.0.1:0"];
+    let (child, lines) = start(rails_bench(serve.iter().chain(&once).copied()));
+    let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
+    let calling = start(rails_bench(call.iter().chain(&["--insecure", "--to", &to]).copied()));
+    let [calling, listening] = [calling, (child, lines)].map(|(child, lines)| {
+        let (code, _, said) = finish_within(child, &lines, PROMPT);
+        (code, said)
+    });
+    (calling, listening)
+}
+
+fn rails() -> Rails {
+    Rails::build(&plan(&Topology::detect().unwrap(), &RailRequest::Loopback(Some(1))).unwrap()).unwrap()
+}
+
+fn options() -> StreamOptions {
+    StreamOptions::new(Security::insecure())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// What `--explain` ends with, once it is the stream's turn.
+const HAS_BEGUN: &str = "1 of 1 lanes up";
+/// Less than the ten seconds for which either end would wait for the other, and longer than anything takes here.
+const PROMPT: Duration = Duration::from_secs(8);

@@ -1,0 +1,97 @@
+//! Lanes that are given nothing while the stream is at work: they stand by for others whose threads are busy with something else, they are tried now and then, for what is
+//! known of them grows old, and it is told of them.
+
+use super::{Connection, EventKind, LaneId};
+use std::time::{Duration, Instant};
+
+/// How a lane that is given nothing is tried.
+#[derive(Debug, Default)]
+pub(super) struct Unused {
+    /// When it is tried next, while the stream is at work.
+    try_at: Option<Instant>,
+    /// How often it was, since it was last used.
+    tries: u32,
+    /// It is tried when it asks next.
+    due: bool,
+    /// For how long it had left what waited to others when it was last used.
+    left_before: Duration,
+    /// Whether that it is unused was told.
+    pub(super) told: bool,
+}
+
+impl Connection {
+    /// Whether `lane`, which asks and is given nothing else, is tried now.
+    pub(super) fn is_to_be_tried(&mut self, lane: LaneId) -> bool {
+        std::mem::take(&mut self.lanes[lane.0].unused.due)
+    }
+
+    /// `lane` was given something for its own sake.
+    pub(super) fn was_used(&mut self, now: Instant, lane: LaneId) {
+        let left_before = self.lanes[lane.0].times(now).left_to_others;
+        self.lanes[lane.0].unused = Unused { left_before, ..Unused::default() };
+    }
+
+    /// The stream is at work: lanes that stand idle meanwhile look after a while how it goes.
+    pub(super) fn stand_by(&mut self, now: Instant) {
+        for index in 0..self.lanes.len() {
+            let lane = &mut self.lanes[index];
+            if lane.up && lane.idle && self.scheduler.is_usable(index) {
+                lane.unused.try_at.get_or_insert(now + lane.unused.interval());
+                self.look_by(LaneId(index), now + STAND_BY);
+            }
+        }
+    }
+
+    /// Has `lane`, which has nothing in flight, see to what others should have seen to, or tried if it is time; when to look again, while the stream is at work without it.
+    pub(super) fn look_at_others(&mut self, now: Instant, lane: LaneId) -> Option<Instant> {
+        if !self.lanes[lane.0].idle || !self.scheduler.is_usable(lane.0) || !self.scheduler.is_at_work() {
+            self.lanes[lane.0].unused.try_at = None;
+            return None;
+        }
+        let is_missed = self.scheduler.wants(lane.0) || self.scheduler.is_first_overdue(now);
+        let can_be_tried = self.scheduler.can_probe(lane.0);
+        let unused = &mut self.lanes[lane.0].unused;
+        let try_at = *unused.try_at.get_or_insert(now + unused.interval());
+        if is_missed {
+            // The thread of the lane that was woken for it may be busy with something else.
+            self.wake(lane);
+        } else if can_be_tried && now >= try_at {
+            unused.tries += 1;
+            unused.due = true;
+            unused.try_at = Some(now + unused.interval());
+            self.tell_of_unused(now, lane);
+            self.wake(lane);
+        }
+        Some(now + STAND_BY)
+    }
+
+    fn tell_of_unused(&mut self, now: Instant, lane: LaneId) {
+        let left_to_others = self.lanes[lane.0].times(now).left_to_others;
+        let unused = &mut self.lanes[lane.0].unused;
+        let unused_for = left_to_others.saturating_sub(unused.left_before);
+        if unused_for >= WORTH_TELLING && !std::mem::replace(&mut unused.told, true) {
+            let (own, others) = self.scheduler.arrivals(lane.0);
+            self.tell(now, Some(lane), EventKind::Unused { unused_for, own, others });
+        }
+    }
+}
+
+impl Unused {
+    /// The lane was silent and is not any more: it is tried as if it had only now come to rest.
+    pub(super) fn begin_anew(&mut self) {
+        (self.try_at, self.tries) = (None, 0);
+    }
+
+    fn interval(&self) -> Duration {
+        (FIRST_TRY * (1 << self.tries.min(4))).min(LONGEST_PAUSE)
+    }
+}
+
+/// How often a lane that stands idle looks, while the stream is at work, whether others see to what they should. Each look wakes a thread.
+const STAND_BY: Duration = Duration::from_millis(100);
+/// A lane that is given nothing is tried after this, and then after ever longer. A link that is back is so in use again well within two seconds, and a lane of which nothing is
+/// to be had costs 16 KiB a second.
+const FIRST_TRY: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A lane that has left what waited to others for so long is told of.
+const WORTH_TELLING: Duration = Duration::from_secs(2);

@@ -1,0 +1,230 @@
+//! Both ends of a stream in one process, each with rails in a namespace of its own.
+
+use bytes::Bytes;
+use rails_lab::{LinkLab, Side};
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan, proto::connection::EventKind,
+};
+use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::{Duration, Instant},
+};
+use tokio::{io::AsyncWrite, runtime::Runtime, task::JoinHandle, time::timeout};
+
+/// A stream from side A to side B, with its lanes over every link of the lab.
+pub(crate) struct Ends {
+    pub(crate) lab: LinkLab,
+    ends: [End; 2],
+    runtime: Runtime,
+    /// The lanes run on these.
+    _rails: [Rails; 2],
+}
+
+/// One end, which a task reads and writes.
+struct End {
+    stream: Arc<Mutex<MultiRailStream>>,
+    /// Whether the task writes, and whether it has written enough.
+    writes: Arc<AtomicBool>,
+    enough: Arc<AtomicBool>,
+    task: JoinHandle<std::io::Result<[u64; 2]>>,
+}
+
+impl Ends {
+    /// Opens a stream on which the ends in `writers` write without a pause.
+    pub(crate) fn open(lab: LinkLab, options: &StreamOptions, writers: &[Side]) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let machine = Topology::detect().expect("this machine can be read");
+        let rails = Side::BOTH.map(|side| rails(&lab, &machine, side));
+        let (near, far) = runtime.block_on(async {
+            let ends = rails[1].iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0));
+            let addresses: Vec<SocketAddr> = ends.collect();
+            let mut listener = MultiRailListener::bind(&rails[1], &addresses, options).await.expect("it can listen");
+            let near = MultiRailStream::connect(&rails[0], listener.local_addrs(), options).await.expect("it listens");
+            let far = listener.accept().await.expect("a stream was opened");
+            // It takes in lanes that are dialled again.
+            tokio::spawn(async move { listener.accept().await.map(drop) });
+            (near, far)
+        });
+        let ends = [(near, Side::A), (far, Side::B)].map(|(stream, side)| {
+            let stream = Arc::new(Mutex::new(stream));
+            let writes = Arc::new(AtomicBool::new(writers.contains(&side)));
+            let enough = Arc::new(AtomicBool::new(false));
+            let task = runtime.spawn(exchange(stream.clone(), writes.clone(), enough.clone()));
+            End { stream, writes, enough, task }
+        });
+        let ends = Self { lab, ends, runtime, _rails: rails };
+        let lanes = ends.stream(Side::A).lanes_up();
+        ends.wait_until("every lane is up", || Side::BOTH.iter().all(|side| ends.stream(*side).lanes_up() == lanes));
+        ends
+    }
+
+    pub(crate) fn stream(&self, side: Side) -> MutexGuard<'_, MultiRailStream> {
+        self.ends[side as usize].stream.lock().expect("nothing panics with it")
+    }
+
+    /// Has both ends write from now on.
+    pub(crate) fn write(&self) {
+        self.ends.iter().for_each(|end| end.writes.store(true, Relaxed));
+    }
+
+    /// The numbers of the lanes that this end has and can use.
+    pub(crate) fn usable_lanes(&self, side: Side) -> Vec<u16> {
+        // How many connections of a lane are up, and how many of them are silent: it has two while one takes the place of the other.
+        let mut connections = BTreeMap::<u16, (i32, i32)>::new();
+        for event in self.stream(side).events() {
+            let Some(lane) = event.lane else { continue };
+            let (up, silent) = connections.entry(lane).or_default();
+            match event.kind {
+                EventKind::Joined => *up += 1,
+                EventKind::Ended { .. } => (*up, *silent) = (*up - 1, (*silent - 1).max(0)),
+                EventKind::Silenced { .. } => *silent += 1,
+                EventKind::Restored { .. } => *silent -= 1,
+                EventKind::Leaving => *silent += 1,
+                _ => {}
+            }
+        }
+        connections.into_iter().filter(|(_, (up, silent))| up > silent).map(|(lane, _)| lane).collect()
+    }
+
+    /// How many bytes have arrived at this end by each lane.
+    pub(crate) fn arrived(&self, side: Side) -> BTreeMap<u16, u64> {
+        self.stream(side).stats().lanes.iter().map(|lane| (lane.lane, lane.bytes_received)).collect()
+    }
+
+    /// Whether a task has come to its end, which before it was told to is a failure.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.ends.iter().any(|end| end.task.is_finished())
+    }
+
+    /// Waits for something, and gives the time that it took.
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
+        let since = Instant::now();
+        while !holds() {
+            let waited = since.elapsed();
+            assert!(waited < PATIENCE && !self.has_failed(), "not within {waited:?}: {what}\n{}", self.story());
+            self.pass(TICK);
+        }
+        since.elapsed()
+    }
+
+    /// Lets time pass, in which the ends read and write.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
+    }
+
+    /// What happened, as both ends tell it.
+    pub(crate) fn story(&self) -> String {
+        let of = |side: Side| {
+            let stream = self.stream(side);
+            let events: Vec<String> = stream.events().iter().map(|event| format!("  {event:?}")).collect();
+            let lanes: Vec<String> = stream
+                .stats()
+                .lanes
+                .iter()
+                .map(|lane| {
+                    let (sent, received, rtt) = (lane.bytes_sent, lane.bytes_received, (lane.rtt, lane.least_rtt));
+                    format!(
+                        "  lane {}: up {}, sent {sent}, received {received}, rtt {rtt:?}, {:?}",
+                        lane.lane, lane.up, lane.times
+                    )
+                })
+                .collect();
+            format!("side {side}:\n{}\n{}", events.join("\n"), lanes.join("\n"))
+        };
+        Side::BOTH.map(of).join("\n")
+    }
+
+    /// Ends the stream in order: every byte has arrived. Gives how many each side sent.
+    pub(crate) fn finish(self) -> [u64; 2] {
+        for end in &self.ends {
+            end.enough.store(true, Relaxed);
+            end.writes.store(true, Relaxed);
+        }
+        let story = self.story();
+        let [near, far] = self.ends.map(|end| {
+            let done = self.runtime.block_on(async { timeout(PATIENCE, end.task).await });
+            let done = done.unwrap_or_else(|_| panic!("it does not end\n{story}")).expect("the task does not panic");
+            done.unwrap_or_else(|error| panic!("it failed: {error}\n{story}"))
+        });
+        assert_eq!([near[0], far[0]], [far[1], near[1]], "not every byte arrived");
+        [near[0], far[0]]
+    }
+}
+
+/// Writes where it is to until it is enough, and reads and compares what comes. Gives how many bytes it wrote and read.
+async fn exchange(
+    stream: Arc<Mutex<MultiRailStream>>,
+    writes: Arc<AtomicBool>,
+    enough: Arc<AtomicBool>,
+) -> std::io::Result<[u64; 2]> {
+    let pattern: Vec<u8> = (0..PERIOD).map(|index| (index * index + index / 7) as u8).collect();
+    let block = Bytes::from(pattern.repeat(2));
+    let (mut written, mut read) = (0, 0);
+    let (mut all_written, mut all_read) = (false, false);
+    // Nobody wakes it for what it is told.
+    let mut tick = tokio::time::interval(TICK);
+    while !(all_written && all_read) {
+        let turn = poll_fn(|context| {
+            let mut stream = stream.lock().expect("nothing panics with it");
+            let mut progress = tick.poll_tick(context).is_ready();
+            if !all_read && let Poll::Ready(bytes) = stream.poll_read_bytes(context)? {
+                progress = true;
+                all_read = bytes.is_none();
+                for piece in bytes.iter().flat_map(|bytes| bytes.chunks(PERIOD)) {
+                    let from = (read % PERIOD as u64) as usize;
+                    assert!(block[from..from + piece.len()] == *piece, "other bytes arrived at {read}");
+                    read += piece.len() as u64;
+                }
+            }
+            if !all_written && enough.load(Relaxed) {
+                all_written = Pin::new(&mut *stream).poll_shutdown(context)?.is_ready();
+                progress |= all_written;
+            } else if !all_written && writes.load(Relaxed) {
+                let from = (written % PERIOD as u64) as usize;
+                if let Poll::Ready(count) = stream.poll_write_bytes(context, &mut block.slice(from..from + PERIOD))? {
+                    progress = true;
+                    written += count as u64;
+                }
+            }
+            if progress { Poll::Ready(std::io::Result::Ok(())) } else { Poll::Pending }
+        });
+        turn.await?;
+    }
+    Ok([written, read])
+}
+
+/// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it was mounted in.
+fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Rails {
+    let nic = |link| Nic {
+        kind: NicKind::Virtual,
+        up: Some(true),
+        addresses: vec![InterfaceAddress { ip: lab.address(side, link), prefix_len: 24 }],
+        ..Nic::named(lab.interface(side, link))
+    };
+    let cpus = machine.online_cpus().last().expect("a CPU is online").0 + 1;
+    let nics = (0..lab.link_count()).map(nic).collect();
+    let described = Topology::synthetic(&format!("core:{cpus} pu:1"), nics).expect("it is a machine");
+    let described = described.with_allowed(machine.allowed_cpus().clone());
+    let names: Vec<&str> = (0..lab.link_count()).map(|link| lab.interface(side, link)).collect();
+    let wish: RailRequest = names.join(",").parse().expect("they are names");
+    // The threads of the rails are born here, and so in the namespace.
+    let _inside = lab.enter(side).expect("this is root");
+    Rails::build(&plan::plan(&described, &wish).expect("each link is a rail")).expect("a rail on each link")
+}
+
+/// How long a pattern is before it begins anew: longer than most writes, and no power of two.
+const PERIOD: usize = 65_521;
+/// How often the tasks and those who wait look.
+const TICK: Duration = Duration::from_millis(10);
+/// Nothing here takes so long: what does hangs.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,93 @@
+//! Streams that end as they should say nothing about it, however busy the machine is. In a file of its own: what the whole process logs is looked at.
+
+use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan};
+use rails_topo::Topology;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says something, hears the answer, and brings both directions to their end.
+async fn talk(mut stream: MultiRailStream) {
+    stream.write_all(&[1; 1000]).await.expect("the stream is up");
+    stream.shutdown().await.expect("everything arrives");
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).await.expect("it ends as it should");
+    assert_eq!(got.len(), 1000);
+}
+
+#[tokio::test]
+async fn a_regular_end_is_silent() {
+    let log = Log::default();
+    let writer = log.clone();
+    let warnings = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    tracing::subscriber::set_global_default(warnings).expect("it is the only one");
+    let topology = Topology::detect().expect("this machine can be read");
+    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(4))).expect("loopback rails can be planned");
+    let rails = Rails::build(&plan).expect("loopback rails need no privilege");
+    // Streams end while lanes are still joining: nobody waits for them.
+    let secret = Secret::pre_shared(b"0123456789abcdef").expect("it is long enough");
+    let options = StreamOptions::new(secret).join_grace(std::time::Duration::ZERO);
+    let addresses: Vec<SocketAddr> = (1..=4).map(|last| SocketAddr::from(([127, 0, 0, last], 0))).collect();
+    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback");
+    let addresses = listener.local_addrs().to_vec();
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let hogs: Vec<_> = (0..4)
+        .map(|_| {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || while !is_over.load(Relaxed) {})
+        })
+        .collect();
+    for _ in 0..STREAMS / AT_ONCE {
+        let talks: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                let (rails, addresses, options) = (rails.clone(), addresses.clone(), options.clone());
+                tokio::spawn(async move {
+                    talk(MultiRailStream::connect(&rails, &addresses, &options).await.expect("it is up")).await;
+                })
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for _ in 0..AT_ONCE {
+            answers.push(tokio::spawn(talk(listener.accept().await.expect("it listens"))));
+        }
+        for talk in talks.into_iter().chain(answers) {
+            talk.await.expect("it does not panic");
+        }
+    }
+    is_over.store(true, Relaxed);
+    hogs.into_iter().for_each(|hog| hog.join().expect("it does nothing"));
+    // Lanes that were joining have come to nothing by then.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let said = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(said.is_empty(), "{} warnings:\n{said}", said.lines().count());
+}
+
+const STREAMS: usize = 200;
+/// So many have a lane silent for no longer than it should be, though they share two processors with the hogs.
+const AT_ONCE: usize = 5;

@@ -1,0 +1,53 @@
+//! Rails whose threads are busy with something else for a while.
+
+use crate::util::{listener, options, rails};
+use rails_multirail::{MultiRailStream, RailId};
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::sleep,
+};
+
+#[tokio::test]
+async fn a_blocked_rail_does_not_delay_an_answer() {
+    // At either end, as nobody knows which lane is given what.
+    let took = tokio::join!(answer(0, 0), answer(0, 1), answer(1, 0), answer(1, 1));
+    println!("{took:?}");
+    for took in [took.0, took.1, took.2, took.3] {
+        assert!(took < BLOCKED / 2, "{took:?}");
+    }
+}
+
+/// How long a question and its answer take over two rails of which one is blocked at one end.
+async fn answer(end: usize, rail: usize) -> Duration {
+    let rails = [rails(2), rails(2)];
+    let options = options().outage_limit(10 * BLOCKED);
+    let (mut listening, addresses) = listener(&rails[1], &options).await;
+    let mut near = MultiRailStream::connect(&rails[0], &addresses, &options).await.expect("it listens");
+    let mut far = listening.accept().await.expect("a stream was opened");
+    while near.lanes_up() < 2 || far.lanes_up() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let (free, blocked) = mpsc::channel::<()>();
+    let (began, begun) = tokio::sync::oneshot::channel();
+    drop(rails[end][RailId(rail)].runtime().spawn(|| async move {
+        let _ = began.send(());
+        // Until it is told, or for so long.
+        let _ = blocked.recv_timeout(BLOCKED);
+    }));
+    begun.await.expect("the rail runs");
+    let since = Instant::now();
+    near.write_all(b"?").await.expect("a lane is whole");
+    assert_eq!(far.read_u8().await.expect("a lane is whole"), b'?');
+    far.write_all(b"!").await.expect("a lane is whole");
+    assert_eq!(near.read_u8().await.expect("a lane is whole"), b'!');
+    let took = since.elapsed();
+    drop(free);
+    took
+}
+
+/// For how long a rail is blocked.
+const BLOCKED: Duration = Duration::from_secs(4);

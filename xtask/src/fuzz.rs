@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: arbitrary bytes for every decoder, chosen by what they reach.
 //!
-//! The program is built with the compiler's own coverage passes, which the stable toolchain has as well; the flags are those that
-//! cargo-fuzz gives, without the sanitizers, which only a nightly one has. There is no unsafe code where these decoders are.
+//! The program is built with the compiler's own coverage passes, which the stable toolchain has as well; the flags
+//! (`fuzz/with-coverage.sh`) are those that cargo-fuzz gives, without the sanitizers, which only a nightly one has. There is no unsafe
+//! code where these decoders are.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +19,35 @@ use crate::setup::{Purpose, setup};
 use crate::shell::{Exit, cargo, root, shown};
 use crate::tally::Tally;
 
+/// How the targets are built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Build {
+    /// As the tests are, with which they share all that is built of other crates: a fifth of the inputs a second.
+    Quick,
+    /// Optimized, for long runs.
+    Optimized,
+}
+
+impl Build {
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Quick => "dev",
+            Self::Optimized => "fuzz",
+        }
+    }
+
+    /// The folder of the profile below cargo's, which for this one has another name.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Quick => "debug",
+            Self::Optimized => "fuzz",
+        }
+    }
+}
+
 /// Runs the targets of these names, or all, each for so many seconds.
 pub(crate) fn fuzz(names: &[String], seconds: u64, jobs: Option<usize>) -> Result<Exit> {
-    let fuzzer = Fuzzer::build()?;
+    let fuzzer = Fuzzer::build(Build::Optimized)?;
     let targets = fuzzer.targets(names)?;
     let tally = fuzzer.run_all(&targets, seconds, jobs);
     println!(
@@ -34,23 +61,18 @@ pub(crate) fn fuzz(names: &[String], seconds: u64, jobs: Option<usize>) -> Resul
 
 /// Runs one input through a target, with all that it says.
 pub(crate) fn replay(target: &str, input: &Path) -> Result<Exit> {
-    let fuzzer = Fuzzer::build()?;
+    let fuzzer = Fuzzer::build(Build::Optimized)?;
     ensure!(fuzzer.names()?.contains(target), "there is no target {target}");
     let input = input.canonicalize().with_context(|| format!("cannot read {}", input.display()))?;
     crate::shell::run(fuzzer.command(target).env("RUST_BACKTRACE", "1").arg(input))
 }
 
-/// A few seconds of every target, as part of the tests: each counts as one.
-pub(crate) fn smoke() -> Result<Tally> {
-    let fuzzer = Fuzzer::build()?;
-    let targets = fuzzer.targets(&[])?;
-    let tally = fuzzer.run_all(&targets, SMOKE_SECONDS, None);
-    println!("\nfuzz result: {} targets held, {} broke, {SMOKE_SECONDS} s each", tally.passed, tally.failed);
-    Ok(tally)
+fn target_dir() -> PathBuf {
+    root().join("target")
 }
 
 /// The program with all targets, and where its inputs lie.
-struct Fuzzer {
+pub(crate) struct Fuzzer {
     program: PathBuf,
     /// What was found to reach something new; kept from run to run.
     corpus: PathBuf,
@@ -60,21 +82,22 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    fn build() -> Result<Self> {
+    /// Installs what the targets need, and builds them.
+    pub(crate) fn build(build: Build) -> Result<Self> {
         setup(Purpose::Fuzz)?;
-        let (host, target_dir) = (host()?, root().join("target/fuzz"));
-        let mut command = cargo(["build", "--package", "rails-fuzz", "--features", "fuzzing", "--profile", "fuzz"]);
-        // With a target named, the flags are not given to build scripts and macros, which run without the fuzzer.
-        command.args(["--target", &host, "--target-dir"]).arg(&target_dir);
-        command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env_remove("RUSTFLAGS");
+        let package = ["build", "--package", "rails-fuzz", "--features", "fuzzing", "--profile", build.profile()];
+        let mut command = cargo(package);
+        command.arg("--target-dir").arg(target_dir());
+        command.env("RUSTC_WORKSPACE_WRAPPER", root().join("fuzz/with-coverage.sh"));
         println!("\n$ {} (with coverage)", shown(&command));
         let status = command.status().with_context(|| format!("cannot run `{}`", shown(&command)))?;
         ensure!(status.success(), "the fuzz targets do not build");
+        let kept = target_dir().join("fuzz");
         let fuzzer = Self {
-            program: target_dir.join(host).join("fuzz/rails-fuzz"),
-            corpus: target_dir.join("corpus"),
-            seeds: target_dir.join("seeds"),
-            crashes: target_dir.join("crashes"),
+            program: target_dir().join(build.folder()).join("rails-fuzz"),
+            corpus: kept.join("corpus"),
+            seeds: kept.join("seeds"),
+            crashes: kept.join("crashes"),
         };
         fs::create_dir_all(&fuzzer.crashes)?;
         // What a former version wrote there may belong to targets that are gone.
@@ -86,6 +109,14 @@ impl Fuzzer {
             command.env("RAILS_FUZZ_SEEDS", &fuzzer.seeds).status().context("the fuzz targets do not start")?;
         ensure!(status.success(), "the fuzz targets have no seeds");
         Ok(fuzzer)
+    }
+
+    /// Some seconds of every target, as part of the tests: each counts as one. One at a time, for a guest runs beside them.
+    pub(crate) fn run_each(&self, seconds: u64) -> Result<Tally> {
+        let targets = self.targets(&[])?;
+        let tally = self.run_all(&targets, seconds, Some(1));
+        println!("\nfuzz result: {} targets held, {} broke, {seconds} s each", tally.passed, tally.failed);
+        Ok(tally)
     }
 
     /// The names of all targets: each has a folder of seeds.
@@ -190,29 +221,6 @@ fn artifact(said: &str) -> Option<&str> {
     said.lines().find_map(|line| line.split_once("Test unit written to ").map(|(_, path)| path.trim()))
 }
 
-/// The system that the compiler builds for, as cargo names it.
-fn host() -> Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("cannot run `rustc -vV`")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` names no host")?;
-    Ok(host.to_owned())
-}
-
-/// LLVM's SanitizerCoverage, as libFuzzer reads it: counters for every edge, what they belong to, and what is compared with what.
-/// Without the fold threshold the optimizer joins the very branches that the search climbs.
-const FLAGS: [&str; 9] = [
-    "--cfg=fuzzing",
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
-    "-Ccodegen-units=1",
-    "-Cforce-frame-pointers",
-];
-/// For each target of [`smoke`].
-const SMOKE_SECONDS: u64 = 4;
 /// For one input, in seconds.
 const MOST_SECONDS: u64 = 10;
 /// In MiB, what the fuzzer itself keeps included.

@@ -1,16 +1,14 @@
 //! `cargo xtask lab`: the tests that need the two-socket guest.
 
 use std::env;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use rails_lab::guest::{Guest, GuestBuilder, GuestError};
 
-use crate::programs::{Program, build};
+use crate::programs::{Program, arguments, build};
 use crate::setup::{Purpose, setup};
 use crate::shell::{Exit, root};
 use crate::suites;
@@ -22,9 +20,9 @@ pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
     let mut total = Total::default();
     let mut found = false;
     for suite in suites::SUITES {
-        let runs = find(suite, filters)?;
+        let runs = find(&build(suite)?, |test| matches(test, filters))?;
         found |= !runs.is_empty();
-        total.add_plain(run_all(&runs)?);
+        total.add_plain(run_all(&runs, &mut io::stdout())?);
     }
     if !found {
         let such =
@@ -47,9 +45,14 @@ pub(crate) fn ready() -> Result<()> {
     builder().build()?.prepare().context("the guest cannot be set up")
 }
 
-/// Runs all tests of the suite that need the guest.
-pub(crate) fn suite(suite: &[&str]) -> Result<Tally> {
-    run_all(&find(suite, &[])?)
+/// Runs the tests of these programs that need the guest, and writes what they say; those that take long only where asked for.
+pub(crate) fn of_programs(programs: &[Program], long: bool, out: &mut dyn Write) -> Result<Tally> {
+    run_all(&find(programs, |test| long || !takes_long(test))?, out)
+}
+
+/// Whether its name says that a test takes longer than anybody waits for: `guest_long_*` and `boots_long_*`.
+fn takes_long(test: &str) -> bool {
+    test.rsplit("::").next().is_some_and(|name| name.starts_with("guest_long_") || name.starts_with("boots_long_"))
 }
 
 /// Some tests of one program.
@@ -80,12 +83,12 @@ impl Place {
     }
 }
 
-fn find(suite: &[&str], filters: &[String]) -> Result<Vec<Run>> {
+fn find(programs: &[Program], wanted: impl Fn(&str) -> bool) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
-    for program in build(suite)? {
+    for program in programs {
         let tests = program.ignored_tests()?;
         for place in [Place::Guest, Place::Here] {
-            let tests = pick(&tests, place, filters);
+            let tests = pick(&tests, place, &wanted);
             if !tests.is_empty() {
                 runs.push(Run { program: program.clone(), place, tests });
             }
@@ -94,24 +97,27 @@ fn find(suite: &[&str], filters: &[String]) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-fn pick(tests: &[String], place: Place, filters: &[String]) -> Vec<String> {
-    let wanted = |test: &&String| filters.is_empty() || filters.iter().any(|filter| test.contains(filter));
-    tests.iter().filter(|test| Place::of(test) == Some(place)).filter(wanted).cloned().collect()
+fn pick(tests: &[String], place: Place, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    tests.iter().filter(|test| Place::of(test) == Some(place) && wanted(test)).cloned().collect()
 }
 
-fn run_all(runs: &[Run]) -> Result<Tally> {
+fn matches(test: &str, filters: &[String]) -> bool {
+    filters.is_empty() || filters.iter().any(|filter| test.contains(filter))
+}
+
+fn run_all(runs: &[Run], out: &mut dyn Write) -> Result<Tally> {
     let mut tally = Tally::default();
     for run in runs {
         tally.add(match run.place {
-            Place::Guest => in_guest(run)?,
-            Place::Here => here(run)?,
+            Place::Guest => in_guest(run, out)?,
+            Place::Here => suites::run(&mut run.program.ignored(&run.tests), out)?,
         });
     }
     Ok(tally)
 }
 
 /// Boots for this program alone, so that no other can disturb it, nor it any other.
-fn in_guest(run: &Run) -> Result<Tally> {
+fn in_guest(run: &Run, out: &mut dyn Write) -> Result<Tally> {
     let Run { program, tests, .. } = run;
     let mut builder = builder()
         .working_directory(&program.folder)
@@ -124,12 +130,11 @@ fn in_guest(run: &Run) -> Result<Tally> {
         }
     }
     let words = std::iter::once(program.executable.clone().into_os_string()).chain(arguments(tests));
-    println!("\n$ (guest) {} --ignored, {} tests", program.executable.display(), tests.len());
+    writeln!(out, "\n$ (guest) {} --ignored, {} tests", program.executable.display(), tests.len())?;
     let start = Instant::now();
     let mut tally = Tally::default();
     let mut failed = None;
     let answer = builder.build()?.run(words, |line| {
-        let mut out = io::stdout().lock();
         if let Err(error) = out.write_all(line).and_then(|()| out.flush()) {
             failed = Some(error);
         }
@@ -138,34 +143,27 @@ fn in_guest(run: &Run) -> Result<Tally> {
     if let Some(error) = failed {
         return Err(error.into());
     }
-    println!("(the guest took {:.0} s)", start.elapsed().as_secs_f64());
-    Ok(whole(tally, tests, &answer.map(|status| status.code())))
-}
-
-fn here(run: &Run) -> Result<Tally> {
-    let mut command = Command::new(&run.program.executable);
-    command.args(arguments(&run.tests)).current_dir(&run.program.folder);
-    suites::run(&mut command)
-}
-
-fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
-    let flags = ["--ignored", "--exact", "--test-threads=1", "--show-output"].map(str::to_owned);
-    flags.into_iter().chain(tests.to_vec()).map(Into::into)
+    writeln!(out, "(the guest took {:.0} s)", start.elapsed().as_secs_f64())?;
+    let (tally, wrong) = whole(tally, tests, &answer.map(|status| status.code()));
+    if let Some(wrong) = wrong {
+        writeln!(out, "FAILED: {wrong}")?;
+    }
+    Ok(tally)
 }
 
 /// Every test that was asked for counts: one that the program or the guest died before is a failed one.
-fn whole(mut tally: Tally, tests: &[String], answer: &Result<u8, GuestError>) -> Tally {
-    match answer {
-        Ok(0) => {}
-        Ok(code) => println!("FAILED: the test program ended with status {code}"),
-        Err(error) => println!("FAILED: {error}{}", cause(error)),
-    }
+fn whole(mut tally: Tally, tests: &[String], answer: &Result<u8, GuestError>) -> (Tally, Option<String>) {
+    let wrong = match answer {
+        Ok(0) => None,
+        Ok(code) => Some(format!("the test program ended with status {code}")),
+        Err(error) => Some(format!("{error}{}", cause(error))),
+    };
     let asked = tests.len() as u64;
     tally.failed += asked.saturating_sub(tally.passed + tally.failed);
-    if !matches!(answer, Ok(0)) && tally.failed == 0 {
+    if wrong.is_some() && tally.failed == 0 {
         tally.failed = 1;
     }
-    tally
+    (tally, wrong)
 }
 
 fn cause(error: &GuestError) -> String {
@@ -206,10 +204,12 @@ mod tests {
     #[test]
     fn the_name_says_where_a_test_runs() {
         let tests = names(&["guest_a", "m::guest_b", "guest_m::c", "netns_guest_d", "m::boots_e"]);
-        assert_eq!(pick(&tests, Place::Guest, &[]), ["guest_a", "m::guest_b"]);
-        assert_eq!(pick(&tests, Place::Here, &[]), ["m::boots_e"]);
-        assert_eq!(pick(&tests, Place::Guest, &names(&["_b", "x"])), ["m::guest_b"]);
-        assert_eq!(pick(&tests, Place::Guest, &names(&["x"])), [] as [&str; 0]);
+        let picked = |place, filters: &[&str]| pick(&tests, place, |test| matches(test, &names(filters)));
+        assert_eq!(picked(Place::Guest, &[]), ["guest_a", "m::guest_b"]);
+        assert_eq!(picked(Place::Here, &[]), ["m::boots_e"]);
+        assert_eq!(picked(Place::Guest, &["_b", "x"]), ["m::guest_b"]);
+        assert_eq!(picked(Place::Guest, &["x"]), [] as [&str; 0]);
+        assert!(takes_long("m::guest_long_f") && takes_long("boots_long_g") && !takes_long("guest_longest"));
     }
 
     #[test]
@@ -217,11 +217,11 @@ mod tests {
         let tests = names(&["a", "b", "c"]);
         let tally = |passed, failed| Tally { passed, failed, ignored: 0 };
         let lost = || Err(GuestError::NoCache);
-        assert_eq!(whole(tally(3, 0), &tests, &Ok(0)), tally(3, 0));
-        assert_eq!(whole(tally(2, 1), &tests, &Ok(101)), tally(2, 1));
-        assert_eq!(whole(tally(0, 0), &tests, &Ok(134)), tally(0, 3));
-        assert_eq!(whole(tally(0, 0), &tests, &lost()), tally(0, 3));
-        assert_eq!(whole(tally(2, 0), &tests, &Ok(0)), tally(2, 1));
-        assert_eq!(whole(tally(3, 0), &tests, &lost()), tally(3, 1));
+        assert_eq!(whole(tally(3, 0), &tests, &Ok(0)).0, tally(3, 0));
+        assert_eq!(whole(tally(2, 1), &tests, &Ok(101)).0, tally(2, 1));
+        assert_eq!(whole(tally(0, 0), &tests, &Ok(134)).0, tally(0, 3));
+        assert_eq!(whole(tally(0, 0), &tests, &lost()).0, tally(0, 3));
+        assert_eq!(whole(tally(2, 0), &tests, &Ok(0)).0, tally(2, 1));
+        assert_eq!(whole(tally(3, 0), &tests, &lost()).0, tally(3, 1));
     }
 }

@@ -19,7 +19,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::setup::Purpose;
-use crate::shell::{Exit, cargo};
+use crate::shell::{Exit, rails_bench};
+use crate::suites::Tier;
 
 /// Install what the system lacks, then build and run this checkout
 ///
@@ -49,6 +50,10 @@ enum Command {
     /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
     /// The last line is `N passed, N failed, N skipped`.
     Test {
+        /// Repeat more of what is drawn anew each time: 100,000 seeds, a minute for each fuzz target, a soak of ten minutes, and RAILS_RUNS=20 for the
+        /// tests that heed it. It takes hours
+        #[arg(long)]
+        long: bool,
         /// Passed to `cargo test --workspace` as a filter; then this one run is all that happens
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -111,10 +116,10 @@ fn run(command: Command) -> Result<Exit> {
             setup::setup(Purpose::Build)?;
             rails_bench("demo", args)
         }
-        Command::Test { args } => {
+        Command::Test { long, args } => {
             let root = shell::is_root()?;
             setup::setup(if root { Purpose::Namespaces } else { Purpose::Build })?;
-            suites::test(&args, root)
+            suites::test(if long { &Tier::LONG } else { &Tier::NORMAL }, &args, root)
         }
         Command::Lab { tests } => lab::lab(&tests),
         Command::Fuzz { targets, replay: Some(input), .. } => match targets.as_slice() {
@@ -137,13 +142,6 @@ fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {
     }
     setup::setup(Purpose::Namespaces)?;
     rails_bench(subcommand, args)
-}
-
-/// Through `cargo run`, which knows the target folder and builds first.
-fn rails_bench(subcommand: &str, args: Vec<String>) -> Result<Exit> {
-    let mut command = cargo(["run", "--release", "--package", "rails-bench", "--", subcommand]);
-    command.args(args);
-    shell::run(&mut command)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The workspace's test programs, as cargo names them, and the ignored tests that each of them lists.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -27,6 +28,25 @@ impl Program {
         }
         Ok(listed(&String::from_utf8_lossy(&output.stdout)))
     }
+
+    /// Runs these of its ignored tests, one at a time.
+    pub(crate) fn ignored(&self, tests: &[String]) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.args(arguments(tests)).current_dir(&self.folder);
+        command
+    }
+
+    /// Whether it is built from this file or folder of `tests/`.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let file = self.executable.file_name().unwrap_or_default().to_string_lossy();
+        file.rsplit_once('-').is_some_and(|(stem, _)| stem == name)
+    }
+}
+
+/// What a test program is told so that it runs these of its ignored tests, one at a time.
+pub(crate) fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
+    let flags = ["--ignored", "--exact", "--test-threads=1", "--show-output"].map(str::to_owned);
+    flags.into_iter().chain(tests.to_vec()).map(Into::into)
 }
 
 /// Builds and names the test programs of a suite.

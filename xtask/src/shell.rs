@@ -50,6 +50,13 @@ pub(crate) fn run(command: &mut Command) -> Result<Exit> {
     Ok(status.into())
 }
 
+/// Runs a subcommand of `rails-bench` through `cargo run`, which knows the target folder and builds first.
+pub(crate) fn rails_bench<S: AsRef<OsStr>>(subcommand: &str, args: impl IntoIterator<Item = S>) -> Result<Exit> {
+    let mut command = cargo(["run", "--release", "--package", "rails-bench", "--", subcommand]);
+    command.args(args);
+    run(&mut command)
+}
+
 /// Whether the program is there and ends well; what it says is of no interest.
 pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program)

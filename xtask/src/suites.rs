@@ -1,78 +1,74 @@
-//! `cargo xtask test`: the plain tests, then those that need root or captured machines.
+//! `cargo xtask test`: the plain tests, then those that need root, a guest or captured machines, and what is drawn from seeds.
 
+use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
 use rails_lab::captures::{self, CAPTURES};
 
-use crate::fuzz;
+use crate::fuzz::{Build, Fuzzer};
 use crate::lab;
-use crate::shell::{Exit, SUDO, cargo, root, shown, succeeds};
+use crate::programs::{Program, build};
+use crate::shell::{self, Exit, SUDO, cargo, root, shown, succeeds};
 use crate::tally::{Tally, Total};
 
+/// How much of what is drawn anew each time is tried.
+#[derive(Debug)]
+pub(crate) struct Tier {
+    /// The tests of `simulation` that are drawn from seeds, by their module, and the seeds, as `RAILS_SEEDS` has them.
+    drawn: [(&'static str, &'static str); 2],
+    /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the simulation does not see must not hold up the rest.
+    longest: &'static str,
+    /// How the fuzz targets are built, and how long each runs.
+    fuzz: (Build, u64),
+    /// Whether tests run that take long because of what they are about.
+    is_long: bool,
+    /// `RAILS_RUNS`: how often a test repeats what it does, if it says that it does so.
+    runs: Option<&'static str>,
+    /// How long a stream goes through faults of its links, besides the seconds that a plain test takes for it.
+    soak_minutes: Option<&'static str>,
+}
+
+impl Tier {
+    /// Decides whether a change may land.
+    pub(crate) const NORMAL: Self = Self {
+        drawn: [("losses::", "0..10000"), ("properties::", "0..2000")],
+        longest: "30m",
+        fuzz: (Build::Quick, 1),
+        is_long: false,
+        runs: None,
+        soak_minutes: None,
+    };
+    /// For hours when nobody waits.
+    pub(crate) const LONG: Self = Self {
+        drawn: [("losses::", "0..100000"), ("properties::", "0..100000")],
+        longest: "4h",
+        fuzz: (Build::Optimized, 60),
+        is_long: true,
+        runs: Some("20"),
+        soak_minutes: Some("10"),
+    };
+}
+
 /// Runs all that can run here; the last line printed is the count.
-pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
+pub(crate) fn test(tier: &Tier, filter: &[String], root: bool) -> Result<Exit> {
     let captured = captured()?;
     let mut total = Total::default();
     let mut notes = Vec::new();
-    let lstopo = succeeds("lstopo", &["--version"]);
 
     if filter.is_empty() {
-        let guest = lab::ready();
-        for suite in SUITES {
-            total.add_plain(run(&mut test_command(suite))?);
-            if root {
-                total.add_later(run(&mut ignored(suite, "netns_"))?);
-            }
-            if guest.is_ok() {
-                total.add_later(lab::suite(suite)?);
-            }
-            if lstopo {
-                total.add_later(run(&mut ignored(suite, "lstopo_"))?);
-            }
-            if let Some(folder) = &captured {
-                total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder))?);
-            }
-        }
-        total.add_plain(simulate()?);
-        match fuzz::smoke() {
-            Ok(tally) => total.add_plain(tally),
-            Err(error) => {
-                println!("FAILED: the fuzz targets did not run: {error:#}");
-                total.add_plain(Tally { passed: 0, failed: 1, ignored: 0 });
-            }
-        }
-        if !root {
-            notes.push(format!(
-                "SKIPPED: tests named netns_* need root (network namespaces); run: {SUDO} cargo xtask test"
-            ));
-        }
-        if let Err(error) = guest {
-            notes.push(format!(
-                "SKIPPED: tests named guest_* and boots_* need the two-socket guest; run: cargo xtask lab ({error:#})"
-            ));
-        }
-        if !lstopo {
-            notes.push(
-                "SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned(),
-            );
-        }
-        if captured.is_none() {
-            notes.push(format!(
-                "SKIPPED: tests named captured_* need captured machines; set {CAPTURES} to their folder, or put them \
-                 into shared/topologies beside the checkout"
-            ));
-        }
+        everything(tier, root, captured, &mut total, &mut notes)?;
     } else {
         let mut command = cargo(["test", "--no-fail-fast", "--workspace"]);
         command.args(filter);
         if let Some(folder) = &captured {
             command.env(CAPTURES, folder);
         }
-        total.add_plain(run(&mut command)?);
+        total.add_plain(run(&mut command, &mut io::stdout())?);
         notes.push("FILTERED: one run of the tests that match; the others were not looked at".to_owned());
     }
 
@@ -82,22 +78,135 @@ pub(crate) fn test(filter: &[String], root: bool) -> Result<Exit> {
     Ok(if total.has_failed() { Exit::FAILURE } else { Exit::SUCCESS })
 }
 
-/// The simulated streams from many seeds, in release, as one step: with debug assertions they would take half an hour. A seed that
-/// fails is printed by the test, with the command that draws it again.
-fn simulate() -> Result<Tally> {
-    let mut command = cargo(SIMULATION);
-    command.arg("--no-run");
-    println!("\n$ {}", shown(&command));
-    let status = command.status().with_context(|| format!("cannot run `{}`", shown(&command)))?;
-    if !status.success() {
-        println!("FAILED: the simulation does not build");
-        return Ok(Tally { passed: 0, failed: 1, ignored: 0 });
+/// Three things at a time, for the processors would be idle else: tests over links wait most of their time, and guests are built of one thread mostly.
+///
+/// What is drawn from seeds takes what the others leave, from the first test on. Tests whose links have rates have only that beside them; guests run beside
+/// tests that only compute.
+fn everything(
+    tier: &Tier,
+    root: bool,
+    captured: Option<PathBuf>,
+    total: &mut Total,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let lstopo = succeeds("lstopo", &["--version"]);
+    let guest = lab::ready();
+    let (fuzz_build, fuzz_seconds) = tier.fuzz;
+    let programs = build(HERE)?;
+    // Before the tests: while cargo builds, no other cargo runs tests of the same folder.
+    let fuzzer = Fuzzer::build(fuzz_build);
+    thread::scope(|scope| -> Result<()> {
+        let drawn = scope.spawn(|| buffered(|out| drawn(tier, &programs, out)));
+        let out = &mut io::stdout();
+        let mut plain = with_runs(tier, test_command(HERE, &["--tests", "--examples"]));
+        if env::var_os(THREADS).is_none() {
+            // Most of them wait most of their time.
+            let at_a_time = 2 * thread::available_parallelism().map_or(1, usize::from);
+            plain.env(THREADS, at_a_time.to_string());
+        }
+        total.add_plain(run(&mut plain, out)?);
+        if root {
+            total.add_later(run(&mut with_runs(tier, ignored(HERE, "netns_")), out)?);
+        }
+        let guests =
+            guest.is_ok().then(|| scope.spawn(|| buffered(|out| lab::of_programs(&programs, tier.is_long, out))));
+        total.add_plain(run(&mut test_command(HERE, &["--doc"]), out)?);
+        total.add_plain(run(&mut test_command(WITHOUT_HWLOC, &[]), out)?);
+        for suite in SUITES {
+            if lstopo {
+                total.add_later(run(&mut ignored(suite, "lstopo_"), out)?);
+            }
+            if let Some(folder) = &captured {
+                total.add_later(run(ignored(suite, "captured_").env(CAPTURES, folder), out)?);
+            }
+        }
+        match fuzzer.and_then(|fuzzer| fuzzer.run_each(fuzz_seconds)) {
+            Ok(tally) => total.add_plain(tally),
+            Err(error) => {
+                println!("FAILED: the fuzz targets did not run: {error:#}");
+                total.add_plain(Tally { passed: 0, failed: 1, ignored: 0 });
+            }
+        }
+        if let Some(guests) = guests {
+            total.add_later(shown_at_last(guests)?);
+        }
+        if root {
+            // After the guests: what is left of these is about links.
+            total.add_later(run(&mut ignored(WITHOUT_HWLOC, "netns_"), out)?);
+        }
+        total.add_plain(shown_at_last(drawn)?);
+        Ok(())
+    })?;
+    if let Some(minutes) = tier.soak_minutes.filter(|_| root) {
+        let passed = shell::rails_bench("soak", ["--minutes", minutes])? == Exit::SUCCESS;
+        total.add_plain(Tally { passed: passed.into(), failed: (!passed).into(), ignored: 0 });
     }
-    // A stream that stands still in a way that the simulation does not see must not hold up the rest.
-    let bounded = cargo(SIMULATION);
-    let mut command = Command::new("timeout");
-    command.arg(MOST_SECONDS).arg(bounded.get_program()).args(bounded.get_args()).args(["--", "properties::"]);
-    run(command.env("RAILS_SEEDS", SEEDS).current_dir(root()))
+
+    if !tier.is_long {
+        notes.push("LEFT OUT: tests named guest_long_* and boots_long_* run with: cargo xtask test --long".to_owned());
+    }
+    if !root {
+        notes
+            .push(format!("SKIPPED: tests named netns_* need root (network namespaces); run: {SUDO} cargo xtask test"));
+    }
+    if let Err(error) = guest {
+        notes.push(format!(
+            "SKIPPED: tests named guest_* and boots_* need the two-socket guest; run: cargo xtask lab ({error:#})"
+        ));
+    }
+    if !lstopo {
+        notes.push("SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned());
+    }
+    if captured.is_none() {
+        notes.push(format!(
+            "SKIPPED: tests named captured_* need captured machines; set {CAPTURES} to their folder, or put them \
+             into shared/topologies beside the checkout"
+        ));
+    }
+    Ok(())
+}
+
+/// What asks for processors and not for time: the simulated streams, from many seeds.
+///
+/// A seed that fails is printed by the test, with the command that draws it again.
+fn drawn(tier: &Tier, programs: &[Program], out: &mut dyn Write) -> Result<Tally> {
+    let simulation = programs.iter().find(|program| program.is_called("simulation"));
+    let simulation = simulation.context("there is no test program `simulation`")?;
+    let mut tally = Tally::default();
+    for (module, seeds) in tier.drawn {
+        let mut command = Command::new("timeout");
+        command.arg(tier.longest).arg(&simulation.executable).arg(module).current_dir(&simulation.folder);
+        tally.add(run(idle(&command).env("RAILS_SEEDS", seeds), out)?);
+    }
+    Ok(tally)
+}
+
+/// The command as one that runs only while no other does (sched(7), `SCHED_IDLE`), with all that it says in one output.
+fn idle(command: &Command) -> Command {
+    let mut idle = Command::new("sh");
+    idle.args(["-c", IDLE, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => idle.env(name, value),
+            None => idle.env_remove(name),
+        };
+    }
+    idle.current_dir(command.get_current_dir().unwrap_or(root()));
+    idle
+}
+
+/// What a run writes is kept, for another one writes meanwhile.
+fn buffered(run: impl FnOnce(&mut dyn Write) -> Result<Tally>) -> (Vec<u8>, Result<Tally>) {
+    let mut out = Vec::new();
+    let tally = run(&mut out);
+    (out, tally)
+}
+
+/// Waits for a run's end, and prints what it wrote.
+fn shown_at_last(run: thread::ScopedJoinHandle<'_, (Vec<u8>, Result<Tally>)>) -> Result<Tally> {
+    let (out, tally) = run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    io::stdout().write_all(&out)?;
+    tally
 }
 
 /// `None` where there are none; a folder that was named and is not there is an error.
@@ -113,39 +222,44 @@ fn captured() -> Result<Option<PathBuf>> {
     Ok(captures::folder().canonicalize().ok().filter(|folder| folder.is_dir()))
 }
 
-fn test_command(suite: &[&str]) -> Command {
+fn test_command(suite: &[&str], targets: &[&str]) -> Command {
     let mut command = cargo(["test", "--no-fail-fast"]);
-    command.args(suite);
+    command.args(suite).args(targets);
+    command
+}
+
+fn with_runs(tier: &Tier, mut command: Command) -> Command {
+    command.envs(tier.runs.map(|runs| ("RAILS_RUNS", runs)));
     command
 }
 
 /// Runs the tests that are ignored and have this in their name; documentation holds none of those.
 fn ignored(suite: &[&str], name: &str) -> Command {
-    let mut command = test_command(suite);
-    command.args(["--tests", "--", "--ignored", name]);
+    let mut command = test_command(suite, &["--tests"]);
+    command.args(["--", "--ignored", name]);
     command
 }
 
 /// Runs the command, passes its lines on as they come, and counts.
 ///
 /// A run that fails without a failed test, because it did not build or a test program died, counts as one.
-pub(crate) fn run(command: &mut Command) -> Result<Tally> {
-    println!("\n$ {}", shown(command));
-    io::stdout().flush()?;
+pub(crate) fn run(command: &mut Command, out: &mut dyn Write) -> Result<Tally> {
+    writeln!(out, "\n$ {}", shown(command))?;
+    out.flush()?;
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run `{}`", shown(command)))?;
     let output = child.stdout.take().context("the child has no standard output")?;
-    let mut tally = pass_on(BufReader::new(output), &mut io::stdout().lock())?;
+    let mut tally = pass_on(BufReader::new(output), out)?;
     let status = child.wait()?;
     if !status.success() && tally.failed == 0 {
-        println!("FAILED: `{}` ended without naming a failed test ({status})", shown(command));
+        writeln!(out, "FAILED: `{}` ended without naming a failed test ({status})", shown(command))?;
         tally.failed = 1;
     }
     Ok(tally)
 }
 
 /// Copies line by line, and adds up the lines that count tests. A test may print any bytes.
-fn pass_on(mut from: impl BufRead, to: &mut impl Write) -> io::Result<Tally> {
+fn pass_on(mut from: impl BufRead, to: &mut dyn Write) -> io::Result<Tally> {
     let mut tally = Tally::default();
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
@@ -160,12 +274,13 @@ fn pass_on(mut from: impl BufRead, to: &mut impl Write) -> io::Result<Tally> {
 }
 
 /// What `cargo test` is run for: everything, and the topology reader that stands in where there is no hwloc.
-pub(crate) const SUITES: [&[&str]; 2] = [&["--workspace"], &["--package", "rails-topo", "--no-default-features"]];
-const SIMULATION: [&str; 6] = ["test", "--release", "--package", "rails-multirail", "--test", "simulation"];
-/// What is drawn from in [`simulate`].
-const SEEDS: &str = "0..10000";
-/// For all of them, as timeout(1) takes it.
-const MOST_SECONDS: &str = "900";
+pub(crate) const SUITES: [&[&str]; 2] = [HERE, WITHOUT_HWLOC];
+const HERE: &[&str] = &["--workspace"];
+const WITHOUT_HWLOC: &[&str] = &["--package", "rails-topo", "--no-default-features"];
+/// How many tests a program runs at a time: by itself one for each processor.
+const THREADS: &str = "RUST_TEST_THREADS";
+/// Without chrt(1), which util-linux has, the lowest share is all there is.
+const IDLE: &str = "chrt --idle 0 true 2>/dev/null && exec chrt --idle 0 \"$@\" 2>&1; exec nice -n 19 \"$@\" 2>&1";
 
 #[cfg(test)]
 mod tests {
@@ -184,8 +299,18 @@ mod tests {
 
     #[test]
     fn a_run_that_dies_counts_as_failed() {
-        let tally = run(Command::new("sh").args(["-c", "exit 101"])).unwrap();
+        let tally = run(Command::new("sh").args(["-c", "exit 101"]), &mut Vec::new()).unwrap();
         assert_eq!(tally, Tally { passed: 0, failed: 1, ignored: 0 });
+    }
+
+    #[test]
+    fn what_runs_beside_the_rest_says_all_in_one_output() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo \"$0 $KEPT\"; echo 'test result: ok. 2 passed; 0 failed; 1 ignored' >&2", "a b"]);
+        let mut idle = idle(command.env("KEPT", "here"));
+        let (out, tally) = buffered(|out| run(&mut idle, out));
+        assert_eq!(tally.unwrap(), Tally { passed: 2, failed: 0, ignored: 1 });
+        assert!(String::from_utf8(out).unwrap().contains("\na b here\ntest result"));
     }
 
     #[test]

@@ -191,13 +191,7 @@ impl Dialer {
                 Err(error) => error,
             };
             let opened = self.stream();
-            let is_too_late = |shared: &Arc<Shared>| {
-                shared.with(|state| {
-                    state.connection.dial_failed(path.index, error.refused());
-                    state.is_over()
-                })
-            };
-            if opened.as_ref().is_some_and(is_too_late) {
+            if opened.as_ref().is_some_and(|shared| dial_failed(shared, path, &error)) {
                 tracing::debug!(lane = path.index, remote = %path.remote, %error, "a lane comes too late for its stream");
                 return None;
             }
@@ -252,17 +246,12 @@ impl Dialer {
                 Err(error) => error,
             };
             tracing::debug!(stream = %shared.id, lane = path.index, remote = %path.remote, %error, "a lane is dialled again");
-            let refused = error.refused();
-            let is_over = shared.with(|state| {
-                state.connection.dial_failed(path.index, refused);
-                state.is_over()
-            });
-            if is_over && refused.is_some() {
+            if dial_failed(shared, *path, &error) && error.refused().is_some() {
                 // The peer has let go of it, and so may this end.
                 return None;
             }
             // A listener that does not have the stream may be another than the one that was meant, for a while.
-            wait = if refused == Some(Refused::Stream) { rare.next() } else { backoff.next() };
+            wait = if error.refused() == Some(Refused::Stream) { rare.next() } else { backoff.next() };
         }
     }
 
@@ -465,6 +454,14 @@ impl Drop for Trying<'_> {
         self.0.race().ended();
         self.0.turn.notify_waiters();
     }
+}
+
+/// Tells the stream that a lane was not brought up, and says whether the stream is over.
+fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
+    shared.with(|state| {
+        state.connection.dial_failed(path.index, error.refused());
+        state.is_over()
+    })
 }
 
 /// Waits until there is nothing left for which a lane would have to be brought up.

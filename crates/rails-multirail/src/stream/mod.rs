@@ -284,30 +284,14 @@ impl MultiRailStream {
         self.shared.summarize();
     }
 
-    /// Shuts the write side down, and waits until the other end has everything, or wants nothing more.
-    fn poll_finish(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.shared.with(|state| {
-            if !state.connection.is_finished() {
-                state.connection.finish();
-                state.note_time();
-            }
-            if state.connection.is_sending_over() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = self.shared.write_error(state) {
-                return Poll::Ready(Err(error.into()));
-            }
-            state.writer = Some(context.waker().clone());
-            Poll::Pending
-        })
-    }
-
-    /// The same, but that the other end wants nothing more is an error, unless it has read everything.
+    /// Shuts the write side down, and waits until the peer has everything, or wants nothing more, which is an error unless it has read everything.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        ready!(self.poll_finish(context))?;
-        self.shared.with(|state| match self.shared.write_error(state) {
-            Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
-            _ => Poll::Ready(Ok(())),
+        self.shared.with(|state| {
+            ready!(poll_finish(&self.shared, state, context))?;
+            match self.shared.write_error(state) {
+                Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
+                _ => Poll::Ready(Ok(())),
+            }
         })
     }
 
@@ -316,6 +300,22 @@ impl MultiRailStream {
     pub fn abort(self) {
         self.shared.with(|state| state.connection.abort());
     }
+}
+
+/// Shuts the write side down, and waits until the peer has everything, or wants nothing more.
+fn poll_finish(shared: &Shared, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+    if !state.connection.is_finished() {
+        state.connection.finish();
+        state.note_time();
+    }
+    if state.connection.is_sending_over() {
+        return Poll::Ready(Ok(()));
+    }
+    if let Some(error) = shared.write_error(state) {
+        return Poll::Ready(Err(error.into()));
+    }
+    state.writer = Some(context.waker().clone());
+    Poll::Pending
 }
 
 /// Whether anything can be written, be there room for it now or not.
@@ -378,7 +378,7 @@ impl AsyncWrite for MultiRailStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.poll_finish(context)
+        self.shared.with(|state| poll_finish(&self.shared, state, context))
     }
 
     fn poll_write_vectored(

@@ -211,13 +211,16 @@ impl Pair {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` is of a connection to `port` with bytes that are not acknowledged or not read. proc_pid_net(5): the
-/// peer's address, the state (01 is TCP_ESTABLISHED) and the two queues are the third to the fifth field.
+/// Whether a line of `/proc/net/tcp` is of a connection to `port` with more bytes that are not acknowledged or not read than a handshake has: a stream that is
+/// not open yet ends in another way. proc_pid_net(5): the peer's address, the state (01 is TCP_ESTABLISHED) and the two queues are the third to the fifth field.
 fn is_busy(socket: &str, port: u16) -> bool {
     let fields: Vec<&str> = socket.split_ascii_whitespace().collect();
     let [_, local, remote, "01", queues, ..] = fields[..] else { return false };
-    [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))) && queues != "00000000:00000000"
+    let longest = queues.split(':').filter_map(|length| u32::from_str_radix(length, 16).ok()).max();
+    [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))) && longest > Some(HANDSHAKE)
 }
 
+/// No end has so many bytes of a handshake on their way.
+const HANDSHAKE: u32 = 1 << 10;
 const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 const OUTAGE: Duration = Duration::from_secs(60);

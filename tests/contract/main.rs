@@ -52,8 +52,10 @@ async fn pair_with(options: StreamOptions) -> Pair {
     Pair { near, far, _rails: rails }
 }
 
+/// As patient as a busy machine takes: how many lanes a stream begins with must not depend on what else runs there.
 fn options() -> StreamOptions {
-    StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough"))
+    let secret = Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough");
+    StreamOptions::new(secret).join_grace(PATIENCE).handshake_timeout(PATIENCE)
 }
 
 /// Bytes of which none repeat; a seed makes others.

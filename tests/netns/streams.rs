@@ -111,7 +111,9 @@ fn two_links() -> LinkLab {
 fn options() -> StreamOptions {
     let keepalive = KeepAlive { idle: Duration::from_secs(1), interval: Duration::from_secs(1), probes: 2 };
     let lane = LaneOptions::new().user_timeout(Duration::from_secs(2)).keepalive(keepalive);
-    StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough")).lane(lane)
+    StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough"))
+        .lane(lane)
+        .join_grace(PATIENCE)
 }
 
 async fn send(mut stream: MultiRailStream, bytes: Bytes) -> StreamStats {
@@ -144,3 +146,5 @@ fn bytes(length: usize) -> Bytes {
 
 /// Some two seconds of both links.
 const TOTAL: usize = 80 << 20;
+
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -162,8 +162,8 @@ enum Ends {
 struct Pair {
     listening: (Child, mpsc::Receiver<String>),
     calling: (Child, mpsc::Receiver<String>),
-    /// The first that is listened on.
-    port: u16,
+    /// Those that are listened on.
+    ports: Vec<u16>,
 }
 
 impl Pair {
@@ -180,18 +180,21 @@ impl Pair {
         let listening = heeding_signals(listening, "127.0.0.1:0,127.0.0.2:0");
         let addresses = wait_for(&listening.1, "listening on ").trim_start_matches("listening on ").replace(' ', "");
         let calling = heeding_signals(calling, &addresses);
-        let first: SocketAddr = addresses.split(',').next().unwrap().parse().unwrap();
-        Self { listening, calling, port: first.port() }
+        let ports = addresses.split(',').map(|address| address.parse::<SocketAddr>().unwrap().port()).collect();
+        Self { listening, calling, ports }
     }
 
-    /// Waits until bytes are on their way to where the one end listens.
+    /// Waits until bytes are on their way between the two, by whichever lane.
     fn wait_until_bytes_flow(&self) {
         for _ in 0..6000 {
             let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
-            if sockets.lines().any(|socket| is_busy(socket, self.port)) {
+            if sockets.lines().any(|socket| is_busy(socket, &self.ports)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+        for (child, _) in [&self.listening, &self.calling] {
+            signal(child.id(), Signal::SIGKILL);
         }
         panic!("nothing is sent");
     }
@@ -211,13 +214,15 @@ impl Pair {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` is of a connection to `port` with more bytes that are not acknowledged or not read than a handshake has: a stream that is
+/// Whether a line of `/proc/net/tcp` is of a connection to one of `ports` with more bytes that are not acknowledged or not read than a handshake has: a stream that is
 /// not open yet ends in another way. proc_pid_net(5): the peer's address, the state (01 is TCP_ESTABLISHED) and the two queues are the third to the fifth field.
-fn is_busy(socket: &str, port: u16) -> bool {
+fn is_busy(socket: &str, ports: &[u16]) -> bool {
     let fields: Vec<&str> = socket.split_ascii_whitespace().collect();
     let [_, local, remote, "01", queues, ..] = fields[..] else { return false };
     let longest = queues.split(':').filter_map(|length| u32::from_str_radix(length, 16).ok()).max();
-    [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))) && longest > Some(HANDSHAKE)
+    let is_between_them =
+        ports.iter().any(|port| [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))));
+    is_between_them && longest > Some(HANDSHAKE)
 }
 
 /// No end has so many bytes of a handshake on their way.

@@ -1,8 +1,8 @@
 //! Who may join, and what becomes of those who may not.
 
-use crate::util::{PATIENCE, listener, options, pattern, rails};
+use crate::util::{PATIENCE, listener, options, patient, pattern, rails};
 use rails_multirail::{
-    MultiRailStream, OpenError, Secret, Security, StreamOptions,
+    MultiRailStream, OpenError, Secret, Security,
     error::JoinError,
     proto::handshake::{HandshakeError, Mode},
 };
@@ -21,7 +21,7 @@ async fn strangers_are_refused_and_the_stream_goes_on() {
     let mut far = listener.accept().await.unwrap();
     near.write_all(b"before").await.unwrap();
 
-    let wrong = StreamOptions::new(Secret::pre_shared(b"another 16 bytes").unwrap());
+    let wrong = patient(Secret::pre_shared(b"another 16 bytes").unwrap());
     let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &wrong).await else {
         panic!("a wrong secret opened a stream");
     };
@@ -30,7 +30,7 @@ async fn strangers_are_refused_and_the_stream_goes_on() {
         let refused = "the other end refused the lane: the join secret is wrong";
         assert_eq!(lane.error.to_string(), refused);
     }
-    let none = StreamOptions::new(Security::insecure());
+    let none = patient(Security::insecure());
     let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &none).await else {
         panic!("no secret opened a stream");
     };

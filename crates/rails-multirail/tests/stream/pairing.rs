@@ -2,7 +2,7 @@
 
 use crate::{
     security::by_tls,
-    util::{PATIENCE, listener, options, rails, secret},
+    util::{PATIENCE, listener, options, patient, rails, secret},
 };
 use rails_multirail::{
     MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Secret, Security, StreamOptions,
@@ -20,7 +20,7 @@ async fn one_address_is_enough_to_use_all_lanes() {
     let rails = rails(3);
     let secret = || Secret::pre_shared(b"0123456789abcdef").unwrap();
     let alike = [Security::insecure(), Security::psk(secret()), Security::encrypted(secret())];
-    let alike = alike.map(|security| (StreamOptions::new(security.clone()), StreamOptions::new(security)));
+    let alike = alike.map(|security| (patient(security.clone()), patient(security)));
     for (options, theirs) in alike.into_iter().chain([by_tls()]) {
         let (mut listener, addresses) = listener(&rails, &theirs).await;
         let pairing = MultiRailStream::plan(&rails, addresses[1], &options).await.unwrap();

@@ -1,7 +1,7 @@
 //! Rails and streams on the loopback interface, and a relay that does harm.
 
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, StreamStats, plan,
+    MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamOptions, StreamStats, plan,
 };
 use rails_topo::Topology;
 use std::{
@@ -34,7 +34,12 @@ pub(crate) fn secret() -> Secret {
 
 /// Streams that fail as soon as their last lane is lost.
 pub(crate) fn options() -> StreamOptions {
-    StreamOptions::new(secret()).outage_limit(Duration::ZERO)
+    patient(secret()).outage_limit(Duration::ZERO)
+}
+
+/// As patient as a busy machine takes: how many lanes a stream begins with must not depend on what else runs there.
+pub(crate) fn patient(security: impl Into<Security>) -> StreamOptions {
+    StreamOptions::new(security).join_grace(PATIENCE).handshake_timeout(PATIENCE)
 }
 
 /// A listener with as many addresses as there are rails, each with a port of its own.

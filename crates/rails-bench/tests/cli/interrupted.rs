@@ -7,6 +7,7 @@ use crate::{
 use assert_cmd::cargo::cargo_bin;
 use nix::sys::signal::Signal;
 use std::{
+    collections::BTreeSet,
     fs,
     net::SocketAddr,
     path::Path,
@@ -103,7 +104,8 @@ fn a_signal_ends_round_trips_at_both_ends_at_once() {
 fn a_plain_flow_that_a_signal_ended_is_not_counted() {
     let pair =
         Pair::start(&["serve", "--once", "--plain", "--listen"], &["stream", "--plain", "--seconds", "600", "--to"]);
-    pair.wait_until_bytes_flow();
+    // A flow that has not begun ends in another way.
+    pair.wait_until_bytes_were_seen(2);
     signal(pair.calling.0.id(), Signal::SIGTERM);
     assert_eq!(finish_within(pair.calling.0, &pair.calling.1, OUTAGE / 3).0, 143);
     let (code, out, said) = finish_within(pair.listening.0, &pair.listening.1, OUTAGE / 3);
@@ -186,9 +188,17 @@ impl Pair {
 
     /// Waits until bytes are on their way between the two, by whichever lane.
     fn wait_until_bytes_flow(&self) {
+        self.wait_until_bytes_were_seen(1);
+    }
+
+    /// Waits until bytes have been on their way by that many lanes, each at its time.
+    fn wait_until_bytes_were_seen(&self, lanes: usize) {
+        let mut seen: BTreeSet<u16> = BTreeSet::new();
         for _ in 0..6000 {
             let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
-            if sockets.lines().any(|socket| is_busy(socket, &self.ports)) {
+            let busy = |port: &u16| sockets.lines().any(|socket| is_busy(socket, *port));
+            seen.extend(self.ports.iter().copied().filter(busy));
+            if seen.len() >= lanes {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -196,7 +206,7 @@ impl Pair {
         for (child, _) in [&self.listening, &self.calling] {
             signal(child.id(), Signal::SIGKILL);
         }
-        panic!("nothing is sent");
+        panic!("bytes flow by {} lanes only", seen.len());
     }
 
     fn end_one_and_expect_the_other_to_hear(self, ends: Ends, what: Signal) {
@@ -214,15 +224,13 @@ impl Pair {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` is of a connection to one of `ports` with more bytes that are not acknowledged or not read than a handshake has: a stream that is
+/// Whether a line of `/proc/net/tcp` is of a connection to `port` with more bytes that are not acknowledged or not read than a handshake has: a stream that is
 /// not open yet ends in another way. proc_pid_net(5): the peer's address, the state (01 is TCP_ESTABLISHED) and the two queues are the third to the fifth field.
-fn is_busy(socket: &str, ports: &[u16]) -> bool {
+fn is_busy(socket: &str, port: u16) -> bool {
     let fields: Vec<&str> = socket.split_ascii_whitespace().collect();
     let [_, local, remote, "01", queues, ..] = fields[..] else { return false };
     let longest = queues.split(':').filter_map(|length| u32::from_str_radix(length, 16).ok()).max();
-    let is_between_them =
-        ports.iter().any(|port| [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))));
-    is_between_them && longest > Some(HANDSHAKE)
+    [local, remote].iter().any(|end| end.ends_with(&format!(":{port:04X}"))) && longest > Some(HANDSHAKE)
 }
 
 /// No end has so many bytes of a handshake on their way.

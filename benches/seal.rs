@@ -4,12 +4,10 @@
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use rails::multirail::{
-    Secret,
-    proto::{
-        seal::{Role, SEALED_FRAME_LEN, Seals, TAG_LEN},
-        wire::{DataHeader, FRAME_LEN, Frame},
-    },
+use rails::multirail::Secret;
+use rails_proto::{
+    seal::{Role, SEALED_FRAME_LEN, Seals, TAG_LEN},
+    wire::{DataHeader, FRAME_LEN, Frame},
 };
 use std::hint::black_box;
 

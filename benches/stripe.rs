@@ -7,14 +7,11 @@
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rails::multirail::{
-    Policy,
-    proto::{
-        connection::LaneTraits,
-        reassembler::Reassembler,
-        scheduler::Scheduler,
-        wire::{Ack, DataHeader, Frame},
-    },
+use rails::multirail::Policy;
+use rails_proto::{
+    reassembler::Reassembler,
+    scheduler::{LaneTraits, Scheduler},
+    wire::{Ack, DataHeader, Frame},
 };
 use std::{hint::black_box, time::Instant};
 

@@ -50,6 +50,7 @@
 //! | [`topo`] | `rails-topo` | the machine: packages, nodes, caches, cores, NICs, their queues and interrupts |
 //! | [`bind`] | `rails-bind` | threads and memory bound, read back and undone; whether a rail is one |
 //! | [`net`] | `rails-net` | one lane: a TCP connection from an address or a device, with its options and statistics |
+//! | [`proto`] | `rails-proto` | the protocol of a stream as state machines, for drivers of their own |
 //! | [`multirail`] | `rails-multirail` | plans, pinned runtimes, and streams over several lanes |
 //!
 //! # What holds
@@ -79,6 +80,7 @@
 pub use rails_bind as bind;
 pub use rails_multirail as multirail;
 pub use rails_net as net;
+pub use rails_proto as proto;
 pub use rails_topo as topo;
 
 /// The README's code, compiled.

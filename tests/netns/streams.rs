@@ -3,10 +3,7 @@
 use crate::ends;
 use bytes::Bytes;
 use rails::{
-    multirail::{
-        MultiRailStream, Secret, StreamOptions, StreamStats,
-        proto::connection::{EventKind, Silence},
-    },
+    multirail::{EventKind, MultiRailStream, Secret, Silence, StreamOptions, StreamStats},
     net::{KeepAlive, LaneOptions},
 };
 use rails_lab::{LinkLab, Shape, Side};

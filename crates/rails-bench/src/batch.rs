@@ -14,7 +14,7 @@ use crate::{
     transfer::{self, Observer, ReceiveSummary, SendSummary},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailStream, proto::handshake::Mode};
+use rails_multirail::{Mode, MultiRailStream};
 use std::{
     path::PathBuf,
     sync::Arc,

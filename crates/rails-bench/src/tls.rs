@@ -2,10 +2,7 @@
 
 use crate::{ending::Helped, print};
 use anyhow::{Context, Result};
-use rails_multirail::{
-    Security,
-    security::{Identity, KeyPin, TlsClient, TlsServer},
-};
+use rails_multirail::{Identity, KeyPin, Security, TlsClient, TlsServer};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,

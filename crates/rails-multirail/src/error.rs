@@ -1,17 +1,15 @@
 //! What can go wrong with a stream and its lanes.
 
-use crate::{
-    RailId,
-    proto::{
-        connection::{Failure, LaneEnd, Refused},
-        handshake::{HandshakeError, Refusal, StreamId},
-        opening::Setback,
-        reassembler::Violation,
-        seal::SealError,
-        wire::FrameError,
-    },
-};
+use crate::RailId;
 use rails_net::{AcceptError, ConnectError, ListenError};
+use rails_proto::{
+    connection::{Failure, LaneEnd, Refused},
+    handshake::{HandshakeError, Refusal, StreamId},
+    opening::Setback,
+    seal::SealError,
+    violation::Violation,
+    wire::FrameError,
+};
 use std::{io, net::SocketAddr, sync::Arc};
 
 /// Why a stream is over before its time. Reads and writes hand it back inside an [`io::Error`]
@@ -256,12 +254,7 @@ impl From<io::Error> for LaneError {
 
 impl From<StreamError> for io::Error {
     fn from(error: StreamError) -> Self {
-        let kind = match &error.failure {
-            Failure::Reset(_) | Failure::LanesLost { .. } => io::ErrorKind::ConnectionReset,
-            Failure::Violation(_) => io::ErrorKind::InvalidData,
-            Failure::Stopped { .. } | Failure::Dropped => io::ErrorKind::BrokenPipe,
-        };
-        Self::new(kind, error)
+        Self::new(error.failure.kind(), error)
     }
 }
 

@@ -37,8 +37,9 @@
 //!   TLS, nobody on the way reads or changes a byte either.
 //!
 //! # Map
-//! [`mod@plan`] (what would be placed where, and why), [`pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime), [`Rails`] (a plan carried out),
-//! [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream used for messages), [`security`] (who may join, and what is encrypted), [`proto`] (the state machines, without I/O), [`error`].
+//! [`mod@plan`] (what would be placed where, and why), [`Pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime),
+//! [`Rails`] (a plan carried out), [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream used for messages), [`Security`] (who may
+//! join, and what is encrypted), [`error`]. The protocol itself, without I/O, is the crate [`rails_proto`].
 //!
 //! # What it does not do
 //! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
@@ -49,27 +50,27 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod options;
-pub mod pairing;
 pub mod plan;
-pub mod proto;
 mod rails;
 pub mod runtime;
-pub mod security;
-mod serialized;
 mod stream;
 
 pub use error::{AddLaneError, AdmitError, BindListenerError, ListenerClosed, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
-pub use pairing::{LaneOffer, Pairing};
-pub use plan::{RailId, RailPlan, RailRequest, plan};
-pub use proto::{
-    connection::NotForMessages,
-    handshake::{Secret, StreamId},
-    messages::{Message, Priority},
-    policy::{Policy, StripePolicy},
-};
+pub use plan::{RailPlan, RailRequest, plan};
 pub use rails::{Rail, Rails};
-pub use security::Security;
+pub use rails_proto::{
+    chunk::Priority,
+    connection::{EventKind, Failure, LaneTimes, NotForMessages, Reordered, Silence, Stalls, WindowUse},
+    handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
+    messages::{Message, longest_message},
+    pairing::{LaneOffer, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},
+    parameters::MOST_LANES,
+    policy::{Adaptive, Offer, Policy, Standing, Static, StripePolicy},
+    scheduler::{Amount, Reissued},
+    secret::{Secret, SecretTooShort},
+    security::{Identity, KeyPin, PinError, Security, TlsClient, TlsError, TlsServer},
+};
 pub use stream::{
     Driver, LaneEntrance, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener,
     MultiRailMessages, MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,

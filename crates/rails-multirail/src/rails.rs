@@ -1,8 +1,8 @@
 //! Rails that run: a plan carried out.
 
 use crate::{
-    pairing::LaneOffer,
-    plan::{LaneEnd, PlannedRail, RailId, RailPlan},
+    RailId,
+    plan::{LaneEnd, PlannedRail, RailPlan},
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
 };
 use rails_bind::{
@@ -11,6 +11,7 @@ use rails_bind::{
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
 };
 use rails_net::{LaneOptions, LocalEnd};
+use rails_proto::pairing::LaneOffer;
 use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -49,7 +50,7 @@ impl Rails {
         self.0.is_empty()
     }
 
-    /// What this end can bring to a [`pair`](crate::pairing::pair)ing: every address of every rail, with port 0.
+    /// What this end can bring to a [`pair`](crate::pair)ing: every address of every rail, with port 0.
     pub fn offers(&self) -> Vec<LaneOffer> {
         self.iter().flat_map(Rail::offers).collect()
     }

@@ -4,7 +4,6 @@ use crate::{
     KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, ZeroCopyStats,
     busy_poll::BusyPoll,
     socket,
-    stats::optional_microseconds,
     zero_copy::{DetachedSender, ZeroCopySender},
 };
 use nix::{
@@ -13,6 +12,7 @@ use nix::{
 };
 use rails_topo::DataSize;
 use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds, DurationMilliSeconds};
 use socket2::SockRef;
 use std::{
     fmt,
@@ -89,15 +89,15 @@ pub struct LaneSettings {
     /// How a silent peer is probed; `None` is not at all.
     pub keepalive: Option<KeepAlive>,
     /// How long sent data may wait for its acknowledgement; `None` is the system's time.
-    #[serde(rename = "user_timeout_ms", serialize_with = "optional_milliseconds")]
+    #[serde(rename = "user_timeout_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub user_timeout: Option<Duration>,
     /// The longest retransmission timeout; `None` where the kernel (before Linux 6.15) knows no such option, and doubles it up to 2 minutes.
-    #[serde(rename = "rto_max_ms", serialize_with = "optional_milliseconds")]
+    #[serde(rename = "rto_max_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub rto_max: Option<Duration>,
     /// Whether it may send without copies.
     pub zero_copy: bool,
     /// For how long reads poll the NIC; `None` is not at all.
-    #[serde(rename = "busy_poll_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "busy_poll_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub busy_poll: Option<Duration>,
     /// The interface that the lane is bound to; `None` is none.
     pub device: Option<String>,
@@ -373,8 +373,4 @@ fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
 fn device(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
     let name = socket::get("SO_BINDTODEVICE", socket.device())?;
     Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
-}
-
-fn optional_milliseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
 }

@@ -5,7 +5,8 @@ use crate::{
     sys::tcp_info::{Field, TcpInfo},
 };
 use rails_topo::Bandwidth;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds};
 use socket2::SockRef;
 use std::{net::SocketAddr, os::fd::AsFd, time::Duration};
 
@@ -27,16 +28,16 @@ pub struct TcpStats {
 
     // Time.
     /// Smoothed round-trip time.
-    #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt: Option<Duration>,
     /// Mean deviation of the round-trip time.
-    #[serde(rename = "rtt_variation_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "rtt_variation_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt_variation: Option<Duration>,
     /// Least round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
-    #[serde(rename = "min_rtt_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
     /// Time since the peer last acknowledged anything, be it news or not. The kernel counts in its own ticks, of 1 to 10 ms.
-    #[serde(rename = "since_acknowledgement_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
 
     // Bytes since the connection was made.
@@ -74,13 +75,13 @@ pub struct TcpStats {
     #[serde(rename = "pacing_rate_bits_per_second")]
     pub pacing_rate: Option<Bandwidth>,
     /// Time with data to send or unacknowledged.
-    #[serde(rename = "busy_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "busy_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub busy: Option<Duration>,
     /// Time of it that the peer's window held sending back: the receiver was too slow.
-    #[serde(rename = "receive_window_limited_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "receive_window_limited_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub receive_window_limited: Option<Duration>,
     /// Time of it that the send buffer was too small.
-    #[serde(rename = "send_buffer_limited_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "send_buffer_limited_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub send_buffer_limited: Option<Duration>,
 }
 
@@ -181,11 +182,6 @@ impl TcpState {
 /// `tcpi_delivery_rate_app_limited` is the first bit field of its byte, which C compilers lay at the end of lesser
 /// weight on little-endian machines and of greater weight on big-endian ones.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
-
-/// Whole microseconds of a time that may not be known.
-pub(crate) fn optional_microseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
-}
 
 #[cfg(test)]
 mod tests {

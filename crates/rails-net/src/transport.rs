@@ -1,9 +1,10 @@
 //! What a stream needs of a lane, whatever carries it.
 
-use crate::{ConnectError, LaneOptions, StatsError, TcpStats, ZeroCopyStats, stats::optional_microseconds};
+use crate::{ConnectError, LaneOptions, StatsError, TcpStats, ZeroCopyStats};
 use bytes::Bytes;
 use rails_topo::{Bandwidth, DataSize};
 use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds};
 use std::{
     fmt,
     io::{self, IoSliceMut},
@@ -133,13 +134,13 @@ pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Lane>, Conn
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TransportStats {
     /// Smoothed round-trip time.
-    #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt: Option<Duration>,
     /// Mean deviation of the round-trip time.
-    #[serde(rename = "rtt_variation_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "rtt_variation_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt_variation: Option<Duration>,
     /// Least round-trip time seen lately.
-    #[serde(rename = "least_rtt_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub least_rtt: Option<Duration>,
     /// Packets that were sent and are not acknowledged. A lane that does not say is never taken for silent, so that it is used until it fails.
     pub unacknowledged_packets: Option<u64>,
@@ -147,7 +148,7 @@ pub struct TransportStats {
     /// they become more.
     pub bytes_acknowledged: Option<u64>,
     /// Time since the other end last acknowledged anything, be it news or not.
-    #[serde(rename = "since_acknowledgement_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]

@@ -3,15 +3,12 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_multirail::{
-    Policy,
-    proto::{
-        connection::{
-            Config, Connection, EventKind, Failure, LaneEnd, LaneId, LaneTraits, LinkSample, Refused, Transmit,
-        },
-        handshake::Terms,
-        wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
-    },
+use rails_multirail::Policy;
+use rails_proto::{
+    connection::{Config, Connection, EventKind, Failure, LaneEnd, LaneId, LinkSample, Refused, Transmit},
+    parameters::Terms,
+    scheduler::LaneTraits,
+    wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,13 @@
 //! How a lane joins, against a peer that says anything.
 
 use crate::script::Script;
-use rails_multirail::proto::handshake::{
-    Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Limit, Message, Mode, PREFIX_LEN,
-    Purpose, Refusal, Responder, ResponderStep, Secret, StreamId, Terms,
+use rails_proto::{
+    handshake::{
+        Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Limit, Message, Mode, PREFIX_LEN,
+        Purpose, Refusal, Responder, ResponderStep, StreamId,
+    },
+    parameters::Terms,
+    secret::Secret,
 };
 
 /// Messages one behind the other: whatever decodes encodes to the same bytes, and none is longer than the longest.

@@ -2,13 +2,14 @@
 
 use super::handshake::{TERMS, hello};
 use crate::script::Script;
-use rails_multirail::{
-    LaneOffer, RailId, fuzzing,
-    pairing::{MOST_OFFERS, pair},
-    proto::handshake::{
+use rails_multirail::{LaneOffer, RailId};
+use rails_proto::{
+    handshake::{
         Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Mode, PREFIX_LEN, Proved,
-        Purpose, Responder, ResponderStep, Secret,
+        Purpose, Responder, ResponderStep,
     },
+    pairing::{MOST_OFFERS, pair},
+    secret::Secret,
 };
 use rails_topo::{Bandwidth, NodeId};
 use std::{
@@ -89,12 +90,12 @@ pub(crate) fn exchanges() -> Vec<Vec<u8>> {
 
 /// Entries of such a message by themselves: whatever is read is written the same.
 pub(crate) fn entries(data: &[u8]) {
-    fuzzing::lane_entries(data);
+    rails_proto::fuzzing::lane_entries(data);
 }
 
 pub(crate) fn lists() -> Vec<Vec<u8>> {
     let offers: Vec<LaneOffer> = SEED_OFFERS.iter().map(|bytes| offer(&mut Script::new(bytes))).collect();
-    vec![fuzzing::lane_entries_of(&offers[..1]), fuzzing::lane_entries_of(&offers)]
+    vec![rails_proto::fuzzing::lane_entries_of(&offers[..1]), rails_proto::fuzzing::lane_entries_of(&offers)]
 }
 
 pub(crate) const ENTRY_WORDS: &[&str] = &["\u{4}\u{18}", "\u{6}@", "eth0", "ens1f0np0"];
@@ -129,7 +130,7 @@ pub(crate) fn pairing(data: &[u8]) {
         paired.iter().map(|pair| pair.1).chain(left[1].iter().copied()).collect(),
     ];
     assert_eq!(told, [rails(&ours), rails(&theirs)], "{pairing}");
-    let asked = fuzzing::paired(ours.clone(), theirs.clone(), contact, from);
+    let asked = rails_multirail::fuzzing::paired(ours.clone(), theirs.clone(), contact, from);
     let addresses: HashSet<SocketAddr> = theirs.iter().map(|offer| offer.address).chain([contact]).collect();
     assert!(asked.lanes().all(|(_, address)| addresses.contains(&address)), "{asked}");
     ours.reverse();

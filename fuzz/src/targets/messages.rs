@@ -2,9 +2,10 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_multirail::proto::{
-    messages::{Content, Delivery, Inbox, Lent, MessageBuffer, Packet, Part, Place, Priority, SLOT, next_of_packet},
-    reassembler::Violation,
+use rails_proto::{
+    chunk::{Content, Packet, Part, Priority},
+    messages::{Delivery, Inbox, Lent, MessageBuffer, Place, SLOT, next_of_packet},
+    violation::Violation,
     wire::DataHeader,
 };
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_multirail::proto::{
+use rails_proto::{
     reassembler::{Admission, Reassembler},
     wire::DataHeader,
 };

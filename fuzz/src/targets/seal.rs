@@ -2,13 +2,11 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_multirail::{
+use rails_proto::{
     fuzzing,
-    proto::{
-        handshake::Secret,
-        seal::{Role, SEALED_FRAME_LEN, SealError},
-        wire::FRAME_LEN,
-    },
+    seal::{Role, SEALED_FRAME_LEN, SealError},
+    secret::Secret,
+    wire::FRAME_LEN,
 };
 
 /// What was sealed next opens, as it was and under whichever key it is; nothing else does: not changed, not again, not from another lane or

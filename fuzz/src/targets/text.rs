@@ -5,8 +5,8 @@ use rails_bench::fuzzing;
 use rails_multirail::{
     RailRequest,
     plan::{LaneEnd, LaneWish, plan},
-    proto::connection::Connection,
 };
+use rails_proto::parameters::MOST_LANES;
 use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ pub(crate) fn rail_request(data: &[u8]) {
             Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("it is a machine")
         });
         if let Ok(plan) = plan(&MACHINE, &request) {
-            assert!((1..=Connection::MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
+            assert!((1..=MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
         }
     }
     if let Ok(end) = text.parse::<LaneEnd>() {

@@ -3,17 +3,14 @@
 use super::handshake::{TERMS, against, hello};
 use crate::script::Script;
 use bytes::Bytes;
-use rails_multirail::{
-    Security,
-    proto::{
-        handshake::{
-            Credentials, Hello, Initiator, InitiatorStep, Joined, LONGEST_TLS, Message, Mode, PREFIX_LEN, Proved,
-            Responder, ResponderStep,
-        },
-        seal::SEALED_FRAME_LEN,
-        wire::FRAME_LEN,
+use rails_multirail::{Identity, KeyPin, Security, TlsClient, TlsServer};
+use rails_proto::{
+    handshake::{
+        Credentials, Hello, Initiator, InitiatorStep, Joined, LONGEST_TLS, Message, Mode, PREFIX_LEN, Proved,
+        Responder, ResponderStep,
     },
-    security::{Identity, KeyPin, TlsClient, TlsServer},
+    seal::SEALED_FRAME_LEN,
+    wire::FRAME_LEN,
 };
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! The frames of a lane.
 
-use rails_multirail::proto::{
-    messages::{Packet, Part, Priority},
+use rails_proto::{
+    chunk::{Packet, Part, Priority},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 
@@ -40,7 +40,7 @@ fn frames() -> Vec<Frame> {
 
 /// Gives it the checksum that its other bytes have, which an error of the decoder tells.
 fn seal(bytes: &mut [u8; FRAME_LEN]) {
-    use rails_multirail::proto::wire::FrameError;
+    use rails_proto::wire::FrameError;
     if let Err(FrameError::Checksum { is, .. }) = Frame::decode(bytes) {
         bytes[FRAME_LEN - 4..].copy_from_slice(&is.to_be_bytes());
     }

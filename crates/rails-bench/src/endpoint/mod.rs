@@ -21,10 +21,10 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use lane::LaneArgs;
 use rails_multirail::{
-    Driver, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Security, StreamOptions,
+    Driver, HandshakeError, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Security,
+    StreamOptions,
     error::JoinError,
     plan::{LaneEnd, PlanError, plan},
-    proto::handshake::{HandshakeError, Refusal},
 };
 use rails_topo::Topology;
 use std::{

@@ -7,7 +7,7 @@ use crate::{
     stop::Stop,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailStream, Pairing, PlanLanesError, error::FailedLane, pairing::in_order};
+use rails_multirail::{MultiRailStream, Pairing, PlanLanesError, error::FailedLane, in_order};
 use serde::Serialize;
 use std::{fmt, net::SocketAddr};
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{purpose, stop::Stop};
 use anyhow::{Context, Result};
-use rails_multirail::{Driver, MultiRailStream, Policy, Rails, proto::handshake::Mode};
+use rails_multirail::{Driver, Mode, MultiRailStream, Policy, Rails};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;

@@ -59,8 +59,7 @@ fn a_receiver_prints_the_pin_that_a_sender_needs_and_may_ask_who_it_is() {
     fs::write(&file, "for whom it is meant").unwrap();
     let (certificate_file, key) = certificate(folder.path(), "server");
     let (client, client_key) = certificate(folder.path(), "client");
-    let pin =
-        rails_multirail::security::Identity::from_pem(&fs::read(&certificate_file).unwrap(), &fs::read(&key).unwrap());
+    let pin = rails_multirail::Identity::from_pem(&fs::read(&certificate_file).unwrap(), &fs::read(&key).unwrap());
     let pin = pin.unwrap().pin().unwrap().to_string();
     let asks =
         ["--tls-cert", text(&certificate_file), "--tls-key", text(&key), "--tls-client-ca", text(&client), "--once"];

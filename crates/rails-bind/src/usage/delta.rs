@@ -1,9 +1,10 @@
 //! What a thread used over an interval.
 
-use super::{ThreadUsage, UsageError, microseconds, optional_nanoseconds};
+use super::{ThreadUsage, UsageError};
 use crate::thread::Tid;
 use rails_topo::CpuId;
 use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds, DurationNanoSeconds};
 use std::time::Duration;
 
 /// What a thread used between two readings.
@@ -15,16 +16,16 @@ pub struct ThreadUsageDelta {
     /// The thread.
     pub tid: Tid,
     /// Time in its own code, to a clock tick.
-    #[serde(rename = "user_us", serialize_with = "microseconds")]
+    #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub user: Duration,
     /// Time in the kernel on its behalf, to a clock tick.
-    #[serde(rename = "system_us", serialize_with = "microseconds")]
+    #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
     /// Time on a CPU; `None` where either reading has none.
-    #[serde(rename = "cpu_time_ns", serialize_with = "optional_nanoseconds")]
+    #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub cpu_time: Option<Duration>,
     /// Time that it waited for a CPU; `None` where either reading has none.
-    #[serde(rename = "run_queue_wait_ns", serialize_with = "optional_nanoseconds")]
+    #[serde(rename = "run_queue_wait_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub run_queue_wait: Option<Duration>,
     /// How often it gave its CPU up.
     pub voluntary_switches: u64,

@@ -3,6 +3,7 @@
 use super::{ThreadUsage, UsageError};
 use rails_topo::{CpuId, CpuSet};
 use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The CPUs that a thread was seen on, from readings of its usage that are fed in.
@@ -14,9 +15,9 @@ use std::{collections::BTreeMap, time::Duration};
 pub struct CpuHistory {
     first: ThreadUsage,
     last: ThreadUsage,
-    #[serde(rename = "began_at_us", serialize_with = "super::microseconds")]
+    #[serde(rename = "began_at_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     began_at: Duration,
-    #[serde(rename = "ended_at_us", serialize_with = "super::microseconds")]
+    #[serde(rename = "ended_at_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     ended_at: Duration,
     seen: BTreeMap<CpuId, u64>,
     moves_seen: u64,

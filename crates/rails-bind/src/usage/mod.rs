@@ -15,17 +15,18 @@ pub(crate) use thread::started;
 pub use thread::{NodeFaults, NumaFaults, ThreadUsage, threads_of};
 
 use crate::thread::Tid;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds};
 use std::{fmt, io, time::Duration};
 
 /// The CPU time that this process has used, all of its threads together, the ended ones too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ProcessUsage {
     /// In its own code.
-    #[serde(rename = "user_us", serialize_with = "microseconds")]
+    #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub user: Duration,
     /// In the kernel on its behalf; work of interrupts is not in it.
-    #[serde(rename = "system_us", serialize_with = "microseconds")]
+    #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
 }
 
@@ -124,18 +125,6 @@ impl fmt::Display for Process<'_> {
 fn duration(time: nix::sys::time::TimeVal) -> Duration {
     // Times used are never negative, and their microseconds are below a million.
     Duration::new(time.tv_sec().unsigned_abs(), time.tv_usec().unsigned_abs() as u32 * 1000)
-}
-
-fn optional_nanoseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).serialize(serializer)
-}
-
-fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).serialize(serializer)
-}
-
-fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
 }
 
 /// For [`crate::fuzzing`].

@@ -3,11 +3,11 @@
 use super::{
     UsageError, files,
     files::{Sched, Stat},
-    microseconds, milliseconds, optional_nanoseconds,
 };
 use crate::thread::{SchedulingClass, Tid};
 use rails_topo::{CpuId, NodeId};
 use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds, DurationMilliSeconds, DurationNanoSeconds};
 use std::{
     fs::{self, File},
     io::{self, Read},
@@ -24,21 +24,21 @@ pub struct ThreadUsage {
     /// The thread.
     pub tid: Tid,
     /// When it began, counted from the machine's start, to a clock tick; with the number it names a thread for good.
-    #[serde(rename = "started_after_boot_ms", serialize_with = "milliseconds")]
+    #[serde(rename = "started_after_boot_ms", serialize_with = "As::<DurationMilliSeconds>::serialize")]
     pub started: Duration,
 
     /// Time in its own code, to a clock tick (usually 10 ms).
-    #[serde(rename = "user_us", serialize_with = "microseconds")]
+    #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub user: Duration,
     /// Time in the kernel on its behalf, to a clock tick.
-    #[serde(rename = "system_us", serialize_with = "microseconds")]
+    #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
     /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the kernel does not account for it,
     /// and for a thread that has never run.
-    #[serde(rename = "cpu_time_ns", serialize_with = "optional_nanoseconds")]
+    #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub cpu_time: Option<Duration>,
     /// Time that it was ready to run and waited for a CPU; `None` as with the time on a CPU.
-    #[serde(rename = "run_queue_wait_ns", serialize_with = "optional_nanoseconds")]
+    #[serde(rename = "run_queue_wait_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub run_queue_wait: Option<Duration>,
 
     /// How often it gave its CPU up by waiting for something.

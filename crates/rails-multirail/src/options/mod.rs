@@ -4,15 +4,13 @@ mod limits;
 
 pub use limits::Limits;
 
-use crate::{
-    Driver, RailId, Security,
-    proto::{
-        connection::{Config, Connection},
-        handshake::Terms,
-        policy::{Policy, StripePolicy},
-    },
-};
+use crate::{Driver, RailId, Security};
 use rails_net::{Connector, LaneOptions, TcpConnector};
+use rails_proto::{
+    connection::{Config, Connection},
+    parameters::Terms,
+    policy::{Policy, StripePolicy},
+};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// How a stream, or every stream of a listener, behaves. Each end has its own.

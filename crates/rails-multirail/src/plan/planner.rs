@@ -1,6 +1,7 @@
 //! The planner.
 
-use super::{LaneEnd, LaneWish, RailId, RailRequest, request::MOST_RAILS};
+use super::{LaneEnd, LaneWish, RailRequest, request::MOST_RAILS};
+use crate::RailId;
 use rails_topo::{
     Bandwidth, CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, NodeId, Topology,
 };

@@ -56,7 +56,7 @@ pub struct ParseRequestError {
 }
 
 /// The most rails that a request may ask for: a stream has no more lanes.
-pub(super) const MOST_RAILS: usize = crate::proto::connection::Connection::MOST_LANES;
+pub(super) const MOST_RAILS: usize = rails_proto::parameters::MOST_LANES;
 
 impl RailRequest {
     /// How many rails it asks for, where it says so.

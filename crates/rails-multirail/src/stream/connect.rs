@@ -4,7 +4,8 @@ use super::{
     Dialing, MultiRailStream,
     dialer::{Dialer, News, Path, Report},
 };
-use crate::{OpenError, RailId, StreamOptions, proto::connection::Connection, rails::Rails};
+use crate::{OpenError, RailId, StreamOptions, rails::Rails};
+use rails_proto::parameters::MOST_LANES;
 use std::{collections::BTreeSet, net::SocketAddr};
 use tokio::{
     sync::mpsc,
@@ -24,7 +25,7 @@ pub(super) async fn connect(
     if lanes.iter().any(|(rail, _)| rail.0 >= rails.len()) {
         return Err(OpenError::NoLanes("the pairing was made for other rails: it names one that is not there"));
     }
-    if count > Connection::MOST_LANES {
+    if count > MOST_LANES {
         return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
     }
     let credentials = options.security.initiator().ok_or(OpenError::Security)?;

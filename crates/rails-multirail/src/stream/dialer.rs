@@ -10,15 +10,15 @@ use super::{
 use crate::{
     RailId, StreamOptions,
     error::{FailedLane, JoinError},
-    proto::{
-        backoff::Backoff,
-        connection::{LaneId, Refused},
-        handshake::{Credentials, Hello, Joined, Purpose, StreamId},
-        opening::{Attempts, Race, Turn},
-    },
     rails::Rails,
 };
 use rails_net::Lane;
+use rails_proto::{
+    backoff::Backoff,
+    connection::{LaneId, Refused},
+    handshake::{Credentials, Hello, Joined, Purpose, StreamId},
+    opening::{Attempts, Race, Turn},
+};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,

@@ -1,14 +1,12 @@
 //! What happened to a stream's lanes, as a record.
 
-use crate::{
-    RailId,
-    proto::{
-        connection::{Event, EventKind},
-        handshake::StreamId,
-    },
-    serialized::milliseconds,
+use crate::RailId;
+use rails_proto::{
+    connection::{Event, EventKind},
+    handshake::StreamId,
 };
 use serde::Serialize;
+use serde_with::{As, DurationMilliSecondsWithFrac};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -19,7 +17,7 @@ use tokio::sync::broadcast;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StreamEvent {
     /// Time since this end of the stream was made.
-    #[serde(rename = "at_ms", serialize_with = "milliseconds")]
+    #[serde(rename = "at_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
     pub at: Duration,
     /// The lane's number; `None` where it is about all of them.
     pub lane: Option<u16>,

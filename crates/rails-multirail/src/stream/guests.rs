@@ -1,10 +1,8 @@
 //! Who is in a listener's house, and how much of it each has.
 
 use super::{MultiRailStream, shared::Shared};
-use crate::{
-    Limits, ListenerClosed,
-    proto::handshake::{Credentials, Limit, Refusal, StreamId},
-};
+use crate::{Limits, ListenerClosed};
+use rails_proto::handshake::{Credentials, Limit, Refusal, StreamId};
 use std::{
     collections::{HashMap, VecDeque},
     net::IpAddr,

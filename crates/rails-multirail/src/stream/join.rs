@@ -1,13 +1,11 @@
 //! The handshake's messages on a lane.
 
 use super::io::{receive_exact, send_all};
-use crate::{
-    error::JoinError,
-    proto::handshake::{
-        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Nonce, PREFIX_LEN,
-    },
-};
+use crate::error::JoinError;
 use rails_net::Lane;
+use rails_proto::handshake::{
+    Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Nonce, PREFIX_LEN,
+};
 
 /// A fresh random number.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {

@@ -6,20 +6,17 @@ use super::{
     shared::{Joined, NoLane, Shared},
     turn::Turn,
 };
-use crate::{
-    RailId, StreamOptions,
-    error::LaneError,
-    proto::{
-        connection::{CONTROL_LEN, Connection, LaneEnd, LaneId, LaneTraits, LinkSample, NEEDS_NO_ROOM, Transmit},
-        messages::Content,
-        reassembler::Violation,
-        scheduler::Chunk,
-        seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
-        wire::{DataHeader, FRAME_LEN, Frame, FrameError},
-    },
-};
+use crate::{RailId, StreamOptions, error::LaneError};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rails_net::{Lane, TransportStats};
+use rails_proto::{
+    chunk::{Chunk, Content},
+    connection::{CONTROL_LEN, Connection, LaneEnd, LaneId, LinkSample, NEEDS_NO_ROOM, Transmit},
+    scheduler::LaneTraits,
+    seal::{Opener, SEALED_FRAME_LEN, Sealer, Seals, TAG_LEN},
+    violation::Violation,
+    wire::{DataHeader, FRAME_LEN, Frame, FrameError},
+};
 use rails_topo::{DataSize, NodeId};
 use std::{
     cell::Cell,

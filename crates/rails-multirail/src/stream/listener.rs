@@ -11,13 +11,16 @@ use super::{
 use crate::{
     AdmitError, BindListenerError, ListenerClosed, RailId, StreamOptions,
     error::{JoinError, with_causes},
-    proto::handshake::{
-        Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
-        Responder, ResponderStep, Secret, StreamId,
-    },
     rails::Rails,
 };
 use rails_net::{Lane, LaneListener, TcpLane};
+use rails_proto::{
+    handshake::{
+        Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
+        Responder, ResponderStep, StreamId,
+    },
+    secret::Secret,
+};
 use std::{
     net::SocketAddr,
     sync::{

@@ -1,12 +1,13 @@
 //! A stream used for messages.
 
 use super::{MultiRailStream, StreamStats};
-use crate::proto::{
+use bytes::Bytes;
+use rails_proto::{
+    chunk::Priority,
     connection::{Connection, NotForMessages},
     handshake::StreamId,
-    messages::{Delivery, Message, Priority, next_of_packet},
+    messages::{Delivery, Message, next_of_packet},
 };
-use bytes::Bytes;
 use std::{
     future::poll_fn,
     io::{Error as IoError, ErrorKind, Result as IoResult},

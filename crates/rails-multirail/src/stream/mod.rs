@@ -29,15 +29,15 @@ pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMess
 pub use prometheus::StreamMetrics;
 pub use stats::{LaneStats, StreamStats, ThreadStats};
 
-use crate::{
-    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions,
-    error::FailedLane,
-    pairing::{self, Pairing},
-    proto::{connection::Connection, handshake::StreamId},
-    rails::Rails,
-};
+use crate::{AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, error::FailedLane, rails::Rails};
 use bytes::{Buf, Bytes};
 use dialer::{Dialer, Path};
+use rails_proto::{
+    connection::Connection,
+    handshake::StreamId,
+    pairing::{self, Pairing},
+    parameters::MOST_LANES,
+};
 use shared::{Shared, State};
 use std::{
     future::poll_fn,
@@ -114,7 +114,7 @@ impl MultiRailStream {
     }
 
     /// Asks the listener at `contact`, any of its addresses, which lanes it has, and pairs them with `rails`: by subnet and speed, as
-    /// [`pair`](crate::pairing::pair) does. Nothing is opened yet; [`connect_paired`](Self::connect_paired) does that.
+    /// [`pair`](rails_proto::pairing::pair) does. Nothing is opened yet; [`connect_paired`](Self::connect_paired) does that.
     ///
     /// The question is asked as the routes lead, from no rail in particular. The other end proves itself as for a stream, and what it says
     /// is authenticated, and encrypted where the stream would be. A contact that the other end knows by another address
@@ -190,7 +190,7 @@ impl MultiRailStream {
         if rail.0 >= dialing.dialer.rails.len() {
             return Err(AddLaneError::NoSuchRail(rail));
         }
-        if dialing.next as usize >= Connection::MOST_LANES {
+        if dialing.next as usize >= MOST_LANES {
             return Err(AddLaneError::TooMany);
         }
         let index = dialing.next;
@@ -267,7 +267,7 @@ impl MultiRailStream {
     ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails, or the other end has dropped the stream with bytes that it
-    /// had not read ([`Failure::Stopped`](crate::proto::connection::Failure::Stopped)).
+    /// had not read ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped)).
     pub async fn close(mut self) -> IoResult<StreamStats> {
         poll_fn(|context| self.poll_delivered(context)).await?;
         while self.read_bytes().await?.is_some() {}

@@ -4,14 +4,13 @@ use super::{
     io::receive_ready,
     lane::{Intake, LaneDriver},
 };
-use crate::{
-    error::LaneError,
-    proto::{
-        messages::{Content, Lent, Place},
-        wire::DataHeader,
-    },
-};
+use crate::error::LaneError;
 use bytes::{Bytes, BytesMut};
+use rails_proto::{
+    chunk::Content,
+    messages::{Lent, Place},
+    wire::DataHeader,
+};
 use std::time::Instant;
 use tokio::task::coop;
 

@@ -1,9 +1,10 @@
 //! A lane's counters, from its first connection to its last.
 
 use super::stats::LaneStats;
-use crate::{RailId, error::LaneError, proto::connection::LaneFigures};
+use crate::{RailId, error::LaneError};
 use rails_bind::thread::{self, Tid};
 use rails_net::{Lane, TcpStats, TransportStats};
+use rails_proto::connection::LaneFigures;
 use rails_topo::Bandwidth;
 use std::{
     net::SocketAddr,

@@ -6,16 +6,13 @@ use super::{
     record::LaneRecord,
     stats::{StreamStats, ThreadStats},
 };
-use crate::{
-    RailId, StreamError,
-    error::LaneError,
-    proto::{
-        connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, LaneTraits},
-        handshake::{Credentials, StreamId},
-    },
-    rails::Rails,
-};
+use crate::{RailId, StreamError, error::LaneError, rails::Rails};
 use rails_net::{Lane, LinkChange};
+use rails_proto::{
+    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId},
+    handshake::{Credentials, StreamId},
+    scheduler::LaneTraits,
+};
 use rails_topo::{NodeId, NodeSet};
 use std::{
     io::Result as IoResult,

@@ -1,17 +1,15 @@
 //! What a stream and its lanes have done.
 
-use crate::{
-    RailId, StreamId,
-    proto::{
-        connection::{LaneTimes, Reordered, Stalls, WindowUse},
-        scheduler::{Amount, Reissued},
-    },
-    serialized::{as_text, microseconds, optional_microseconds},
-};
+use crate::{RailId, StreamId};
 use rails_bind::{thread::Tid, usage::ThreadUsage};
 use rails_net::{TcpStats, TransportStats};
+use rails_proto::{
+    connection::{LaneTimes, Reordered, Stalls, WindowUse},
+    scheduler::{Amount, Reissued},
+};
 use rails_topo::Bandwidth;
 use serde::Serialize;
+use serde_with::{As, DisplayFromStr, DurationMicroSeconds};
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 /// What a stream has done up to now, as this end sees it.
@@ -20,10 +18,10 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamStats {
     /// The stream's name.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "As::<DisplayFromStr>::serialize")]
     pub stream: StreamId,
     /// Time since this end of the stream was made.
-    #[serde(rename = "age_us", serialize_with = "microseconds")]
+    #[serde(rename = "age_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub age: Duration,
     /// Bytes that this end wrote.
     pub bytes_written: u64,
@@ -82,20 +80,20 @@ pub struct LaneStats {
     pub duplicated: Amount,
     /// Bytes that it was given and that are not acknowledged.
     pub bytes_in_flight: u64,
-    /// What it was seen to carry lately while it was busy, with a half-life of [`HALF_LIFE`](crate::proto::policy::HALF_LIFE): what the
+    /// What it was seen to carry lately while it was busy, with a half-life of [`HALF_LIFE`](rails_proto::policy::HALF_LIFE): what the
     /// scheduler goes by. `None` while it is down, and before anything was acknowledged.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,
     /// How long a chunk takes from being taken to being acknowledged; `None` as with the rate.
-    #[serde(rename = "service_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "service_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub service: Option<Duration>,
-    /// Whether it is up and has been given nothing for two seconds in which the stream had work ([`EventKind::Unused`](crate::proto::connection::EventKind::Unused)).
+    /// Whether it is up and has been given nothing for two seconds in which the stream had work ([`EventKind::Unused`](rails_proto::connection::EventKind::Unused)).
     pub unused: bool,
     /// Smoothed round trip of its newest connection, by the transport; `None` where that does not say.
-    #[serde(rename = "rtt_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt: Option<Duration>,
     /// Its least round trip.
-    #[serde(rename = "least_rtt_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub least_rtt: Option<Duration>,
     /// Bytes that the transport sent again below all of this, on all of its connections; `None` where it did not say of one.
     pub bytes_retransmitted: Option<u64>,
@@ -104,7 +102,7 @@ pub struct LaneStats {
     /// What it did with its time while it was up.
     pub times: LaneTimes,
     /// For how long it was down between its connections, and since.
-    #[serde(rename = "down_us", serialize_with = "microseconds")]
+    #[serde(rename = "down_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub down: Duration,
     /// What the transport knows of its newest connection, or knew at its end; `None` where it did not say.
     pub transport: Option<TransportStats>,
@@ -126,7 +124,7 @@ pub struct ThreadStats {
     /// The lanes of this stream that it drives. What it used is not told apart by lane, nor by stream where it drives others'.
     pub lanes: Vec<u16>,
     /// Its time on a CPU since it began, for whatever it did; `None` where the kernel does not say.
-    #[serde(rename = "cpu_us", serialize_with = "optional_microseconds")]
+    #[serde(rename = "cpu_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub cpu: Option<Duration>,
 }
 

@@ -9,8 +9,8 @@ mod peer;
 use bytes::Bytes;
 use peer::{Flood, Peer};
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Security, StreamOptions, StreamStats, plan,
-    proto::messages::longest_message,
+    MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Security, StreamOptions, StreamStats,
+    longest_message, plan,
 };
 use rails_topo::Topology;
 use std::{fs, future::Future, net::SocketAddr, process::Command, time::Duration};

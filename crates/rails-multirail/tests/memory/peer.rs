@@ -2,9 +2,12 @@
 
 use crate::join::join;
 use bytes::Bytes;
-use rails_multirail::proto::{
-    handshake::{Credentials, Terms},
-    messages::{Packet, Part, Priority, message_space, packet_space},
+use rails_multirail::Priority;
+use rails_proto::{
+    chunk::{Packet, Part},
+    handshake::Credentials,
+    messages::{message_space, packet_space},
+    parameters::Terms,
     wire::{DataHeader, Frame},
 };
 use std::net::SocketAddr;

@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use rails_lab::{LinkLab, Side};
-use rails_multirail::{
-    MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan, proto::connection::EventKind,
-};
+use rails_multirail::{EventKind, MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan};
 use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,9 @@
 //! A peer on a bare socket that joins in order; what it does then is up to the test.
 
-use rails_multirail::proto::handshake::{
-    Credentials, Hello, Initiator, InitiatorStep, Joined, Message, PREFIX_LEN, Purpose, StreamId, Terms,
+use rails_multirail::StreamId;
+use rails_proto::{
+    handshake::{Credentials, Hello, Initiator, InitiatorStep, Joined, Message, PREFIX_LEN, Purpose},
+    parameters::Terms,
 };
 use std::net::SocketAddr;
 use tokio::{

@@ -2,13 +2,8 @@
 
 use crate::util::{listener, options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::{
-    MultiRailStream, Priority, StreamError, StreamEvent,
-    proto::{
-        connection::{EventKind, Failure},
-        wire::ResetReason,
-    },
-};
+use rails_multirail::{EventKind, Failure, MultiRailStream, Priority, StreamError, StreamEvent};
+use rails_proto::wire::ResetReason;
 use std::{
     io::{self, ErrorKind, IoSlice},
     time::Duration,

@@ -1,7 +1,7 @@
 //! Lanes that are cut or damaged, and peers that go away.
 
 use crate::util::{PATIENCE, moved, moved_while, options, pair, pattern, rails, relayed_pair};
-use rails_multirail::{StreamError, proto::connection::Failure};
+use rails_multirail::{Failure, StreamError};
 use std::{io, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -5,14 +5,12 @@ use crate::{
     util::{PATIENCE, listener, options, pattern, rails, secret},
 };
 use bytes::Bytes;
-use rails_multirail::{
-    MultiRailListener, MultiRailStream, Rails, StreamError,
-    proto::{
-        connection::Failure,
-        handshake::{Credentials, Mode, Terms},
-        reassembler::Violation,
-        wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
-    },
+use rails_multirail::{Failure, Mode, MultiRailListener, MultiRailStream, Rails, StreamError};
+use rails_proto::{
+    handshake::Credentials,
+    parameters::Terms,
+    violation::Violation,
+    wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

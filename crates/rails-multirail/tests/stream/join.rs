@@ -1,11 +1,7 @@
 //! Who may join, and what becomes of those who may not.
 
 use crate::util::{PATIENCE, listener, options, patient, pattern, rails};
-use rails_multirail::{
-    MultiRailStream, OpenError, Secret, Security,
-    error::JoinError,
-    proto::handshake::{HandshakeError, Mode},
-};
+use rails_multirail::{HandshakeError, Mode, MultiRailStream, OpenError, Secret, Security, error::JoinError};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -3,13 +3,12 @@
 use crate::util::{PATIENCE, listener, options, pair, pattern, rails, relayed_pair, secret};
 use bytes::Bytes;
 use rails_multirail::{
-    MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority, Security,
-    StreamError, StreamOptions, TrySendError,
-    proto::{
-        connection::{Failure, Form},
-        reassembler::Violation,
-        wire::ResetReason,
-    },
+    Failure, MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority,
+    Security, StreamError, StreamOptions, TrySendError,
+};
+use rails_proto::{
+    violation::{Form, Violation},
+    wire::ResetReason,
 };
 use std::{io, time::Duration};
 use tokio::{

@@ -5,10 +5,9 @@ use crate::{
     util::{PATIENCE, listener, rails, secret},
 };
 use rails_multirail::{
-    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamOptions,
-    error::JoinError,
-    proto::handshake::{Message, PREFIX_LEN},
+    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamOptions, error::JoinError,
 };
+use rails_proto::handshake::{Message, PREFIX_LEN};
 use std::{
     net::SocketAddr,
     sync::{

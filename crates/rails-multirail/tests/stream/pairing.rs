@@ -5,8 +5,8 @@ use crate::{
     util::{PATIENCE, listener, options, patient, rails, secret},
 };
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Secret, Security, StreamOptions,
-    error::JoinError, pairing::Relation, proto::handshake::HandshakeError,
+    HandshakeError, MultiRailListener, MultiRailStream, OpenError, PlanLanesError, RailId, Relation, Secret, Security,
+    StreamOptions, error::JoinError,
 };
 use std::net::SocketAddr;
 use tokio::{

@@ -1,7 +1,7 @@
 //! Lanes that come back, are added and are taken out.
 
 use crate::util::{Relay, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
-use rails_multirail::{AddLaneError, MultiRailStream, RailId, StreamEvent, proto::connection::EventKind};
+use rails_multirail::{AddLaneError, EventKind, MultiRailStream, RailId, StreamEvent};
 use std::{
     collections::BTreeSet,
     net::SocketAddr,

@@ -2,13 +2,12 @@
 
 use crate::util::{PATIENCE, Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
 use rails_multirail::{
-    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamId, StreamOptions,
-    error::JoinError,
-    proto::handshake::{
-        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Limit, Message, Mode, PREFIX_LEN, Purpose,
-        Refusal, Terms,
-    },
-    security::{Identity, TlsClient, TlsServer},
+    HandshakeError, Identity, Limit, Limits, Mode, MultiRailListener, MultiRailStream, OpenError, Rails, Refusal,
+    Secret, Security, StreamId, StreamOptions, TlsClient, TlsServer, error::JoinError,
+};
+use rails_proto::{
+    handshake::{Credentials, Hello, Initiator, InitiatorStep, Message, PREFIX_LEN, Purpose},
+    parameters::Terms,
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::{

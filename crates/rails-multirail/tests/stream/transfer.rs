@@ -2,7 +2,7 @@
 
 use crate::util::{PATIENCE, moved, options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::{MultiRailStream, Policy, RailId, StreamOptions, StripePolicy, proto::policy::Offer};
+use rails_multirail::{MultiRailStream, Offer, Policy, RailId, StreamOptions, StripePolicy};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -5,8 +5,7 @@ use crate::{
     util::{PATIENCE, listener, options, pattern, rails, secret},
 };
 use rails_multirail::{
-    AdmitError, MultiRailListener, MultiRailStream, RailId, Rails, Security, StreamOptions, StreamStats,
-    proto::connection::EventKind,
+    AdmitError, EventKind, MultiRailListener, MultiRailStream, RailId, Rails, Security, StreamOptions, StreamStats,
 };
 use rails_net::TransportStats;
 use std::{sync::Arc, time::Duration};

@@ -7,15 +7,15 @@ use super::{
 use crate::{
     PlanLanesError, RailId, StreamOptions,
     error::{FailedLane, JoinError},
-    pairing::{self, LaneOffer, MOST_OFFERS, Pairing, Relation, Unpaired},
-    proto::{
-        backoff::Backoff,
-        handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
-        opening::Setback,
-    },
     rails::Rails,
 };
 use rails_net::{Lane, LaneOptions};
+use rails_proto::{
+    backoff::Backoff,
+    handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
+    opening::Setback,
+    pairing::{self, LaneOffer, MOST_OFFERS, Pairing, Relation, Unpaired},
+};
 use std::net::{IpAddr, SocketAddr};
 use tokio::time::{Instant, sleep, timeout};
 

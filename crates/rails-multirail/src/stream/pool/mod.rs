@@ -1,12 +1,14 @@
 //! Buffers that are used again: for chunks, each kept on the node that it lies on, and for large messages.
 
+mod placed;
 mod shelf;
 #[cfg(test)]
 mod tests;
 
-use crate::proto::messages::{MessageBuffer, Recycle};
 use bytes::Bytes;
-use rails_bind::memory::{BufferOptions, BufferPart, MemoryPolicy, NumaBuffer};
+use placed::Placed;
+use rails_bind::memory::{BufferOptions, MemoryPolicy, NumaBuffer};
+use rails_proto::messages::MessageBuffer;
 use rails_topo::{NodeId, NodeSet};
 use shelf::{Fit, Shelf};
 use std::{
@@ -29,7 +31,7 @@ use tokio::sync::Notify;
 /// Where the node has no free page, the kernel takes one of another: a preferring policy drops no file from memory for it.
 ///
 /// # How much memory that is
-/// What is kept for later fits into the part of the window that nothing takes up ([`Connection::memory_held`](crate::proto::connection::Connection::memory_held)), so that both together are a
+/// What is kept for later fits into the part of the window that nothing takes up ([`Connection::memory_held`](rails_proto::connection::Connection::memory_held)), so that both together are a
 /// window. A buffer is longer than its chunk by less than 1/64, or a page where it is mapped: lengths are rounded up to one of 64 steps in each doubling. A
 /// kept one that is longer is taken too, as long as all that is wasted in this way is less than 1/64 of the window. What nobody has used
 /// [for 5 to 10 seconds](IDLE) is given back.
@@ -123,7 +125,7 @@ impl Pool {
         let owner = round.map_or(Owner::All, |nodes| Owner::Round(nodes.iter().map(|node| node.0).collect()));
         let policy = round.map_or(MemoryPolicy::Default, |nodes| MemoryPolicy::Interleave(nodes.clone()));
         match self.take(owner, length, || new(length, &policy)) {
-            (Memory::Mapped(memory), home) => MessageBuffer::laid(memory.into_part(), length, Arc::new(home)),
+            (Memory::Mapped(memory), home) => MessageBuffer::placed(Placed::new(memory.into_part(), length, home)),
             (Memory::Heap(_), _) => MessageBuffer::zeroed(length),
         }
     }
@@ -291,15 +293,6 @@ impl Drop for ChunkBuffer {
             && let Some(pool) = home.pool.upgrade()
         {
             pool.put(&home, memory);
-        }
-    }
-}
-
-impl Recycle for Home {
-    fn take_back(&self, part: BufferPart) {
-        // A part that is not the whole is of a message that was given up.
-        if let (Some(pool), Ok(buffer)) = (self.pool.upgrade(), part.into_whole()) {
-            pool.put(self, Memory::Mapped(buffer));
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use rails_proto::messages::MessageMemory;
 
 const WINDOW: u64 = 1 << 20;
 const HERE: Option<NodeId> = Some(NodeId(0));
@@ -85,6 +86,38 @@ fn messages_buffers_come_back_whole() {
     assert!(pool.bytes_kept() >= 3_000_000);
     assert_eq!(pool.message(3_000_000, None).as_ptr(), begins);
     assert_ne!(pool.message(3_000_000, Some(&NodeSet::single(rails_topo::NodeId(0)))).as_ptr(), begins);
+}
+
+/// The memory of a message, as lanes share it.
+fn placed(pool: &Arc<Pool>, length: usize) -> Placed {
+    match pool.take(Owner::All, length, || new(length, &MemoryPolicy::Default)) {
+        (Memory::Mapped(memory), home) => Placed::new(memory.into_part(), length, home),
+        (Memory::Heap(_), _) => panic!("the kernel maps {length} bytes"),
+    }
+}
+
+#[test]
+fn split_message_memory_joined_and_returned() {
+    let pool = Pool::new(16 << 20);
+    let mut front = placed(&pool, 200_000);
+    let mut back = front.split_off(3_000);
+    assert_eq!((front.as_ref().len(), (*back).as_ref().len()), (3_000, 197_000));
+    front.as_mut().fill(1);
+    (*back).as_mut().fill(2);
+    front.unsplit(back);
+    assert_eq!((front.as_ref().len(), &front.as_ref()[2_999..3_001]), (200_000, &[1, 2][..]));
+    assert_eq!(pool.bytes_kept(), 0);
+    drop(front);
+    assert!(pool.bytes_kept() >= 200_000);
+}
+
+#[test]
+fn message_memory_dropped_in_parts_unmapped() {
+    let pool = Pool::new(16 << 20);
+    let mut front = placed(&pool, 200_000);
+    drop(front.split_off(3_000));
+    drop(front);
+    assert_eq!(pool.bytes_kept(), 0, "parts of a message that was given up are of no use to another");
 }
 
 /// What happens to a pool.

@@ -1,10 +1,8 @@
 //! Which metrics there are. `docs/metrics.md` has the same list for readers, and a test holds the two against each other.
 
-use crate::{
-    LaneStats, StreamStats,
-    proto::{connection::WindowUse, scheduler::Reissued},
-};
+use crate::{LaneStats, StreamStats};
 use prometheus_client::{metrics::MetricType, registry::Unit};
+use rails_proto::{connection::WindowUse, scheduler::Reissued};
 use std::time::Duration;
 
 /// One metric: the name without its unit and without `_total`, as the encoder wants it.
@@ -310,7 +308,7 @@ fn windows(stats: &StreamStats, to: &mut Vec<Sample>, value: impl Fn(&WindowUse)
 
 fn reissued(
     of: &Reissued,
-    count: fn(&crate::proto::scheduler::Amount) -> u64,
+    count: fn(&rails_proto::scheduler::Amount) -> u64,
     mut put: impl FnMut((&'static str, &str), Value),
 ) {
     put(("cause", "returned"), Total(count(&of.returned)));

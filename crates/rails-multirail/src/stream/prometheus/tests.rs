@@ -1,10 +1,8 @@
 use super::*;
-use crate::{
-    LaneStats, RailId, StreamId, ThreadStats,
-    proto::connection::{LaneTimes, Reordered, Stalls, WindowUse},
-};
+use crate::{LaneStats, RailId, StreamId, ThreadStats};
 use prometheus_client::metrics::MetricType;
 use rails_bind::thread;
+use rails_proto::connection::{LaneTimes, Reordered, Stalls, WindowUse};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

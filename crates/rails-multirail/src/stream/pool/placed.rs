@@ -1,0 +1,69 @@
+//! Mapped memory under a large message.
+
+use super::{Home, Memory};
+use rails_bind::memory::BufferPart;
+use rails_proto::messages::MessageMemory;
+use std::{any::Any, sync::Arc};
+
+/// A message's memory, or a part of it, which goes back to its pool when nobody needs it any more.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// Nothing once it has gone.
+    part: Option<BufferPart>,
+    /// How much of it is used, from the beginning.
+    length: usize,
+    home: Arc<Home>,
+}
+
+impl Placed {
+    /// The first `length` bytes of `part`, whatever they are; it goes back to `home`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub(super) fn new(part: BufferPart, length: usize, home: Home) -> Self {
+        assert!(length <= part.len(), "the memory is as long as what it is for");
+        Self { part: Some(part), length, home: Arc::new(home) }
+    }
+}
+
+impl MessageMemory for Placed {
+    fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory> {
+        let part = self.part.as_mut().map(|part| part.split_off(at));
+        let length = std::mem::replace(&mut self.length, at) - at;
+        Box::new(Self { part, length, home: self.home.clone() })
+    }
+
+    fn unsplit(&mut self, behind: Box<dyn MessageMemory>) {
+        let mut behind = behind.into_any().downcast::<Self>().expect("parts of one message are of one kind");
+        self.length += behind.length;
+        let joined = self.part.as_mut().zip(behind.part.take()).map(|(part, behind)| part.join(behind));
+        assert!(matches!(joined, Some(Ok(()))), "parts of one message are parts of one buffer");
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        self.part.as_ref().map_or(&[], |part| &part[..self.length])
+    }
+}
+
+impl AsMut<[u8]> for Placed {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.part.as_mut().map_or(&mut [], |part| &mut part[..self.length])
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        // A part that is not the whole is of a message that was given up.
+        if let Some(Ok(buffer)) = self.part.take().map(BufferPart::into_whole)
+            && let Some(pool) = self.home.pool.upgrade()
+        {
+            pool.put(&self.home, Memory::Mapped(buffer));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! How urgent a message is.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How urgent a message is: a higher one is sent before what is left of a lower one, and may be received before it. Messages of one priority keep their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Priority(u8);
+
+impl Priority {
+    /// For what may wait.
+    pub const LOWEST: Self = Self(0);
+    /// For everything that is neither.
+    pub const NORMAL: Self = Self(3);
+    /// For what may not.
+    pub const HIGHEST: Self = Self(7);
+    /// How many there are.
+    pub const LEVELS: usize = 8;
+
+    /// The priority of that level, from 0 to 7; `None` above that.
+    pub const fn new(level: u8) -> Option<Self> {
+        if (level as usize) < Self::LEVELS { Some(Self(level)) } else { None }
+    }
+
+    /// Its level, from 0 to 7.
+    pub const fn level(self) -> u8 {
+        self.0
+    }
+
+    /// All of them, the most urgent first.
+    pub fn falling() -> impl Iterator<Item = Self> {
+        (0..Self::LEVELS as u8).rev().map(Self)
+    }
+
+    /// The same as an index.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self::NORMAL
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Priority> for u8 {
+    fn from(priority: Priority) -> Self {
+        priority.0
+    }
+}
+
+/// That is no priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("priority {0}: the highest is 7")]
+pub struct NoSuchPriority(u8);
+
+impl TryFrom<u8> for Priority {
+    type Error = NoSuchPriority;
+
+    fn try_from(level: u8) -> Result<Self, NoSuchPriority> {
+        Self::new(level).ok_or(NoSuchPriority(level))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_eight_priorities() {
+        assert_eq!(Priority::new(7), Some(Priority::HIGHEST));
+        assert_eq!(Priority::new(8), None);
+        assert!(Priority::falling().is_sorted_by(|a, b| a > b));
+    }
+}

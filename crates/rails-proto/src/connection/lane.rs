@@ -1,0 +1,100 @@
+//! What one end knows of a lane, and what it tells the other end on it.
+
+use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
+use crate::{
+    scheduler::{ACK_DELAY, Amount},
+    wire::{Ack, Frame},
+};
+use std::time::Instant;
+
+/// A lane.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) up: bool,
+    pub(super) number: u16,
+    /// It was told [`Transmit::Idle`](super::Transmit::Idle), and not woken since.
+    pub(super) idle: bool,
+    /// It was woken from that, and has not asked since.
+    pub(super) called: bool,
+    /// Chunks that have arrived whole.
+    pub(super) chunks: u64,
+    /// What the other end was last told on this lane.
+    pub(super) told: Told,
+    /// Bytes that have arrived since then.
+    pub(super) unacknowledged: u64,
+    /// When the first of them arrived.
+    pub(super) since: Option<Instant>,
+    pub(super) reset_sent: bool,
+    pub(super) stop_sent: bool,
+    pub(super) health: Health,
+    pub(super) unused: Unused,
+    /// The lane is taken out of the stream.
+    pub(super) leaving: bool,
+    /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
+    pub(super) leave_sent: Option<bool>,
+    pub(super) other_drained: bool,
+    pub(super) clock: LaneClock,
+    /// What came in on it that was there before.
+    pub(super) duplicates: Amount,
+}
+
+/// What the other end was told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) chunks: u64,
+    pub(super) limit: u64,
+    pub(super) complete: bool,
+}
+
+impl Lane {
+    /// Wakes it where it stands idle; whether it did.
+    pub(super) fn call(&mut self) -> bool {
+        self.called |= self.idle;
+        std::mem::take(&mut self.idle)
+    }
+}
+
+impl Connection {
+    /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
+    pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
+        let complete = self.incoming.is_complete() && !self.refuses();
+        let limit = self.incoming.limit();
+        let state = &mut self.lanes[lane.0];
+        let news = state.chunks > state.told.chunks;
+        let due = complete && (news || !state.told.complete)
+            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW)
+            || state.since.is_some_and(|since| now >= since + ACK_DELAY)
+            || limit - state.told.limit >= part(self.terms.window, LIMITS_PER_WINDOW) && !complete;
+        let worthwhile = due || riding && news;
+        if !worthwhile {
+            return false;
+        }
+        control.extend_from_slice(&Frame::Ack(Ack { chunks: state.chunks, limit, complete }).encode());
+        state.told = Told { chunks: state.chunks, limit, complete };
+        state.unacknowledged = 0;
+        state.since = None;
+        true
+    }
+
+    /// Says that the lane is taken out of the stream, and again once everything sent on it has been acknowledged.
+    pub(super) fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
+        let drained = self.scheduler.in_flight_chunks(lane.0) == 0;
+        let state = &mut self.lanes[lane.0];
+        if state.leave_sent == Some(drained) || state.leave_sent == Some(true) {
+            return false;
+        }
+        state.leave_sent = Some(drained);
+        control.extend_from_slice(&Frame::Leave { drained }.encode());
+        true
+    }
+}
+
+/// A part of the window: at least a byte, or a small window would be acknowledged without end.
+pub(super) fn part(window: u64, parts: u64) -> u64 {
+    (window / parts).max(1)
+}
+
+/// A lane acknowledges at the latest after this part of the window.
+pub(super) const ACKS_PER_WINDOW: u64 = 8;
+/// The limit is told anew when it has moved by this part of the window.
+pub(super) const LIMITS_PER_WINDOW: u64 = 4;

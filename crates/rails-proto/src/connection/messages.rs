@@ -1,0 +1,197 @@
+//! A connection that carries messages.
+//!
+//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`] and, as that says, either whole through
+//! [`Connection::handle_content`] or read straight into the message's buffer, through [`Connection::lend`] and [`Connection::handle_part`].
+
+use super::{Connection, LaneId};
+use crate::{
+    chunk::{Content, Priority},
+    messages::{Delivery, LEAST_CHUNK, LEAST_WINDOW, Lent, MessageBuffer, Place, longest_message},
+    violation::{Form, Violation},
+    wire::DataHeader,
+};
+use bytes::Bytes;
+use std::time::Instant;
+
+/// Why a stream cannot carry messages.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotForMessages {
+    /// It was used as a stream of bytes before.
+    #[error("bytes were written to it, or its write side was shut down, before")]
+    InUse,
+    /// The other end takes too little at a time.
+    #[error(
+        "the ends take chunks of {chunk} bytes and the other has a window of {window}; it takes 64 and 2048 for messages"
+    )]
+    TooSmall {
+        /// The longest chunk that both ends take.
+        chunk: usize,
+        /// The other end's window.
+        window: u64,
+    },
+}
+
+impl Connection {
+    // The application's side.
+
+    /// Uses the stream for messages from here on. Where bytes have arrived already, the stream fails with [`Violation::Form`].
+    ///
+    /// # Errors
+    /// [`NotForMessages`]; the stream is as it was.
+    pub fn carry_messages(&mut self) -> Result<(), NotForMessages> {
+        let (window, chunk) = self.scheduler.bounds();
+        if chunk < LEAST_CHUNK || window < LEAST_WINDOW {
+            return Err(NotForMessages::TooSmall { chunk, window });
+        }
+        // A peer that reads no more has ended this end's sending, but what it sent before may be messages.
+        if self.form == Some(Form::Bytes) || !(self.is_stopped() || self.scheduler.carry_messages()) {
+            return Err(NotForMessages::InUse);
+        }
+        self.form = Some(Form::Messages);
+        self.agree(Form::Messages);
+        Ok(())
+    }
+
+    /// The longest message that the other end has room for, in bytes, and its window.
+    pub fn longest_message(&self) -> (u64, u64) {
+        let (window, _) = self.scheduler.bounds();
+        (longest_message(window), window)
+    }
+
+    /// Takes a message to send: one that is no longer than [`Connection::longest_message`], and while there is [`Connection::room`]. It may be
+    /// longer than the room.
+    ///
+    /// # Panics
+    /// Where the stream does not carry messages or was finished.
+    pub fn send(&mut self, priority: Priority, message: Bytes) {
+        self.scheduler.send(priority, message);
+        self.wake_idle_lanes();
+    }
+
+    /// The next message, or the packet that it is in. `None` where there is none yet, or [no more](Connection::is_read).
+    pub fn receive(&mut self) -> Option<Delivery> {
+        let delivery = self.incoming.read_message()?;
+        self.tell_the_limit();
+        Some(delivery)
+    }
+
+    // The lanes' side.
+
+    /// Looks at what is said of a chunk of messages, before memory is spent on what follows, and says where it is to be read to.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn admit_content(
+        &mut self,
+        lane: LaneId,
+        header: &DataHeader,
+        content: &Content,
+        spare: &mut Option<MessageBuffer>,
+    ) -> Result<Place, Violation> {
+        let longest = self.terms.longest_chunk;
+        if header.length > longest {
+            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+        }
+        if self.failure.is_some() || self.refuses() {
+            return Ok(Place::Own);
+        }
+        if self.form.is_none() {
+            self.agree(Form::Messages);
+        }
+        let place = self.incoming.admit_content(lane.0, header, content, spare);
+        let place = self.or_fail(place)?;
+        self.refuse_what_came();
+        Ok(place)
+    }
+
+    /// What `lane` reads into, after [`Place::Message`]. `None` where there is nothing any more because the stream has failed.
+    pub fn lend(&mut self, lane: LaneId) -> Option<Lent> {
+        self.incoming.lend(lane.0)
+    }
+
+    /// Takes back what was lent to `lane`, which has read so many bytes into it altogether.
+    ///
+    /// # Errors
+    /// [`Violation`], where the message is whole because its part came by another lane; the stream has failed with it.
+    pub fn give_back(&mut self, lane: LaneId, piece: MessageBuffer, filled: usize) -> Result<(), Violation> {
+        let was_complete = self.incoming.is_complete();
+        let given = self.incoming.give_back(lane.0, piece, filled);
+        self.or_fail(given)?;
+        self.look_what_came(was_complete);
+        Ok(())
+    }
+
+    /// Takes back what was lent to `lane`: the whole part has arrived, and its checksum is right.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_part(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        header: &DataHeader,
+        piece: MessageBuffer,
+    ) -> Result<(), Violation> {
+        let was_complete = self.incoming.is_complete();
+        let filled = self.incoming.fill(lane.0, piece);
+        self.or_fail(filled)?;
+        if self.failure.is_none() && !self.refuses() {
+            self.has_arrived(now, lane, header.length, was_complete);
+        }
+        Ok(())
+    }
+
+    /// A chunk of messages has arrived whole on `lane`, in a buffer of its own, and its checksum is right.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_content(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        header: &DataHeader,
+        content: &Content,
+        payload: Bytes,
+    ) -> Result<(), Violation> {
+        if self.failure.is_some() || self.refuses() {
+            return Ok(());
+        }
+        let was_complete = self.incoming.is_complete();
+        let inserted = self.incoming.insert_content(header, content, payload);
+        self.or_fail(inserted)?;
+        self.has_arrived(now, lane, header.length, was_complete);
+        Ok(())
+    }
+
+    /// The application reads or writes bytes.
+    pub(super) fn use_for_bytes(&mut self) {
+        if self.form.is_none() {
+            self.form = Some(Form::Bytes);
+            self.agree(Form::Bytes);
+        }
+    }
+
+    /// What arrives is to be of that form: either it can be, or the ends do not agree.
+    fn agree(&mut self, form: Form) {
+        let is = self.incoming.form();
+        if is == form {
+            return;
+        }
+        match self.incoming.changed_to(form, self.terms.window) {
+            Some(incoming) => self.incoming = incoming,
+            None => {
+                let _ = self.or_fail::<()>(Err(Violation::Form { arrived: is, expected: form }));
+            }
+        }
+    }
+
+    /// A message may have become whole without a chunk of its own.
+    fn look_what_came(&mut self, was_complete: bool) {
+        if self.incoming.is_complete() && !was_complete {
+            self.wake_all_lanes();
+        }
+        self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
+        self.wakes.writer |= self.is_done();
+    }
+}

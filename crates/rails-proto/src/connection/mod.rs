@@ -1,0 +1,521 @@
+//! One end of one stream: both directions, all of its lanes.
+//!
+//! The driver of a lane does four things, and nothing else:
+//! 1. when the lane has joined, [`Connection::lane_up`];
+//! 2. when its socket has room, [`Connection::poll_transmit`], and it writes what that gives; on [`Transmit::Idle`] it waits
+//!    to be woken, or for the time that [`Connection::acknowledge_at`] names, on [`Transmit::Close`] it closes its sending side;
+//! 3. when a frame has arrived, [`Connection::handle_data`], [`Connection::handle_ack`] or [`Connection::handle_reset`];
+//! 4. when the lane has ended, [`Connection::lane_down`].
+//!
+//! Beside that it looks whether the lane makes progress ([`Connection::look`]) when [`Connection::look_at`] says so, which it asks once the lane has joined,
+//! after each look, and where [`Wakes::timers`] names the lane. One task for all lanes calls [`Connection::handle_timeout`] at the time that
+//! [`Connection::next_timeout`] names, and takes the [events](Connection::poll_event).
+//!
+//! The application writes, finishes, reads. **After each call, whoever [`Connection::take_wakes`] names must be woken**:
+//! that is how bytes written find an idle lane, and how a window that opened finds the writer.
+
+mod ending;
+mod event;
+mod figures;
+mod health;
+mod incoming;
+mod lane;
+mod messages;
+mod paths;
+mod stalls;
+mod unused;
+mod wakes;
+
+pub use event::{Event, EventKind, Silence};
+pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
+pub use health::LinkSample;
+pub use messages::NotForMessages;
+pub use paths::{LaneEnd, Refused};
+pub use stalls::{LaneTimes, Stalls};
+pub use wakes::{NEEDS_NO_ROOM, Wakes};
+
+use crate::{
+    chunk::Chunk,
+    parameters::{MOST_LANES, Terms},
+    policy::StripePolicy,
+    reassembler::Admission,
+    scheduler::{ACK_DELAY, Amount, LaneTraits, Scheduler},
+    violation::{Form, Violation},
+    wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
+};
+use bytes::Bytes;
+use ending::Ending;
+use figures::Peaks;
+use incoming::Incoming;
+use lane::{ACKS_PER_WINDOW, Lane, Told, part};
+use paths::Paths;
+use serde::Serialize;
+use stalls::Clocks;
+use std::{
+    collections::VecDeque,
+    io,
+    time::{Duration, Instant},
+};
+
+/// A lane's number within its stream, below [`MOST_LANES`]; used again once a lane has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct LaneId(pub usize);
+
+/// How this end of a stream behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// The longest chunk that is sent, in bytes; the other end may ask for less.
+    pub longest_chunk: usize,
+    /// How many bytes may wait to be taken by a lane.
+    pub send_buffer: usize,
+    /// What this end tells the other.
+    pub terms: Terms,
+    /// How long the stream waits for a lane that can be used when there is none, before it fails.
+    pub outage_limit: Duration,
+    /// How long what an application has written is still delivered once it has gone.
+    pub linger: Duration,
+    /// Whether this end dials lanes again, and not its peer.
+    pub redials: bool,
+}
+
+/// One end of one stream. See the [module](self) for how it is driven.
+#[derive(Debug)]
+pub struct Connection {
+    scheduler: Scheduler,
+    incoming: Incoming,
+    /// What the application uses the stream for, once it has said so.
+    form: Option<Form>,
+    terms: Terms,
+    lanes: Vec<Lane>,
+    ending: Ending,
+    /// Why the stream is over before its time.
+    failure: Option<Failure>,
+    outage_limit: Duration,
+    /// Since when there has been no lane that could be used.
+    outage_since: Option<Instant>,
+    redials: bool,
+    paths: Paths,
+    events: VecDeque<Event>,
+    wakes: Wakes,
+    clocks: Clocks,
+    peaks: Peaks,
+    /// What has arrived more than once.
+    duplicates: Amount,
+}
+
+/// Why a stream is over before its time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The other end gave it up.
+    #[error("{0}")]
+    Reset(ResetReason),
+    /// The other end broke the protocol.
+    #[error("the other end broke the protocol: {0}")]
+    Violation(Violation),
+    /// The last lane was lost.
+    #[error(
+        "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in order"
+    )]
+    LanesLost {
+        /// Bytes in flight that nobody knows the fate of.
+        unacknowledged: u64,
+        /// Bytes from the other end that arrived without a gap: those that were not read yet can still be.
+        delivered: u64,
+    },
+    /// The peer has dropped the stream, or its receiving half, and reads no more. What it had written itself can still be read.
+    #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
+    Stopped {
+        /// How many bytes were written that it has not read.
+        unread: u64,
+    },
+    /// This end gave it up.
+    #[error("this end gave the stream up")]
+    Dropped,
+}
+
+impl Failure {
+    /// The kind of error that a TCP connection gives for the like.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Reset(_) | Self::LanesLost { .. } => io::ErrorKind::ConnectionReset,
+            Self::Violation(_) => io::ErrorKind::InvalidData,
+            Self::Stopped { .. } | Self::Dropped => io::ErrorKind::BrokenPipe,
+        }
+    }
+}
+
+/// What a lane with room does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// Send the control frames that were appended, then this chunk if there is one.
+    Send(Option<Chunk>),
+    /// There is nothing to send until the lane is woken, or an [acknowledgement](Connection::acknowledge_at) is due.
+    Idle,
+    /// There will be nothing to send any more: close the sending side, and read on until the other end has closed its own.
+    Close,
+}
+
+impl Connection {
+    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` is what the other end takes.
+    pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: Terms) -> Self {
+        let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
+        Self {
+            scheduler: Scheduler::new(policy, longest_chunk, config.send_buffer, theirs.window),
+            incoming: Incoming::new(config.terms.window),
+            form: None,
+            terms: config.terms,
+            lanes: Vec::new(),
+            ending: Ending::new(config.linger),
+            failure: None,
+            outage_limit: config.outage_limit,
+            outage_since: None,
+            redials: config.redials,
+            paths: Paths::default(),
+            events: VecDeque::new(),
+            wakes: Wakes::default(),
+            clocks: Clocks::default(),
+            peaks: Peaks::default(),
+            duplicates: Amount::default(),
+        }
+    }
+
+    /// This end's window.
+    pub fn window(&self) -> u64 {
+        self.terms.window
+    }
+
+    /// How much memory is taken up by what has arrived, or begun to, and has not been read: no more than the window, and what each chunk costs besides.
+    pub fn memory_held(&self) -> u64 {
+        self.incoming.memory_held()
+    }
+
+    // The application's side.
+
+    /// How many bytes may be written now.
+    pub fn room(&self) -> usize {
+        self.scheduler.room()
+    }
+
+    /// Takes bytes to send: no more than there is [`Connection::room`] for.
+    pub fn write(&mut self, bytes: Bytes) {
+        self.use_for_bytes();
+        self.scheduler.write(bytes);
+        self.wake_idle_lanes();
+    }
+
+    /// No more bytes will be written.
+    pub fn finish(&mut self) {
+        self.scheduler.finish();
+        self.wake_idle_lanes();
+    }
+
+    /// Whether [`Connection::finish`] was called.
+    pub fn is_finished(&self) -> bool {
+        self.scheduler.is_finished()
+    }
+
+    /// The next bytes in order. `None` where there are none yet, or [no more](Connection::is_read).
+    pub fn read(&mut self) -> Option<Bytes> {
+        self.use_for_bytes();
+        let bytes = self.incoming.read()?;
+        self.tell_the_limit();
+        Some(bytes)
+    }
+
+    /// Whether every byte that the other end wrote has been read.
+    pub fn is_read(&self) -> bool {
+        self.incoming.is_finished()
+    }
+
+    /// Why the stream is over before its time, if it is. Bytes that have arrived in order can still be read.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    // The lanes' side.
+
+    /// A lane has joined; `None` where the stream has [`MOST_LANES`] already.
+    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Option<LaneId> {
+        let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
+        if free >= MOST_LANES {
+            return None;
+        }
+        if free == self.lanes.len() {
+            self.lanes.push(Lane::default());
+        }
+        let told = Told { limit: self.terms.window, ..Told::default() };
+        self.lanes[free] = Lane { up: true, number: traits.number, told, ..Lane::default() };
+        self.paths.up(traits.number, traits.rtt);
+        self.scheduler.lane_up(free, traits);
+        self.tell(now, Some(LaneId(free)), EventKind::Joined);
+        self.watch_for_outage(now);
+        self.observe(now);
+        Some(LaneId(free))
+    }
+
+    /// A lane has ended, in whatever way.
+    pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
+        self.note_end(lane, end);
+        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
+        self.scheduler.lane_lost(lane.0);
+        self.incoming.release(lane.0);
+        self.lanes[lane.0] = Lane::default();
+        self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
+        self.watch_for_outage(now);
+        // All of them, for it may have been the one that watched over another.
+        self.wake_all_lanes();
+        self.wakes.writer = true;
+        self.observe(now);
+    }
+
+    /// Takes a lane out of the stream: it is given nothing more, and closed once both ends know what has arrived on it.
+    pub fn leave(&mut self, now: Instant, lane: LaneId) {
+        let state = &mut self.lanes[lane.0];
+        if state.up && !std::mem::replace(&mut state.leaving, true) {
+            self.scheduler.retire(lane.0);
+            self.tell(now, Some(lane), EventKind::Leaving);
+            self.watch_for_outage(now);
+            self.wake_all_lanes();
+            self.observe(now);
+        }
+    }
+
+    /// Whether a lane is being taken out of the stream.
+    pub fn is_leaving(&self, lane: LaneId) -> bool {
+        self.lanes[lane.0].leaving
+    }
+
+    /// The other end takes the lane out of the stream.
+    pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
+        self.leave(now, lane);
+        self.lanes[lane.0].other_drained |= drained;
+        self.wake(lane);
+    }
+
+    /// Which lanes are up.
+    pub fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+        self.lanes.iter().enumerate().filter(|(_, lane)| lane.up).map(|(index, _)| LaneId(index))
+    }
+
+    /// What `lane`, which has room, sends next. Control frames are appended to `control` and go first.
+    pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
+        self.lanes[lane.0].called = false;
+        if let Some(failure) = &self.failure {
+            let reason = match failure {
+                // Where the lanes are silent, the peer may hear of it when they are not any more.
+                Failure::Dropped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
+                Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
+                Failure::Violation(_) => Some(ResetReason::Violation),
+                Failure::Reset(_) | Failure::Stopped { .. } => None,
+            };
+            let state = &mut self.lanes[lane.0];
+            return match reason {
+                Some(reason) if !state.reset_sent => {
+                    state.reset_sent = true;
+                    control.extend_from_slice(&Frame::Reset(reason).encode());
+                    Transmit::Send(None)
+                }
+                _ => Transmit::Close,
+            };
+        }
+        let stopped = self.say_stop(lane, control);
+        let mut chunk = self.scheduler.take(now, lane.0);
+        let is_used = chunk.is_some();
+        if !is_used && self.is_to_be_tried(lane) {
+            chunk = self.scheduler.probe(now, lane.0);
+        }
+        // An acknowledgement rides along with a chunk even where it could wait.
+        let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
+        let left = self.lanes[lane.0].leaving && self.say_leave(lane, control);
+        if chunk.is_some() || acknowledged || left || stopped {
+            // There may be more for another lane that stands idle.
+            self.wake_idle_lanes();
+            if chunk.is_some() {
+                if is_used {
+                    self.was_used(now, lane);
+                    self.stand_by(now);
+                }
+                self.expect_answer(now, lane);
+                self.peaks.sending = self.peaks.sending.max(self.scheduler.window_used());
+            }
+            self.observe(now);
+            return Transmit::Send(chunk);
+        }
+        let state = &mut self.lanes[lane.0];
+        let has_left = state.leave_sent == Some(true) && state.other_drained && state.since.is_none();
+        if self.is_done() || has_left {
+            return Transmit::Close;
+        }
+        let state = &mut self.lanes[lane.0];
+        state.idle = true;
+        self.scheduler.set_resting(now, lane.0);
+        if self.scheduler.is_at_work() {
+            self.stand_by(now);
+        }
+        self.observe(now);
+        Transmit::Idle
+    }
+
+    /// When `lane` has to say what has arrived on it, though nobody wakes it for that; `None` while there is nothing to say. What arrives changes it, and what
+    /// is sent.
+    pub fn acknowledge_at(&self, lane: LaneId) -> Option<Instant> {
+        self.lanes[lane.0].since.map(|since| since + ACK_DELAY)
+    }
+
+    /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
+    pub fn chunk_length(&mut self, lane: LaneId) -> usize {
+        self.scheduler.chunk_length(lane.0)
+    }
+
+    /// How many bytes were given to `lane` and are not acknowledged.
+    pub fn in_flight(&self, lane: LaneId) -> u64 {
+        self.scheduler.in_flight(lane.0)
+    }
+
+    /// Looks at the header of a data frame before memory is spent on what follows.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn admit(&mut self, header: &DataHeader) -> Result<Admission, Violation> {
+        // Whatever became of the stream: the driver takes memory for what is admitted.
+        let longest = self.terms.longest_chunk;
+        if header.length > longest {
+            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+        }
+        if self.failure.is_some() || self.refuses() {
+            return Ok(Admission::Duplicate);
+        }
+        let admission = self.incoming.admit(header);
+        self.or_fail(admission)
+    }
+
+    /// A chunk has arrived whole on `lane`, and its checksum is right.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_data(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        header: &DataHeader,
+        payload: Bytes,
+    ) -> Result<(), Violation> {
+        if self.failure.is_some() || self.refuses() {
+            return Ok(());
+        }
+        let longest = self.terms.longest_chunk;
+        if header.length > longest {
+            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+        }
+        let was_complete = self.incoming.is_complete();
+        let inserted = self.incoming.insert(header, payload);
+        self.or_fail(inserted)?;
+        self.has_arrived(now, lane, header.length, was_complete);
+        Ok(())
+    }
+
+    /// A chunk has arrived whole on `lane` and been taken in.
+    fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
+        let state = &mut self.lanes[lane.0];
+        state.chunks += 1;
+        state.unacknowledged += u64::from(length);
+        // On a busy machine the timer of a lane that stands idle may be late.
+        let due = state.since.is_some_and(|since| now >= since + ACK_DELAY)
+            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
+        state.since.get_or_insert(now);
+        if due {
+            self.wake(lane);
+        }
+        self.has_been_heard(now, lane);
+        if self.incoming.is_complete() && !was_complete {
+            self.wake_all_lanes();
+        }
+        self.refuse_what_came();
+        self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
+        self.wakes.writer |= self.is_done();
+        self.wakes.supervisor |= self.is_done();
+        self.count_arrival(lane);
+        self.observe(now);
+    }
+
+    /// An acknowledgement has arrived on `lane`.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        // What comes too late changes nothing: the application has been told that the stream failed, or that the peer reads no more.
+        if self.failure.is_some() || self.is_stopped() {
+            return Ok(());
+        }
+        let was_silent = self.is_silent(lane);
+        let handled = self.scheduler.handle_ack(now, lane.0, ack);
+        self.or_fail(handled)?;
+        if was_silent && !self.scheduler.is_silent(lane.0) {
+            self.has_answered(now, lane);
+        }
+        self.wake_idle_lanes();
+        if self.scheduler.lags(now, lane.0) {
+            self.wake_all_lanes();
+        }
+        self.wakes.writer |= self.scheduler.is_complete();
+        if self.lanes[lane.0].leaving {
+            self.wake(lane);
+        }
+        if self.is_done() {
+            self.wakes.supervisor = true;
+            self.wake_all_lanes();
+        }
+        self.observe(now);
+        Ok(())
+    }
+
+    /// The other end has given the stream up.
+    pub fn handle_reset(&mut self, reason: ResetReason) {
+        if self.failure.is_none() && !self.is_done() {
+            self.fail(Failure::Reset(reason));
+        }
+    }
+
+    /// Who is to be woken since this was last asked.
+    #[must_use = "whoever is named waits for it"]
+    pub fn take_wakes(&mut self) -> Wakes {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// How many bytes were written, and how many of them the other end is known to have read.
+    pub fn sent(&self) -> (u64, u64) {
+        (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
+    }
+
+    /// How many bytes were given to a lane more than once.
+    pub fn bytes_sent_again(&self) -> u64 {
+        self.scheduler.bytes_sent_again()
+    }
+
+    /// How many bytes were read, and how many arrived more than once.
+    pub fn received(&self) -> (u64, u64) {
+        (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
+    }
+
+    fn or_fail<T>(&mut self, result: Result<T, Violation>) -> Result<T, Violation> {
+        if let Err(violation) = &result
+            && self.failure.is_none()
+        {
+            self.fail(Failure::Violation(violation.clone()));
+        }
+        result
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.wakes.supervisor = true;
+        self.wakes.reader = true;
+        self.wakes.writer = true;
+        self.wake_all_lanes();
+    }
+}
+
+/// The length of a control frame, so that a driver can size its buffer.
+pub const CONTROL_LEN: usize = FRAME_LEN;

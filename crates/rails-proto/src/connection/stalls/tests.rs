@@ -1,0 +1,149 @@
+use super::*;
+use crate::{
+    connection::{Config, LaneEnd, LaneId, LinkSample, Transmit},
+    parameters::Terms,
+    policy::Policy,
+    scheduler::LaneTraits,
+    wire::{Ack, DataHeader},
+};
+use bytes::Bytes;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn connection(window: u64) -> Connection {
+    let terms = Terms { longest_chunk: 1000, window };
+    let (outage_limit, linger) = (100 * MS, 100 * MS);
+    let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, terms, outage_limit, linger, redials: true };
+    Connection::new(config, Policy::Adaptive.build(), terms)
+}
+
+/// What a driver does when a lane has room: the chunk's length, if there is one.
+fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u32> {
+    match connection.poll_transmit(now, lane, &mut Vec::new()) {
+        Transmit::Send(chunk) => chunk.map(|chunk| chunk.length),
+        Transmit::Idle | Transmit::Close => None,
+    }
+}
+
+fn write(connection: &mut Connection, now: Instant, length: usize) {
+    connection.write(Bytes::from(vec![1; length]));
+    if connection.wants_time() {
+        connection.observe(now);
+    }
+}
+
+#[test]
+fn time_is_charged_to_what_the_stream_waits_for() {
+    let start = Instant::now();
+    let at = |ms: u32| start + ms * MS;
+    let mut connection = connection(2000);
+    let lane = connection.lane_up(at(0), LaneTraits::default()).unwrap();
+    assert_eq!(transmit(&mut connection, at(0), lane), None);
+    // The application writes three chunks after 10 ms; the lane is busy with the first for 5 ms, with the second for 3.
+    write(&mut connection, at(10), 3000);
+    assert_eq!(transmit(&mut connection, at(10), lane), Some(1000));
+    assert_eq!(transmit(&mut connection, at(15), lane), Some(1000));
+    // Then the window is full, until the other end has read.
+    assert_eq!(transmit(&mut connection, at(18), lane), None);
+    connection.handle_ack(at(38), lane, &Ack { chunks: 2, limit: 4000, complete: false }).unwrap();
+    assert_eq!(transmit(&mut connection, at(38), lane), Some(1000));
+    assert_eq!(transmit(&mut connection, at(40), lane), None);
+
+    let stalls = connection.stalls(at(45));
+    assert_eq!(stalls.nothing_to_send, (10 + 7) * MS);
+    assert_eq!(stalls.no_room, 5 * MS);
+    assert_eq!(stalls.window_full, 23 * MS, "from when the last chunk was taken that it had room for");
+    assert_eq!((stalls.no_lane, stalls.not_read), (Duration::ZERO, Duration::ZERO));
+    let figures = connection.lane_figures(at(45), lane);
+    assert_eq!(figures.times.total(), 45 * MS);
+    assert_eq!(
+        (figures.times.busy, figures.times.window_full, figures.times.nothing_to_send),
+        (10 * MS, 20 * MS, 15 * MS)
+    );
+    let window = connection.figures(at(45)).sending;
+    assert_eq!((window.size_bytes, window.used_bytes, window.most_used_bytes), (2000, 1000, 2000));
+    assert!((window.share() - 0.5).abs() < 1e-9 && (window.most_share() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_finished_stream_waits_for_nothing() {
+    let start = Instant::now();
+    let mut connection = connection(2000);
+    let lane = connection.lane_up(start, LaneTraits::default()).unwrap();
+    write(&mut connection, start, 500);
+    connection.finish();
+    assert_eq!(transmit(&mut connection, start, lane), Some(500));
+    assert_eq!(transmit(&mut connection, start, lane), None);
+    assert_eq!(connection.stalls(start + 100 * MS), Stalls::default());
+    assert_eq!(connection.lane_figures(start + 100 * MS, lane).times.nothing_to_send, 100 * MS);
+}
+
+#[test]
+fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
+    let start = Instant::now();
+    let at = |ms: u32| start + ms * MS;
+    let mut connection = connection(100_000);
+    let lanes = [0, 1].map(|_| connection.lane_up(at(0), LaneTraits::default()).unwrap());
+    write(&mut connection, at(0), 3000);
+    for lane in lanes {
+        assert_eq!(transmit(&mut connection, at(0), lane), Some(1000));
+    }
+    connection.link_down(at(5), lanes[0]);
+    connection.lane_down(at(10), lanes[1], LaneEnd::Lost);
+    let stalls = connection.stalls(at(30));
+    assert_eq!((stalls.no_room, stalls.no_lane), (10 * MS, 20 * MS));
+    let times = connection.lane_figures(at(30), lanes[0]).times;
+    assert_eq!((times.busy, times.silent, times.total()), (5 * MS, 25 * MS, 30 * MS));
+
+    // The silent lane answers, and takes what the other had.
+    connection.link_up(at(30), lanes[0]);
+    let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
+    connection.look(at(30), lanes[0], &sample);
+    let sent: u32 = std::iter::from_fn(|| transmit(&mut connection, at(31), lanes[0])).sum();
+    assert_eq!(sent, 2000, "what nobody took from it stays with it");
+    let again = connection.figures(at(31)).reissued;
+    assert_eq!((again.returned.bytes, again.returned.chunks), (1000, 1));
+    assert_eq!(again.taken_over, Default::default());
+    assert_eq!(connection.lane_figures(at(31), lanes[0]).reissued, again);
+}
+
+#[test]
+fn what_waits_for_a_reader_is_counted_from_when_it_can_be_read() {
+    let start = Instant::now();
+    let at = |ms: u32| start + ms * MS;
+    let mut connection = connection(10_000);
+    let lane = connection.lane_up(at(0), LaneTraits::default()).unwrap();
+    let arrive = |connection: &mut Connection, ms: u32, offset: u64| {
+        let payload = Bytes::from(vec![1; 1000]);
+        let header = DataHeader::of(offset, std::slice::from_ref(&payload), false);
+        connection.handle_data(at(ms), lane, &header, payload).unwrap();
+    };
+    // The second chunk comes first, and once more.
+    arrive(&mut connection, 10, 1000);
+    arrive(&mut connection, 11, 1000);
+    let figures = connection.figures(at(15));
+    assert_eq!(figures.stalls.not_read, Duration::ZERO, "it cannot be read yet");
+    let reordered = figures.reordered.unwrap();
+    assert_eq!((reordered.bytes, reordered.most_bytes), (1000, 1000));
+    assert_eq!((figures.duplicated.bytes, figures.duplicated.chunks), (1000, 1));
+    assert_eq!(connection.lane_figures(at(15), lane).duplicated, figures.duplicated);
+    arrive(&mut connection, 20, 0);
+    assert!(!connection.wants_time());
+    while connection.read().is_some() {}
+    assert!(connection.wants_time());
+    connection.observe(at(26));
+    let figures = connection.figures(at(50));
+    assert_eq!(figures.stalls.not_read, 6 * MS);
+    assert_eq!(figures.reordered.map(|reordered| (reordered.bytes, reordered.most_bytes)), Some((0, 1000)));
+    assert_eq!((figures.receiving.used_bytes, figures.receiving.most_used_bytes), (0, 2000));
+}
+
+#[test]
+fn a_time_before_the_last_one_counts_for_nothing() {
+    let start = Instant::now();
+    let mut clock = Clock::<2>::default();
+    clock.switch(start + 10 * MS, Some(0));
+    clock.switch(start + 5 * MS, Some(1));
+    clock.switch(start + 20 * MS, None);
+    assert_eq!(clock.at(start + 90 * MS), [Duration::ZERO, 10 * MS]);
+}

@@ -1,0 +1,237 @@
+//! What the responder says of its lanes to an initiator that asks: the one message that follows the handshake then.
+//!
+//! It carries the same kind of proof as `Accepted`, over itself as well; where the frames of the lane would be sealed, so is it.
+
+use super::{
+    HandshakeError, Joined, Message, PREFIX_LEN, Proved, VERSION,
+    message::{LANES, MAGIC, array_at},
+};
+use crate::{
+    RailId,
+    pairing::{LaneOffer, MOST_OFFERS},
+    seal::TAG_LEN,
+};
+use bytes::Bytes;
+use rails_topo::{Bandwidth, NodeId};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+/// What is wrong with what an end says of its lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LanesError {
+    /// None, or more than a stream has.
+    #[error("it names {0} of them, where from 1 to {MOST_OFFERS} may be")]
+    Count(u8),
+    /// It was changed on the way, or is an answer to something else.
+    #[error("it was changed on the way")]
+    Sealed,
+    /// An address of neither IPv4 nor IPv6.
+    #[error("there is no address family {0}")]
+    Family(u8),
+    /// An IPv4 address that is more than four bytes, or bytes that are to be 0.
+    #[error("bytes that are to be 0 are not")]
+    Padding,
+    /// An address that nobody can connect to.
+    #[error("nobody can connect to {0}")]
+    Address(IpAddr),
+    /// A port that nobody listens on.
+    #[error("port 0 of {0} is no port that could be listened on")]
+    Port(IpAddr),
+    /// A prefix that is longer than the address.
+    #[error("a prefix of {prefix_len} bits is too long for {ip}")]
+    Prefix {
+        /// The address.
+        ip: IpAddr,
+        /// The prefix in bits.
+        prefix_len: u8,
+    },
+    /// One address twice.
+    #[error("it names {0} twice")]
+    Repeated(SocketAddr),
+    /// A name that no interface has.
+    #[error("it names an interface by what is no name")]
+    Name,
+}
+
+impl Proved {
+    /// The message that tells the initiator of these lanes, to be sent behind [`Proved::accept`]. It may be asked for once: it uses
+    /// the lane's seals up.
+    ///
+    /// # Panics
+    /// Where there is none, or more than [`MOST_OFFERS`].
+    pub fn lanes(&mut self, offers: &[LaneOffer]) -> Vec<u8> {
+        assert!((1..=MOST_OFFERS).contains(&offers.len()), "from 1 to {MOST_OFFERS} lanes are offered");
+        let mut message = MAGIC.to_vec();
+        message.extend_from_slice(&[VERSION, LANES, 0, offers.len() as u8]);
+        offers.iter().for_each(|offer| encode(offer, &mut message));
+        let tag = self.transcript.sign_lanes(self.joining.key(), &message);
+        message.extend_from_slice(&tag);
+        match &mut self.seals {
+            None => message,
+            Some(seals) => {
+                let body = Bytes::copy_from_slice(&message[PREFIX_LEN..]);
+                message.truncate(PREFIX_LEN);
+                message.extend_from_slice(seals.sealer.seal(&[], &[body]));
+                message
+            }
+        }
+    }
+}
+
+impl Joined {
+    /// How many bytes follow the first [`PREFIX_LEN`] of the message that tells of lanes.
+    ///
+    /// # Errors
+    /// As [`Message::body_len`], [`LanesError::Count`], and [`HandshakeError::Disorder`] for any other message.
+    pub fn lanes_len(&self, prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
+        if prefix[..6] != [&MAGIC[..], &[VERSION, LANES]].concat() {
+            // What is another protocol or version is told apart from what is out of turn.
+            Message::body_len(prefix)?;
+            return Err(HandshakeError::Disorder);
+        }
+        if prefix[6] != 0 {
+            return Err(HandshakeError::Field { field: "mode", value: prefix[6].into() });
+        }
+        match usize::from(prefix[7]) {
+            count @ 1..=MOST_OFFERS => Ok(count * ENTRY_LEN + MAC_LEN + self.seal_len()),
+            _ => Err(HandshakeError::Lanes(LanesError::Count(prefix[7]))),
+        }
+    }
+
+    /// The lanes that the responder tells of, in its order: the first is the one that was asked through.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Secret`] where the proof is wrong, [`HandshakeError::Lanes`] where the message cannot be.
+    ///
+    /// # Panics
+    /// Where `body` is not as long as [`Joined::lanes_len`] says.
+    pub fn lanes(&mut self, prefix: &[u8; PREFIX_LEN], mut body: Vec<u8>) -> Result<Vec<LaneOffer>, HandshakeError> {
+        assert_eq!(body.len(), self.lanes_len(prefix)?, "the body is as long as the prefix says");
+        if let Some(seals) = &mut self.seals {
+            let (text, tag) = body.split_at_mut(usize::from(prefix[7]) * ENTRY_LEN + MAC_LEN);
+            seals.opener.payload(text, tag).map_err(|_| HandshakeError::Lanes(LanesError::Sealed))?;
+        }
+        let (entries, rest) = body.split_at(usize::from(prefix[7]) * ENTRY_LEN);
+        self.transcript.verify_lanes(self.joining.key(), &[prefix, entries].concat(), &rest[..MAC_LEN])?;
+        let (entries, _) = entries.as_chunks::<ENTRY_LEN>();
+        let offers: Result<Vec<LaneOffer>, LanesError> = entries.iter().map(decode).collect();
+        let offers = offers.map_err(HandshakeError::Lanes)?;
+        let mut seen = HashSet::new();
+        match offers.iter().find(|offer| !seen.insert(offer.address)) {
+            Some(twice) => Err(HandshakeError::Lanes(LanesError::Repeated(twice.address))),
+            None => Ok(offers),
+        }
+    }
+
+    fn seal_len(&self) -> usize {
+        if self.seals.is_some() { TAG_LEN } else { 0 }
+    }
+}
+
+fn encode(offer: &LaneOffer, bytes: &mut Vec<u8>) {
+    let ip = offer.ip();
+    let rail = u16::try_from(offer.rail.0).unwrap_or(u16::MAX);
+    bytes.extend_from_slice(&rail.to_be_bytes());
+    bytes.extend_from_slice(&[if ip.is_ipv4() { 4 } else { 6 }, offer.prefix_len.unwrap_or(UNKNOWN_PREFIX)]);
+    bytes.extend_from_slice(&offer.address.port().to_be_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&offer.node.map_or(UNKNOWN_NODE, |node| node.0).to_be_bytes());
+    bytes.extend_from_slice(&offer.speed.map_or(0, Bandwidth::as_bits_per_second).to_be_bytes());
+    let mut address = [0; 16];
+    match ip {
+        IpAddr::V4(ip) => address[..4].copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => address = ip.octets(),
+    }
+    bytes.extend_from_slice(&address);
+    let mut name = [0; NAME_LEN];
+    // A name that cannot be said is left out: it explains, and decides nothing.
+    if let Some(interface) = offer.interface.as_deref().filter(|name| is_name(name.as_bytes())) {
+        name[..interface.len()].copy_from_slice(interface.as_bytes());
+    }
+    bytes.extend_from_slice(&name);
+}
+
+fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneOffer, LanesError> {
+    let address: [u8; 16] = array_at(entry, 20);
+    let (ip, bits): (IpAddr, u8) = match entry[2] {
+        4 if address[4..] == [0; 12] => (Ipv4Addr::from(array_at::<4>(&address, 0)).into(), 32),
+        4 => return Err(LanesError::Padding),
+        6 => (Ipv6Addr::from(address).into(), 128),
+        family => return Err(LanesError::Family(family)),
+    };
+    if entry[6..8] != [0; 2] {
+        return Err(LanesError::Padding);
+    }
+    if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) || ip.to_canonical() != ip {
+        return Err(LanesError::Address(ip));
+    }
+    let port = u16::from_be_bytes(array_at(entry, 4));
+    if port == 0 {
+        return Err(LanesError::Port(ip));
+    }
+    let prefix_len = match entry[3] {
+        UNKNOWN_PREFIX => None,
+        prefix_len if prefix_len <= bits => Some(prefix_len),
+        prefix_len => return Err(LanesError::Prefix { ip, prefix_len }),
+    };
+    let speed = Some(u64::from_be_bytes(array_at(entry, 12))).filter(|bits| *bits != 0);
+    let node = Some(u32::from_be_bytes(array_at(entry, 8))).filter(|node| *node != UNKNOWN_NODE);
+    let name: [u8; NAME_LEN] = array_at(entry, 36);
+    let length = name.iter().position(|byte| *byte == 0).ok_or(LanesError::Name)?;
+    let (name, rest) = name.split_at(length);
+    if rest.iter().any(|byte| *byte != 0) || !(name.is_empty() || is_name(name)) {
+        return Err(LanesError::Name);
+    }
+    Ok(LaneOffer {
+        rail: RailId(u16::from_be_bytes(array_at(entry, 0)).into()),
+        address: SocketAddr::new(ip, port),
+        prefix_len,
+        speed: speed.map(Bandwidth::bits_per_second),
+        node: node.map(NodeId),
+        interface: (!name.is_empty()).then(|| name.iter().map(|byte| char::from(*byte)).collect()),
+    })
+}
+
+/// Whether it may be printed as the name of an interface: of those that the kernel takes (`dev_valid_name()` of net/core/dev.c) the
+/// ones of visible ASCII.
+fn is_name(name: &[u8]) -> bool {
+    (1..NAME_LEN).contains(&name.len())
+        && name.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
+    for entry in entries {
+        match decode(entry) {
+            Ok(offer) => {
+                let mut again = Vec::new();
+                encode(&offer, &mut again);
+                assert_eq!(again, entry, "{offer:?}");
+            }
+            Err(error) => drop(error.to_string()),
+        }
+    }
+}
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_seed(offers: &[LaneOffer]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    offers.iter().for_each(|offer| encode(offer, &mut entries));
+    entries
+}
+
+/// `IFNAMSIZ` of include/uapi/linux/if.h, with the NUL.
+const NAME_LEN: usize = 16;
+const ENTRY_LEN: usize = 36 + NAME_LEN;
+const MAC_LEN: usize = 32;
+const UNKNOWN_PREFIX: u8 = u8::MAX;
+const UNKNOWN_NODE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests;

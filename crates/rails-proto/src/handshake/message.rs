@@ -1,0 +1,454 @@
+//! The messages of the handshake, byte by byte as `docs/wire.md` draws them.
+
+use super::HandshakeError;
+use crate::parameters::{MOST_LANES, Terms};
+use std::fmt;
+
+/// The version of the protocol that this crate speaks.
+pub const VERSION: u8 = 3;
+
+/// Bytes that every message of the handshake starts with.
+pub const PREFIX_LEN: usize = 8;
+
+/// The longest piece of a TLS flight that one message carries, in bytes.
+pub const LONGEST_TLS: usize = 16 << 10;
+
+/// The longest body of a message that is no [`Message::Tls`], in bytes: that of a hello.
+pub const LONGEST_PLAIN: usize = 64;
+
+/// The longest message of the handshake.
+pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
+
+/// How a stream is kept to those who may join it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Anyone who reaches the port may join.
+    Insecure,
+    /// Joins are authenticated by a pre-shared secret. The bytes of the stream are neither encrypted nor authenticated.
+    PreSharedKey,
+    /// Joins are authenticated by a pre-shared secret, and all frames are sealed with keys made of it.
+    Encrypted,
+    /// The opening lane shakes hands by TLS 1.3; the others join with the secret that it leaves, and all frames are sealed.
+    Tls,
+}
+
+/// The name of a stream: 128 random bits, chosen by the initiator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamId(pub [u8; 16]);
+
+/// A random number that is used once.
+pub type Nonce = [u8; 32];
+
+/// A message of the handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// The initiator asks for a lane.
+    Hello(Hello),
+    /// The responder asks for a proof.
+    Challenge(Challenge),
+    /// The initiator's proof.
+    Proof(Tag),
+    /// The responder's proof: the lane has joined.
+    Accepted(Tag),
+    /// The lane may not join.
+    Refused(Refusal),
+    /// A piece of a TLS flight, from 1 to [`LONGEST_TLS`] bytes.
+    Tls(Vec<u8>),
+    /// The initiator's proof that it has the stream that it asked to open.
+    Confirmed(Tag),
+}
+
+/// Which lane of which stream the initiator asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// How the stream is kept.
+    pub mode: Mode,
+    /// Whether this lane opens the stream, or joins one that is open.
+    pub purpose: Purpose,
+    /// The stream.
+    pub stream: StreamId,
+    /// The lane's number, from 0.
+    pub lane: u16,
+    /// How many lanes the initiator means to bring.
+    pub lanes: u16,
+    /// What the initiator takes.
+    pub terms: Terms,
+    /// The initiator's nonce.
+    pub nonce: Nonce,
+}
+
+/// What a lane comes for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To open a stream.
+    Open,
+    /// To join a stream that is open.
+    Join,
+    /// To ask what lanes the responder has; no stream comes of it.
+    Ask,
+}
+
+/// The responder's side of the terms, and its nonce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// What the responder takes.
+    pub terms: Terms,
+    /// The responder's nonce.
+    pub nonce: Nonce,
+}
+
+/// An HMAC-SHA-256.
+pub type Tag = [u8; 32];
+
+/// Why a lane may not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The responder speaks another version.
+    #[error("it speaks another version of the protocol")]
+    Version,
+    /// The two ends keep the stream in different ways.
+    #[error("it keeps its streams in another mode")]
+    Mode,
+    /// The proof is wrong: the secrets differ.
+    #[error("the join secret is wrong")]
+    Secret,
+    /// There is no such stream to join; in mode TLS also: the proof does not belong to it.
+    #[error("there is no such stream to join")]
+    UnknownStream,
+    /// A stream of that name is open already.
+    #[error("a stream of that name is open already")]
+    StreamExists,
+    /// The responder has as much as it takes, of what is not given back soon.
+    #[error("it has {0}")]
+    Full(Limit),
+    /// The responder has as much as it takes just now, of what is given back soon: the initiator tries again.
+    #[error("it is busy: it has {0}")]
+    Busy(Limit),
+    /// A message came out of turn.
+    #[error("a message of the handshake came out of turn")]
+    Disorder,
+    /// The TLS handshake failed.
+    #[error("the TLS handshake failed")]
+    Tls,
+}
+
+/// What a responder takes only so much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Handshakes of all peers together: `Limits::handshakes`.
+    #[error("as many handshakes under way as it takes (Limits::handshakes)")]
+    Handshakes,
+    /// Handshakes of the initiator's address: `Limits::handshakes_per_peer`.
+    #[error("as many handshakes of this peer under way as it takes (Limits::handshakes_per_peer)")]
+    PeerHandshakes,
+    /// Streams that its application has not accepted yet.
+    #[error("as many streams that wait to be accepted as it takes")]
+    Waiting,
+    /// Streams of all peers together: `Limits::streams`.
+    #[error("as many streams as it takes (Limits::streams)")]
+    Streams,
+    /// Streams of the initiator's address: `Limits::streams_per_peer`.
+    #[error("as many streams of this peer as it takes (Limits::streams_per_peer)")]
+    PeerStreams,
+    /// Windows of the streams of the initiator's address: `Limits::memory_per_peer`.
+    #[error("as much memory promised to the streams of this peer as it takes (Limits::memory_per_peer)")]
+    PeerMemory,
+}
+
+impl Message {
+    /// The message's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, [mode, detail]) = match self {
+            Self::Hello(hello) => (HELLO, [hello.mode.code(), hello.purpose.code()]),
+            Self::Challenge(_) => (CHALLENGE, [0, 0]),
+            Self::Proof(_) => (PROOF, [0, 0]),
+            Self::Accepted(_) => (ACCEPTED, [0, 0]),
+            Self::Refused(refusal) => (REFUSED, [0, refusal.code()]),
+            Self::Tls(flight) => {
+                debug_assert!((1..=LONGEST_TLS).contains(&flight.len()));
+                (TLS, (flight.len() as u16).to_be_bytes())
+            }
+            Self::Confirmed(_) => (CONFIRMED, [0, 0]),
+        };
+        let mut bytes = Vec::with_capacity(PREFIX_LEN + LONGEST_PLAIN);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[VERSION, kind, mode, detail]);
+        match self {
+            Self::Hello(hello) => {
+                bytes.extend_from_slice(&hello.stream.0);
+                bytes.extend_from_slice(&hello.lane.to_be_bytes());
+                bytes.extend_from_slice(&hello.lanes.to_be_bytes());
+                hello.terms.encode(&mut bytes);
+                bytes.extend_from_slice(&hello.nonce);
+            }
+            Self::Challenge(challenge) => {
+                challenge.terms.encode(&mut bytes);
+                bytes.extend_from_slice(&challenge.nonce);
+            }
+            Self::Proof(tag) | Self::Accepted(tag) | Self::Confirmed(tag) => bytes.extend_from_slice(tag),
+            Self::Refused(_) => {}
+            Self::Tls(flight) => bytes.extend_from_slice(flight),
+        }
+        bytes
+    }
+
+    /// How many bytes follow the first [`PREFIX_LEN`] of a message.
+    ///
+    /// # Errors
+    /// [`HandshakeError::NotRails`], [`HandshakeError::Version`], or [`HandshakeError::Field`] for a type that this
+    /// version does not know.
+    pub fn body_len(prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
+        let [a, b, c, d, version, kind, mode, detail] = *prefix;
+        if [a, b, c, d] != MAGIC {
+            return Err(HandshakeError::NotRails { first: [a, b, c, d] });
+        }
+        // A refusal is understood whatever the version: its first eight bytes are the same in all of them.
+        if version != VERSION && kind != REFUSED {
+            return Err(HandshakeError::Version { theirs: version });
+        }
+        match kind {
+            HELLO => Ok(LONGEST_PLAIN),
+            CHALLENGE => Ok(44),
+            PROOF | ACCEPTED | CONFIRMED => Ok(32),
+            REFUSED if version != VERSION => Err(HandshakeError::Version { theirs: version }),
+            REFUSED => Ok(0),
+            TLS => match usize::from(u16::from_be_bytes([mode, detail])) {
+                length @ 1..=LONGEST_TLS => Ok(length),
+                length => Err(HandshakeError::Field { field: "length of a TLS flight", value: length as u64 }),
+            },
+            kind => Err(HandshakeError::Field { field: "message type", value: kind.into() }),
+        }
+    }
+
+    /// The message that a prefix and the body behind it are.
+    ///
+    /// # Errors
+    /// As [`Message::body_len`], and [`HandshakeError::Field`] where a field holds what this version does not know.
+    ///
+    /// # Panics
+    /// Where `body` is not as long as [`Message::body_len`] says.
+    pub fn decode(prefix: &[u8; PREFIX_LEN], body: &[u8]) -> Result<Self, HandshakeError> {
+        assert_eq!(body.len(), Self::body_len(prefix)?, "the body is as long as the prefix says");
+        let [.., kind, mode, detail] = *prefix;
+        if kind == TLS {
+            return Ok(Self::Tls(body.to_vec()));
+        }
+        let unknown = |field, value: u8| HandshakeError::Field { field, value: value.into() };
+        let mode = Mode::from_code(mode)
+            .filter(|mode| kind == HELLO || *mode == Mode::Insecure)
+            .ok_or(unknown("mode", mode))?;
+        if detail != 0 && !matches!(kind, HELLO | REFUSED) {
+            return Err(unknown("detail", detail));
+        }
+        Ok(match kind {
+            HELLO => Self::Hello(Hello {
+                mode,
+                purpose: Purpose::from_code(detail).ok_or(unknown("detail", detail))?,
+                stream: StreamId(array_at(body, 0)),
+                lane: number_at(body, 16, "lane number", MOST_LANES - 1)?,
+                lanes: number_at(body, 18, "number of lanes", MOST_LANES)?,
+                terms: Terms::decode(body, 20)?,
+                nonce: array_at(body, 32),
+            }),
+            CHALLENGE => Self::Challenge(Challenge { terms: Terms::decode(body, 0)?, nonce: array_at(body, 12) }),
+            PROOF => Self::Proof(array_at(body, 0)),
+            ACCEPTED => Self::Accepted(array_at(body, 0)),
+            CONFIRMED => Self::Confirmed(array_at(body, 0)),
+            _ => Self::Refused(Refusal::from_code(detail).ok_or(unknown("reason", detail))?),
+        })
+    }
+}
+
+impl Mode {
+    const ALL: [Self; 4] = [Self::Insecure, Self::PreSharedKey, Self::Encrypted, Self::Tls];
+
+    /// Whether the frames of the lanes are encrypted and authenticated.
+    pub fn is_sealed(self) -> bool {
+        matches!(self, Self::Encrypted | Self::Tls)
+    }
+
+    /// Its number on the wire, from 0.
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Insecure => "insecure",
+            Self::PreSharedKey => "psk",
+            Self::Encrypted => "psk encrypted",
+            Self::Tls => "tls",
+        })
+    }
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Open, Self::Join, Self::Ask];
+
+    /// Its number on the wire, from 0.
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl Terms {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.longest_chunk.to_be_bytes());
+        bytes.extend_from_slice(&self.window.to_be_bytes());
+    }
+
+    fn decode(body: &[u8], at: usize) -> Result<Self, HandshakeError> {
+        let terms = Self {
+            longest_chunk: u32::from_be_bytes(array_at(body, at)),
+            window: u64::from_be_bytes(array_at(body, at + 4)),
+        };
+        if terms.longest_chunk == 0 {
+            return Err(HandshakeError::Field { field: "longest chunk", value: 0 });
+        }
+        if terms.window == 0 {
+            return Err(HandshakeError::Field { field: "window", value: 0 });
+        }
+        Ok(terms)
+    }
+}
+
+impl Refusal {
+    const ALL: [Self; 16] = [
+        Self::Version,
+        Self::Mode,
+        Self::Secret,
+        Self::UnknownStream,
+        Self::StreamExists,
+        Self::Full(Limit::Streams),
+        Self::Disorder,
+        Self::Tls,
+        Self::Full(Limit::PeerStreams),
+        Self::Full(Limit::PeerMemory),
+        Self::Busy(Limit::Streams),
+        Self::Busy(Limit::PeerStreams),
+        Self::Busy(Limit::PeerMemory),
+        Self::Busy(Limit::Handshakes),
+        Self::Busy(Limit::PeerHandshakes),
+        Self::Busy(Limit::Waiting),
+    ];
+
+    /// Its number on the wire, from 1.
+    fn code(self) -> u8 {
+        Self::ALL.iter().position(|refusal| *refusal == self).map_or(0, |index| index as u8 + 1)
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code.checked_sub(1)?)).copied()
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StreamId({self})")
+    }
+}
+
+/// The `N` bytes at `at`, which the caller has measured.
+pub(super) fn array_at<const N: usize>(body: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| body[at + index])
+}
+
+/// The number at `at`, which is no larger than `most`.
+fn number_at(body: &[u8], at: usize, field: &'static str, most: usize) -> Result<u16, HandshakeError> {
+    let number = u16::from_be_bytes(array_at(body, at));
+    if usize::from(number) > most {
+        return Err(HandshakeError::Field { field, value: number.into() });
+    }
+    Ok(number)
+}
+
+pub(super) const MAGIC: [u8; 4] = *b"RAIL";
+const HELLO: u8 = 1;
+const CHALLENGE: u8 = 2;
+const PROOF: u8 = 3;
+const ACCEPTED: u8 = 4;
+const REFUSED: u8 = 5;
+const TLS: u8 = 6;
+/// The message of [`super::lanes`], which is read by itself: it comes when the handshake is over.
+pub(super) const LANES: u8 = 7;
+const CONFIRMED: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_refusal_survives_the_wire() {
+        for refusal in Refusal::ALL {
+            let bytes = Message::Refused(refusal).encode();
+            assert_eq!(Message::decode(bytes[..].first_chunk().unwrap(), &[]), Ok(Message::Refused(refusal)));
+        }
+    }
+
+    #[test]
+    fn a_flight_survives_the_wire_and_one_that_is_empty_or_too_long_is_refused() {
+        for length in [1, 300, LONGEST_TLS] {
+            let bytes = Message::Tls(vec![7; length]).encode();
+            let (prefix, body) = bytes.split_first_chunk().unwrap();
+            assert_eq!(Message::body_len(prefix), Ok(length));
+            assert_eq!(Message::decode(prefix, body), Ok(Message::Tls(vec![7; length])));
+        }
+        for length in [0, LONGEST_TLS as u16 + 1, u16::MAX] {
+            let [high, low] = length.to_be_bytes();
+            let refused = Message::body_len(&[b'R', b'A', b'I', b'L', VERSION, TLS, high, low]);
+            assert_eq!(refused, Err(HandshakeError::Field { field: "length of a TLS flight", value: length.into() }));
+        }
+    }
+
+    #[test]
+    fn a_hello_with_a_lane_number_beyond_63_is_refused() {
+        let terms = Terms { longest_chunk: 1, window: 1 };
+        let hello = |lane, lanes| {
+            let (mode, purpose, stream) = (Mode::Insecure, Purpose::Join, StreamId([7; 16]));
+            let bytes = Message::Hello(Hello { mode, purpose, stream, lane, lanes, terms, nonce: [3; 32] }).encode();
+            let (prefix, body) = bytes.split_first_chunk().unwrap();
+            Message::decode(prefix, body).map(drop)
+        };
+        assert_eq!(hello(63, 64), Ok(()));
+        assert_eq!(hello(64, 64), Err(HandshakeError::Field { field: "lane number", value: 64 }));
+        assert_eq!(hello(0, 65), Err(HandshakeError::Field { field: "number of lanes", value: 65 }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_handshake_panic(prefix in any::<[u8; PREFIX_LEN]>(), magic in any::<bool>(), kind in 0u8..9, body in prop::collection::vec(any::<u8>(), LONGEST_TLS)) {
+            let mut prefix = prefix;
+            if magic {
+                prefix[..4].copy_from_slice(&MAGIC);
+                prefix[4] = VERSION;
+                prefix[5] = kind;
+            }
+            if let Ok(length) = Message::body_len(&prefix)
+                && let Ok(message) = Message::decode(&prefix, &body[..length])
+            {
+                let bytes = message.encode();
+                prop_assert_eq!(&bytes[..PREFIX_LEN], &prefix);
+                prop_assert_eq!(&bytes[PREFIX_LEN..], &body[..length]);
+            }
+        }
+    }
+}

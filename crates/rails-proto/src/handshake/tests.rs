@@ -1,0 +1,333 @@
+use super::*;
+use crate::{
+    parameters::Terms,
+    seal::Seals,
+    secret::Secret,
+    security::{Identity, Security, TlsClient, TlsServer},
+};
+
+const TERMS: Terms = Terms { longest_chunk: 1 << 18, window: 1 << 24 };
+
+fn secret(byte: u8) -> Secret {
+    Secret::pre_shared(&[byte; 16]).unwrap()
+}
+
+fn psk(byte: u8) -> Credentials {
+    Credentials::Secret { mode: Mode::PreSharedKey, secret: secret(byte) }
+}
+
+fn encrypted(byte: u8) -> Credentials {
+    Credentials::Secret { mode: Mode::Encrypted, secret: secret(byte) }
+}
+
+fn hello(purpose: Purpose) -> Hello {
+    Hello { mode: Mode::Insecure, purpose, stream: StreamId([7; 16]), lane: 1, lanes: 2, terms: TERMS, nonce: [3; 32] }
+}
+
+/// A certificate that it signed itself, good for `rails.example`, and its key, as PEM.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+fn identity((certificate, key): &(String, String)) -> Identity {
+    Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap()
+}
+
+fn server(pem: &(String, String)) -> Credentials {
+    Security::tls_server(TlsServer::new(identity(pem)).unwrap()).responder().unwrap()
+}
+
+fn client(client: TlsClient) -> Credentials {
+    Security::tls_client(client).initiator().unwrap()
+}
+
+fn pinned(pem: &(String, String)) -> Credentials {
+    client(TlsClient::pinned(identity(pem).pin().unwrap()).unwrap())
+}
+
+/// Through bytes and back, as on the wire.
+fn wired(message: &Message) -> Message {
+    let bytes = message.encode();
+    let prefix = *bytes.first_chunk().unwrap();
+    assert_eq!(bytes.len() - PREFIX_LEN, Message::body_len(&prefix).unwrap());
+    Message::decode(&prefix, &bytes[PREFIX_LEN..]).unwrap()
+}
+
+/// Both ends of one handshake, driven to its end; the error is that of the end that found it, by its role.
+fn join_as(
+    ours: Credentials,
+    theirs: Credentials,
+    purpose: Purpose,
+) -> Result<(Joined, Proved), (char, HandshakeError)> {
+    join_through(ours, theirs, purpose, |_, message| message)
+}
+
+/// The same, with `between` on the way: it is told who sends.
+fn join_through(
+    ours: Credentials,
+    theirs: Credentials,
+    purpose: Purpose,
+    mut between: impl FnMut(char, Message) -> Message,
+) -> Result<(Joined, Proved), (char, HandshakeError)> {
+    let (mut initiator, first) = Initiator::start(ours, hello(purpose));
+    let Message::Hello(hello) = between('i', wired(&first)) else { panic!("a hello comes first") };
+    let (mut responder, challenge) = Responder::start(theirs, hello, TERMS, [9; 32]).map_err(|error| ('r', error))?;
+    let mut to_initiator = vec![challenge];
+    let mut proved = None;
+    for _ in 0..20 {
+        let mut to_responder = Vec::new();
+        for message in to_initiator.drain(..) {
+            match initiator.handle(between('r', wired(&message))).map_err(|error| ('i', error))? {
+                InitiatorStep::Send(messages) => to_responder.extend(messages),
+                InitiatorStep::Joined(joined) => return Ok((*joined, proved.expect("it was accepted"))),
+            }
+        }
+        for message in to_responder {
+            match responder.handle(between('i', wired(&message))).map_err(|error| ('r', error))? {
+                ResponderStep::Send(messages) => to_initiator.extend(messages),
+                ResponderStep::Proved(accepted) => {
+                    to_initiator.push(accepted.accept.clone());
+                    proved = Some(*accepted);
+                }
+            }
+        }
+    }
+    panic!("it does not end");
+}
+
+fn join(ours: Credentials, theirs: Credentials) -> Result<(), HandshakeError> {
+    let joined = join_as(ours, theirs, Purpose::Open).map_err(|(_, error)| error)?;
+    assert_eq!(joined.0.terms, TERMS);
+    assert_eq!(joined.1.hello.stream, StreamId([7; 16]));
+    Ok(())
+}
+
+/// Whether both ends have the same keys.
+fn agree(near: Option<Seals>, far: Option<Seals>) -> bool {
+    let (mut near, mut far) = (near.expect("it is sealed"), far.expect("it is sealed"));
+    let there = far.opener.header(near.sealer.seal(&[5; 24], &[]).first_chunk().unwrap());
+    let back = near.opener.header(far.sealer.seal(&[6; 24], &[]).first_chunk().unwrap());
+    there == Ok([5; 24]) && back == Ok([6; 24])
+}
+
+#[test]
+fn both_ends_with_the_same_secret_join() {
+    join(psk(1), psk(1)).unwrap();
+    join(Credentials::Insecure, Credentials::Insecure).unwrap();
+    let (near, far) = join_as(psk(1), psk(1), Purpose::Open).unwrap();
+    assert!(near.seals.is_none() && far.seals.is_none(), "the bytes travel in the clear");
+    let (near, far) = join_as(encrypted(1), encrypted(1), Purpose::Open).unwrap();
+    assert!(agree(near.seals, far.seals));
+}
+
+#[test]
+fn a_wrong_secret_is_refused() {
+    assert_eq!(join(psk(1), psk(2)), Err(HandshakeError::Secret));
+    assert_eq!(join(encrypted(1), encrypted(2)), Err(HandshakeError::Secret));
+}
+
+#[test]
+fn an_end_takes_no_mode_but_its_own() {
+    let pem = certificate();
+    let initiators = [Credentials::Insecure, psk(1), encrypted(1), pinned(&pem)];
+    let responders = [Credentials::Insecure, psk(1), encrypted(1), server(&pem)];
+    for (i, ours) in initiators.iter().enumerate() {
+        for (r, theirs) in responders.iter().enumerate() {
+            let outcome = join(ours.clone(), theirs.clone());
+            let expected = if i == r { Ok(()) } else { Err(HandshakeError::Mode { ours: theirs.mode() }) };
+            assert_eq!(outcome, expected, "{ours:?} to {theirs:?}");
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_is_changed_on_the_way_is_noticed() {
+    for (ours, theirs, lesser) in [
+        (encrypted(1), psk(1), Mode::PreSharedKey),
+        (psk(1), encrypted(1), Mode::Encrypted),
+        (encrypted(1), Credentials::Insecure, Mode::Insecure),
+    ] {
+        let outcome = join_through(ours, theirs, Purpose::Open, |_, message| match message {
+            Message::Hello(hello) => Message::Hello(Hello { mode: lesser, ..hello }),
+            other => other,
+        });
+        assert!(matches!(outcome, Err(('r', HandshakeError::Secret))), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_refusal_in_another_mode_changes_nobodys_mode() {
+    let (mut initiator, _) = Initiator::start(encrypted(1), hello(Purpose::Open));
+    let refused = initiator.handle(Message::Refused(Refusal::Mode));
+    assert_eq!(refused.unwrap_err(), HandshakeError::Mode { ours: Mode::Encrypted });
+}
+
+#[test]
+fn a_responder_without_the_secret_is_found_out() {
+    let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Open));
+    let Message::Hello(hello) = first else { panic!() };
+    let (_, challenge) = Responder::start(psk(2), hello, TERMS, [9; 32]).unwrap();
+    initiator.handle(challenge).unwrap();
+    assert_eq!(initiator.handle(Message::Accepted([0; 32])).unwrap_err(), HandshakeError::Secret);
+}
+
+#[test]
+fn a_proof_is_of_no_use_a_second_time_or_the_other_way_round() {
+    let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Join));
+    let Message::Hello(hello) = first else { panic!() };
+    let (_, challenge) = Responder::start(psk(1), hello, TERMS, [9; 32]).unwrap();
+    let InitiatorStep::Send(messages) = initiator.handle(challenge).unwrap() else { panic!() };
+    let [Message::Proof(tag)] = messages[..] else { panic!() };
+    let (mut again, _) = Responder::start(psk(1), hello, TERMS, [10; 32]).unwrap();
+    assert_eq!(
+        again.handle(Message::Proof(tag)).unwrap_err(),
+        HandshakeError::Secret,
+        "replayed against a fresh nonce"
+    );
+    assert_eq!(initiator.handle(Message::Accepted(tag)).unwrap_err(), HandshakeError::Secret, "reflected");
+}
+
+#[test]
+fn a_changed_field_is_noticed() {
+    let pem = certificate();
+    for (ours, theirs) in [(psk(1), psk(1)), (encrypted(1), encrypted(1)), (pinned(&pem), server(&pem))] {
+        let outcome = join_through(ours.clone(), theirs.clone(), Purpose::Open, |_, message| match message {
+            Message::Hello(mut hello) => {
+                hello.terms.window += 1;
+                Message::Hello(hello)
+            }
+            other => other,
+        });
+        assert!(matches!(outcome, Err(('r', HandshakeError::Secret))), "{outcome:?}");
+        let outcome = join_through(ours, theirs, Purpose::Open, |_, message| match message {
+            Message::Challenge(mut challenge) => {
+                challenge.terms.longest_chunk -= 1;
+                Message::Challenge(challenge)
+            }
+            other => other,
+        });
+        assert!(matches!(outcome, Err(('r', HandshakeError::Secret))), "{outcome:?}");
+    }
+}
+
+#[test]
+fn messages_out_of_turn_and_other_protocols_are_named() {
+    let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Open));
+    assert_eq!(initiator.handle(Message::Accepted([0; 32])).unwrap_err(), HandshakeError::Disorder);
+    let Message::Hello(hello) = first else { panic!() };
+    for message in [Message::Accepted([0; 32]), Message::Hello(hello), Message::Tls(vec![1])] {
+        let (mut responder, _) = Responder::start(psk(1), hello, TERMS, [0; 32]).unwrap();
+        assert_eq!(responder.handle(message).unwrap_err(), HandshakeError::Disorder);
+    }
+    assert_eq!(Message::body_len(b"GET / HT"), Err(HandshakeError::NotRails { first: *b"GET " }));
+    let mut old: [u8; PREFIX_LEN] = *first.encode().first_chunk().unwrap();
+    old[4] = 1;
+    assert_eq!(Message::body_len(&old), Err(HandshakeError::Version { theirs: 1 }));
+}
+
+#[test]
+fn a_stream_is_opened_by_tls_and_joined_with_what_it_leaves() {
+    let pem = certificate();
+    let trusting = client(TlsClient::trusting(pem.0.as_bytes(), "rails.example").unwrap());
+    for opening in [pinned(&pem), trusting] {
+        let (near, far) = join_as(opening, server(&pem), Purpose::Open).unwrap();
+        assert!(agree(near.seals, far.seals));
+        let (near, far) = join_as(near.joining, far.joining, Purpose::Join).unwrap();
+        assert!(agree(near.seals, far.seals));
+        join_as(near.joining, far.joining, Purpose::Join).unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_not_the_one_that_is_trusted_is_told_so_by_an_alert() {
+    let (ours, theirs) = (certificate(), certificate());
+    let other_name = client(TlsClient::trusting(theirs.0.as_bytes(), "other.example").unwrap());
+    let other_authority = client(TlsClient::trusting(ours.0.as_bytes(), "rails.example").unwrap());
+    for credentials in [pinned(&ours), other_name, other_authority] {
+        let (mut initiator, first) = Initiator::start(credentials, hello(Purpose::Open));
+        let Message::Hello(hello) = first else { panic!() };
+        let (mut responder, challenge) = Responder::start(server(&theirs), hello, TERMS, [9; 32]).unwrap();
+        let InitiatorStep::Send(flight) = initiator.handle(challenge).unwrap() else { panic!() };
+        let ResponderStep::Send(flight) = responder.handle(flight[0].clone()).unwrap() else { panic!() };
+        let error = initiator.handle(flight[0].clone()).unwrap_err();
+        assert!(
+            matches!(&error, HandshakeError::Tls(error) if matches!(**error, rustls::Error::InvalidCertificate(_))),
+            "{error:?}"
+        );
+        let farewell = initiator.farewell(&error);
+        assert!(matches!(farewell[..], [Message::Tls(_), Message::Refused(Refusal::Tls)]), "{farewell:?}");
+        let told = responder.handle(farewell[0].clone()).unwrap_err();
+        assert!(
+            matches!(&told, HandshakeError::Tls(error) if matches!(**error, rustls::Error::AlertReceived(_))),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_a_certificate_takes_nobody_without_a_good_one() {
+    let (pem, good, bad) = (certificate(), certificate(), certificate());
+    let theirs = || {
+        let server = TlsServer::for_clients_of(identity(&pem), good.0.as_bytes()).unwrap();
+        Security::tls_server(server).responder().unwrap()
+    };
+    let ours = || TlsClient::pinned(identity(&pem).pin().unwrap()).unwrap();
+    join(client(ours().identity(identity(&good)).unwrap()), theirs()).unwrap();
+    for stranger in [ours(), ours().identity(identity(&bad)).unwrap()] {
+        let outcome = join_as(client(stranger), theirs(), Purpose::Open);
+        assert!(matches!(outcome, Err(('r', HandshakeError::Tls(_)))), "{outcome:?}");
+    }
+}
+
+#[test]
+fn joining_another_s_stream_and_a_stream_that_is_not_there_look_alike() {
+    let pem = certificate();
+    let (mine, _) = join_as(pinned(&pem), server(&pem), Purpose::Open).unwrap();
+    let (_, another) = join_as(pinned(&pem), server(&pem), Purpose::Open).unwrap();
+    let unknown = Credentials::Secret { mode: Mode::Tls, secret: secret(8) };
+    for theirs in [another.joining, unknown] {
+        let (role, error) = join_as(mine.joining.clone(), theirs, Purpose::Join).unwrap_err();
+        assert_eq!((role, &error), ('r', &HandshakeError::NoSuchStream));
+        assert_eq!(error.refusal(), Some(Refusal::UnknownStream));
+    }
+}
+
+/// A flight that is changed anywhere is noticed by one end or the other before any lane has joined.
+#[test]
+fn a_tls_flight_that_is_changed_is_noticed() {
+    let pem = certificate();
+    for (from, at) in [('i', 60), ('i', 100), ('r', 60), ('r', 200), ('r', 400)] {
+        let mut done = false;
+        let outcome = join_through(pinned(&pem), server(&pem), Purpose::Open, |sender, message| match message {
+            Message::Tls(mut flight) if sender == from && flight.len() > at && !done => {
+                flight[at] ^= 1;
+                done = true;
+                Message::Tls(flight)
+            }
+            other => other,
+        });
+        assert!(outcome.is_err() && done, "{outcome:?}");
+    }
+}
+
+#[test]
+fn tls_flights_without_end_are_cut_off() {
+    let pem = certificate();
+    let opening = hello(Purpose::Open);
+    let (mut responder, _) =
+        Responder::start(server(&pem), Hello { mode: Mode::Tls, ..opening }, TERMS, [9; 32]).unwrap();
+    // A handshake record that goes on and on: a client hello, says its header, of 2^24 bytes.
+    let mut flight = Vec::new();
+    while flight.len() < 80 << 10 {
+        let body = 16_000usize;
+        flight.extend_from_slice(&[22, 3, 1, (body >> 8) as u8, body as u8]);
+        let start = flight.len();
+        flight.resize(start + body, 0);
+        if start == 5 {
+            flight[start..start + 4].copy_from_slice(&[1, 0, 255, 255]);
+        }
+    }
+    let error = flight.chunks(LONGEST_TLS).find_map(|piece| responder.handle(Message::Tls(piece.to_vec())).err());
+    assert!(matches!(error, Some(HandshakeError::TlsTooLong | HandshakeError::Tls(_))), "{error:?}");
+}

@@ -1,0 +1,44 @@
+//! The rails protocol: what the two ends of a stream decide, as state machines without a socket, a clock or a task.
+//!
+//! Time is an argument ([`std::time::Instant`] values are passed in), bytes are arguments, random nonces are arguments. So the same code runs on sockets,
+//! under a simulated clock, and under property tests. A driver, as rails-multirail is one, moves bytes and keeps the time.
+//!
+//! # Map
+//! Each module depends only on those above it.
+//! - [`parameters`], [`chunk`], [`violation`], [`secret`]: the vocabulary;
+//! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
+//! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
+//! - [`pairing`]: which lane here leads to which there;
+//! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: what an application chooses of that;
+//! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
+//! - [`messages`]: the same for messages: what waits by priority, and what arrives in their own buffers;
+//! - [`policy`]: how bytes are shared out among lanes;
+//! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
+//! - [`connection`]: one end of one stream, made of the above; this is what the driver drives;
+//! - [`backoff`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
+#![forbid(unsafe_code)]
+// As clippy.toml lists them. Tests read the clock once, to begin with.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod backoff;
+pub mod chunk;
+pub mod connection;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod handshake;
+pub mod messages;
+pub mod opening;
+pub mod pairing;
+pub mod parameters;
+pub mod policy;
+pub mod reassembler;
+pub mod scheduler;
+pub mod seal;
+pub mod secret;
+pub mod security;
+pub mod violation;
+pub mod wire;
+
+pub use pairing::RailId;

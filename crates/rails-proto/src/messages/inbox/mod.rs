@@ -1,0 +1,338 @@
+//! Chunks of messages in any order in, whole messages in order out, inside a bounded window.
+
+mod check;
+mod filling;
+mod index;
+#[cfg(test)]
+mod tests;
+
+pub use filling::Lent;
+
+use super::{MessageBuffer, assembly::Assembly, packet_space};
+use crate::{
+    chunk::{Content, Packet, Priority},
+    violation::{MessageViolation, Violation},
+    wire::DataHeader,
+};
+use bytes::Bytes;
+use check::{Found, holds};
+use filling::Claim;
+use index::Index;
+use std::collections::BTreeMap;
+
+/// The receiving side of a stream of messages.
+///
+/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window: whatever a peer
+/// sends, what is held is bounded by it. The first part that arrives of a large message brings its one buffer into being; each lane then fills its piece of it
+/// ([`Inbox::lend`]), so that nothing is copied. A part that comes twice is read into a buffer of the lane's own, and copied in where the other lane
+/// is not done with it.
+#[derive(Debug)]
+pub struct Inbox {
+    window: u64,
+    /// Everything below has been read.
+    read: u64,
+    /// What lies above, by where it begins; no two overlap.
+    items: BTreeMap<u64, Item>,
+    indexes: [Index; Priority::LEVELS],
+    /// What each lane is filling.
+    claims: Vec<Claim>,
+    /// How many pieces messages are in; the other end's honest scheduler has fewer chunks on their way than `most_pieces`.
+    pieces: usize,
+    /// How much of the window is taken up by what has been begun and not been read.
+    held: u64,
+    /// How much of the stream has arrived, in slots.
+    arrived: u64,
+    /// Bytes that arrived again.
+    duplicated: u64,
+    /// Where the stream ends, once that was said.
+    end: Option<u64>,
+}
+
+/// What lies in a range of the stream.
+#[derive(Debug)]
+struct Item {
+    end: u64,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// It has been read; neighbours that have been are one.
+    Read,
+    Packet {
+        packet: Packet,
+        bytes: Bytes,
+    },
+    Message {
+        priority: Priority,
+        number: u64,
+        total: u32,
+        content: Large,
+    },
+}
+
+#[derive(Debug)]
+enum Large {
+    Assembling(Assembly),
+    Whole(Bytes),
+}
+
+/// Where the bytes of a chunk go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Into a buffer of the lane's own, which is then [handed in](Inbox::insert).
+    Own,
+    /// Into the message's: the lane [borrows](Inbox::lend) its piece for as long as it reads without waiting.
+    Message,
+    /// A message begins: a buffer of so many bytes is needed first.
+    NeedsBuffer(usize),
+}
+
+/// What was received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// Small messages, to be taken out one by one with [`next_of_packet`](super::next_of_packet).
+    Packet {
+        /// Of all of them.
+        priority: Priority,
+        /// As they travelled.
+        bytes: Bytes,
+    },
+    /// One large one.
+    Message {
+        /// Its priority.
+        priority: Priority,
+        /// All of it.
+        bytes: Bytes,
+    },
+}
+
+impl Inbox {
+    /// An empty one that holds at most `window` bytes.
+    pub fn new(window: u64) -> Self {
+        Self {
+            window,
+            read: 0,
+            items: BTreeMap::new(),
+            indexes: Default::default(),
+            claims: Vec::new(),
+            pieces: 0,
+            held: 0,
+            arrived: 0,
+            duplicated: 0,
+            end: None,
+        }
+    }
+
+    /// Looks at the header of a chunk that comes in on `lane`, and says where its bytes go. The buffer of a message that begins is taken from `spare`.
+    ///
+    /// # Errors
+    /// [`Violation`] where such a chunk cannot be.
+    pub fn admit(
+        &mut self,
+        lane: usize,
+        header: &DataHeader,
+        content: &Content,
+        spare: &mut Option<MessageBuffer>,
+    ) -> Result<Place, Violation> {
+        let found = self.find(header, content)?;
+        let Content::Part(part) = content else { return Ok(Place::Own) };
+        let base = header.offset - u64::from(part.at);
+        match found {
+            Found::Read => return Ok(Place::Own),
+            Found::Known => {}
+            Found::New => {
+                let Some(buffer) = spare.take_if(|buffer| buffer.len() == part.total as usize) else {
+                    return Ok(Place::NeedsBuffer(part.total as usize));
+                };
+                self.begin(base, part, buffer);
+            }
+        }
+        let most = self.most_pieces();
+        let Some(assembly) = self.assembly(base) else { return Ok(Place::Own) };
+        let before = assembly.pieces();
+        let claimed = assembly.claim(lane as u8, part.at, header.length);
+        let after = assembly.pieces();
+        self.pieces = self.pieces + after - before;
+        if self.pieces > most {
+            return Err(Violation::Fragmented { most });
+        }
+        if !claimed {
+            return Ok(Place::Own);
+        }
+        self.release(lane);
+        if self.claims.len() <= lane {
+            self.claims.resize_with(lane + 1, Claim::default);
+        }
+        self.claims[lane] = Claim::Piece { base, at: part.at };
+        Ok(Place::Message)
+    }
+
+    /// Takes a chunk that came in a buffer of its own.
+    ///
+    /// # Errors
+    /// [`Violation`], as [`Inbox::admit`] finds it, or because a packet does not hold what it was said to.
+    pub fn insert(&mut self, header: &DataHeader, content: &Content, payload: Bytes) -> Result<(), Violation> {
+        let length = u64::from(header.length);
+        match (self.find(header, content)?, content) {
+            (Found::Read, _) | (Found::Known, Content::Packet(_)) => self.duplicated += length,
+            (_, Content::Bytes) => self.end = Some(header.offset),
+            (Found::New, Content::Packet(packet)) => {
+                if !holds(&payload, packet.count) {
+                    return Err(MessageViolation::Packet { length: header.length, count: packet.count }.into());
+                }
+                let end = header.offset + packet_space(header.length);
+                self.indexes[packet.priority.index()].insert(packet.first, header.offset);
+                let kind = Kind::Packet { packet: *packet, bytes: payload };
+                self.items.insert(header.offset, Item { end, kind });
+                self.arrived += end - header.offset;
+                self.held += end - header.offset;
+            }
+            (found, Content::Part(part)) => {
+                let base = header.offset - u64::from(part.at);
+                if matches!(found, Found::New) {
+                    self.begin(base, part, MessageBuffer::zeroed(part.total as usize));
+                }
+                let new = self.change(base, |assembly| assembly.copy(part.at, &payload)).unwrap_or_default();
+                self.duplicated += length - u64::from(new);
+            }
+        }
+        self.check_the_end()
+    }
+
+    /// The most urgent message that is next in its priority, or the packet that it is in; `None` where none is there yet.
+    pub fn read(&mut self) -> Option<Delivery> {
+        let (priority, base) = self.first_readable()?;
+        let item = self.items.get_mut(&base)?;
+        let (count, delivery) = match std::mem::replace(&mut item.kind, Kind::Read) {
+            Kind::Packet { packet, bytes } => (packet.count, Delivery::Packet { priority, bytes }),
+            Kind::Message { content: Large::Whole(bytes), .. } => (1, Delivery::Message { priority, bytes }),
+            // What is readable is one of those.
+            Kind::Read | Kind::Message { .. } => return None,
+        };
+        let end = item.end;
+        self.held -= end - base;
+        self.indexes[priority.index()].deliver(count, end);
+        self.forget(base);
+        Some(delivery)
+    }
+
+    /// Whether [`Inbox::read`] has something to give.
+    pub fn is_readable(&self) -> bool {
+        self.first_readable().is_some()
+    }
+
+    /// Whether every message of the stream has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.end == Some(self.arrived)
+    }
+
+    /// Whether every message of the stream has been read.
+    pub fn is_finished(&self) -> bool {
+        self.end == Some(self.read)
+    }
+
+    /// The offset that the other end must not pass.
+    pub fn limit(&self) -> u64 {
+        self.read.saturating_add(self.window)
+    }
+
+    /// Up to where everything has been read, in bytes of the stream.
+    pub fn bytes_read(&self) -> u64 {
+        self.read
+    }
+
+    /// Up to where everything has arrived, in bytes of the stream.
+    pub fn bytes_in_order(&self) -> u64 {
+        let mut end = self.read;
+        for (base, item) in &self.items {
+            if *base != end || item.is_assembling() {
+                break;
+            }
+            end = item.end;
+        }
+        end
+    }
+
+    /// How many bytes arrived more than once.
+    pub fn bytes_duplicated(&self) -> u64 {
+        self.duplicated
+    }
+
+    /// How many bytes of the window are taken up by what has been begun and not been read.
+    pub fn bytes_held(&self) -> u64 {
+        self.held
+    }
+
+    /// How much of the window lies below the end of the last that has been begun.
+    pub(crate) fn window_used(&self) -> u64 {
+        self.highest() - self.read
+    }
+
+    /// Whether no message has arrived or begun to.
+    pub fn is_untouched(&self) -> bool {
+        self.read == 0 && self.items.is_empty()
+    }
+
+    /// Where the stream ends, if that was said.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// An untouched one of a stream that ends there.
+    pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
+        Self { end, ..Self::new(window) }
+    }
+
+    fn first_readable(&self) -> Option<(Priority, u64)> {
+        Priority::falling().find_map(|priority| {
+            let base = self.indexes[priority.index()].next_is_at()?;
+            self.items.get(&base).filter(|item| !item.is_assembling()).map(|_| (priority, base))
+        })
+    }
+
+    /// What begins at `base` has been read: it is one with what was read beside it, and what was read up to there is not kept.
+    fn forget(&mut self, base: u64) {
+        let Some(mut item) = self.items.remove(&base) else { return };
+        while let Some(next) = self.items.first_entry().filter(|_| base == self.read)
+            && *next.key() == item.end
+            && matches!(next.get().kind, Kind::Read)
+        {
+            item.end = next.remove().end;
+        }
+        if base == self.read {
+            self.read = item.end;
+            return;
+        }
+        if self.items.get(&item.end).is_some_and(|next| matches!(next.kind, Kind::Read))
+            && let Some(next) = self.items.remove(&item.end)
+        {
+            item.end = next.end;
+        }
+        match self.items.range_mut(..base).next_back() {
+            Some((_, before)) if before.end == base && matches!(before.kind, Kind::Read) => before.end = item.end,
+            _ => drop(self.items.insert(base, item)),
+        }
+    }
+
+    /// The end of the last that has been begun.
+    fn highest(&self) -> u64 {
+        self.items.last_key_value().map_or(self.read, |(_, item)| item.end)
+    }
+
+    /// More pieces than chunks can be on their way: a sender keeps fewer than that.
+    fn most_pieces(&self) -> usize {
+        2 * (crate::parameters::most_chunks(self.window) + crate::parameters::MOST_LANES)
+    }
+}
+
+impl Item {
+    fn is_assembling(&self) -> bool {
+        matches!(self.kind, Kind::Message { content: Large::Assembling(_), .. })
+    }
+
+    /// How many messages it is.
+    fn count(&self) -> u32 {
+        if let Kind::Packet { packet, .. } = &self.kind { packet.count } else { 1 }
+    }
+}

@@ -1,0 +1,311 @@
+//! Messages that wait to be cut into chunks, by priority.
+
+use super::{PREFIX, longest_packet, message_space, packet_space};
+use crate::chunk::{Chunk, Content, Packet, Part, Priority};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::{collections::VecDeque, fmt};
+
+/// What waits to be cut, the most urgent first and each priority in the order in which it was sent.
+///
+/// Small messages are put behind each other as they come; a packet is cut of as many as a lane is given. A message's range of the
+/// stream is reserved when the first of it is cut, and only once the other end's window has room for all of it: so whatever was begun can
+/// be ended, whatever else waits. While one waits for room nothing less urgent is begun, or it could wait for ever.
+pub struct Outbox {
+    queues: [Queue; Priority::LEVELS],
+    /// Messages up to this length, with their prefix, go into packets.
+    longest_small: usize,
+    /// Bytes that wait, with the prefixes of small messages.
+    bytes: usize,
+    /// Bytes of them that have their range already.
+    reserved: usize,
+    /// Where the next message begins.
+    next: u64,
+    finished: bool,
+    end_cut: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    /// The number of the next message.
+    next: u64,
+}
+
+enum Entry {
+    /// Small messages as they travel, and how many.
+    Small { encoded: BytesMut, first: u64, count: u32 },
+    /// What is left of a large one, and where it begins in the stream once that is decided.
+    Large { rest: Bytes, total: u32, number: u64, begins: Option<u64> },
+}
+
+impl Outbox {
+    /// An empty one for an end with that window; no chunk is to be longer than `longest_chunk`.
+    pub fn new(longest_chunk: usize, window: u64) -> Self {
+        // What is gathered is not taken apart again, so that there must come to be room for it.
+        let longest_packet = usize::try_from(longest_packet(window)).unwrap_or(usize::MAX);
+        Self {
+            queues: Default::default(),
+            longest_small: longest_chunk.min(GATHERED).min(longest_packet),
+            bytes: 0,
+            reserved: 0,
+            next: 0,
+            finished: false,
+            end_cut: false,
+        }
+    }
+
+    /// Takes a message.
+    ///
+    /// # Panics
+    /// After [`Outbox::finish`]; and where it is longer than a message can be, which the caller has looked at.
+    pub fn send(&mut self, priority: Priority, message: Bytes) {
+        assert!(!self.finished, "no message is sent on a stream that was finished");
+        let queue = &mut self.queues[priority.index()];
+        let number = queue.next;
+        queue.next += 1;
+        let encoded_length = PREFIX + message.len();
+        if encoded_length > self.longest_small {
+            let total = u32::try_from(message.len()).expect("no window is that large");
+            self.bytes += message.len();
+            queue.entries.push_back(Entry::Large { rest: message, total, number, begins: None });
+            return;
+        }
+        self.bytes += encoded_length;
+        let gathers = |entry: &&mut Entry| matches!(entry, Entry::Small { encoded, .. } if encoded.len() + encoded_length <= self.longest_small);
+        if queue.entries.back_mut().filter(gathers).is_none() {
+            queue.entries.push_back(Entry::Small { encoded: BytesMut::new(), first: number, count: 0 });
+        }
+        if let Some(Entry::Small { encoded, count, .. }) = queue.entries.back_mut() {
+            encoded.put_u32(message.len() as u32);
+            encoded.put_slice(&message);
+            *count += 1;
+        }
+    }
+
+    /// No more messages will be sent.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// Throws away what waits, and the end with it: how many bytes that were.
+    pub fn give_up(&mut self) -> u64 {
+        self.queues = Default::default();
+        (self.finished, self.end_cut, self.reserved) = (true, true, 0);
+        std::mem::take(&mut self.bytes) as u64
+    }
+
+    /// Whether [`Outbox::finish`] was called.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the end has been given to a lane.
+    pub fn is_end_cut(&self) -> bool {
+        self.end_cut
+    }
+
+    /// How many bytes wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Everything that was begun lies below.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// About how many bytes below `limit` wait; `None` where there is nothing to cut, not even the end.
+    pub fn ready(&self, limit: u64) -> Option<usize> {
+        if self.bytes == 0 {
+            return (self.finished && !self.end_cut).then_some(0);
+        }
+        self.first(limit)?;
+        let room = usize::try_from(limit.saturating_sub(self.next)).unwrap_or(usize::MAX);
+        Some(self.bytes.min(room.saturating_add(self.reserved)))
+    }
+
+    /// Cuts the next chunk, below `limit` and of at most `most` bytes, but for a small message, which is not cut in two.
+    pub fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
+        if self.bytes == 0 {
+            return self.cut_end();
+        }
+        let priority = self.first(limit)?;
+        match self.queues[priority.index()].entries.front()? {
+            Entry::Small { .. } => Some(self.cut_packet(priority, limit, most)),
+            Entry::Large { .. } => self.cut_part(priority, most),
+        }
+    }
+
+    /// The priority of what is cut next.
+    fn first(&self, limit: u64) -> Option<Priority> {
+        let mut blocked = false;
+        Priority::falling().find(|priority| match self.queues[priority.index()].entries.front() {
+            None => false,
+            Some(Entry::Large { begins: Some(_), .. }) => true,
+            Some(entry) => {
+                blocked |= self.next.saturating_add(entry.space()) > limit;
+                !blocked
+            }
+        })
+    }
+
+    fn cut_end(&mut self) -> Option<Chunk> {
+        if !self.finished || std::mem::replace(&mut self.end_cut, true) {
+            return None;
+        }
+        Some(Chunk { offset: self.next, payload: Vec::new(), length: 0, fin: true, content: Content::Bytes })
+    }
+
+    fn cut_packet(&mut self, priority: Priority, limit: u64, most: usize) -> Chunk {
+        let queue = &mut self.queues[priority.index()];
+        let (mut payload, mut length, mut content) = (Vec::new(), 0, None);
+        let most = most.min(LONGEST_PACKET);
+        while let Some(Entry::Small { encoded, first, count }) = queue.entries.front_mut() {
+            let longer = length + encoded.len();
+            let fits = longer <= most && self.next.saturating_add(packet_space(longer as u32)) <= limit;
+            if !payload.is_empty() && !fits {
+                break;
+            }
+            length = longer;
+            let packet = content.get_or_insert(Packet { priority, first: *first, count: 0 });
+            packet.count += *count;
+            payload.push(encoded.split().freeze());
+            queue.entries.pop_front();
+        }
+        let content = content.map_or(Content::Bytes, Content::Packet);
+        let offset = self.next;
+        self.next += packet_space(length as u32);
+        self.bytes -= length;
+        Chunk { offset, payload, length: length as u32, fin: false, content }
+    }
+
+    fn cut_part(&mut self, priority: Priority, most: usize) -> Option<Chunk> {
+        let queue = &mut self.queues[priority.index()];
+        let Some(Entry::Large { rest, total, number, begins }) = queue.entries.front_mut() else { return None };
+        let begins = *begins.get_or_insert_with(|| {
+            let begins = self.next;
+            self.next += message_space(*total);
+            self.reserved += *total as usize;
+            begins
+        });
+        let at = *total - rest.len() as u32;
+        let payload = rest.split_to(most.clamp(1, rest.len()));
+        let length = payload.len();
+        let content = Content::Part(Part { priority, number: *number, total: *total, at });
+        if rest.is_empty() {
+            queue.entries.pop_front();
+        }
+        self.bytes -= length;
+        self.reserved -= length;
+        let offset = begins + u64::from(at);
+        Some(Chunk { offset, payload: vec![payload], length: length as u32, fin: false, content })
+    }
+}
+
+impl Entry {
+    /// How much of the window it takes up, where nothing of it has been cut.
+    fn space(&self) -> u64 {
+        match self {
+            Self::Small { encoded, .. } => packet_space(encoded.len() as u32),
+            Self::Large { total, .. } => message_space(*total),
+        }
+    }
+}
+
+/// Without the messages themselves.
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, reserved, next, finished, end_cut, .. } = self;
+        write!(
+            f,
+            "Outbox {{ bytes: {bytes}, reserved: {reserved}, next: {next}, finished: {finished}, end_cut: {end_cut} }}"
+        )
+    }
+}
+
+/// How many bytes of small messages are put together as they come. It is also the longest small message: copying it costs a microsecond, and
+/// a lane that is slow is given no less at a time.
+const GATHERED: usize = 16 << 10;
+/// The longest packet: beyond this, aggregation gains nothing, and more urgent messages would wait behind it.
+const LONGEST_PACKET: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{LEAST_WINDOW, longest_message};
+
+    const WINDOW: u64 = 16 << 20;
+
+    fn message(length: usize) -> Bytes {
+        Bytes::from(vec![length as u8; length])
+    }
+
+    #[test]
+    fn small_messages_travel_together() {
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
+        (0..64).for_each(|_| outbox.send(Priority::NORMAL, message(64)));
+        let chunk = outbox.cut(1 << 20, 64 << 10).unwrap();
+        assert_eq!(chunk.content, Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 64 }));
+        assert_eq!((chunk.length, outbox.bytes(), outbox.next()), (64 * 68, 0, 4608));
+        assert_eq!(outbox.ready(1 << 20), None);
+    }
+
+    #[test]
+    fn a_more_urgent_message_goes_before_the_rest_of_another() {
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
+        outbox.send(Priority::LOWEST, message(100_000));
+        let part = |at| Content::Part(Part { priority: Priority::LOWEST, number: 0, total: 100_000, at });
+        assert_eq!(outbox.cut(1 << 20, 60_000).unwrap().content, part(0));
+        outbox.send(Priority::HIGHEST, message(3));
+        let urgent = outbox.cut(1 << 20, 60_000).unwrap();
+        assert_eq!(urgent.content, Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 }));
+        assert_eq!(urgent.offset, message_space(100_000));
+        let rest = outbox.cut(1 << 20, 60_000).unwrap();
+        assert_eq!((rest.content, rest.offset, rest.length), (part(60_000), 60_000, 40_000));
+        assert_eq!(outbox.bytes(), 0);
+    }
+
+    #[test]
+    fn while_an_urgent_message_waits_for_room_others_are_ended_but_not_begun() {
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
+        outbox.send(Priority::LOWEST, message(50_000));
+        outbox.send(Priority::LOWEST, message(5));
+        outbox.cut(60_000, 10_000).unwrap();
+        outbox.send(Priority::HIGHEST, message(50_000));
+        let rest = outbox.cut(60_000, 60_000).unwrap();
+        assert_eq!((rest.offset, rest.length), (10_000, 40_000));
+        assert_eq!((outbox.ready(60_000), outbox.cut(60_000, 60_000)), (None, None));
+        let urgent = outbox.cut(120_000, 60_000).unwrap();
+        assert_eq!((urgent.offset, urgent.length), (message_space(50_000), 50_000));
+        assert!(outbox.cut(120_000, 60_000).is_some());
+    }
+
+    #[test]
+    fn an_empty_message_is_one_and_the_end_comes_last() {
+        let mut outbox = Outbox::new(512 << 10, WINDOW);
+        outbox.send(Priority::NORMAL, Bytes::new());
+        outbox.finish();
+        let chunk = outbox.cut(512, 1).unwrap();
+        assert_eq!((chunk.length, chunk.fin), (4, false));
+        assert_eq!(outbox.ready(512), Some(0));
+        let end = outbox.cut(512, 1).unwrap();
+        assert_eq!((end.offset, end.length, end.fin), (512, 0, true));
+        assert!(outbox.is_end_cut() && outbox.cut(512, 1).is_none());
+    }
+
+    #[test]
+    fn what_is_gathered_fits_into_a_small_window() {
+        for window in (LEAST_WINDOW..12_000).step_by(100) {
+            let mut outbox = Outbox::new(window as usize, window);
+            let longest = longest_message(window) as usize;
+            for length in [longest / 2, longest / 2, longest, 100, 0, longest - 1, 700, longest / 3] {
+                outbox.send(Priority::NORMAL, message(length.min(longest)));
+            }
+            // A quarter of the window may have been read and not been told.
+            while outbox.bytes() > 0 {
+                let chunk = outbox.cut(outbox.next() + (window - window / 4), usize::MAX);
+                assert!(chunk.is_some(), "with a window of {window} bytes it waits for ever");
+            }
+        }
+    }
+}

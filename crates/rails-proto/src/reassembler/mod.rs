@@ -1,0 +1,386 @@
+//! Chunks in any order in, bytes in order out, inside a bounded window.
+
+mod gathered;
+
+use crate::{
+    parameters::most_chunks,
+    violation::{MessageViolation, Violation},
+    wire::DataHeader,
+};
+use bytes::{Buf, Bytes};
+use gathered::Gathered;
+use std::collections::BTreeMap;
+
+/// Puts the chunks of a stream back in order.
+///
+/// It holds at most a window of bytes that have not been read; what does not fit is a [`Violation`], for the other end was told the limit. A byte that
+/// has arrived before is dropped, whether the chunk that brings it again is the same as before or overlaps it.
+///
+/// # Memory
+/// Whatever a peer sends, what is held takes a window and at most a tenth of it, beside 16 KiB for the chunks that are tiny:
+/// * A chunk of 8 KiB or more is kept in the buffer that it came in. What is left of one that overlaps others keeps its buffer only while all that is
+///   kept for nothing in this way is less than 1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the shortest.
+/// * Smaller ones are copied together, into buffers that stand for up to 16 KiB of the stream, holes and all. These do not overlap what
+///   is held otherwise, so that together they are no more than the window. What has arrived in them is a list of runs, 8 bytes for each at most.
+/// * There are as many runs as an honest peer can leave gaps (it keeps no more than a chunk for each 2 KiB of the window on their way, or 1,024), twice
+///   over: less than 1 % of the window. More are a [`Violation`].
+#[derive(Debug)]
+pub struct Reassembler {
+    window: u64,
+    /// Everything below has been read.
+    read: u64,
+    /// What has arrived above `read`, by offset; no two segments overlap.
+    segments: BTreeMap<u64, Segment>,
+    /// How many runs there are in what is gathered.
+    runs: usize,
+    /// How many bytes have not arrived in it.
+    holes: u64,
+    /// Bytes of buffers that are held for a part of them.
+    wasted: u64,
+    /// How many different bytes have arrived, read or not.
+    arrived: u64,
+    /// Everything below has arrived.
+    in_order: u64,
+    /// The most bytes that there were above.
+    most_out_of_order: u64,
+    /// Bytes that arrived again.
+    duplicated: u64,
+    /// Where the stream ends, once a chunk has said so.
+    end: Option<u64>,
+}
+
+/// Whether the bytes of a chunk are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Some of them are.
+    Wanted,
+    /// All of them have arrived before.
+    Duplicate,
+}
+
+/// Where what arrives may lie.
+pub(super) struct Bounds {
+    /// The offset that the other end must not pass.
+    pub(super) limit: u64,
+    /// Where the stream ends, once that was said.
+    pub(super) end: Option<u64>,
+    /// The end of the last that has arrived.
+    pub(super) highest: u64,
+}
+
+impl Bounds {
+    /// Whether something may end at `end`, and the stream there if it is its `fin`.
+    pub(super) fn check(&self, end: u64, fin: bool) -> Result<(), Violation> {
+        if end > self.limit {
+            return Err(Violation::BeyondWindow { end, limit: self.limit });
+        }
+        match self.end {
+            Some(known) if end > known => Err(Violation::BeyondEnd { chunk_end: end, end: known }),
+            Some(known) if fin && end != known => Err(Violation::EndMoved { end }),
+            None if fin && end < self.highest => Err(Violation::EndMoved { end }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Segment {
+    /// A chunk as it arrived, or what was new of it, and how much longer its buffer is.
+    Whole { bytes: Bytes, waste: u64 },
+    /// Small chunks gathered: a stream of tiny writes must not cost a map entry and an allocation for each.
+    Gathered(Gathered),
+}
+
+impl Reassembler {
+    /// An empty one that holds at most `window` bytes.
+    pub fn new(window: u64) -> Self {
+        Self {
+            window,
+            read: 0,
+            segments: BTreeMap::new(),
+            runs: 0,
+            holes: 0,
+            wasted: 0,
+            arrived: 0,
+            in_order: 0,
+            most_out_of_order: 0,
+            duplicated: 0,
+            end: None,
+        }
+    }
+
+    /// Looks at a chunk's header, before any memory is spent on its bytes.
+    ///
+    /// # Errors
+    /// [`Violation`] where it lies outside the window or the stream.
+    pub fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
+        let end = header.offset.saturating_add(header.length.into());
+        let bounds = Bounds { limit: self.limit(), end: self.end, highest: self.highest() };
+        bounds.check(end, header.fin)?;
+        if header.fin && self.end.is_none() {
+            return Ok(Admission::Wanted);
+        }
+        let known = end <= self.read || self.run_end(header.offset).is_some_and(|run_end| end <= run_end);
+        Ok(if known { Admission::Duplicate } else { Admission::Wanted })
+    }
+
+    /// Takes a chunk.
+    ///
+    /// # Errors
+    /// [`Violation`], as [`Reassembler::admit`] finds it, or because the chunks lie in too many pieces.
+    pub fn insert(&mut self, header: &DataHeader, payload: Bytes) -> Result<(), Violation> {
+        self.admit(header)?;
+        if header.fin {
+            self.end = Some(header.offset + payload.len() as u64);
+        }
+        let mut at = header.offset;
+        let mut rest = payload;
+        let before = self.arrived;
+        let brought = rest.len() as u64;
+        let read = self.read.saturating_sub(at).min(brought);
+        rest.advance(read as usize);
+        at += read;
+        while !rest.is_empty() {
+            let taken = self.take(at, &rest, brought)?;
+            rest.advance(taken);
+            at += taken as u64;
+        }
+        self.duplicated += brought - (self.arrived - before);
+        if header.offset <= self.in_order {
+            self.find_gap();
+        }
+        self.most_out_of_order = self.most_out_of_order.max(self.arrived - self.in_order);
+        Ok(())
+    }
+
+    /// The next bytes in order, as they arrived; `None` where they have not yet.
+    pub fn read(&mut self) -> Option<Bytes> {
+        if !self.is_readable() {
+            return None;
+        }
+        // No segment begins below `read`, so the first is the one in which the next byte lies.
+        let (_, held) = self.segments.pop_first()?;
+        let bytes = match held {
+            Segment::Whole { bytes, waste } => {
+                self.wasted -= waste;
+                bytes
+            }
+            Segment::Gathered(mut gathered) => {
+                self.runs -= 1;
+                let bytes = gathered.take_first_run();
+                if gathered.runs() > 0 {
+                    self.segments.insert(self.read + bytes.len() as u64, Segment::Gathered(gathered));
+                } else {
+                    self.holes -= gathered.extent();
+                }
+                bytes
+            }
+        };
+        self.read += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    /// Whether [`Reassembler::read`] has bytes to give.
+    pub fn is_readable(&self) -> bool {
+        self.in_order > self.read
+    }
+
+    /// Whether every byte of the stream has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.end == Some(self.arrived)
+    }
+
+    /// Whether no byte has arrived.
+    pub fn is_untouched(&self) -> bool {
+        self.arrived == 0
+    }
+
+    /// Where the stream ends, if that was said.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// An untouched one of a stream that ends there.
+    pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
+        Self { end, ..Self::new(window) }
+    }
+
+    /// Whether every byte of the stream has been read.
+    pub fn is_finished(&self) -> bool {
+        self.end == Some(self.read)
+    }
+
+    /// The offset that the other end must not pass.
+    pub fn limit(&self) -> u64 {
+        self.read.saturating_add(self.window)
+    }
+
+    /// How many bytes have been read.
+    pub fn bytes_read(&self) -> u64 {
+        self.read
+    }
+
+    /// How many bytes can be read from the start of the stream without a gap, those included that have been.
+    pub fn bytes_in_order(&self) -> u64 {
+        self.in_order
+    }
+
+    /// How many bytes have arrived behind a gap, and the most that there were.
+    pub fn bytes_out_of_order(&self) -> (u64, u64) {
+        (self.arrived - self.in_order, self.most_out_of_order)
+    }
+
+    /// How much of the window lies below the end of the last byte that has arrived.
+    pub fn window_used(&self) -> u64 {
+        self.highest() - self.read
+    }
+
+    /// How many bytes arrived more than once.
+    pub fn bytes_duplicated(&self) -> u64 {
+        self.duplicated
+    }
+
+    /// How many bytes are held that have not been read.
+    pub fn bytes_held(&self) -> u64 {
+        self.arrived - self.read
+    }
+
+    /// How much memory that takes, beside what each chunk costs: the same, and what is set aside for bytes between tiny chunks. No more than the window.
+    pub fn memory_held(&self) -> u64 {
+        self.bytes_held() + self.holes
+    }
+
+    /// Moves on to the first gap: each segment is passed once.
+    fn find_gap(&mut self) {
+        while let Some(end) = self.run_end(self.in_order) {
+            self.in_order = end;
+        }
+    }
+
+    /// Where what has arrived without a gap ends, as far as one segment knows, if the byte at `at` has.
+    fn run_end(&self, at: u64) -> Option<u64> {
+        let (from, held) = self.segments.range(..=at).next_back()?;
+        let end = match held {
+            Segment::Whole { bytes, .. } => Some(bytes.len() as u64).filter(|end| at - from < *end),
+            Segment::Gathered(gathered) => gathered.run_end(at - from),
+        };
+        end.map(|end| from + end)
+    }
+
+    /// Takes the first of `rest`, which lies at `at` and is what is left of a chunk of `brought` bytes. Gives how much it was; nothing where there is only a
+    /// place for it now.
+    fn take(&mut self, at: u64, rest: &Bytes, brought: u64) -> Result<usize, Violation> {
+        let before = self.segments.range_mut(..=at).next_back();
+        match before.filter(|(from, held)| at - *from < held.extent()) {
+            Some((from, Segment::Whole { bytes, .. })) => {
+                let known = from + bytes.len() as u64 - at;
+                Ok(known.min(rest.len() as u64) as usize)
+            }
+            Some((from, Segment::Gathered(gathered))) => {
+                let length = (from + gathered.extent() - at).min(rest.len() as u64) as usize;
+                let runs = gathered.runs();
+                let new = gathered.write(at - from, &rest[..length]);
+                self.arrived += new;
+                self.holes -= new;
+                self.runs = self.runs + gathered.runs() - runs;
+                let most = most_runs(self.window);
+                if self.runs > most { Err(Violation::Fragmented { most }) } else { Ok(length) }
+            }
+            None => {
+                let next = self.segments.range(at..).next().map_or(u64::MAX, |(next, _)| *next);
+                let length = (next - at).min(rest.len() as u64) as usize;
+                // What nothing waits for is read at once, so that one is kept as it is, however small.
+                if length >= SMALL || self.segments.is_empty() {
+                    self.keep(at, rest.slice(..length), brought);
+                    Ok(length)
+                } else {
+                    self.make_place(at, next);
+                    Ok(0)
+                }
+            }
+        }
+    }
+
+    /// Keeps what overlaps nothing, of a chunk of `brought` bytes.
+    fn keep(&mut self, at: u64, piece: Bytes, brought: u64) {
+        let length = piece.len() as u64;
+        self.arrived += length;
+        let waste = brought - length;
+        let segment = if waste > length || self.wasted + waste > self.window / MOST_WASTE {
+            Segment::Whole { bytes: Bytes::copy_from_slice(&piece), waste: 0 }
+        } else {
+            self.wasted += waste;
+            Segment::Whole { bytes: piece, waste }
+        };
+        self.segments.insert(at, segment);
+    }
+
+    /// Makes a buffer for the part of the stream about `at`, where nothing is held up to `next`.
+    fn make_place(&mut self, at: u64, next: u64) {
+        let most = next.min(self.limit());
+        let before = self.segments.range(..at).next_back();
+        let before_ends = before.map_or(self.read, |(from, held)| from + held.extent());
+        let small = before.filter(|(_, held)| matches!(held, Segment::Whole { bytes, .. } if bytes.len() < SMALL));
+        // A small one that was kept as it is gets company. It may reach over the end of a block.
+        let block = small.map_or(at, |_| before_ends) / BLOCK * BLOCK;
+        let end = (block + BLOCK).min(most);
+        if let Some(from) = small.map(|(from, _)| *from).filter(|_| at < end)
+            && let Some(Segment::Whole { bytes, waste }) = self.segments.remove(&from)
+        {
+            self.wasted -= waste;
+            let mut gathered = Gathered::new((end - from) as usize);
+            gathered.write(0, &bytes);
+            self.runs += gathered.runs();
+            self.holes += gathered.extent() - bytes.len() as u64;
+            self.segments.insert(from, Segment::Gathered(gathered));
+            return;
+        }
+        let block = at / BLOCK * BLOCK;
+        let from = block.max(before_ends);
+        let gathered = Gathered::new(((block + BLOCK).min(most) - from) as usize);
+        self.holes += gathered.extent();
+        self.segments.insert(from, Segment::Gathered(gathered));
+    }
+
+    /// The end of the last byte that has arrived.
+    fn highest(&self) -> u64 {
+        self.segments.last_key_value().map_or(self.read, |(from, held)| {
+            let end = match held {
+                Segment::Whole { bytes, .. } => bytes.len() as u64,
+                Segment::Gathered(gathered) => gathered.last_run_end(),
+            };
+            from + end
+        })
+    }
+}
+
+impl From<MessageViolation> for Violation {
+    fn from(violation: MessageViolation) -> Self {
+        Self::Message(violation)
+    }
+}
+
+impl Segment {
+    /// How much of the stream it stands for.
+    fn extent(&self) -> u64 {
+        match self {
+            Self::Whole { bytes, .. } => bytes.len() as u64,
+            Self::Gathered(gathered) => gathered.extent(),
+        }
+    }
+}
+
+/// More runs than an honest peer can leave gaps: behind each there is a chunk on its way.
+fn most_runs(window: u64) -> usize {
+    2 * most_chunks(window)
+}
+
+/// Chunks below this many bytes are copied together: a copy of 8 KiB costs no more than a map entry and a buffer.
+const SMALL: usize = 8 << 10;
+/// How much of the stream one buffer for them stands for at most.
+const BLOCK: u64 = 16 << 10;
+/// The part of the window that may be held for nothing.
+const MOST_WASTE: u64 = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The record of every byte that was given to a lane and is not known to be delivered.
+
+use super::bit;
+use crate::chunk::Chunk;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+/// Sent and not known to be delivered, in segments that lie in order and do not overlap.
+///
+/// This is the only record of which lane holds which byte. A segment leaves it by evidence of delivery and in no other way: an acknowledgement on a lane
+/// that carries it, or that the peer has read it. It is split where a lane takes a part of it, and never joined, so the range of a
+/// [transmission](super::lane::Transmission), which was one segment when it was taken, is made of whole segments for as long as any of it is left.
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    segments: BTreeMap<u64, Segment>,
+    /// Bytes of all of them.
+    bytes: u64,
+    index: Index,
+}
+
+/// Which segments are whose, so that nobody has to look for them.
+#[derive(Debug, Default, PartialEq)]
+struct Index {
+    /// How many segments each lane answers for.
+    answered: Vec<usize>,
+    /// Where those begin that no lane answers for.
+    returned: BTreeSet<u64>,
+    /// Bytes of those.
+    returned_bytes: u64,
+}
+
+/// A range of the stream, all of it in the same hands.
+#[derive(Debug)]
+pub(super) struct Segment {
+    chunk: Chunk,
+    /// The lane that is to deliver it, one of its carriers; `None` where it was returned, and waits until a lane takes it.
+    answering: Option<usize>,
+    /// The lanes that were given it on the connection that they have now.
+    carriers: u64,
+}
+
+impl Outstanding {
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// How many segments there are.
+    pub(super) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The segment that the peer needs next.
+    pub(super) fn first(&self) -> Option<&Segment> {
+        self.segments.first_key_value().map(|(_, segment)| segment)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Segment> {
+        self.segments.values()
+    }
+
+    /// Those that lie in a range, or begin where it is empty.
+    pub(super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = &Segment> {
+        self.segments.range(range.start..range.end.max(range.start + 1)).map(|(_, segment)| segment)
+    }
+
+    /// Those that no lane answers for.
+    pub(super) fn returned(&self) -> impl Iterator<Item = &Segment> {
+        self.index.returned.iter().map(|offset| &self.segments[offset])
+    }
+
+    /// How many of those there are, and their bytes.
+    pub(super) fn returned_size(&self) -> (usize, u64) {
+        (self.index.returned.len(), self.index.returned_bytes)
+    }
+
+    /// How many segments `lane` answers for.
+    pub(super) fn answered_by(&self, lane: usize) -> usize {
+        self.index.answered.get(lane).copied().unwrap_or(0)
+    }
+
+    /// Bytes of those that `lane` carries, whichever lane answers for them.
+    pub(super) fn bytes_carried_by(&self, lane: usize) -> u64 {
+        self.iter().filter(|segment| segment.is_carried_by(lane)).map(Segment::length).sum()
+    }
+
+    /// A chunk was cut from what waits, and given to `lane`.
+    pub(super) fn send(&mut self, chunk: Chunk, lane: usize) {
+        self.insert(Segment { chunk, answering: Some(lane), carriers: bit(lane) });
+    }
+
+    /// Gives `lane` the segment that begins at `offset`, or its first `most` bytes: it answers for that from here on.
+    pub(super) fn send_again(&mut self, offset: u64, most: usize, lane: usize) -> Option<Chunk> {
+        let mut segment = self.remove(offset)?;
+        if let Some(rest) = segment.chunk.split_off(most) {
+            self.insert(Segment { chunk: rest, ..segment });
+        }
+        let chunk = segment.chunk.clone();
+        segment.answering = Some(lane);
+        segment.carriers |= bit(lane);
+        self.insert(segment);
+        Some(chunk)
+    }
+
+    /// Gives `lane` a copy of the segment that begins at `offset`, or of its first `most` bytes: which lane answers for that stays as it is.
+    pub(super) fn copy(&mut self, offset: u64, most: usize, lane: usize) -> Option<Chunk> {
+        let answering = self.segments.get(&offset)?.answering;
+        let chunk = self.send_again(offset, most, lane)?;
+        let mut segment = self.remove(offset)?;
+        segment.answering = answering;
+        self.insert(segment);
+        Some(chunk)
+    }
+
+    /// The peer has this range; where it is empty, it is the end of the stream.
+    pub(super) fn deliver(&mut self, range: Range<u64>) {
+        loop {
+            let Some(offset) = self.within(range.clone()).next().map(Segment::offset) else { return };
+            self.remove(offset);
+        }
+    }
+
+    /// The peer has read everything below `consumed`. No look is spent on what stays.
+    pub(super) fn deliver_below(&mut self, consumed: u64) {
+        while let Some(first) = self.first().filter(|first| first.chunk.is_known_below(consumed)) {
+            let offset = first.offset();
+            self.remove(offset);
+        }
+    }
+
+    /// The peer has everything, or wants no more of it.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// `lane` answers for nothing any more, though it may still carry it. Another lane answers instead that is among `heard` and carries the same; where there is
+    /// none, the segment is returned.
+    pub(super) fn release(&mut self, lane: usize, heard: u64) {
+        if self.answered_by(lane) == 0 {
+            return;
+        }
+        self.change(|segment| {
+            if segment.answering == Some(lane) {
+                let others = segment.carriers & heard & !bit(lane);
+                segment.answering = (others != 0).then(|| others.trailing_zeros() as usize);
+            }
+        });
+    }
+
+    /// The connection of `lane` is lost: it carries nothing.
+    pub(super) fn lose(&mut self, lane: usize, heard: u64) {
+        self.release(lane, heard);
+        self.segments.values_mut().for_each(|segment| segment.carriers &= !bit(lane));
+    }
+
+    /// `lane` answers for what it carries and no other lane has taken.
+    pub(super) fn resume(&mut self, lane: usize) {
+        if self.index.returned.is_empty() {
+            return;
+        }
+        self.change(|segment| {
+            if segment.answering.is_none() && segment.is_carried_by(lane) {
+                segment.answering = Some(lane);
+            }
+        });
+    }
+
+    /// That the segments do not overlap, the end is the last of them, and the index is right.
+    pub(super) fn check(&self) {
+        let mut index = Index::default();
+        for (offset, segment) in &self.segments {
+            assert_eq!(*offset, segment.offset());
+            let bytes = segment.chunk.payload.iter().map(|slice| slice.len() as u64).sum::<u64>();
+            assert_eq!(bytes, segment.length(), "a segment without its bytes");
+            index.add(segment);
+        }
+        for (one, next) in self.iter().zip(self.iter().skip(1)) {
+            assert!(one.end() <= next.offset() && !one.chunk.fin, "segments overlap");
+        }
+        assert_eq!(self.bytes, self.iter().map(Segment::length).sum::<u64>());
+        index.answered.resize(self.index.answered.len().max(index.answered.len()), 0);
+        assert_eq!(index, self.index);
+    }
+
+    /// Changes who answers for segments.
+    fn change(&mut self, change: impl FnMut(&mut Segment)) {
+        self.segments.values_mut().for_each(change);
+        self.index = Index::default();
+        self.segments.values().for_each(|segment| self.index.add(segment));
+    }
+
+    fn insert(&mut self, segment: Segment) {
+        self.index.add(&segment);
+        self.bytes += segment.length();
+        let before = self.segments.insert(segment.offset(), segment);
+        assert!(before.is_none(), "two segments begin at the same offset");
+    }
+
+    fn remove(&mut self, offset: u64) -> Option<Segment> {
+        let segment = self.segments.remove(&offset)?;
+        self.index.remove(&segment);
+        self.bytes -= segment.length();
+        Some(segment)
+    }
+}
+
+impl Index {
+    fn add(&mut self, segment: &Segment) {
+        match segment.answering {
+            Some(lane) => {
+                if self.answered.len() <= lane {
+                    self.answered.resize(lane + 1, 0);
+                }
+                self.answered[lane] += 1;
+            }
+            None => {
+                self.returned.insert(segment.offset());
+                self.returned_bytes += segment.length();
+            }
+        }
+    }
+
+    fn remove(&mut self, segment: &Segment) {
+        match segment.answering {
+            Some(lane) => self.answered[lane] -= 1,
+            None => {
+                self.returned.remove(&segment.offset());
+                self.returned_bytes -= segment.length();
+            }
+        }
+    }
+}
+
+impl Segment {
+    pub(super) fn offset(&self) -> u64 {
+        self.chunk.offset
+    }
+
+    /// Where it ends.
+    pub(super) fn end(&self) -> u64 {
+        self.chunk.offset + self.length()
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.chunk.length.into()
+    }
+
+    /// The lane that answers for it.
+    pub(super) fn answering(&self) -> Option<usize> {
+        self.answering
+    }
+
+    /// The lanes that carry it.
+    pub(super) fn carriers(&self) -> u64 {
+        self.carriers
+    }
+
+    /// Whether it is no longer than `most`, or can be cut.
+    pub(super) fn fits(&self, most: usize) -> bool {
+        most > 0 && (self.length() <= most as u64 || self.chunk.content.behind(most as u32).is_some())
+    }
+
+    pub(super) fn is_carried_by(&self, lane: usize) -> bool {
+        self.carriers & bit(lane) != 0
+    }
+}

@@ -1,0 +1,128 @@
+//! Bytes that were written and that no lane has been given.
+
+use crate::chunk::{Chunk, Content};
+use bytes::{Bytes, BytesMut};
+use std::{collections::VecDeque, fmt};
+
+/// What waits to be cut into chunks, in the order in which it was written.
+#[derive(Default)]
+pub(super) struct Pending {
+    slices: VecDeque<Bytes>,
+    /// Small writes that come behind those, copied together: each for itself would cost more memory than it has bytes.
+    gathered: BytesMut,
+    /// Bytes of both.
+    bytes: usize,
+    /// Where the next chunk begins.
+    next: u64,
+    /// No more bytes will be written.
+    finished: bool,
+    /// The end has been given to a lane.
+    end_cut: bool,
+}
+
+impl Pending {
+    /// Takes bytes.
+    ///
+    /// # Panics
+    /// After [`Pending::finish`].
+    pub(super) fn write(&mut self, bytes: Bytes) {
+        assert!(!self.finished, "nothing is written to a stream that was finished");
+        self.bytes += bytes.len();
+        if bytes.len() < SMALL {
+            if self.gathered.len() + bytes.len() > GATHERED {
+                self.end_gathering();
+            }
+            self.gathered.extend_from_slice(&bytes);
+        } else {
+            self.end_gathering();
+            self.slices.push_back(bytes);
+        }
+    }
+
+    fn end_gathering(&mut self) {
+        if !self.gathered.is_empty() {
+            self.slices.push_back(self.gathered.split().freeze());
+        }
+    }
+
+    /// No more bytes will be written.
+    pub(super) fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// Throws away what waits, and the end with it: how many bytes that were.
+    pub(super) fn give_up(&mut self) -> u64 {
+        let thrown_away = self.bytes as u64;
+        *self = Self { next: self.next, finished: true, end_cut: true, ..Self::default() };
+        thrown_away
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the end has been given to a lane.
+    pub(super) fn is_end_cut(&self) -> bool {
+        self.end_cut
+    }
+
+    /// How many bytes wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Everything below has been given to a lane.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// How many bytes below `limit` wait; `None` where there is nothing to cut, not even the end.
+    pub(super) fn ready(&self, limit: u64) -> Option<usize> {
+        if self.bytes == 0 {
+            return (self.finished && !self.end_cut).then_some(0);
+        }
+        let allowed = limit.saturating_sub(self.next);
+        (allowed > 0).then(|| allowed.min(self.bytes as u64) as usize)
+    }
+
+    /// Cuts the next chunk, of at most `most` bytes and below `limit`.
+    pub(super) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
+        let allowed = self.ready(limit)?.min(most);
+        let mut payload = Vec::new();
+        let mut length = 0;
+        while length < allowed && payload.len() < MOST_SLICES {
+            if self.slices.is_empty() {
+                self.end_gathering();
+            }
+            let Some(front) = self.slices.front_mut() else { break };
+            let slice = if front.len() <= allowed - length {
+                self.slices.pop_front().expect("it was just seen")
+            } else {
+                front.split_to(allowed - length)
+            };
+            length += slice.len();
+            payload.push(slice);
+        }
+        let offset = self.next;
+        self.next += length as u64;
+        self.bytes -= length;
+        let fin = self.finished && self.bytes == 0;
+        self.end_cut |= fin;
+        Some(Chunk { offset, payload, length: length as u32, fin, content: Content::Bytes })
+    }
+}
+
+/// Without the bytes themselves.
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, next, finished, end_cut, .. } = self;
+        write!(f, "Pending {{ bytes: {bytes}, next: {next}, finished: {finished}, end_cut: {end_cut} }}")
+    }
+}
+
+/// Writes below this many bytes are copied together.
+const SMALL: usize = 4 << 10;
+/// How many bytes are copied together at most.
+const GATHERED: usize = 64 << 10;
+/// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
+const MOST_SLICES: usize = 64;

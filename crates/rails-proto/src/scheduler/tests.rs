@@ -1,0 +1,440 @@
+//! The scheduler alone.
+
+use super::{lane::UNKNOWN_SERVICE, *};
+use crate::{
+    chunk::Content,
+    policy::{FIRST_CHUNK, Policy},
+};
+use proptest::prelude::*;
+
+fn scheduler(policy: Policy) -> Scheduler {
+    let mut scheduler = Scheduler::new(policy.build(), 10, 1000, 100);
+    scheduler.lane_up(0, LaneTraits::default());
+    scheduler.lane_up(1, LaneTraits::default());
+    scheduler
+}
+
+/// A moment; always the same one, so that nothing is ever overdue.
+fn now() -> Instant {
+    static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *NOW.get_or_init(Instant::now)
+}
+
+fn ack(chunks: u64, limit: u64) -> Ack {
+    Ack { chunks, limit, complete: false }
+}
+
+fn offsets(chunks: &[Option<Chunk>]) -> Vec<Option<u64>> {
+    chunks.iter().map(|chunk| chunk.as_ref().map(|chunk| chunk.offset)).collect()
+}
+
+#[test]
+fn a_free_lane_takes_the_next_chunk() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 35]));
+    let taken = [
+        scheduler.take(now(), 0),
+        scheduler.take(now(), 0),
+        scheduler.take(now(), 1),
+        scheduler.take(now(), 0),
+        scheduler.take(now(), 1),
+    ];
+    assert_eq!(offsets(&taken), [Some(0), Some(10), Some(20), Some(30), None]);
+}
+
+#[test]
+fn static_shares_are_equal_whoever_asks() {
+    let mut scheduler = scheduler(Policy::Static);
+    scheduler.write(Bytes::from(vec![1; 40]));
+    let taken = [0, 0, 1, 1, 0, 1].map(|lane| scheduler.take(now(), lane));
+    assert_eq!(offsets(&taken), [Some(0), None, Some(10), None, Some(20), Some(30)]);
+}
+
+#[test]
+fn static_shares_are_equal_however_it_was_written() {
+    let mut scheduler = scheduler(Policy::Static);
+    let mut bytes = [0; 2];
+    for _ in 0..16 {
+        scheduler.write(Bytes::from_static(b"12345"));
+        // The first lane always asks first.
+        for lane in [0, 1, 0] {
+            bytes[lane] += std::iter::from_fn(|| scheduler.take(now(), lane)).map(|chunk| chunk.length).sum::<u32>();
+        }
+    }
+    assert_eq!(bytes, [40, 40]);
+}
+
+#[test]
+fn weighted_shares_follow_the_weights() {
+    let mut scheduler = Scheduler::new(Policy::Weighted.build(), 12, 1 << 20, 1 << 20);
+    [4, 1, 0]
+        .into_iter()
+        .enumerate()
+        .for_each(|(lane, weight)| scheduler.lane_up(lane, LaneTraits { weight, ..LaneTraits::default() }));
+    scheduler.write(Bytes::from(vec![1; 1800]));
+    let mut bytes = [0; 3];
+    for _ in 0..100 {
+        for (lane, bytes) in bytes.iter_mut().enumerate() {
+            *bytes += scheduler.take(now(), lane).map_or(0, |chunk| chunk.length);
+        }
+    }
+    assert_eq!(bytes, [1200, 300, 300]);
+    scheduler.lane_lost(0);
+    let left: u32 = std::iter::from_fn(|| scheduler.take(now(), 1)).map(|chunk| chunk.length).sum();
+    assert_eq!(left, 1200, "what a lost lane had goes out whatever the weights are");
+}
+
+#[test]
+fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![0; 128 << 10]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
+    scheduler.handle_ack(after(12), 0, &ack(1, 64 << 20)).unwrap();
+    scheduler.handle_ack(after(500), 1, &ack(1, 64 << 20)).unwrap();
+    scheduler.set_resting(after(500), 0);
+    scheduler.write(Bytes::from(vec![0; 64 << 10]));
+    assert!(!scheduler.wants(1) && scheduler.take(after(500), 1).is_none());
+    assert!(scheduler.wants(0));
+    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    assert!(scheduler.wants(1), "there is enough for both");
+}
+
+#[test]
+fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 40]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 1)];
+    scheduler.silence(0);
+    assert!(scheduler.take(now(), 0).is_none());
+    assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
+    scheduler.handle_ack(now(), 0, &ack(2, 100)).unwrap();
+    assert!(!scheduler.is_silent(0));
+    assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 1)]), [Some(30), None], "10 has arrived");
+    scheduler.finish();
+    assert!(scheduler.take(now(), 0).unwrap().fin);
+    scheduler.handle_ack(now(), 1, &ack(3, 100)).unwrap();
+    scheduler.handle_ack(now(), 0, &ack(3, 100)).unwrap();
+    assert!(scheduler.is_complete());
+}
+
+#[test]
+fn what_nobody_took_from_a_silent_lane_stays_with_it() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 30]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
+    scheduler.silence(0);
+    assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
+    scheduler.restore(0);
+    assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 0)]), [None, None]);
+    assert_eq!((scheduler.bytes_sent_again(), scheduler.bytes_unacknowledged()), (10, 30));
+}
+
+/// Lane 2 was fast and has a long chunk in flight; lane 0 is not known and takes 16 KiB at a time.
+fn a_long_chunk_in_flight_on_lane_2() -> (Scheduler, Chunk) {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 80 << 10, 1 << 20, 1 << 20);
+    (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    scheduler.write(Bytes::from(vec![1; 96 << 10]));
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    let first = scheduler.take(now(), 2).unwrap();
+    scheduler.handle_ack(after(1), 2, &ack(1, (1 << 20) + u64::from(first.length))).unwrap();
+    let long = scheduler.take(after(1), 2).unwrap();
+    assert_eq!((long.offset, long.length), (16 << 10, 80 << 10));
+    (scheduler, long)
+}
+
+fn takes_all_that_is_left(scheduler: &mut Scheduler, lane: usize) -> Vec<(u64, u32)> {
+    let taken = std::iter::from_fn(|| scheduler.take(now(), lane));
+    taken.map(|chunk| (chunk.offset >> 10, chunk.length >> 10)).collect()
+}
+
+#[test]
+fn a_lane_that_is_back_keeps_only_what_none_took() {
+    let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
+    scheduler.silence(2);
+    let piece = scheduler.take(now(), 0).unwrap();
+    assert_eq!((piece.offset, piece.length), (16 << 10, 16 << 10));
+    scheduler.restore(2);
+    scheduler.lane_lost(2);
+    scheduler.lane_lost(0);
+    let left = takes_all_that_is_left(&mut scheduler, 1);
+    assert_eq!(left, [(16, 16), (32, 16), (48, 16), (64, 16), (80, 16)]);
+    scheduler.finish();
+    assert!(scheduler.take(now(), 1).unwrap().fin && !scheduler.is_complete());
+    scheduler.handle_ack(now(), 1, &ack(6, 1 << 20)).unwrap();
+    assert!(scheduler.is_complete());
+}
+
+#[test]
+fn the_last_carrier_of_a_chunk_answers_for_it() {
+    let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
+    scheduler.silence(2);
+    scheduler.take(now(), 0).unwrap();
+    scheduler.restore(2);
+    scheduler.lane_lost(0);
+    assert_eq!(takes_all_that_is_left(&mut scheduler, 1), [], "lane 2 carries it all");
+    scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
+    assert_eq!(scheduler.bytes_unacknowledged(), 0);
+}
+
+#[test]
+fn a_late_acknowledgement_counts_for_every_piece() {
+    let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
+    scheduler.silence(2);
+    scheduler.take(now(), 0).unwrap();
+    scheduler.take(now(), 1).unwrap();
+    scheduler.lane_lost(0);
+    scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
+    scheduler.lane_lost(1);
+    assert_eq!((scheduler.bytes_unacknowledged(), scheduler.waiting()), (0, 0));
+}
+
+#[test]
+fn a_returned_chunk_is_cut_to_what_its_new_lane_carries() {
+    let bytes = Bytes::from((0..100).collect::<Vec<u8>>());
+    let payload = vec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];
+    let mut chunk = Chunk { offset: 7, payload, length: 100, fin: true, content: Content::Bytes };
+    let rest = chunk.split_off(60).unwrap();
+    assert_eq!((chunk.offset, chunk.length, chunk.fin, chunk.payload.len()), (7, 60, false, 2));
+    assert_eq!((rest.offset, rest.length, rest.fin), (67, 40, true));
+    assert_eq!([chunk.payload.concat(), rest.payload.concat()].concat(), bytes);
+    assert_eq!(chunk.split_off(60), None);
+}
+
+#[test]
+fn nothing_passes_the_limit_and_nothing_waits_for_ever() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 150]));
+    let mut taken = 0;
+    while let Some(chunk) = scheduler.take(now(), taken % 2) {
+        assert!(chunk.offset + u64::from(chunk.length) <= 100);
+        taken += 1;
+    }
+    assert_eq!(taken, 10);
+    scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+    let chunk = scheduler.take(now(), 0).unwrap();
+    assert_eq!((chunk.offset, chunk.length), (100, 5));
+}
+
+#[test]
+fn chunks_of_a_lost_lane_go_to_another_first() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 60]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1), scheduler.take(now(), 1), scheduler.take(now(), 1)];
+    scheduler.handle_ack(now(), 1, &ack(1, 100)).unwrap();
+    scheduler.lane_lost(1);
+    let taken = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
+    assert_eq!(offsets(&taken), [Some(20), Some(30), Some(40)]);
+}
+
+#[test]
+fn the_end_is_sent_once_all_is_and_is_complete_when_acknowledged() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from_static(b"hello"));
+    assert!(!scheduler.take(now(), 0).unwrap().fin);
+    scheduler.finish();
+    let fin = scheduler.take(now(), 1).unwrap();
+    assert_eq!((fin.offset, fin.length, fin.fin), (5, 0, true));
+    assert_eq!(scheduler.take(now(), 0), None);
+    scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+    assert!(!scheduler.is_complete());
+    scheduler.handle_ack(now(), 1, &ack(1, 105)).unwrap();
+    assert!(scheduler.is_complete());
+}
+
+#[test]
+fn an_idle_lane_takes_over_what_a_much_slower_one_is_busy_with() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![1; 40]));
+    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
+    scheduler.handle_ack(after(10), 0, &ack(1, 100)).unwrap();
+    let slow = scheduler.take(after(90), 1).unwrap();
+    scheduler.handle_ack(after(100), 1, &ack(1, 100)).unwrap();
+    scheduler.take(after(100), 0).unwrap();
+    let again = scheduler.take(after(101), 0);
+    assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 89 that are left");
+    assert_eq!(scheduler.take(after(101), 0), None, "it is on two lanes already");
+    assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
+    scheduler.finish();
+    assert!(scheduler.take(after(102), 0).unwrap().fin);
+    scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
+    assert!(scheduler.is_complete(), "the slow lane's copy is not waited for");
+}
+
+#[test]
+fn a_slow_lane_is_given_short_chunks() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    scheduler.write(Bytes::from(vec![0; 60 << 20]));
+    assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
+    for round in 1..100 {
+        let at = now() + Duration::from_millis(10) * round;
+        // 100 MB/s on lane 0; a tenth of it on lane 1.
+        while scheduler.in_flight(0) + scheduler.chunk_length(0) as u64 <= 1_000_000 {
+            scheduler.take(at - Duration::from_millis(10), 0).unwrap();
+        }
+        while scheduler.in_flight(1) + scheduler.chunk_length(1) as u64 <= 100_000 {
+            scheduler.take(at - Duration::from_millis(10), 1).unwrap();
+        }
+        for lane in 0..2 {
+            let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
+            scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
+        }
+        if scheduler.pending.bytes() < 2 << 20 {
+            break;
+        }
+    }
+    assert_eq!(scheduler.chunk_length(0), 256 << 10);
+    let slow = scheduler.chunk_length(1);
+    assert!((40 << 10..80 << 10).contains(&slow), "5 ms at some 10 MB/s are about 50 KiB, not {slow}");
+}
+
+#[test]
+fn an_overdue_chunk_is_taken_over() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.take(now(), 1).unwrap();
+    let at = scheduler.overdue_at(1).unwrap();
+    assert_eq!(at, now() + UNKNOWN_SERVICE);
+    assert_eq!(scheduler.take(at - Duration::from_millis(1), 0), None);
+    assert_eq!(scheduler.take(at, 0).unwrap().offset, 0);
+    assert_eq!(scheduler.overdue_at(1), None, "the other is to be watched now");
+    assert!(scheduler.overdue_at(0).is_some());
+}
+
+/// A lane whose every chunk is taken over must not be thought as fast as it once was: it would be given long chunks for ever.
+#[test]
+fn what_was_taken_over_tells_how_slow_its_lane_is() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    let length = FIRST_CHUNK as u64;
+    scheduler.write(Bytes::from(vec![0; FIRST_CHUNK]));
+    scheduler.take(now(), 1).unwrap();
+    let overdue = scheduler.overdue_at(1).unwrap();
+    assert_eq!(scheduler.take(overdue, 0).unwrap().offset, 0);
+    let limit = (64 << 20) + length;
+    scheduler.handle_ack(overdue + Duration::from_millis(1), 0, &ack(1, limit)).unwrap();
+    assert_eq!((scheduler.at_risk(1), scheduler.in_flight(1)), (0, length), "it is there, but not by this lane");
+    assert_eq!(scheduler.standing(1).rate, None);
+    let late = now() + Duration::from_secs(1);
+    scheduler.handle_ack(late, 1, &ack(1, limit)).unwrap();
+    assert_eq!(scheduler.in_flight(1), 0);
+    assert!(scheduler.standing(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
+}
+
+/// What a lane carried before says nothing of it once it is stuck, and nothing arrives that would say so.
+#[test]
+fn nothing_is_left_to_a_lane_that_has_got_stuck() {
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![0; 32 << 20]));
+    (0..3).for_each(|lane| drop(scheduler.take(now(), lane)));
+    (0..3).for_each(|lane| scheduler.handle_ack(after(20), lane, &ack(1, 64 << 20)).unwrap());
+    while scheduler.in_flight(0) < 1 << 20 {
+        scheduler.take(after(20), 0).unwrap();
+    }
+    scheduler.take(after(20), 1).unwrap();
+    let first = scheduler.take(after(20), 2).unwrap().offset;
+    scheduler.silence(2);
+    assert_ne!(scheduler.take(after(21), 0).unwrap().offset, first, "lane 1 has less to do");
+    let mut arrived = 1;
+    let taken = (30..2_000).step_by(10).find(|at| {
+        arrived += 1;
+        scheduler.handle_ack(after(*at), 0, &ack(arrived, 64 << 20)).unwrap();
+        scheduler.take(after(*at), 0).unwrap().offset == first
+    });
+    assert!(taken.is_some_and(|at| (100..700).contains(&at)), "and has not done it: {taken:?}");
+}
+
+/// Under the same number it is another connection, which has had nothing yet.
+#[test]
+fn a_lane_that_is_back_takes_over_what_it_was_given_before_it_was_lost() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.take(now(), 0).unwrap();
+    let at = scheduler.overdue_at(0).unwrap();
+    assert_eq!(scheduler.take(at, 1).unwrap().offset, 0);
+    scheduler.lane_lost(0);
+    scheduler.lane_up(0, LaneTraits::default());
+    let at = scheduler.overdue_at(1).unwrap();
+    assert_eq!(scheduler.take(at, 0).map(|chunk| chunk.offset), Some(0));
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
+    let mut scheduler = scheduler(Policy::Adaptive);
+    scheduler.write(Bytes::from_static(b"hello"));
+    scheduler.take(now(), 0).unwrap();
+    assert_eq!(scheduler.handle_ack(now(), 0, &ack(2, 100)), Err(Violation::NeverSent { acknowledged: 2, sent: 1 }));
+    assert!(scheduler.handle_ack(now(), 0, &ack(0, 106)).is_err(), "read more than was sent");
+    assert!(scheduler.handle_ack(now(), 0, &Ack { chunks: 1, limit: 100, complete: true }).is_err(), "no end was sent");
+    scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
+}
+
+proptest! {
+    /// Whatever lanes ask, die and come back, each byte is handed out, and what is kept stays within the bounds.
+    #[test]
+    fn every_byte_is_handed_out(
+        policy in prop_oneof![Just(Policy::Adaptive), Just(Policy::Static), Just(Policy::Weighted)],
+        steps in prop::collection::vec((0u8..7, 0usize..3, 1usize..40), 1..300),
+    ) {
+        let mut scheduler = Scheduler::new(policy.build(), 16, 64, 128);
+        (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+        let mut written = 0u8;
+        let mut expected = Vec::new();
+        let mut received = vec![None; 300 * 40];
+        let mut counts = [0u64; 3];
+        let mut deliver = |chunk: &Chunk| {
+            for (index, byte) in chunk.payload.concat().into_iter().enumerate() {
+                received[chunk.offset as usize + index] = Some(byte);
+            }
+        };
+        for (step, lane, amount) in steps {
+            match step {
+                0 | 1 => {
+                    let amount = amount.min(scheduler.room());
+                    let bytes: Vec<u8> = (0..amount).map(|_| { written = written.wrapping_add(1); written }).collect();
+                    expected.extend_from_slice(&bytes);
+                    scheduler.write(bytes.into());
+                }
+                2 | 3 => if let Some(chunk) = scheduler.take(now(), lane) {
+                    prop_assert!(chunk.length <= 16);
+                    deliver(&chunk);
+                    counts[lane] += 1;
+                },
+                4 => {
+                    let limit = scheduler.limit;
+                    scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
+                }
+                5 => scheduler.silence(lane),
+                _ => {
+                    scheduler.lane_lost(lane);
+                    scheduler.lane_up(lane, LaneTraits::default());
+                    counts[lane] = 0;
+                }
+            }
+            prop_assert!(scheduler.bytes_unacknowledged() <= 128 && scheduler.pending.bytes() <= 64);
+        }
+        scheduler.finish();
+        // From here on lane 1 alone is left, and the peer reads everything.
+        scheduler.lane_lost(0);
+        scheduler.lane_lost(2);
+        scheduler.restore(1);
+        let mut rounds = 0;
+        while !scheduler.is_complete() {
+            while let Some(chunk) = scheduler.take(now(), 1) {
+                deliver(&chunk);
+                counts[1] += 1;
+            }
+            let limit = scheduler.pending.next() + 128;
+            scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
+            rounds += 1;
+            prop_assert!(rounds < 10_000);
+        }
+        let received: Vec<u8> = received.into_iter().take(expected.len()).map(|byte| byte.expect("each byte was sent")).collect();
+        prop_assert_eq!(received, expected);
+    }
+}

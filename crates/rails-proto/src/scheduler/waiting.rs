@@ -1,0 +1,117 @@
+//! What waits to be cut into chunks: bytes or messages.
+
+use super::pending::Pending;
+use crate::{
+    chunk::{Chunk, Priority},
+    messages::Outbox,
+};
+use bytes::Bytes;
+
+/// One of the two, as the application uses the stream.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Bytes(Pending),
+    Messages(Box<Outbox>),
+}
+
+impl Waiting {
+    /// Bytes become messages, if there are none yet.
+    pub(super) fn carry_messages(&mut self, longest_chunk: usize, window: u64) -> bool {
+        let fresh = self.next() == 0 && self.bytes() == 0 && !self.is_finished();
+        if fresh {
+            *self = Self::Messages(Box::new(Outbox::new(longest_chunk, window)));
+        }
+        fresh
+    }
+
+    /// Takes bytes.
+    ///
+    /// # Panics
+    /// Where messages wait, and after [`Waiting::finish`].
+    pub(super) fn write(&mut self, bytes: Bytes) {
+        match self {
+            Self::Bytes(pending) => pending.write(bytes),
+            Self::Messages(_) => panic!("no bytes are written to a stream that carries messages"),
+        }
+    }
+
+    /// Takes a message.
+    ///
+    /// # Panics
+    /// Where bytes wait, and after [`Waiting::finish`].
+    pub(super) fn send(&mut self, priority: Priority, message: Bytes) {
+        match self {
+            Self::Messages(outbox) => outbox.send(priority, message),
+            Self::Bytes(_) => panic!("no message is sent on a stream that carries bytes"),
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self) {
+        match self {
+            Self::Bytes(pending) => pending.finish(),
+            Self::Messages(outbox) => outbox.finish(),
+        }
+    }
+
+    /// Throws away what waits, and the end with it: how many bytes that were.
+    pub(super) fn give_up(&mut self) -> u64 {
+        match self {
+            Self::Bytes(pending) => pending.give_up(),
+            Self::Messages(outbox) => outbox.give_up(),
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        match self {
+            Self::Bytes(pending) => pending.is_finished(),
+            Self::Messages(outbox) => outbox.is_finished(),
+        }
+    }
+
+    /// Whether the end has been given to a lane.
+    pub(super) fn is_end_cut(&self) -> bool {
+        match self {
+            Self::Bytes(pending) => pending.is_end_cut(),
+            Self::Messages(outbox) => outbox.is_end_cut(),
+        }
+    }
+
+    /// How many bytes wait.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Bytes(pending) => pending.bytes(),
+            Self::Messages(outbox) => outbox.bytes(),
+        }
+    }
+
+    /// Everything that was given to a lane lies below.
+    pub(super) fn next(&self) -> u64 {
+        match self {
+            Self::Bytes(pending) => pending.next(),
+            Self::Messages(outbox) => outbox.next(),
+        }
+    }
+
+    /// How many bytes below `limit` wait; `None` where there is nothing to cut, not even the end.
+    pub(super) fn ready(&self, limit: u64) -> Option<usize> {
+        match self {
+            Self::Bytes(pending) => pending.ready(limit),
+            Self::Messages(outbox) => outbox.ready(limit),
+        }
+    }
+
+    /// Cuts the next chunk, below `limit` and of about `most` bytes at most.
+    pub(super) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
+        match self {
+            Self::Bytes(pending) => pending.cut(limit, most),
+            Self::Messages(outbox) => outbox.cut(limit, most),
+        }
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Bytes(Pending::default())
+    }
+}

@@ -1,0 +1,65 @@
+//! The secret that both ends of a stream know.
+
+use std::{fmt, sync::Arc};
+use zeroize::Zeroizing;
+
+/// What both ends of a stream know and nobody else does. It is wiped from memory with its last copy.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
+
+/// A secret that is too short to be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a secret has at least {} bytes, this one has {length}", Secret::SHORTEST)]
+pub struct SecretTooShort {
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+impl Secret {
+    /// The shortest secret that is taken, in bytes.
+    pub const SHORTEST: usize = 16;
+
+    /// A secret that both ends were given. It should be random (`head -c 32 /dev/urandom`): someone in the middle who sees
+    /// a join can try guesses against it for as long as he likes.
+    ///
+    /// # Errors
+    /// [`SecretTooShort`] below 16 bytes.
+    pub fn pre_shared(bytes: &[u8]) -> Result<Self, SecretTooShort> {
+        if bytes.len() < Self::SHORTEST {
+            return Err(SecretTooShort { length: bytes.len() });
+        }
+        Ok(Self(Arc::new(Zeroizing::new(bytes.to_vec()))))
+    }
+
+    /// A secret of one stream's own, by which its lanes join.
+    pub fn of_session(key: &[u8; 32]) -> Self {
+        Self(Arc::new(Zeroizing::new(key.to_vec())))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Never shows the secret.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let secret = Secret::pre_shared(b"correct horse battery").unwrap();
+        assert_eq!(format!("{secret:?}"), "Secret(..)");
+    }
+
+    #[test]
+    fn a_short_secret_is_none() {
+        assert_eq!(Secret::pre_shared(b"short"), Err(SecretTooShort { length: 5 }));
+    }
+}

@@ -1,0 +1,349 @@
+//! The frames of a lane that has joined; drawn byte by byte in `docs/wire.md`.
+//!
+//! Every frame starts with the same 24 bytes, numbers in network byte order, and ends those 24 bytes with a CRC-32C of
+//! the first 20, so that a damaged length is found before it is believed. Only a data frame is followed by more: its
+//! payload, which has a CRC-32C of its own. A packet or part frame says what the data frame behind it is made of.
+
+use crate::chunk::{Content, Packet, Part, Priority};
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest, checksum};
+
+/// Bytes that every frame starts with.
+pub const FRAME_LEN: usize = 24;
+
+/// A frame, without the payload that follows a data frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// A chunk of the stream follows.
+    Data(DataHeader),
+    /// What has arrived, and how far the other end may send.
+    Ack(Ack),
+    /// The stream is given up.
+    Reset(ResetReason),
+    /// Nobody reads the stream at the sender's end any more, though it may still send itself.
+    Stop {
+        /// The offset up to which it was read.
+        read: u64,
+    },
+    /// The sender takes the lane out of the stream, which goes on over the others: nothing more should be sent on it.
+    Leave {
+        /// Everything that the sender has sent on it is acknowledged.
+        drained: bool,
+    },
+    /// The next frame is the data frame of a packet of small messages.
+    Packet(Packet),
+    /// The next frame is the data frame of a part of a large message.
+    Part(Part),
+}
+
+/// What is said of a chunk before its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Where its first byte belongs in the stream.
+    pub offset: u64,
+    /// How many bytes follow.
+    pub length: u32,
+    /// The stream ends behind this chunk.
+    pub fin: bool,
+    /// CRC-32C of the bytes that follow.
+    pub checksum: u32,
+}
+
+/// An acknowledgement. It speaks for the lane that it travels on and for the whole stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// How many chunks have arrived whole on this lane since it joined.
+    pub chunks: u64,
+    /// The stream offset that must not be passed yet. Everything more than a window below it has been read.
+    pub limit: u64,
+    /// Every byte up to the end of the stream has arrived.
+    pub complete: bool,
+}
+
+/// Why an end gave the stream up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResetReason {
+    /// Its application gave it up, or had gone and what it had written could not be delivered in time.
+    #[error("the peer gave the stream up")]
+    Dropped,
+    /// It found the other end break the protocol.
+    #[error("the other end found a violation of the protocol")]
+    Violation,
+    /// It was used for bytes at one end and for messages at the other.
+    #[error("the two ends do not agree whether the stream carries bytes or messages")]
+    Mismatch,
+}
+
+/// Bytes that are no frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The header's checksum does not match.
+    #[error("the checksum of a frame's header is wrong (said {said:#010x}, is {is:#010x})")]
+    Checksum {
+        /// The checksum that the header carries.
+        said: u32,
+        /// The checksum of what arrived.
+        is: u32,
+    },
+    /// No such type of frame.
+    #[error("unknown frame type {0:#04x}")]
+    Type(u8),
+    /// A packet or part frame that is not followed by a data frame.
+    #[error("a packet or part frame without its data frame")]
+    WithoutData,
+    /// A field holds what this version does not know.
+    #[error("unknown {field} {value:#06x} in a frame of type {kind:#04x}")]
+    Field {
+        /// The frame's type.
+        kind: u8,
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: u16,
+    },
+}
+
+impl Frame {
+    /// The frame that goes before the data frame of a chunk that is made of that; bytes have none.
+    pub fn of_content(content: Content) -> Option<Self> {
+        match content {
+            Content::Bytes => None,
+            Content::Packet(packet) => Some(Self::Packet(packet)),
+            Content::Part(part) => Some(Self::Part(part)),
+        }
+    }
+
+    /// The frame's bytes.
+    pub fn encode(&self) -> [u8; FRAME_LEN] {
+        let mut frame = [0; FRAME_LEN];
+        match *self {
+            Self::Data(DataHeader { offset, length, fin, checksum }) => {
+                frame[0] = DATA;
+                frame[1] = u8::from(fin);
+                frame[4..8].copy_from_slice(&length.to_be_bytes());
+                frame[8..16].copy_from_slice(&offset.to_be_bytes());
+                frame[16..20].copy_from_slice(&checksum.to_be_bytes());
+            }
+            Self::Ack(Ack { chunks, limit, complete }) => {
+                frame[0] = ACK;
+                frame[1] = u8::from(complete);
+                frame[4..12].copy_from_slice(&chunks.to_be_bytes());
+                frame[12..20].copy_from_slice(&limit.to_be_bytes());
+            }
+            Self::Reset(reason) => {
+                frame[0] = RESET;
+                let code = match reason {
+                    ResetReason::Dropped => DROPPED,
+                    ResetReason::Violation => VIOLATION,
+                    ResetReason::Mismatch => MISMATCH,
+                };
+                frame[2..4].copy_from_slice(&code.to_be_bytes());
+            }
+            Self::Stop { read } => {
+                frame[0] = STOP;
+                frame[12..20].copy_from_slice(&read.to_be_bytes());
+            }
+            Self::Leave { drained } => {
+                frame[0] = LEAVE;
+                frame[1] = u8::from(drained);
+            }
+            Self::Packet(Packet { priority, first, count }) => {
+                frame[0] = PACKET;
+                frame[1] = priority.level();
+                frame[4..8].copy_from_slice(&count.to_be_bytes());
+                frame[12..20].copy_from_slice(&first.to_be_bytes());
+            }
+            Self::Part(Part { priority, number, total, at }) => {
+                frame[0] = PART;
+                frame[1] = priority.level();
+                frame[4..8].copy_from_slice(&total.to_be_bytes());
+                frame[8..12].copy_from_slice(&at.to_be_bytes());
+                frame[12..20].copy_from_slice(&number.to_be_bytes());
+            }
+        }
+        let check = crc32c(&frame[..20]);
+        frame[20..].copy_from_slice(&check.to_be_bytes());
+        frame
+    }
+
+    /// The frame that these bytes are.
+    ///
+    /// # Errors
+    /// [`FrameError`] where they are none; the lane cannot be read any further then, for nothing tells where the next
+    /// frame would start.
+    pub fn decode(frame: &[u8; FRAME_LEN]) -> Result<Self, FrameError> {
+        let (said, is) = (u32_at(frame, 20), crc32c(&frame[..20]));
+        if said != is {
+            return Err(FrameError::Checksum { said, is });
+        }
+        let kind = frame[0];
+        let field = |field, value| FrameError::Field { kind, field, value };
+        let code = u16::from_be_bytes([frame[2], frame[3]]);
+        if kind != RESET && code != 0 {
+            return Err(field("reserved bytes", code));
+        }
+        if kind == PACKET || kind == PART {
+            let priority = Priority::new(frame[1]).ok_or_else(|| field("priority", frame[1].into()))?;
+            let (first, second, number) = (u32_at(frame, 4), u32_at(frame, 8), u64_at(frame, 12));
+            if kind == PART {
+                return Ok(Self::Part(Part { priority, number, total: first, at: second }));
+            }
+            return match frame[8..12].iter().find(|byte| **byte != 0) {
+                Some(odd) => Err(field("reserved bytes", (*odd).into())),
+                None => Ok(Self::Packet(Packet { priority, first: number, count: first })),
+            };
+        }
+        let flag = match frame[1] {
+            0 => false,
+            1 if kind != RESET && kind != STOP => true,
+            flags => return Err(field("flags", flags.into())),
+        };
+        match kind {
+            DATA => Ok(Self::Data(DataHeader {
+                length: u32_at(frame, 4),
+                offset: u64_at(frame, 8),
+                checksum: u32_at(frame, 16),
+                fin: flag,
+            })),
+            ACK => Ok(Self::Ack(Ack { chunks: u64_at(frame, 4), limit: u64_at(frame, 12), complete: flag })),
+            RESET | LEAVE if frame[4..20] != [0; 16] => Err(field("reserved bytes", first_odd(&frame[4..20]))),
+            STOP if frame[4..12] != [0; 8] => Err(field("reserved bytes", first_odd(&frame[4..12]))),
+            STOP => Ok(Self::Stop { read: u64_at(frame, 12) }),
+            RESET => match code {
+                DROPPED => Ok(Self::Reset(ResetReason::Dropped)),
+                VIOLATION => Ok(Self::Reset(ResetReason::Violation)),
+                MISMATCH => Ok(Self::Reset(ResetReason::Mismatch)),
+                code => Err(field("reason", code)),
+            },
+            LEAVE => Ok(Self::Leave { drained: flag }),
+            kind => Err(FrameError::Type(kind)),
+        }
+    }
+}
+
+impl DataHeader {
+    /// The header of a chunk, with the checksum of its bytes.
+    pub fn of(offset: u64, payload: &[Bytes], fin: bool) -> Self {
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        payload.iter().for_each(|slice| digest.update(slice));
+        let length = payload.iter().map(Bytes::len).sum::<usize>();
+        Self { offset, length: length as u32, fin, checksum: digest.finalize() as u32 }
+    }
+
+    /// Whether these are the bytes that the header was made for.
+    pub fn matches(&self, payload: &[u8]) -> bool {
+        payload.len() == self.length as usize && crc32c(payload) == self.checksum
+    }
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// What stands where there should be zeros.
+fn first_odd(reserved: &[u8]) -> u16 {
+    reserved.iter().copied().find(|byte| *byte != 0).unwrap_or(0).into()
+}
+
+fn u32_at(frame: &[u8; FRAME_LEN], at: usize) -> u32 {
+    u32::from_be_bytes(std::array::from_fn(|index| frame[at + index]))
+}
+
+fn u64_at(frame: &[u8; FRAME_LEN], at: usize) -> u64 {
+    u64::from_be_bytes(std::array::from_fn(|index| frame[at + index]))
+}
+
+const DATA: u8 = 0x10;
+const ACK: u8 = 0x11;
+const RESET: u8 = 0x12;
+const LEAVE: u8 = 0x13;
+const PACKET: u8 = 0x14;
+const PART: u8 = 0x15;
+const STOP: u8 = 0x16;
+const DROPPED: u16 = 1;
+const VIOLATION: u16 = 2;
+const MISMATCH: u16 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn priorities() -> impl Strategy<Value = Priority> {
+        (0u8..8).prop_filter_map("there are eight", Priority::new)
+    }
+
+    fn frames() -> impl Strategy<Value = Frame> {
+        prop_oneof![
+            (any::<u64>(), any::<u32>(), any::<bool>(), any::<u32>())
+                .prop_map(|(offset, length, fin, checksum)| Frame::Data(DataHeader { offset, length, fin, checksum })),
+            (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(chunks, limit, complete)| Frame::Ack(Ack {
+                chunks,
+                limit,
+                complete
+            })),
+            prop_oneof![Just(ResetReason::Dropped), Just(ResetReason::Violation), Just(ResetReason::Mismatch)]
+                .prop_map(Frame::Reset),
+            any::<bool>().prop_map(|drained| Frame::Leave { drained }),
+            any::<u64>().prop_map(|read| Frame::Stop { read }),
+            (priorities(), any::<u64>(), any::<u32>()).prop_map(|(priority, first, count)| Frame::Packet(Packet {
+                priority,
+                first,
+                count
+            })),
+            (priorities(), any::<u64>(), any::<u32>(), any::<u32>())
+                .prop_map(|(priority, number, total, at)| Frame::Part(Part { priority, number, total, at })),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_survives_the_wire(frame in frames()) {
+            prop_assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
+        }
+
+        #[test]
+        fn a_flipped_bit_in_a_header_is_found(frame in frames(), bit in 0..FRAME_LEN * 8) {
+            let mut bytes = frame.encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Frame::decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn no_bytes_make_the_codec_panic(bytes in any::<[u8; FRAME_LEN]>(), seal in any::<bool>()) {
+            let mut bytes = bytes;
+            if seal {
+                let check = crc32c(&bytes[..20]);
+                bytes[20..].copy_from_slice(&check.to_be_bytes());
+            }
+            if let Ok(frame) = Frame::decode(&bytes) {
+                prop_assert_eq!(frame.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn the_checksum_is_that_of_the_joined_slices(slices in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..5)) {
+            let payload: Vec<Bytes> = slices.iter().cloned().map(Bytes::from).collect();
+            prop_assert!(DataHeader::of(7, &payload, false).matches(&slices.concat()));
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_in_a_reset_is_zero() {
+        for at in 4..20 {
+            let mut bytes = Frame::Reset(ResetReason::Dropped).encode();
+            bytes[at] = 7;
+            let check = crc32c(&bytes[..20]);
+            bytes[20..].copy_from_slice(&check.to_be_bytes());
+            let refused = FrameError::Field { kind: RESET, field: "reserved bytes", value: 7 };
+            assert_eq!(Frame::decode(&bytes), Err(refused));
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_of_rfc_3720() {
+        // RFC 3720, appendix B.4: 32 bytes of zeroes give 8a9136aa (there in the byte order of iSCSI).
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+    }
+}

@@ -1,0 +1,246 @@
+//! What uses a stream: writes a pattern, reads and compares one, and waits as an application waits.
+
+use bytes::Bytes;
+use rails_proto::{
+    chunk::Priority,
+    connection::Connection,
+    messages::{Delivery, next_of_packet},
+};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::{Duration, Instant};
+
+/// How one end's application behaves.
+#[derive(Debug, Clone)]
+pub(crate) struct Habits {
+    /// How many bytes it writes before it finishes.
+    pub(crate) total: u64,
+    /// The most bytes of one write.
+    pub(crate) longest_write: usize,
+    /// After how many bytes it pauses, and for how long, again and again.
+    pub(crate) bursts: Option<(u64, Duration)>,
+    /// After how many bytes it stops reading, and for how long, once.
+    pub(crate) stall: Option<(u64, Duration)>,
+    /// It sends messages, so many of them as `total` says and each at most as long as a write would be.
+    pub(crate) messages: bool,
+    /// It drops the stream once it has finished and has read to the end.
+    pub(crate) drops: bool,
+    /// It drops the stream as soon as it has written so much, in bytes or in messages, without a word and whatever it has read.
+    pub(crate) goes: Option<u64>,
+}
+
+/// One end's application.
+pub(crate) struct Application {
+    habits: Habits,
+    random: ChaCha8Rng,
+    /// What it writes and what it expects: the stream repeats each of them.
+    patterns: [Bytes; 2],
+    /// How many messages of each priority were sent and received.
+    sent: [u64; 8],
+    received: [u64; 8],
+    /// In bytes, or in messages.
+    pub(crate) written: u64,
+    pub(crate) read: u64,
+    /// What was written before the last write.
+    written_before: u64,
+    /// When it read last, and the longer times between two reads: from when on, and how long.
+    read_at: Option<Instant>,
+    pub(crate) gaps: Vec<(Instant, Duration)>,
+    /// When it read the end of the stream.
+    pub(crate) read_end: Option<Instant>,
+    pub(crate) writer: Task,
+    pub(crate) reader: Task,
+    /// It has gone without a word.
+    pub(crate) gone: bool,
+}
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    Ready,
+    /// Until it is woken, and not before.
+    Waiting,
+    Until(Instant),
+    Done,
+}
+
+impl Habits {
+    /// Writes as much as there is room for, and reads whatever there is.
+    pub(crate) fn bulk(total: u64) -> Self {
+        Self { total, longest_write: 64 << 10, bursts: None, stall: None, messages: false, drops: false, goes: None }
+    }
+}
+
+impl Application {
+    pub(crate) fn new(habits: Habits, end: usize, seed: u64) -> Self {
+        let pattern = |end: usize| {
+            let mut bytes = vec![0; PERIOD];
+            ChaCha8Rng::seed_from_u64(seed ^ end as u64).fill_bytes(&mut bytes);
+            Bytes::from(bytes.repeat(2 + habits.longest_write / PERIOD))
+        };
+        Self {
+            patterns: [pattern(end), pattern(1 - end)],
+            sent: [0; 8],
+            received: [0; 8],
+            habits,
+            random: ChaCha8Rng::seed_from_u64(!seed ^ end as u64),
+            written: 0,
+            read: 0,
+            written_before: 0,
+            read_at: None,
+            gaps: Vec::new(),
+            read_end: None,
+            writer: Task::Ready,
+            reader: Task::Ready,
+            gone: false,
+        }
+    }
+
+    pub(crate) fn write(&mut self, now: Instant, connection: &mut Connection) {
+        self.writer = if connection.is_sent() || connection.write_failure().is_some() {
+            Task::Done
+        } else if connection.is_finished() {
+            Task::Waiting
+        } else if self.written == self.habits.total {
+            connection.finish();
+            Task::Ready
+        } else {
+            match connection.room() {
+                0 => Task::Waiting,
+                room => self.write_some(now, connection, room),
+            }
+        };
+    }
+
+    fn write_some(&mut self, now: Instant, connection: &mut Connection, room: usize) -> Task {
+        if self.habits.messages {
+            self.send_one(connection);
+        } else {
+            self.write_bytes(connection, room);
+        }
+        let before = self.written_before;
+        match self.habits.bursts {
+            Some((every, pause)) if before / every < self.written / every => Task::Until(now + pause),
+            _ => Task::Ready,
+        }
+    }
+
+    fn send_one(&mut self, connection: &mut Connection) {
+        let level = self.random.random_range(0..8u8);
+        let number = &mut self.sent[usize::from(level)];
+        let message = message(&self.patterns[0], self.habits.longest_write, level, *number);
+        *number += 1;
+        connection.send(Priority::new(level).expect("there are eight"), message);
+        self.written_before = self.written;
+        self.written += 1;
+    }
+
+    fn write_bytes(&mut self, connection: &mut Connection, room: usize) {
+        let left = self.habits.total - self.written;
+        let most = (self.habits.longest_write.min(PERIOD) as u64).min(left).min(room as u64);
+        let length = if self.habits.bursts.is_none() { most } else { self.random.random_range(1..=most) };
+        let at = (self.written % PERIOD as u64) as usize;
+        connection.write(self.patterns[0].slice(at..at + length as usize));
+        self.written_before = self.written;
+        self.written += length;
+    }
+
+    pub(crate) fn read(&mut self, now: Instant, connection: &mut Connection) {
+        if let Some((_, pause)) = self.habits.stall.take_if(|(at, _)| self.read >= *at) {
+            self.reader = Task::Until(now + pause);
+            return;
+        }
+        let has_read = if self.habits.messages { self.receive(connection) } else { self.read_bytes(connection) };
+        if has_read.is_some()
+            && let Some(before) = self.read_at.replace(now)
+            && now - before >= SHORTEST_GAP
+        {
+            self.gaps.push((before, now - before));
+        }
+        self.reader = match has_read {
+            Some(()) => Task::Ready,
+            None if connection.is_read() => {
+                self.read_end = Some(now);
+                Task::Done
+            }
+            None if connection.failure().is_some() => Task::Done,
+            None => Task::Waiting,
+        };
+    }
+
+    /// Whether it goes away before the stream has come to its end.
+    pub(crate) fn leaves(&mut self, connection: &Connection) -> bool {
+        if self.habits.goes.take_if(|at| self.written >= *at).is_some() && !connection.is_done() {
+            (self.gone, self.writer, self.reader) = (true, Task::Done, Task::Done);
+            return true;
+        }
+        let leaves = self.habits.drops && self.read_end.is_some() && connection.is_finished();
+        self.habits.drops &= !leaves;
+        if leaves {
+            self.writer = Task::Done;
+        }
+        leaves
+    }
+
+    pub(crate) fn sends_messages(&self) -> bool {
+        self.habits.messages
+    }
+
+    /// How many bytes it sends at most where it is asked for less.
+    pub(crate) fn longest_write(&self) -> u64 {
+        self.habits.longest_write as u64
+    }
+
+    fn read_bytes(&mut self, connection: &mut Connection) -> Option<()> {
+        let bytes = connection.read()?;
+        self.compare(&bytes);
+        Some(())
+    }
+
+    fn receive(&mut self, connection: &mut Connection) -> Option<()> {
+        match connection.receive()? {
+            Delivery::Message { priority, bytes } => self.compare_message(priority, &bytes),
+            Delivery::Packet { priority, bytes: mut packet } => {
+                let whole = packet.len();
+                while let Some(message) = next_of_packet(&mut packet, whole) {
+                    self.compare_message(priority, &message);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn compare_message(&mut self, priority: Priority, received: &Bytes) {
+        let number = &mut self.received[usize::from(priority.level())];
+        let expected = message(&self.patterns[1], self.habits.longest_write, priority.level(), *number);
+        assert!(*received == expected, "message {number} of priority {priority} is another");
+        *number += 1;
+        self.read += 1;
+    }
+
+    fn compare(&mut self, mut bytes: &[u8]) {
+        assert!(!bytes.is_empty(), "a read gave nothing");
+        while !bytes.is_empty() {
+            let at = (self.read % PERIOD as u64) as usize;
+            let (now, later) = bytes.split_at(bytes.len().min(PERIOD));
+            assert!(now == &self.patterns[1][at..at + now.len()], "wrong bytes from offset {} on", self.read);
+            self.read += now.len() as u64;
+            bytes = later;
+        }
+    }
+}
+
+/// The message of that priority and number. Both ends send messages of the same lengths.
+fn message(pattern: &Bytes, longest: usize, level: u8, number: u64) -> Bytes {
+    let mixed = (number * 8 + u64::from(level)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    // Many are small, and some are empty.
+    let longest = if mixed.is_multiple_of(3) { longest } else { longest.min(100) };
+    let length = (mixed >> 8) as usize % (longest + 1);
+    let at = mixed as usize % PERIOD;
+    pattern.slice(at..at + length)
+}
+
+/// Less than this is no gap.
+const SHORTEST_GAP: Duration = Duration::from_millis(50);
+/// A prime, so that no multiple of a chunk's length could be mistaken for another.
+const PERIOD: usize = 65_521;

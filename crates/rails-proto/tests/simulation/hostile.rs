@@ -1,0 +1,485 @@
+//! One end against a peer that sends what no honest one would. Its frames are well-formed: that others are refused is the codec's affair.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use rails_proto::{
+    chunk::{Chunk, Content, Packet, Part, Priority},
+    connection::{Config, Connection, Failure, LaneEnd, LaneId, NotForMessages, Transmit},
+    messages::{MessageBuffer, Place},
+    parameters::Terms,
+    policy::Policy,
+    reassembler::Admission,
+    scheduler::LaneTraits,
+    violation::{Form, MessageViolation, Violation},
+    wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
+};
+use std::time::{Duration, Instant};
+
+const WINDOW: u64 = 10_000;
+const LONGEST_CHUNK: u32 = 1_000;
+const LINGER: Duration = Duration::from_secs(10);
+
+fn connection_to(theirs: Terms) -> Connection {
+    connection_with(1_000, 5_000, theirs)
+}
+
+fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: Terms) -> Connection {
+    let terms = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
+    let (outage_limit, linger) = (Duration::ZERO, LINGER);
+    let config = Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials: false };
+    Connection::new(config, Policy::Adaptive.build(), theirs)
+}
+
+/// An end with `lanes` lanes.
+fn connection(lanes: usize) -> Connection {
+    let mut connection = connection_to(Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW });
+    (0..lanes)
+        .for_each(|lane| assert_eq!(connection.lane_up(Instant::now(), LaneTraits::default()), Some(LaneId(lane))));
+    connection
+}
+
+fn chunk(offset: u64, length: usize, fin: bool) -> (DataHeader, Bytes) {
+    let payload = Bytes::from(vec![7; length]);
+    (DataHeader::of(offset, std::slice::from_ref(&payload), fin), payload)
+}
+
+fn data(connection: &mut Connection, now: Instant, (header, payload): (DataHeader, Bytes)) -> Result<(), Violation> {
+    connection.admit(&header)?;
+    connection.handle_data(now, LaneId(0), &header, payload)
+}
+
+fn ack(chunks: u64, limit: u64) -> Ack {
+    Ack { chunks, limit, complete: false }
+}
+
+/// Takes whatever the lane has to send now; how many bytes that are.
+fn drain(connection: &mut Connection, now: Instant, lane: LaneId) -> u64 {
+    let mut bytes = 0;
+    let mut control = Vec::new();
+    while let Transmit::Send(chunk) = connection.poll_transmit(now, lane, &mut control) {
+        bytes += chunk.map_or(0, |chunk| u64::from(chunk.length));
+        control.chunks(FRAME_LEN).for_each(|frame| assert!(Frame::decode(frame.try_into().unwrap()).is_ok()));
+        control.clear();
+    }
+    bytes
+}
+
+#[test]
+fn chunks_that_were_not_sent_cannot_be_acknowledged() {
+    for wrong in [ack(2, WINDOW), ack(u64::MAX, WINDOW), ack(0, WINDOW + 101), ack(0, u64::MAX)] {
+        let now = Instant::now();
+        let mut connection = connection(1);
+        connection.write(Bytes::from(vec![1; 100]));
+        assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
+        let violation = connection.handle_ack(now, LaneId(0), &wrong).unwrap_err();
+        assert!(matches!(violation, Violation::NeverSent { .. }));
+        assert_eq!(connection.failure(), Some(&Failure::Violation(violation)));
+        let mut control = Vec::new();
+        assert_eq!(connection.poll_transmit(now, LaneId(0), &mut control), Transmit::Send(None));
+        assert_eq!(Frame::decode(control[..].try_into().unwrap()), Ok(Frame::Reset(ResetReason::Violation)));
+        assert_eq!(connection.poll_transmit(now, LaneId(0), &mut control), Transmit::Close);
+    }
+}
+
+#[test]
+fn a_stream_that_goes_on_is_not_complete() {
+    let mut connection = connection(1);
+    let complete = Ack { chunks: 0, limit: WINDOW, complete: true };
+    assert!(matches!(connection.handle_ack(Instant::now(), LaneId(0), &complete), Err(Violation::NeverSent { .. })));
+}
+
+#[test]
+fn a_limit_that_runs_backwards_is_ignored() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    connection.write(Bytes::from(vec![1; 5_000]));
+    drain(&mut connection, now, LaneId(0));
+    connection.handle_ack(now, LaneId(0), &ack(5, WINDOW + 5_000)).unwrap();
+    connection.handle_ack(now, LaneId(0), &ack(3, WINDOW)).unwrap();
+    connection.handle_ack(now, LaneId(0), &ack(0, 0)).unwrap();
+    let mut sent = 0;
+    for _ in 0..4 {
+        connection.write(Bytes::from(vec![1; connection.room()]));
+        sent += drain(&mut connection, now, LaneId(0));
+    }
+    assert_eq!((sent, connection.failure()), (WINDOW, None), "the limit that was told first still holds");
+}
+
+#[test]
+fn the_end_may_be_told_twice_but_in_one_place_only() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    data(&mut connection, now, chunk(10, 0, true)).unwrap();
+    data(&mut connection, now, chunk(3, 7, false)).unwrap();
+    assert_eq!(connection.read().map(|bytes| bytes.len()), Some(10));
+    assert!(connection.is_read());
+    assert_eq!(data(&mut connection, now, chunk(0, 9, true)), Err(Violation::EndMoved { end: 9 }));
+    assert!(matches!(connection.failure(), Some(Failure::Violation(_))));
+    assert_eq!(connection.read(), None);
+}
+
+#[test]
+fn data_beyond_the_end_is_refused() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    assert_eq!(data(&mut connection, now, chunk(10, 1, false)), Err(Violation::BeyondEnd { chunk_end: 11, end: 10 }));
+}
+
+#[test]
+fn offsets_at_the_end_of_the_numbers_do_not_wrap() {
+    for offset in [WINDOW, u64::MAX - 1_000, u64::MAX - 1, u64::MAX] {
+        let (header, payload) = chunk(offset, 1_000, true);
+        let refused = data(&mut connection(1), Instant::now(), (header, payload));
+        assert!(matches!(refused, Err(Violation::BeyondWindow { .. })), "{refused:?}");
+    }
+}
+
+/// Memory for a chunk is taken by its length, so that is looked at whatever became of the stream.
+#[test]
+fn a_chunk_that_is_too_long_is_refused_even_when_nothing_matters_any_more() {
+    let now = Instant::now();
+    let long = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
+    let refused = Err(Violation::TooLong { length: u32::MAX, longest: LONGEST_CHUNK });
+    let mut connection = connection(1);
+    connection.handle_reset(ResetReason::Dropped);
+    assert_eq!(connection.admit(&chunk(0, 10, false).0), Ok(Admission::Duplicate));
+    assert_eq!(connection.admit(&long), refused);
+    assert_eq!(connection.failure(), Some(&Failure::Reset(ResetReason::Dropped)), "what came first is the reason");
+
+    let mut connection = self::connection(1);
+    connection.finish();
+    drain(&mut connection, now, LaneId(0));
+    data(&mut connection, now, chunk(0, 0, true)).unwrap();
+    connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
+    assert!(connection.is_done());
+    assert_eq!(connection.admit(&long), refused);
+}
+
+/// An application that has read everything and finished may go: what is still on its way to the other end is delivered.
+#[test]
+fn a_chunk_that_comes_again_after_the_application_has_gone_resets_nothing() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    connection.write(Bytes::from(vec![1; 100]));
+    connection.finish();
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    assert!(connection.read().is_some());
+    connection.drop_application(now, 0);
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    assert_eq!(connection.failure(), None);
+    assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
+}
+
+/// What it wrote is still delivered, and the peer is told how far it had read.
+#[test]
+fn bytes_for_an_application_that_has_gone_are_refused() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    data(&mut connection, now, chunk(0, 10, false)).unwrap();
+    assert!(connection.read().is_some());
+    connection.write(Bytes::from(vec![1; 100]));
+    connection.drop_application(now, 3);
+    data(&mut connection, now, chunk(10, 10, true)).unwrap();
+    assert_eq!((connection.failure(), connection.is_done()), (None, false));
+    let mut control = Vec::new();
+    let Transmit::Send(Some(chunk)) = connection.poll_transmit(now, LaneId(0), &mut control) else { panic!() };
+    assert!((chunk.length, chunk.fin) == (100, true));
+    assert_eq!(Frame::decode(control[..FRAME_LEN].try_into().unwrap()), Ok(Frame::Stop { read: 7 }));
+    connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
+    assert!(connection.is_done());
+}
+
+#[test]
+fn a_peer_that_stops_reading_gets_no_more() {
+    let now = Instant::now();
+    let mut connection = connection(2);
+    for read in [1_001, u64::MAX] {
+        let mut connection = self::connection(1);
+        connection.write(Bytes::from(vec![1; 5_000]));
+        assert!(matches!(
+            connection.poll_transmit(now, LaneId(0), &mut Vec::new()),
+            Transmit::Send(Some(Chunk { length: 1_000, .. }))
+        ));
+        assert!(matches!(connection.handle_stop(now, read), Err(Violation::NeverSent { .. })));
+    }
+    connection.write(Bytes::from(vec![1; 5_000]));
+    connection.poll_transmit(now, LaneId(0), &mut Vec::new());
+    connection.handle_stop(now, 400).unwrap();
+    assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 4_600 }));
+    assert_eq!((connection.room(), connection.sent(), connection.failure()), (0, (5_000, 400), None));
+    assert_eq!((drain(&mut connection, now, LaneId(0)), drain(&mut connection, now, LaneId(1))), (0, 0));
+    // Acknowledgements that were on their way change nothing, and what the peer wrote still arrives.
+    connection.handle_ack(now, LaneId(0), &ack(1, WINDOW + 400)).unwrap();
+    data(&mut connection, now, chunk(0, 10, true)).unwrap();
+    assert_eq!(connection.read().map(|bytes| bytes.len()), Some(10));
+    assert!(connection.is_done() && connection.is_read());
+}
+
+#[test]
+fn a_stop_behind_the_last_byte_loses_nothing() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    connection.write(Bytes::from(vec![1; 100]));
+    drain(&mut connection, now, LaneId(0));
+    connection.handle_stop(now, 100).unwrap();
+    assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 0 }));
+    connection.finish();
+    assert!(connection.is_sent());
+}
+
+#[test]
+fn a_stream_lingers_no_longer_than_it_may() {
+    let now = Instant::now();
+    for delivered in [false, true] {
+        let mut connection = connection(1);
+        connection.write(Bytes::from(vec![1; 100]));
+        connection.drop_application(now, 0);
+        assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
+        if delivered {
+            connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
+        }
+        assert_eq!(connection.next_timeout(), Some(now + LINGER));
+        connection.handle_timeout(now + LINGER - Duration::from_millis(1));
+        assert!(!connection.is_done() && connection.failure().is_none());
+        connection.handle_timeout(now + LINGER);
+        // Where the peer only does not end its own direction, nothing has failed.
+        assert_eq!((connection.is_done(), connection.failure().is_some()), (delivered, !delivered));
+        assert_eq!(connection.undelivered(), if delivered { 0 } else { 100 });
+        let told = if delivered { Frame::Stop { read: 0 } } else { Frame::Reset(ResetReason::Dropped) };
+        assert_eq!(farewell(&mut connection), told);
+        assert_eq!(connection.poll_transmit(now, LaneId(0), &mut Vec::new()), Transmit::Close);
+    }
+}
+
+#[test]
+fn a_reset_ends_the_stream_at_any_time_but_after_its_end() {
+    let now = Instant::now();
+    let mut connection = connection(2);
+    connection.write(Bytes::from_static(b"hello"));
+    connection.handle_reset(ResetReason::Violation);
+    assert_eq!(connection.failure(), Some(&Failure::Reset(ResetReason::Violation)));
+    let wakes = connection.take_wakes();
+    assert!(wakes.reader && wakes.writer && wakes.lanes().count() == 2);
+    let mut control = Vec::new();
+    assert_eq!(connection.poll_transmit(now, LaneId(1), &mut control), Transmit::Close, "nothing is sent back");
+    data(&mut connection, now, chunk(0, 10, false)).unwrap();
+    assert_eq!(connection.read(), None);
+}
+
+/// A window of any size may be claimed; what is kept for the other end is bounded all the same.
+#[test]
+fn a_boundless_window_does_not_make_memory_boundless() {
+    let now = Instant::now();
+    let mebibyte = Bytes::from(vec![1; 1 << 20]);
+    let mut connection = connection_with(1 << 20, 1 << 20, Terms { longest_chunk: u32::MAX, window: u64::MAX });
+    let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
+    let mut sent = 0;
+    while connection.room() > 0 {
+        connection.write(mebibyte.slice(..connection.room()));
+        sent += drain(&mut connection, now, lane);
+        assert!(sent <= 1 << 30, "{sent} bytes are in flight");
+    }
+}
+
+/// Tiny chunks cost more memory than they have bytes.
+#[test]
+fn a_peer_that_wants_tiny_chunks_does_not_make_memory_boundless() {
+    let now = Instant::now();
+    let mut connection = connection_to(Terms { longest_chunk: 1, window: 1 << 24 });
+    let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
+    let mut sent = 0;
+    while connection.room() > 0 {
+        connection.write(Bytes::from(vec![1; connection.room()]));
+        sent += drain(&mut connection, now, lane);
+        assert!(sent <= 1 << 16, "{sent} chunks are in flight");
+    }
+    // Once they are acknowledged it goes on.
+    connection.handle_ack(now, lane, &ack(sent, 1 << 24)).unwrap();
+    assert!(connection.take_wakes().lanes().count() == 1);
+    assert!(drain(&mut connection, now, lane) > 0);
+}
+
+/// What a peer does, drawn so that much of it is almost right.
+#[derive(Debug, Clone)]
+enum Attack {
+    Data { offset: u64, length: u32, fin: bool },
+    Ack(Ack),
+    Reset,
+    Stop(u64),
+    LaneUp,
+    LaneDown,
+    Write(usize),
+    Finish,
+    Read,
+    Drop,
+    Wait(u64),
+}
+
+fn number(most: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..most, 1 => most..3 * most, 1 => (0u64..3).prop_map(|below| u64::MAX - below), 1 => any::<u64>()]
+}
+
+fn attacks() -> impl Strategy<Value = Attack> {
+    let length = prop_oneof![8 => 0u32..1_000, 1 => Just(LONGEST_CHUNK), 1 => any::<u32>()];
+    let fin = prop::bool::weighted(0.05);
+    prop_oneof![
+        8 => (number(2 * WINDOW), length, fin).prop_map(|(offset, length, fin)| Attack::Data { offset, length, fin }),
+        4 => (number(5), number(2 * WINDOW), prop::bool::weighted(0.1))
+            .prop_map(|(chunks, limit, complete)| Attack::Ack(Ack { chunks, limit, complete })),
+        1 => prop_oneof![18 => Just(Attack::Read), 2 => Just(Attack::Reset), 1 => number(5_000).prop_map(Attack::Stop)],
+        2 => prop_oneof![Just(Attack::LaneUp), Just(Attack::LaneDown)],
+        4 => (0usize..5_000).prop_map(Attack::Write),
+        1 => prop_oneof![9 => Just(Attack::Read), 1 => Just(Attack::Finish), 1 => Just(Attack::Drop)],
+        4 => Just(Attack::Read),
+        2 => (0u64..1_000).prop_map(Attack::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Nothing makes it panic, hold more than its window, let out more than the peer's, or go on after it has failed.
+    #[test]
+    fn no_peer_makes_it_panic_or_forget_its_bounds(attacks in prop::collection::vec((attacks(), 0usize..4), 1..200)) {
+        let mut now = Instant::now();
+        let mut connection = connection(2);
+        let mut failure: Option<Failure> = None;
+        for (attack, lane) in attacks {
+            let up: Vec<LaneId> = connection.lanes().collect();
+            let Some(lane) = up.get(lane % up.len().max(1)).copied() else { break };
+            match attack {
+                Attack::Data { offset, length, fin } => {
+                    // What is not admitted is not read either, so that no payload of that length need be made.
+                    let header = DataHeader { offset, length, fin, checksum: 0 };
+                    if connection.admit(&header).is_ok() {
+                        prop_assert!(length <= LONGEST_CHUNK);
+                        let _ = connection.handle_data(now, lane, &header, vec![7; length as usize].into());
+                    }
+                }
+                Attack::Ack(ack) => drop(connection.handle_ack(now, lane, &ack)),
+                Attack::Reset => connection.handle_reset(ResetReason::Dropped),
+                Attack::Stop(read) => drop(connection.handle_stop(now, read)),
+                Attack::LaneUp => drop(connection.lane_up(Instant::now(), LaneTraits::default())),
+                Attack::LaneDown => connection.lane_down(Instant::now(), lane, LaneEnd::Lost),
+                Attack::Write(length) => {
+                    if !connection.is_finished() {
+                        connection.write(vec![1; length.min(connection.room())].into());
+                    }
+                    drain(&mut connection, now, lane);
+                }
+                Attack::Finish => connection.finish(),
+                Attack::Read => drop(connection.read()),
+                Attack::Drop => connection.drop_application(now, 0),
+                Attack::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
+            }
+            for lane in connection.take_wakes().lanes() {
+                if connection.lanes().any(|up| up == lane) {
+                    drain(&mut connection, now, lane);
+                }
+            }
+            let (written, consumed) = connection.sent();
+            prop_assert!(consumed <= written && written - consumed <= WINDOW + 5_000);
+            if failure.is_some() {
+                prop_assert_eq!(connection.failure(), failure.as_ref(), "the first failure is the one that is told");
+            }
+            failure = connection.failure().cloned();
+        }
+        let mut left = 0;
+        while let Some(bytes) = connection.read() {
+            left += bytes.len() as u64;
+        }
+        prop_assert!(left <= WINDOW);
+    }
+}
+
+fn part(total: u32, at: u32) -> Content {
+    Content::Part(Part { priority: Priority::NORMAL, number: 0, total, at })
+}
+
+/// What a lane has to send of a stream that has failed.
+fn farewell(connection: &mut Connection) -> Frame {
+    let mut control = Vec::new();
+    assert_eq!(connection.poll_transmit(Instant::now(), LaneId(0), &mut control), Transmit::Send(None));
+    Frame::decode(control[..].try_into().unwrap()).unwrap()
+}
+
+#[test]
+fn messages_and_bytes_do_not_mix() {
+    let form = |arrived, expected| Violation::Form { arrived, expected };
+    let packet = Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 1 });
+    // Messages for an application that reads bytes, before and after it says so.
+    let mut connection = connection(1);
+    assert_eq!(connection.read(), None);
+    let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &packet, &mut None);
+    assert_eq!(refused, Err(form(Form::Messages, Form::Bytes)));
+    assert_eq!(farewell(&mut connection), Frame::Reset(ResetReason::Mismatch));
+    let mut connection = self::connection(1);
+    connection
+        .admit_content(LaneId(0), &chunk(0, 10, false).0, &part(10, 0), &mut Some(MessageBuffer::zeroed(10)))
+        .unwrap();
+    assert_eq!(connection.failure(), None);
+    assert_eq!(connection.read(), None);
+    assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Messages, Form::Bytes))));
+    // Bytes for one that receives messages, and the same the other way round.
+    let mut connection = self::connection(1);
+    connection.carry_messages().unwrap();
+    let refused = data(&mut connection, Instant::now(), chunk(0, 10, false));
+    assert_eq!(refused, Err(form(Form::Bytes, Form::Messages)));
+    let mut connection = self::connection(1);
+    data(&mut connection, Instant::now(), chunk(0, 10, false)).unwrap();
+    connection.carry_messages().unwrap();
+    assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Bytes, Form::Messages))));
+    // An end says nothing.
+    let mut connection = self::connection(1);
+    data(&mut connection, Instant::now(), chunk(0, 0, true)).unwrap();
+    connection.carry_messages().unwrap();
+    assert!(connection.is_read() && connection.failure().is_none());
+}
+
+#[test]
+fn a_stream_that_was_used_or_is_too_small_carries_no_messages() {
+    let mut connection = connection(1);
+    connection.write(Bytes::from_static(b"x"));
+    assert_eq!(connection.carry_messages(), Err(NotForMessages::InUse));
+    let mut connection = connection_to(Terms { longest_chunk: 1, window: WINDOW });
+    assert_eq!(connection.carry_messages(), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
+}
+
+/// No memory is spent on a message that cannot be, nor on a chunk that is too long, whatever became of the stream.
+#[test]
+fn messages_that_cannot_be_cost_nothing() {
+    let mut connection = connection(1);
+    connection.carry_messages().unwrap();
+    let long = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
+    let refused = connection.admit_content(LaneId(0), &long, &part(u32::MAX, 0), &mut None);
+    assert_eq!(refused, Err(Violation::TooLong { length: u32::MAX, longest: LONGEST_CHUNK }));
+    let again = connection.admit_content(LaneId(0), &long, &part(u32::MAX, 0), &mut None);
+    assert!(again.is_err());
+    let mut connection = self::connection(1);
+    connection.carry_messages().unwrap();
+    let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &part(20_000, 0), &mut None);
+    assert_eq!(refused, Err(Violation::BeyondWindow { end: 21_504, limit: WINDOW }));
+    let mut connection = self::connection(1);
+    connection.carry_messages().unwrap();
+    let refused = connection.admit_content(LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
+    assert_eq!(refused, Err(MessageViolation::Part { length: 0, at: 0, total: 20_000 }.into()));
+}
+
+/// What a lane that is lost was in the middle of can be filled by another.
+#[test]
+fn a_lane_that_is_lost_leaves_its_part_to_the_others() {
+    let mut connection = connection(2);
+    connection.carry_messages().unwrap();
+    let header = chunk(0, 1_000, false).0;
+    let mut spare = None;
+    let needs = connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare);
+    assert_eq!(needs, Ok(Place::NeedsBuffer(1_000)));
+    spare = Some(MessageBuffer::zeroed(1_000));
+    assert_eq!(connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
+    assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Own));
+    connection.lane_down(Instant::now(), LaneId(0), LaneEnd::Lost);
+    assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
+}

@@ -1,0 +1,371 @@
+//! The two connections, and the lanes between them.
+
+use super::{LONGEST_WRITE, Step, Story, log::Log};
+use bytes::Bytes;
+use rails_proto::{
+    chunk::{Chunk, Content, Priority},
+    connection::{Config, Connection, LaneEnd, LaneId, LinkSample, Transmit},
+    messages::{Lent, MessageBuffer, Place},
+    parameters::Terms,
+    scheduler::LaneTraits,
+    wire::{DataHeader, FRAME_LEN, Frame},
+};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// The sender, the peer, and what lies between.
+pub(super) struct Pair {
+    now: Instant,
+    ends: [Connection; 2],
+    lines: Vec<Line>,
+    sent: Log,
+    received: Log,
+    messages: bool,
+}
+
+/// A lane as it is between the ends.
+#[derive(Default)]
+struct Line {
+    /// Its number at either end, while it is up there.
+    ids: [Option<LaneId>; 2],
+    /// What waits to arrive, by who sent it.
+    pipes: [VecDeque<Parcel>; 2],
+    /// Nothing that is sent arrives any more.
+    broken: bool,
+    /// Which end has closed its sending side.
+    closed: [bool; 2],
+    /// The chunk of which a part has arrived at the peer, and where it goes.
+    arriving: Option<(Chunk, Place)>,
+}
+
+enum Parcel {
+    Chunk(Chunk),
+    Control(Frame),
+}
+
+impl Pair {
+    pub(super) fn new(story: &Story) -> Self {
+        let Story { messages, policy, longest_chunk, window, lanes, .. } = *story;
+        let terms = Terms { longest_chunk: longest_chunk as u32, window };
+        let (send_buffer, outage_limit, linger) = (1 << 20, FOR_EVER, FOR_EVER);
+        let config = |redials| Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials };
+        let mut ends = [true, false].map(|redials| Connection::new(config(redials), policy.build(), terms));
+        if messages {
+            ends.iter_mut().for_each(|end| end.carry_messages().expect("nothing was written"));
+        }
+        ends[1].finish();
+        let mut pair = Self {
+            now: Instant::now(),
+            ends,
+            lines: Vec::new(),
+            sent: Log::default(),
+            received: Log::default(),
+            messages,
+        };
+        pair.lines.resize_with(lanes, Line::default);
+        (0..lanes).for_each(|lane| pair.join(lane));
+        pair
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        match step {
+            Step::Write { length, level } => self.write(length, level),
+            Step::Finish => self.ends[0].finish(),
+            Step::Send { lane, chunks } => self.send(lane, chunks),
+            Step::Exchange { lane, chunks, microseconds } => self.exchange(lane, chunks, microseconds),
+            Step::Answer { lane } => {
+                self.transmit(lane, 1);
+            }
+            Step::Deliver { lane, frames, part } => {
+                let _ = (0..frames).take_while(|_| self.deliver(lane)).count();
+                if part {
+                    self.deliver_part(lane);
+                }
+            }
+            Step::Hear { lane } => {
+                self.hear(lane);
+            }
+            Step::Read => self.read(),
+            Step::Wait { microseconds } => self.now += Duration::from_micros(microseconds),
+            Step::Silence { lane } => self.silence(lane),
+            Step::Restore { lane } => self.restore(lane),
+            Step::Flap { lane, other, chunks } => {
+                self.silence(lane);
+                self.send(other, chunks);
+                self.restore(lane);
+            }
+            Step::Lose { lane, end } => self.lose(lane, end),
+            Step::Join { lane } => self.join(lane),
+            Step::Retire { lane, end } => {
+                if let Some(id) = self.lines[lane].ids[end] {
+                    self.ends[end].leave(self.now, id);
+                }
+            }
+        }
+        self.check();
+    }
+
+    /// What must hold after every step.
+    fn check(&mut self) {
+        for end in &mut self.ends {
+            assert_eq!(end.failure(), None);
+            let _ = end.take_wakes();
+            while end.poll_event().is_some() {}
+        }
+        if self.ends[0].is_sent() {
+            self.read();
+            assert!(self.ends[1].is_read(), "complete, but the peer lacks something: {:?}", self.ends[0]);
+        }
+    }
+
+    fn write(&mut self, length: usize, level: u8) {
+        let sender = &mut self.ends[0];
+        if sender.is_finished() || sender.room() == 0 {
+            return;
+        }
+        if self.messages {
+            // Those of the four lower priorities are small.
+            let length = if level < 4 { length % 2_000 } else { length };
+            let length = length.min(sender.longest_message().0 as usize);
+            let priority = Priority::new(level).expect("there are eight");
+            sender.send(priority, self.sent.send(priority, length));
+        } else {
+            let length = length.min(sender.room());
+            sender.write(self.sent.write(length));
+        }
+    }
+
+    fn send(&mut self, lane: usize, chunks: usize) {
+        let _ = (0..chunks).take_while(|_| self.transmit(lane, 0)).count();
+    }
+
+    fn exchange(&mut self, lane: usize, chunks: usize, microseconds: u64) {
+        self.write(LONGEST_WRITE, 4);
+        self.send(lane, chunks);
+        while self.deliver(lane) {}
+        self.read();
+        self.now += Duration::from_micros(microseconds);
+        while self.transmit(lane, 1) {}
+        while self.hear(lane) {}
+    }
+
+    /// Whether there was anything to send.
+    fn transmit(&mut self, lane: usize, end: usize) -> bool {
+        let line = &mut self.lines[lane];
+        let Some(id) = line.ids[end].filter(|_| !line.closed[end]) else { return false };
+        let mut control = Vec::new();
+        let chunk = match self.ends[end].poll_transmit(self.now, id, &mut control) {
+            Transmit::Send(chunk) => chunk,
+            Transmit::Idle => return false,
+            Transmit::Close => {
+                line.closed[end] = true;
+                return false;
+            }
+        };
+        if !line.broken {
+            for frame in control.chunks_exact(FRAME_LEN) {
+                let frame = Frame::decode(frame.try_into().expect("it is as long as a frame"));
+                line.pipes[end].push_back(Parcel::Control(frame.expect("an honest end sends frames")));
+            }
+            line.pipes[end].extend(chunk.map(Parcel::Chunk));
+        }
+        true
+    }
+
+    /// The next frame of the sender arrives at the peer, if there is one.
+    fn deliver(&mut self, lane: usize) -> bool {
+        let line = &mut self.lines[lane];
+        let Some(id) = line.ids[1] else { return false };
+        match line.arriving.take() {
+            Some((chunk, place)) => self.take_in(id, chunk, Some(place)),
+            None => match line.pipes[0].pop_front() {
+                None => return false,
+                Some(Parcel::Chunk(chunk)) => self.take_in(id, chunk, None),
+                Some(Parcel::Control(frame)) => self.control(1, id, frame),
+            },
+        }
+        self.close(lane);
+        true
+    }
+
+    /// Half of the next chunk arrives.
+    fn deliver_part(&mut self, lane: usize) {
+        let line = &mut self.lines[lane];
+        let Some(id) = line.ids[1].filter(|_| line.arriving.is_none()) else { return };
+        if !matches!(line.pipes[0].front(), Some(Parcel::Chunk(_))) {
+            return;
+        }
+        let Some(Parcel::Chunk(chunk)) = line.pipes[0].pop_front() else { return };
+        let peer = &mut self.ends[1];
+        let place = admit(peer, id, &chunk);
+        let half = chunk.length as usize / 2;
+        if place == Place::Message
+            && let Some(Lent::Piece(mut piece)) = peer.lend(id)
+        {
+            piece[..half].copy_from_slice(&whole(&chunk)[..half]);
+            peer.give_back(id, piece, half).expect("an honest end breaks no rule");
+        }
+        self.lines[lane].arriving = Some((chunk, place));
+    }
+
+    /// A chunk is there whole.
+    fn take_in(&mut self, id: LaneId, chunk: Chunk, place: Option<Place>) {
+        let peer = &mut self.ends[1];
+        let place = place.unwrap_or_else(|| admit(peer, id, &chunk));
+        let (header, payload) = (header(&chunk), whole(&chunk));
+        let taken = match (place, chunk.content) {
+            (Place::Message, content) => match peer.lend(id).expect("it is being filled") {
+                Lent::Piece(mut piece) => {
+                    piece.copy_from_slice(&payload);
+                    peer.handle_part(self.now, id, &header, piece)
+                }
+                Lent::Own(_) => peer.handle_content(self.now, id, &header, &content, payload),
+            },
+            (_, Content::Bytes) => peer.handle_data(self.now, id, &header, payload),
+            (_, content) => peer.handle_content(self.now, id, &header, &content, payload),
+        };
+        taken.expect("an honest end breaks no rule");
+    }
+
+    /// The next frame of the peer arrives at the sender, if there is one.
+    fn hear(&mut self, lane: usize) -> bool {
+        let line = &mut self.lines[lane];
+        let Some(id) = line.ids[0] else { return false };
+        match line.pipes[1].pop_front() {
+            None => return false,
+            Some(Parcel::Control(frame)) => self.control(0, id, frame),
+            Some(Parcel::Chunk(chunk)) => {
+                assert!(chunk.length == 0 && chunk.fin, "the peer has nothing to send but the end");
+                let taken = self.ends[0].handle_data(self.now, id, &header(&chunk), Bytes::new());
+                taken.expect("an honest end breaks no rule");
+            }
+        }
+        self.close(lane);
+        true
+    }
+
+    fn control(&mut self, end: usize, id: LaneId, frame: Frame) {
+        let end = &mut self.ends[end];
+        match frame {
+            Frame::Ack(ack) => end.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come"),
+            Frame::Leave { drained } => end.handle_leave(self.now, id, drained),
+            frame => panic!("nobody says {frame:?}"),
+        }
+    }
+
+    /// A lane that both ends have closed ends once everything has arrived.
+    fn close(&mut self, lane: usize) {
+        let line = &self.lines[lane];
+        if line.closed == [true; 2] && line.pipes.iter().all(VecDeque::is_empty) {
+            (0..2).for_each(|end| self.lose(lane, end));
+        }
+    }
+
+    fn read(&mut self) {
+        let peer = &mut self.ends[1];
+        while let Some(bytes) = if self.messages { None } else { peer.read() } {
+            self.received.read(&bytes);
+        }
+        while let Some(delivery) = if self.messages { peer.receive() } else { None } {
+            self.received.receive(delivery);
+        }
+    }
+
+    fn silence(&mut self, lane: usize) {
+        if let Some(id) = self.lines[lane].ids[0] {
+            self.ends[0].link_down(self.now, id);
+        }
+    }
+
+    fn restore(&mut self, lane: usize) {
+        if let Some(id) = self.lines[lane].ids[0] {
+            self.ends[0].link_up(self.now, id);
+            self.ends[0].look(self.now, id, &WELL);
+        }
+    }
+
+    fn lose(&mut self, lane: usize, end: usize) {
+        let line = &mut self.lines[lane];
+        line.broken = true;
+        line.pipes.iter_mut().for_each(VecDeque::clear);
+        line.arriving = line.arriving.take().filter(|_| end == 0);
+        if let Some(id) = line.ids[end].take() {
+            self.ends[end].lane_down(self.now, id, LaneEnd::Lost);
+        }
+    }
+
+    fn join(&mut self, lane: usize) {
+        let is_up = |line: &Line| !line.broken && line.ids.iter().all(Option::is_some);
+        if is_up(&self.lines[lane]) {
+            return;
+        }
+        (0..2).for_each(|end| self.lose(lane, end));
+        let traits =
+            LaneTraits { number: lane as u16, weight: 1 + lane as u32, rtt: Some(Duration::from_micros(100 << lane)) };
+        let ids = [1, 0].map(|end: usize| self.ends[end].lane_up(self.now, traits));
+        self.lines[lane] = Line { ids: [ids[1], ids[0]], ..Line::default() };
+    }
+
+    /// From here on nothing is lost.
+    pub(super) fn come_to_the_end(&mut self) {
+        self.ends[0].finish();
+        for _ in 0..MOST_ROUNDS {
+            if self.ends.iter().all(Connection::is_done) {
+                break;
+            }
+            for lane in 0..self.lines.len() {
+                self.join(lane);
+                self.restore(lane);
+                while self.transmit(lane, 0) {}
+                while self.deliver(lane) {}
+                self.read();
+                while self.transmit(lane, 1) {}
+                while self.hear(lane) {}
+                self.close(lane);
+            }
+            self.check();
+            self.now += Duration::from_millis(10);
+        }
+        assert!(self.ends.iter().all(Connection::is_done), "it stands still over healthy lanes: {:?}", self.ends);
+        self.read();
+        assert_eq!(self.received, self.sent);
+    }
+}
+
+fn admit(peer: &mut Connection, id: LaneId, chunk: &Chunk) -> Place {
+    let header = header(chunk);
+    if chunk.content == Content::Bytes {
+        peer.admit(&header).expect("an honest end stays inside the window");
+        return Place::Own;
+    }
+    let mut spare = None;
+    loop {
+        let place = peer.admit_content(id, &header, &chunk.content, &mut spare);
+        match place.expect("an honest end stays inside the window") {
+            Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
+            place => return place,
+        }
+    }
+}
+
+/// Checksums are the drivers' affair.
+fn header(chunk: &Chunk) -> DataHeader {
+    DataHeader { offset: chunk.offset, length: chunk.length, fin: chunk.fin, checksum: 0 }
+}
+
+fn whole(chunk: &Chunk) -> Bytes {
+    match &chunk.payload[..] {
+        [bytes] => bytes.clone(),
+        several => several.concat().into(),
+    }
+}
+
+/// What a lane's transport says that has nothing to complain of.
+const WELL: LinkSample =
+    LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, least_rtt: Some(ROUND_TRIP), silent_for: None };
+const ROUND_TRIP: Duration = Duration::from_micros(200);
+const FOR_EVER: Duration = Duration::from_secs(1 << 20);
+/// A window of chunks of 16 KiB, several times over.
+const MOST_ROUNDS: usize = 1_000;

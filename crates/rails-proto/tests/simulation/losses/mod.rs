@@ -1,0 +1,160 @@
+//! Two connections back to back, whose lanes are lost, fall silent and come back between any two calls.
+//!
+//! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a lane discards what waits in it. So a byte counts as
+//! delivered only where its lane lasted until the peer had it. The order of events is drawn, not that of a link, and reaches what no
+//! link would do in ten thousand runs: half of a chunk sent once more, then the first lane back, then both lost.
+
+mod back_to_back;
+mod log;
+
+use crate::properties::{for_each_seed_of, seeds};
+use back_to_back::Pair;
+use proptest::prelude::*;
+use rails_proto::policy::Policy;
+
+/// Once all lanes are well the stream comes to its end, and the peer has every byte once and in order; before that, nothing is said to be delivered
+/// that is not.
+#[test]
+fn no_byte_is_lost_with_its_lanes() {
+    for_each_seed_of(seeds(SEEDS), "no_byte_is_lost_with_its_lanes", 1, || story(false), Story::check);
+}
+
+/// The same for messages of all priorities, small and large.
+#[test]
+fn no_message_is_lost_with_its_lanes() {
+    for_each_seed_of(seeds(SEEDS), "no_message_is_lost_with_its_lanes", 1, || story(true), Story::check);
+}
+
+/// Everything that decides a run.
+#[derive(Debug, Clone)]
+struct Story {
+    messages: bool,
+    policy: Policy,
+    longest_chunk: usize,
+    window: u64,
+    lanes: usize,
+    steps: Vec<Step>,
+}
+
+/// What happens next. A lane that it cannot happen to is left as it is.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The application writes so much, or sends a message of that length and priority.
+    Write {
+        length: usize,
+        level: u8,
+    },
+    /// The application finishes: nothing is written any more.
+    Finish,
+    /// The lane has room for so many chunks.
+    Send {
+        lane: usize,
+        chunks: usize,
+    },
+    /// The same, and all of it arrives and is acknowledged after that time: the sender learns how fast the lane is.
+    Exchange {
+        lane: usize,
+        chunks: usize,
+        microseconds: u64,
+    },
+    /// The peer acknowledges.
+    Answer {
+        lane: usize,
+    },
+    /// So many frames arrive at the peer; of one more, a part.
+    Deliver {
+        lane: usize,
+        frames: usize,
+        part: bool,
+    },
+    /// What the peer said arrives.
+    Hear {
+        lane: usize,
+    },
+    /// The peer's application reads everything that it can.
+    Read,
+    Wait {
+        microseconds: u64,
+    },
+    /// The link is down, as far as the sender is told.
+    Silence {
+        lane: usize,
+    },
+    Restore {
+        lane: usize,
+    },
+    /// Both, and in between another lane has room for so many chunks.
+    Flap {
+        lane: usize,
+        other: usize,
+        chunks: usize,
+    },
+    /// The lane's connection breaks, and that end finds out.
+    Lose {
+        lane: usize,
+        end: usize,
+    },
+    /// It is dialled again where it broke; both ends know by then that it had.
+    Join {
+        lane: usize,
+    },
+    /// That end takes the lane out of the stream.
+    Retire {
+        lane: usize,
+        end: usize,
+    },
+}
+
+fn story(messages: bool) -> impl Strategy<Value = Story> {
+    let policy = prop_oneof![6 => Just(Policy::Adaptive), 1 => Just(Policy::Static), 1 => Just(Policy::Weighted)];
+    let sizes = (16usize << 10..256 << 10, 256u64 << 10..2 << 20);
+    (policy, sizes, 2usize..5).prop_flat_map(move |(policy, (longest_chunk, window), lanes)| {
+        prop::collection::vec(step(lanes), 20..160).prop_map(move |steps| Story {
+            messages,
+            policy,
+            longest_chunk,
+            window,
+            lanes,
+            steps,
+        })
+    })
+}
+
+fn step(lanes: usize) -> impl Strategy<Value = Step> {
+    // One draw instead of a choice of strategies: most of a run's time would be spent on drawing it.
+    (0..100u32, 0..lanes, 0..lanes, any::<u32>()).prop_map(|(kind, lane, other, draw)| {
+        let (count, draw) = (draw as usize % 4, draw >> 2);
+        match kind {
+            // The first lane is the fastest.
+            0..12 => Step::Exchange { lane, chunks: 1 + count, microseconds: u64::from(draw % 1_000) << (3 * lane) },
+            12..20 => Step::Write { length: draw as usize % LONGEST_WRITE, level: (draw >> 24) as u8 % 8 },
+            20..21 if count == 0 => Step::Finish,
+            20..35 => Step::Send { lane, chunks: 1 + count },
+            35..42 => Step::Answer { lane },
+            42..52 => Step::Deliver { lane, frames: count, part: draw % 4 == 0 },
+            52..60 => Step::Hear { lane },
+            60..64 => Step::Read,
+            // From ten microseconds to a third of a second: chunks are overdue.
+            64..70 => Step::Wait { microseconds: 10 << (draw % 16) },
+            70..76 => Step::Silence { lane },
+            76..80 => Step::Restore { lane },
+            80..88 => Step::Flap { lane, other, chunks: count },
+            88..94 => Step::Lose { lane, end: count % 2 },
+            94..99 => Step::Join { lane },
+            _ => Step::Retire { lane, end: count % 2 },
+        }
+    })
+}
+
+impl Story {
+    fn check(&self) {
+        let mut pair = Pair::new(self);
+        self.steps.iter().for_each(|step| pair.step(*step));
+        pair.come_to_the_end();
+    }
+}
+
+/// How much is written at a time, at most: more than the longest chunk.
+const LONGEST_WRITE: usize = 300 << 10;
+/// Where `RAILS_SEEDS` says nothing.
+const SEEDS: u64 = 10_000;

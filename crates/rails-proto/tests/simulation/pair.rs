@@ -1,0 +1,796 @@
+//! Two ends of a stream, the lanes between them, and a clock that jumps to whatever happens next.
+
+use crate::{
+    application::{Application, Habits, Task},
+    network::{LaneSpec, Parcel, Pipe, Stop},
+};
+use bytes::{Buf, Bytes, BytesMut};
+use rails_proto::{
+    chunk::{Chunk, Content},
+    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, LinkSample, Refused, Transmit},
+    messages::{Lent, MessageBuffer, Place},
+    parameters::Terms,
+    policy::Policy,
+    scheduler::LaneTraits,
+    wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+/// Everything that decides a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    /// Decides who runs first where several could, and the lengths of writes.
+    pub(crate) seed: u64,
+    pub(crate) policy: Policy,
+    pub(crate) longest_chunk: usize,
+    pub(crate) send_buffer: usize,
+    pub(crate) window: u64,
+    pub(crate) outage_limit: Duration,
+    pub(crate) linger: Duration,
+    pub(crate) lanes: Vec<LaneSpec>,
+    pub(crate) habits: [Habits; 2],
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// When each end had read the end of the stream.
+    pub(crate) read_end: [Option<Duration>; 2],
+    pub(crate) failures: [Option<Failure>; 2],
+    pub(crate) duplicated: [u64; 2],
+    /// The times in which nothing was read, by end: from when on, and how long.
+    pub(crate) gaps: [Vec<(Duration, Duration)>; 2],
+    /// Payload bytes that each lane was given, by end.
+    pub(crate) carried: Vec<[u64; 2]>,
+    /// What happened to the lanes, by end.
+    pub(crate) events: [Vec<(Duration, EventKind)>; 2],
+}
+
+impl Scenario {
+    /// `total` bytes from the first end to the second, with the options' defaults.
+    pub(crate) fn one_way(total: u64, lanes: Vec<LaneSpec>) -> Self {
+        Self {
+            seed: 0,
+            policy: Policy::Adaptive,
+            longest_chunk: 256 << 10,
+            send_buffer: 4 << 20,
+            window: 16 << 20,
+            outage_limit: Duration::from_secs(10),
+            linger: Duration::from_secs(3_000),
+            lanes,
+            habits: [Habits::bulk(total), Habits::bulk(0)],
+        }
+    }
+
+    /// Whether nothing that happens excuses a stream that does not come to its end.
+    fn must_end(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.endures(&self.lanes, self.outage_limit))
+    }
+
+    /// Runs it to its end, and checks on the way what must always hold; says which it was if it does not.
+    pub(crate) fn run(&self) -> Outcome {
+        let _named = Named(self);
+        self.check()
+    }
+
+    /// The same for somebody who knows which it was.
+    pub(crate) fn check(&self) -> Outcome {
+        let mut world = World::new(self);
+        world.run(self.must_end());
+        world.check_the_end(self);
+        let since = |at: Instant| at - world.start;
+        Outcome {
+            read_end: [0, 1].map(|end: usize| world.ends[end].application.read_end.map(since)),
+            failures: [0, 1].map(|end: usize| world.ends[end].connection.failure().cloned()),
+            duplicated: [0, 1].map(|end: usize| world.ends[end].connection.received().1),
+            gaps: [0, 1].map(|end: usize| {
+                world.ends[end].application.gaps.iter().map(|(from, length)| (since(*from), *length)).collect()
+            }),
+            carried: world.lanes.iter().map(|lane| [0, 1].map(|end: usize| lane.sides[end].carried)).collect(),
+            events: [0, 1]
+                .map(|end: usize| world.ends[end].events.iter().map(|event| (since(event.at), event.kind)).collect()),
+        }
+    }
+}
+
+/// Says which scenario it was if it panics.
+struct Named<'a>(&'a Scenario);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the scenario that failed: {:#?}", self.0);
+        }
+    }
+}
+
+struct World {
+    start: Instant,
+    now: Instant,
+    random: ChaCha8Rng,
+    window: u64,
+    send_buffer: usize,
+    ends: [End; 2],
+    lanes: Vec<Lane>,
+    /// What is to happen, in order; the number keeps what was planned first first.
+    script: BTreeMap<(Instant, u64), Happening>,
+    planned: u64,
+}
+
+struct End {
+    connection: Connection,
+    application: Application,
+    events: Vec<Event>,
+    /// Without a lane there is no stream yet.
+    has_had_a_lane: bool,
+}
+
+/// A lane, by end: `sides[end]` sends into `pipes[end]` and receives from the other.
+struct Lane {
+    spec: LaneSpec,
+    broken: bool,
+    sides: [Side; 2],
+    pipes: [Pipe; 2],
+}
+
+/// What drives a lane at one end; it does what `stream/lane.rs` does.
+#[derive(Default)]
+struct Side {
+    /// While the lane is up.
+    id: Option<LaneId>,
+    /// Frames that the pipe has not taken yet.
+    outbox: VecDeque<Bytes>,
+    /// What the state machine said last.
+    rests: Rests,
+    /// A wake that was not waited for yet.
+    notified: bool,
+    /// When it looks at the lane, as the state machine said last: it sleeps until then unless it is told of another time.
+    look_at: Option<Instant>,
+    transmitted: bool,
+    received: bool,
+    intake: BytesMut,
+    /// What the next chunk is made of.
+    content: Content,
+    /// The chunk whose bytes come next.
+    expected: Option<Expected>,
+    carried: u64,
+}
+
+/// A chunk that is being received.
+#[derive(Clone, Copy)]
+struct Expected {
+    header: DataHeader,
+    content: Content,
+    place: Place,
+    /// How much of it is in its message's buffer.
+    filled: usize,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Rests {
+    #[default]
+    No,
+    /// Until it is woken, or an acknowledgement is due.
+    Idle,
+    ForGood,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Happening {
+    Open {
+        lane: usize,
+        end: usize,
+    },
+    Rate {
+        lane: usize,
+        rate: u64,
+    },
+    Break {
+        lane: usize,
+    },
+    Lost {
+        lane: usize,
+        end: usize,
+    },
+    Stop {
+        lane: usize,
+        stop: Stop,
+        begins: bool,
+    },
+    Leave {
+        lane: usize,
+        end: usize,
+    },
+    /// The other end was heard of, and does not have the stream any more.
+    Refused {
+        lane: usize,
+        end: usize,
+    },
+}
+
+/// Something that can run now.
+#[derive(Clone, Copy)]
+enum Ready {
+    Lane(usize, usize),
+    Writer(usize),
+    Reader(usize),
+}
+
+impl World {
+    fn new(scenario: &Scenario) -> Self {
+        let start = Instant::now();
+        let terms = Terms { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
+        let Scenario { longest_chunk, send_buffer, outage_limit, linger, .. } = *scenario;
+        let config = |redials| Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials };
+        let end = |end: usize| End {
+            connection: Connection::new(config(end == 0), scenario.policy.build(), terms),
+            application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
+            events: Vec::new(),
+            has_had_a_lane: false,
+        };
+        let mut ends = [end(0), end(1)];
+        for End { connection, application, .. } in ends.iter_mut().filter(|end| end.application.sends_messages()) {
+            connection.carry_messages().expect("nothing was written");
+            assert!(application.longest_write() <= connection.longest_message().0);
+        }
+        let mut world = Self {
+            start,
+            now: start,
+            random: ChaCha8Rng::seed_from_u64(scenario.seed),
+            window: scenario.window,
+            send_buffer,
+            ends,
+            lanes: Vec::new(),
+            script: BTreeMap::new(),
+            planned: 0,
+        };
+        scenario.lanes.iter().for_each(|spec| world.add_lane(spec.clone()));
+        world
+    }
+
+    /// All that happens to a lane, from its opening on.
+    fn add_lane(&mut self, spec: LaneSpec) {
+        let lane = self.lanes.len();
+        // The second end responds: its side of a lane is up first.
+        self.plan(spec.opens, Happening::Open { lane, end: 1 });
+        spec.changes.iter().for_each(|(at, rate)| self.plan(*at, Happening::Rate { lane, rate: *rate }));
+        for (at, time, stop) in spec.stops.iter().copied() {
+            self.plan(at, Happening::Stop { lane, stop, begins: true });
+            self.plan(at + time, Happening::Stop { lane, stop, begins: false });
+        }
+        if let Some((at, end)) = spec.leaves {
+            self.plan(at, Happening::Leave { lane, end });
+        }
+        if let Some((at, _)) = spec.breaks {
+            self.plan(at, Happening::Break { lane });
+        }
+        let pipes = [Pipe::new(&spec), Pipe::new(&spec)];
+        self.lanes.push(Lane { spec, broken: false, sides: Default::default(), pipes });
+    }
+
+    fn plan(&mut self, at: Duration, happening: Happening) {
+        self.script.insert((self.start + at, self.planned), happening);
+        self.planned += 1;
+    }
+
+    fn plan_in(&mut self, after: Duration, happening: Happening) {
+        self.plan(self.now - self.start + after, happening);
+    }
+
+    fn run(&mut self, must_end: bool) {
+        let patience = if must_end { PATIENCE } else { LAST_LOOK };
+        let mut steps = 0;
+        loop {
+            while let Some(ready) = self.pick() {
+                self.step(ready);
+                steps += 1;
+                assert!(steps < MOST_STEPS, "it does not come to rest, {:?} after the start", self.now - self.start);
+            }
+            let Some(next) = self.next_event() else { return };
+            if next - self.start > patience {
+                assert!(!must_end, "it takes for ever");
+                return;
+            }
+            self.now = self.now.max(next);
+            self.happen();
+        }
+    }
+
+    /// One of those that can run, at random.
+    fn pick(&mut self) -> Option<Ready> {
+        let mut ready = Vec::new();
+        for (index, lane) in self.lanes.iter().enumerate() {
+            ready.extend(
+                (0..2)
+                    .filter(|end| lane.is_ready(*end, self.now, &self.ends[*end].connection))
+                    .map(|end| Ready::Lane(index, end)),
+            );
+        }
+        for (index, end) in self.ends.iter().enumerate() {
+            let is_ready = |task| match task {
+                Task::Ready => true,
+                Task::Until(at) => at <= self.now,
+                Task::Waiting | Task::Done => false,
+            };
+            ready.extend(is_ready(end.application.writer).then_some(Ready::Writer(index)));
+            ready.extend(is_ready(end.application.reader).then_some(Ready::Reader(index)));
+        }
+        if ready.is_empty() { None } else { Some(ready[self.random.random_range(0..ready.len())]) }
+    }
+
+    fn step(&mut self, ready: Ready) {
+        let end = match ready {
+            Ready::Lane(lane, end) => {
+                self.transmit(lane, end);
+                end
+            }
+            Ready::Writer(end) => {
+                let End { connection, application, .. } = &mut self.ends[end];
+                application.write(self.now, connection);
+                end
+            }
+            Ready::Reader(end) => {
+                let End { connection, application, .. } = &mut self.ends[end];
+                application.read(self.now, connection);
+                end
+            }
+        };
+        let End { connection, application, .. } = &mut self.ends[end];
+        if application.leaves(connection) {
+            connection.drop_application(self.now, 0);
+        }
+        self.settle(end);
+    }
+
+    /// Wakes whoever is to be woken, and checks what must hold after every call.
+    fn settle(&mut self, end: usize) {
+        let End { connection, application, events, .. } = &mut self.ends[end];
+        let wakes = connection.take_wakes();
+        if wakes.supervisor {
+            events.extend(std::iter::from_fn(|| connection.poll_event()));
+        }
+        for lane in wakes.lanes() {
+            let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
+            sides.filter(|side| side.id == Some(lane)).for_each(|side| side.notified = true);
+        }
+        for lane in wakes.timers() {
+            let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
+            sides.filter(|side| side.id == Some(lane)).for_each(|side| side.look_at = connection.look_at(lane));
+        }
+        if wakes.reader && application.reader == Task::Waiting {
+            application.reader = Task::Ready;
+        }
+        if wakes.writer && application.writer == Task::Waiting {
+            application.writer = Task::Ready;
+        }
+        let (written, consumed) = connection.sent();
+        // A message is taken whole where there is any room, and takes up whole slots.
+        let mut most_written = self.send_buffer as u64;
+        if application.sends_messages() {
+            most_written += application.longest_write() + 4;
+        } else {
+            assert_eq!(written, application.written);
+            assert_eq!(connection.received().0, application.read);
+        }
+        assert!(written - consumed <= self.window + most_written, "more is kept than was agreed");
+        let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
+        match self.ends[end].connection.failure() {
+            None | Some(Failure::LanesLost { .. }) => {}
+            // Where a lane comes back, the end that has waited too long tells the other.
+            Some(Failure::Reset(ResetReason::Dropped)) if is_lost(1 - end) => {}
+            Some(failure) => panic!("end {end} failed after {:?}: {failure}", self.now - self.start),
+        }
+        let other = &self.ends[1 - end];
+        assert!(consumed <= other.connection.received().0);
+        assert!(self.ends[end].application.read <= other.application.written);
+    }
+
+    /// What the transmitting half of a lane's driver does.
+    fn transmit(&mut self, lane: usize, end: usize) {
+        let Lane { sides, pipes, .. } = &mut self.lanes[lane];
+        let (side, pipe) = (&mut sides[end], &mut pipes[end]);
+        if !side.outbox.is_empty() {
+            return pipe.offer(self.now, &mut side.outbox);
+        }
+        if let Rests::Idle = side.rests {
+            side.notified = false;
+        }
+        side.rests = Rests::No;
+        let id = side.id.expect("only a lane that is up is ready");
+        let mut control = Vec::new();
+        match self.ends[end].connection.poll_transmit(self.now, id, &mut control) {
+            Transmit::Send(chunk) => {
+                assert!(chunk.is_some() || !control.is_empty(), "there is nothing in what is to be sent");
+                side.outbox.push_back(control.into());
+                if let Some(Chunk { offset, payload, length, fin, content }) = chunk {
+                    let limit = self.ends[1 - end].connection.received().0 + self.window;
+                    assert!(offset + u64::from(length) <= limit, "a chunk at {offset} goes beyond the window");
+                    side.carried += u64::from(length);
+                    side.outbox.extend(Frame::of_content(content).map(|frame| Bytes::from(frame.encode().to_vec())));
+                    side.outbox.push_back(Frame::Data(DataHeader::of(offset, &payload, fin)).encode().to_vec().into());
+                    side.outbox.extend(payload);
+                }
+                side.outbox.retain(|bytes| !bytes.is_empty());
+                pipe.offer(self.now, &mut side.outbox);
+            }
+            Transmit::Idle => {
+                let until = self.ends[end].connection.acknowledge_at(id);
+                assert!(until.is_none_or(|until| until > self.now), "a lane is told to wait for what has passed");
+                side.rests = Rests::Idle;
+            }
+            Transmit::Close => {
+                side.rests = Rests::ForGood;
+                side.transmitted = true;
+                pipe.close(self.now);
+                if side.received {
+                    self.lane_down(lane, end);
+                }
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let script = self.script.keys().map(|(at, _)| *at).take(1);
+        let pipes = self.lanes.iter().flat_map(|lane| &lane.pipes).filter_map(Pipe::next_event);
+        let lanes = self.lanes.iter().flat_map(|lane| (0..2).map(move |end| (lane, end)));
+        let lanes = lanes.filter_map(|(lane, end)| lane.acknowledge_at(end, &self.ends[end].connection));
+        let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
+        let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
+        let timeouts = self.ends.iter().filter_map(|end| end.connection.next_timeout());
+        let looks = self.sides().filter_map(|(lane, end, _)| self.lanes[lane].sides[end].look_at);
+        script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).chain(looks).min()
+    }
+
+    /// Lets happen what is due by now.
+    fn happen(&mut self) {
+        while let Some(first) = self.script.first_entry().filter(|first| first.key().0 <= self.now) {
+            match first.remove() {
+                Happening::Open { lane, end } => self.open(lane, end),
+                Happening::Rate { lane, rate } => {
+                    self.lanes[lane].pipes.iter_mut().for_each(|pipe| pipe.set_rate(self.now, rate));
+                }
+                Happening::Break { lane } => self.break_lane(lane),
+                Happening::Lost { lane, end } => {
+                    self.lane_down(lane, end);
+                    if let (0, Some(after)) = (end, self.lanes[lane].spec.returns) {
+                        self.dial_again(lane, after);
+                    }
+                }
+                Happening::Stop { lane, stop, begins } => self.stop(lane, stop, begins),
+                Happening::Leave { lane, end } => {
+                    if let Some(id) = self.lanes[lane].sides[end].id {
+                        self.ends[end].connection.leave(self.now, id);
+                        self.settle(end);
+                    }
+                }
+                Happening::Refused { lane, end } => {
+                    self.ends[end].connection.dial_failed(lane as u16, Some(Refused::Stream));
+                    self.settle(end);
+                }
+            }
+        }
+        for end in 0..2 {
+            self.ends[end].connection.handle_timeout(self.now);
+            self.settle(end);
+        }
+        for (lane, end, id) in self.sides().collect::<Vec<_>>() {
+            if self.lanes[lane].sides[end].look_at.is_some_and(|at| at <= self.now) {
+                let sample = self.lanes[lane].sample(end, self.now);
+                let connection = &mut self.ends[end].connection;
+                connection.look(self.now, id, &sample);
+                let next = connection.look_at(id);
+                assert!(next.is_none_or(|next| next > self.now), "a lane is looked at without end");
+                self.lanes[lane].sides[end].look_at = next;
+                self.settle(end);
+            }
+        }
+        for lane in 0..self.lanes.len() {
+            for end in 0..2 {
+                for parcel in self.lanes[lane].pipes[1 - end].arrivals(self.now) {
+                    self.arrive(lane, end, parcel);
+                }
+            }
+        }
+    }
+
+    /// Every lane that is up, at either end.
+    fn sides(&self) -> impl Iterator<Item = (usize, usize, LaneId)> + '_ {
+        let sides = self
+            .lanes
+            .iter()
+            .enumerate()
+            .flat_map(|(index, lane)| [(index, 0, &lane.sides[0]), (index, 1, &lane.sides[1])]);
+        sides.filter_map(|(lane, end, side)| Some((lane, end, side.id?)))
+    }
+
+    /// A lane's handshake is over at this end.
+    fn open(&mut self, lane: usize, end: usize) {
+        let connection = &mut self.ends[end].connection;
+        let over = connection.failure().is_some();
+        if self.lanes[lane].broken || over {
+            if over && end == 1 {
+                self.plan_in(self.lanes[lane].spec.delay, Happening::Refused { lane, end: 0 });
+            }
+            return self.break_lane(lane);
+        }
+        let LaneSpec { delay, seems, .. } = self.lanes[lane].spec;
+        let traits = LaneTraits { number: lane as u16, weight: 1, rtt: seems.or(Some(2 * delay)) };
+        let id = connection.lane_up(self.now, traits);
+        let look_at = id.and_then(|id| connection.look_at(id));
+        self.lanes[lane].sides[end].id = id;
+        self.lanes[lane].sides[end].look_at = look_at;
+        self.ends[end].has_had_a_lane = true;
+        self.settle(end);
+        if end == 1 {
+            self.plan_in(self.lanes[lane].spec.delay, Happening::Open { lane, end: 0 });
+        }
+    }
+
+    fn break_lane(&mut self, lane: usize) {
+        if std::mem::replace(&mut self.lanes[lane].broken, true) {
+            return;
+        }
+        self.lanes[lane].pipes.iter_mut().for_each(Pipe::break_down);
+        let spec = &self.lanes[lane].spec;
+        let detection = spec.breaks.map_or([spec.delay; 2], |(_, detection)| detection);
+        for (end, after) in detection.into_iter().enumerate() {
+            self.plan_in(after, Happening::Lost { lane, end });
+        }
+    }
+
+    /// What the first end's dialler does: a new lane takes the place of the one that is lost.
+    fn dial_again(&mut self, lane: usize, after: Duration) {
+        let connection = &self.ends[0].connection;
+        if connection.is_done() || connection.failure().is_some() {
+            return;
+        }
+        let LaneSpec { rate, delay, buffer, ref returns_as, .. } = self.lanes[lane].spec;
+        let opens = self.now - self.start + after;
+        let next = returns_as.as_deref().cloned();
+        let next = next.unwrap_or_else(|| LaneSpec { rate, ..LaneSpec::steady(0, delay, buffer) });
+        self.add_lane(LaneSpec { opens, ..next });
+    }
+
+    fn stop(&mut self, lane: usize, stop: Stop, begins: bool) {
+        let Lane { sides, pipes, .. } = &mut self.lanes[lane];
+        for (sender, pipe) in pipes.iter_mut().enumerate() {
+            // What is lost towards one end are also the acknowledgements of what comes from there.
+            match stop {
+                Stop::OneWay(end) if end == sender => pipe.stop(self.now, begins),
+                Stop::OneWay(_) => pipe.stop_hearing(self.now, begins),
+                Stop::BothWays | Stop::LinkDown(_) => pipe.stop(self.now, begins),
+            }
+        }
+        if let Stop::LinkDown(end) = stop
+            && let Some(id) = sides[end].id
+        {
+            let connection = &mut self.ends[end].connection;
+            if begins {
+                connection.link_down(self.now, id)
+            } else {
+                connection.link_up(self.now, id)
+            }
+            self.settle(end);
+        }
+    }
+
+    fn lane_down(&mut self, lane: usize, end: usize) {
+        let Some(id) = self.lanes[lane].sides[end].id.take() else { return };
+        self.ends[end].connection.lane_down(self.now, id, LaneEnd::Lost);
+        self.settle(end);
+    }
+
+    /// What the receiving half of a lane's driver does.
+    fn arrive(&mut self, lane: usize, end: usize, parcel: Parcel) {
+        let side = &mut self.lanes[lane].sides[end];
+        let Some(id) = side.id else { return };
+        match parcel {
+            Parcel::Bytes(bytes) => {
+                side.intake.extend_from_slice(&bytes);
+                self.take_in(lane, end, id);
+            }
+            Parcel::End => {
+                side.received = true;
+                let connection = &self.ends[end].connection;
+                let may_close = connection.is_done() || connection.failure().is_some() || connection.is_leaving(id);
+                if side.transmitted {
+                    self.lane_down(lane, end);
+                } else if !may_close {
+                    self.lane_down(lane, end);
+                    self.break_lane(lane);
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, lane: usize, end: usize, id: LaneId) {
+        loop {
+            let side = &mut self.lanes[lane].sides[end];
+            let connection = &mut self.ends[end].connection;
+            if let Some(expected) = side.expected {
+                side.expected = Some(fill(connection, id, expected, &side.intake));
+                let Expected { header, content, .. } = expected;
+                if side.intake.len() < header.length as usize {
+                    return;
+                }
+                let place = side.expected.take().map_or(Place::Own, |expected| expected.place);
+                let payload = side.intake.split_to(header.length as usize).freeze();
+                assert!(header.matches(&payload), "a chunk was damaged on its way");
+                let taken = match (place, content) {
+                    (Place::Message, _) => match connection.lend(id).expect("it is being filled") {
+                        Lent::Piece(piece) => {
+                            assert!(piece[..] == payload[..], "what was filled in pieces is another whole");
+                            connection.handle_part(self.now, id, &header, piece)
+                        }
+                        Lent::Own(own) => {
+                            assert!(own[..] == payload[..], "a lane that was ousted has lost something");
+                            connection.handle_content(self.now, id, &header, &content, payload)
+                        }
+                    },
+                    (_, Content::Bytes) => connection.handle_data(self.now, id, &header, payload),
+                    (_, content) => connection.handle_content(self.now, id, &header, &content, payload),
+                };
+                taken.expect("an honest end breaks no rule");
+            } else {
+                let Some(frame) = side.intake.first_chunk::<FRAME_LEN>() else { return };
+                let frame = Frame::decode(frame).expect("an honest end sends frames");
+                side.intake.advance(FRAME_LEN);
+                match frame {
+                    Frame::Data(header) => {
+                        let content = std::mem::take(&mut side.content);
+                        let place = admit(connection, id, &header, &content);
+                        side.expected = Some(Expected { header, content, place, filled: 0 });
+                    }
+                    Frame::Packet(packet) => side.content = Content::Packet(packet),
+                    Frame::Part(part) => side.content = Content::Part(part),
+                    Frame::Ack(ack) => {
+                        connection.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come");
+                    }
+                    Frame::Reset(reason) => connection.handle_reset(reason),
+                    Frame::Stop { read } => {
+                        connection.handle_stop(self.now, read).expect("an honest end has read what came");
+                    }
+                    Frame::Leave { drained } => connection.handle_leave(self.now, id, drained),
+                }
+            }
+            self.settle(end);
+        }
+    }
+
+    fn check_the_end(&mut self, scenario: &Scenario) {
+        let endures = scenario.must_end();
+        for end in 0..2 {
+            let End { connection, application, has_had_a_lane, .. } = &self.ends[end];
+            let other = &self.ends[1 - end].application;
+            let state = format!(
+                "end {end}, {:?} after the start: {connection:?}\nthe other: {:?}",
+                self.now - self.start,
+                self.ends[1 - end].connection
+            );
+            if endures {
+                assert!(connection.is_done(), "it stands still: {state}");
+            }
+            // Who has gone does not read what arrives.
+            if connection.is_sent() && !other.gone {
+                assert_eq!(other.read, application.written, "what was said to have arrived has not: {state}");
+            }
+            if connection.is_done() && (application.gone || other.gone) {
+                assert_eq!(connection.failure(), None, "{state}");
+                if !application.gone {
+                    assert_eq!(application.read, other.written, "what was written before a drop is lost: {state}");
+                    assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
+                }
+            } else if connection.is_done() {
+                assert_eq!(connection.failure(), None, "{state}");
+                assert_eq!(application.written, scenario.habits[end].total, "{state}");
+                assert_eq!(application.read, scenario.habits[1 - end].total, "{state}");
+                assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
+            } else if connection.failure().is_some() {
+                assert_eq!((application.reader, application.writer), (Task::Done, Task::Done), "not told: {state}");
+            }
+            let left: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.sides[end].id.is_some()).collect();
+            if left.is_empty() && *has_had_a_lane {
+                assert!(
+                    connection.failure().is_some() || connection.is_done(),
+                    "it waits without end for a lane: {state}"
+                );
+            }
+            // A lane that has gone silent is left to the driver's patience.
+            assert!(left.iter().all(|lane| lane.spec.is_silent_in_the_end()) || !endures, "a lane is left: {state}");
+        }
+        self.check_calls_after_the_end();
+    }
+
+    /// Once it is over, nothing that is called does any more than that.
+    fn check_calls_after_the_end(&mut self) {
+        for End { connection, application, .. } in &mut self.ends {
+            let (done, failure) = (connection.is_done(), connection.failure().cloned());
+            connection.handle_reset(ResetReason::Dropped);
+            connection.finish();
+            connection.drop_application(self.now, 0);
+            assert_eq!(connection.room(), 0);
+            assert!(application.gone || connection.read().is_none(), "there is something to read behind the end");
+            let _ = connection.take_wakes();
+            if done || failure.is_some() {
+                assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));
+            }
+        }
+    }
+}
+
+impl Lane {
+    /// What a transport would know of it.
+    fn sample(&self, end: usize, now: Instant) -> LinkSample {
+        let pipe = &self.pipes[end];
+        let rtt = Some(pipe.round_trip());
+        LinkSample { rtt, rtt_variation: Some(Duration::ZERO), least_rtt: rtt, silent_for: pipe.silent_for(now) }
+    }
+
+    /// When a lane that stands idle is to acknowledge something.
+    fn acknowledge_at(&self, end: usize, connection: &Connection) -> Option<Instant> {
+        let side = &self.sides[end];
+        side.id.filter(|_| matches!(side.rests, Rests::Idle)).and_then(|id| connection.acknowledge_at(id))
+    }
+
+    fn is_ready(&self, end: usize, now: Instant, connection: &Connection) -> bool {
+        let side = &self.sides[end];
+        if side.id.is_none() {
+            return false;
+        }
+        if !side.outbox.is_empty() {
+            return self.pipes[end].has_room();
+        }
+        match side.rests {
+            Rests::No => true,
+            Rests::Idle => side.notified || self.acknowledge_at(end, connection).is_some_and(|at| at <= now),
+            Rests::ForGood => false,
+        }
+    }
+}
+
+/// Where the bytes of a chunk go.
+fn admit(connection: &mut Connection, lane: LaneId, header: &DataHeader, content: &Content) -> Place {
+    if *content == Content::Bytes {
+        connection.admit(header).expect("an honest end stays inside the window");
+        return Place::Own;
+    }
+    let mut spare = None;
+    loop {
+        let place = connection.admit_content(lane, header, content, &mut spare);
+        match place.expect("an honest end stays inside the window") {
+            Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
+            place => return place,
+        }
+    }
+}
+
+/// Puts as much of a chunk as has arrived where it belongs, if that is its message's buffer.
+fn fill(connection: &mut Connection, lane: LaneId, expected: Expected, arrived: &[u8]) -> Expected {
+    let arrived = &arrived[..arrived.len().min(expected.header.length as usize)];
+    if expected.place != Place::Message {
+        return expected;
+    }
+    match connection.lend(lane).expect("it is being filled") {
+        Lent::Piece(mut piece) => {
+            piece[expected.filled..arrived.len()].copy_from_slice(&arrived[expected.filled..]);
+            connection.give_back(lane, piece, arrived.len()).expect("nothing came meanwhile");
+            Expected { filled: arrived.len(), ..expected }
+        }
+        Lent::Own(own) => {
+            assert!(own[..expected.filled] == arrived[..expected.filled], "a lane that was ousted has lost something");
+            Expected { place: Place::Own, ..expected }
+        }
+    }
+}
+
+/// No run comes near it: a state machine that does has its lanes run in circles.
+const MOST_STEPS: usize = 1_000_000;
+/// An end that waits for one that has given up looks at its silent lanes until then, and in vain.
+const LAST_LOOK: Duration = Duration::from_secs(120);
+/// No run is meant to take so long.
+const PATIENCE: Duration = Duration::from_secs(3_600);

@@ -1,14 +1,13 @@
 //! What can go wrong with a stream and its lanes.
 
+pub use rails_proto::lane::LaneError;
+
 use crate::RailId;
 use rails_net::{AcceptError, ConnectError, ListenError};
 use rails_proto::{
-    connection::{Failure, LaneEnd, Refused},
+    connection::{Failure, Refused},
     handshake::{HandshakeError, Refusal, StreamId},
     opening::Setback,
-    seal::SealError,
-    violation::Violation,
-    wire::FrameError,
 };
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -23,48 +22,6 @@ pub struct StreamError {
     pub failure: Failure,
     /// How its lanes ended, those that were lost.
     pub lanes: Vec<String>,
-}
-
-/// How a lane was lost.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum LaneError {
-    /// Its socket failed.
-    #[error("its socket failed: {0}")]
-    Io(Arc<io::Error>),
-    /// The other end closed it while the stream was not done.
-    #[error("the other end closed it before the stream was done")]
-    Closed,
-    /// It was cut in the middle of a frame.
-    #[error("it was cut in the middle of a frame, {missing} bytes before its end")]
-    Cut {
-        /// How many bytes were missing.
-        missing: usize,
-    },
-    /// What arrived is no frame.
-    #[error("what arrived on it is no frame: {0}")]
-    Frame(FrameError),
-    /// A chunk arrived damaged.
-    #[error("the chunk at offset {offset} arrived damaged: its checksum is wrong")]
-    Checksum {
-        /// Where the chunk belongs in the stream.
-        offset: u64,
-    },
-    /// What arrived on it does not open: it was changed on the way, or does not belong there.
-    #[error("what arrived on it does not open: it was changed on the way, or does not belong there")]
-    Seal(SealError),
-    /// The other end broke the protocol on it.
-    #[error("the other end broke the protocol on it: {0}")]
-    Violation(Violation),
-    /// The rail that it ran on has stopped.
-    #[error("the rail that it ran on has stopped")]
-    RailStopped,
-    /// Another connection has taken its place.
-    #[error("another connection has taken its place")]
-    Replaced,
-    /// The other end did not close it in time after the stream was over.
-    #[error("the other end did not close it in time")]
-    Lingering,
 }
 
 /// Why a lane did not come up.
@@ -206,24 +163,6 @@ pub enum ListenerClosed {
     RailsStopped,
 }
 
-impl LaneError {
-    /// What it says of the peer that a lane ended in this way.
-    pub(crate) fn end(&self) -> LaneEnd {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset};
-        match self {
-            Self::Closed | Self::Cut { .. } => LaneEnd::ByPeer,
-            Self::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => LaneEnd::ByPeer,
-            Self::Replaced | Self::Lingering => LaneEnd::Own,
-            Self::Io(_)
-            | Self::Frame(_)
-            | Self::Checksum { .. }
-            | Self::Seal(_)
-            | Self::Violation(_)
-            | Self::RailStopped => LaneEnd::Lost,
-        }
-    }
-}
-
 impl JoinError {
     /// What follows from it for further attempts of the lane.
     pub(crate) fn setback(&self) -> Setback {
@@ -243,12 +182,6 @@ impl JoinError {
             Self::Handshake(HandshakeError::Refused(Refusal::UnknownStream)) => Some(Refused::Stream),
             _ => None,
         }
-    }
-}
-
-impl From<io::Error> for LaneError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(Arc::new(error))
     }
 }
 

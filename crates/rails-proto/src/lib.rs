@@ -14,7 +14,8 @@
 //! - [`messages`]: the same for messages: what waits by priority, and what arrives in their own buffers;
 //! - [`policy`]: how bytes are shared out among lanes;
 //! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
-//! - [`connection`]: one end of one stream, made of the above; this is what the driver drives;
+//! - [`connection`]: one end of one stream, made of the above;
+//! - [`lane`]: one end of one lane, between its bytes and its connection;
 //! - [`backoff`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
 #![forbid(unsafe_code)]
 // As clippy.toml lists them. Tests read the clock once, to begin with.
@@ -28,6 +29,7 @@ pub mod connection;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod handshake;
+pub mod lane;
 pub mod messages;
 pub mod opening;
 pub mod pairing;

@@ -11,7 +11,6 @@ mod join;
 mod lane;
 mod listener;
 mod messages;
-mod parts;
 mod pool;
 mod prometheus;
 mod record;

@@ -214,9 +214,9 @@ impl Retransmitted {
 }
 
 impl Traffic {
-    /// One more chunk.
-    pub(crate) fn count(&self, bytes: u32) {
-        self.bytes.fetch_add(bytes.into(), Relaxed);
-        self.chunks.fetch_add(1, Relaxed);
+    /// So many more chunks.
+    pub(crate) fn count(&self, chunks: u64, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.chunks.fetch_add(chunks, Relaxed);
     }
 }

@@ -1,7 +1,8 @@
 //! What a stream needs beside its lanes: somebody who keeps the time.
 
-use super::{lane::FAREWELL, pool, shared::Shared};
+use super::{pool, shared::Shared};
 use rails_net::LinkWatch;
+use rails_proto::lane::Closing;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -15,7 +16,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
     let lingered = async {
         // The channel lives as long as `shared`, so waiting for it cannot fail.
         let _ = abandoned.wait_for(|abandoned| *abandoned).await;
-        sleep(linger + FAREWELL).await;
+        sleep(linger + Closing::FAREWELL).await;
     };
     tokio::select! {
         () = keep_time(&shared) => {}

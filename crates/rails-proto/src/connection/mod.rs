@@ -1,14 +1,8 @@
 //! One end of one stream: both directions, all of its lanes.
 //!
-//! The driver of a lane does four things, and nothing else:
-//! 1. when the lane has joined, [`Connection::lane_up`];
-//! 2. when its socket has room, [`Connection::poll_transmit`], and it writes what that gives; on [`Transmit::Idle`] it waits
-//!    to be woken, or for the time that [`Connection::acknowledge_at`] names, on [`Transmit::Close`] it closes its sending side;
-//! 3. when a frame has arrived, [`Connection::handle_data`], [`Connection::handle_ack`] or [`Connection::handle_reset`];
-//! 4. when the lane has ended, [`Connection::lane_down`].
-//!
-//! Beside that it looks whether the lane makes progress ([`Connection::look`]) when [`Connection::look_at`] says so, which it asks once the lane has joined,
-//! after each look, and where [`Wakes::timers`] names the lane. One task for all lanes calls [`Connection::handle_timeout`] at the time that
+//! A lane is told of by [`Connection::lane_up`] when it has joined and by [`Connection::lane_down`] when it has ended. In between its
+//! [protocol](crate::lane) asks what to send ([`Connection::poll_transmit`]), hands in what has arrived, and has the lane looked at
+//! ([`Connection::look`]) when [`Connection::look_at`] says so. One task for all lanes calls [`Connection::handle_timeout`] at the time that
 //! [`Connection::next_timeout`] names, and takes the [events](Connection::poll_event).
 //!
 //! The application writes, finishes, reads. **After each call, whoever [`Connection::take_wakes`] names must be woken**:

@@ -141,6 +141,11 @@ impl Sealer {
         }
         &self.sealed[..total]
     }
+
+    /// What [`seal`](Self::seal) gave last, and whatever lies behind it.
+    pub(crate) fn sealed(&self) -> &[u8] {
+        &self.sealed
+    }
 }
 
 impl Opener {

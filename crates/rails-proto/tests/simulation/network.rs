@@ -1,6 +1,7 @@
 //! A lane as the simulation sees it: two pipes, each reliable and in order, with a rate, a delay and a bounded buffer.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use rails_proto::lane::TransportSample;
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -57,7 +58,8 @@ pub(crate) struct Pipe {
     transit: VecDeque<(Instant, Parcel)>,
     held: usize,
     broken: bool,
-    /// When what was sent was last acknowledged, or there was first something to acknowledge.
+    /// How many bytes have been acknowledged, and when the last were.
+    acknowledged: u64,
     progress: Option<Instant>,
     /// How many of its stops are not over.
     stopped: u32,
@@ -133,6 +135,7 @@ impl Pipe {
             transit: VecDeque::new(),
             held: 0,
             broken: false,
+            acknowledged: 0,
             progress: None,
             stopped: 0,
             unheard: 0,
@@ -146,22 +149,23 @@ impl Pipe {
         self.held <= self.buffer / 3 * 2
     }
 
-    /// Takes from the front of `bytes` what there is room for.
-    pub(crate) fn offer(&mut self, now: Instant, bytes: &mut VecDeque<Bytes>) {
-        if self.held == 0 {
-            self.progress = Some(now);
+    /// Takes from the front what there is room for, and says how much that is.
+    pub(crate) fn submit(&mut self, now: Instant, control: &[u8], payload: &[Bytes]) -> usize {
+        // The last piece may go beyond the buffer.
+        let most = self.buffer.saturating_sub(self.held).next_multiple_of(PIECE);
+        let mut bytes = BytesMut::new();
+        for slice in std::iter::once(control).chain(payload.iter().map(|slice| &slice[..])) {
+            bytes.extend_from_slice(&slice[..slice.len().min(most - bytes.len())]);
         }
-        while self.held < self.buffer
-            && let Some(front) = bytes.front_mut()
-        {
-            let piece = front.split_to(front.len().min(PIECE));
-            if front.is_empty() {
-                bytes.pop_front();
-            }
+        let mut taken = 0;
+        while self.held < self.buffer && !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(PIECE)).freeze();
+            taken += piece.len();
             self.held += piece.len();
             self.unsent.push_back(Parcel::Bytes(piece));
         }
         self.start(now);
+        taken
     }
 
     /// Nothing follows.
@@ -197,7 +201,9 @@ impl Pipe {
         } else {
             self.unheard -= 1;
             if self.unheard == 0 && self.arrived_unheard > 0 {
-                self.held -= std::mem::take(&mut self.arrived_unheard);
+                let length = std::mem::take(&mut self.arrived_unheard);
+                self.held -= length;
+                self.acknowledged += length as u64;
                 self.progress = Some(now);
             }
         }
@@ -211,13 +217,16 @@ impl Pipe {
         self.sending = None;
     }
 
-    pub(crate) fn round_trip(&self) -> Duration {
-        self.round_trip
-    }
-
-    /// For how long nothing that was sent has been acknowledged.
-    pub(crate) fn silent_for(&self, now: Instant) -> Option<Duration> {
-        self.progress.filter(|_| self.held > 0).map(|at| now.saturating_duration_since(at))
+    /// What a transport would say of it.
+    pub(crate) fn sample(&self, now: Instant) -> TransportSample {
+        TransportSample {
+            rtt: Some(self.round_trip),
+            rtt_variation: Some(Duration::ZERO),
+            least_rtt: Some(self.round_trip),
+            bytes_acknowledged: Some(self.acknowledged),
+            since_acknowledgement: self.progress.map(|at| now.saturating_duration_since(at)),
+            unacknowledged_packets: Some((self.held > 0).into()),
+        }
     }
 
     /// When something happens next.
@@ -248,6 +257,7 @@ impl Pipe {
             }
         }
         self.held -= length;
+        self.acknowledged += length as u64;
         arrived
     }
 
@@ -274,4 +284,4 @@ impl Parcel {
 /// A piece and its acknowledgement on the slowest and longest of lanes, several times over.
 const SLOWEST: Duration = Duration::from_secs(2);
 /// How many bytes travel together: so few that a frame arrives piece by piece, so many that a run has few events.
-const PIECE: usize = 8 << 10;
+pub(crate) const PIECE: usize = 8 << 10;

@@ -2,22 +2,23 @@
 
 use crate::{
     application::{Application, Habits, Task},
-    network::{LaneSpec, Parcel, Pipe, Stop},
+    network::{LaneSpec, PIECE, Parcel, Pipe, Stop},
 };
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use rails_proto::{
-    chunk::{Chunk, Content},
-    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, LinkSample, Refused, Transmit},
-    messages::{Lent, MessageBuffer, Place},
+    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused},
+    lane::{Closing, LaneError, Next, Progress, Received, Receiver, Sender, Stream},
+    messages::MessageBuffer,
     parameters::Terms,
     policy::Policy,
     scheduler::LaneTraits,
-    wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
+    wire::{FRAME_LEN, Frame, ResetReason},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
+    io::{self, IoSliceMut},
     time::{Duration, Instant},
 };
 
@@ -143,32 +144,45 @@ struct Lane {
 struct Side {
     /// While the lane is up.
     id: Option<LaneId>,
-    /// Frames that the pipe has not taken yet.
-    outbox: VecDeque<Bytes>,
-    /// What the state machine said last.
+    sender: Option<Sender>,
+    /// What the sender said last.
     rests: Rests,
+    /// When what has arrived is to be acknowledged, as the lane was told last.
+    acknowledge_at: Option<Instant>,
     /// A wake that was not waited for yet.
     notified: bool,
     /// When it looks at the lane, as the state machine said last: it sleeps until then unless it is told of another time.
     look_at: Option<Instant>,
-    transmitted: bool,
-    received: bool,
-    intake: BytesMut,
-    /// What the next chunk is made of.
-    content: Content,
-    /// The chunk whose bytes come next.
-    expected: Option<Expected>,
+    /// What has arrived and was not read, and whether the peer's close is behind it.
+    arrived: BytesMut,
+    is_closed: bool,
+    receiver: Option<Receiver<Vec<u8>>>,
+    progress: Option<Progress>,
+    closing: Option<Closing>,
     carried: u64,
 }
 
-/// A chunk that is being received.
-#[derive(Clone, Copy)]
-struct Expected {
-    header: DataHeader,
-    content: Content,
-    place: Place,
-    /// How much of it is in its message's buffer.
-    filled: usize,
+/// What a lane has of its end.
+struct OneEnd<'a>(&'a mut Connection);
+
+impl Stream for OneEnd<'_> {
+    type Buffer = Vec<u8>;
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
+        act(self.0)
+    }
+
+    fn chunk(&mut self, length: usize) -> Vec<u8> {
+        vec![0; length]
+    }
+
+    fn freeze(buffer: Vec<u8>) -> Bytes {
+        buffer.into()
+    }
+
+    fn message(&mut self, length: usize) -> MessageBuffer {
+        MessageBuffer::zeroed(length)
+    }
 }
 
 #[derive(Default, Clone, Copy)]
@@ -305,11 +319,7 @@ impl World {
     fn pick(&mut self) -> Option<Ready> {
         let mut ready = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
-            ready.extend(
-                (0..2)
-                    .filter(|end| lane.is_ready(*end, self.now, &self.ends[*end].connection))
-                    .map(|end| Ready::Lane(index, end)),
-            );
+            ready.extend((0..2).filter(|end| lane.is_ready(*end, self.now)).map(|end| Ready::Lane(index, end)));
         }
         for (index, end) in self.ends.iter().enumerate() {
             let is_ready = |task| match task {
@@ -390,55 +400,49 @@ impl World {
         assert!(self.ends[end].application.read <= other.application.written);
     }
 
-    /// What the transmitting half of a lane's driver does.
+    /// Has the lane send once.
     fn transmit(&mut self, lane: usize, end: usize) {
         let Lane { sides, pipes, .. } = &mut self.lanes[lane];
         let (side, pipe) = (&mut sides[end], &mut pipes[end]);
-        if !side.outbox.is_empty() {
-            return pipe.offer(self.now, &mut side.outbox);
-        }
-        if let Rests::Idle = side.rests {
-            side.notified = false;
-        }
-        side.rests = Rests::No;
-        let id = side.id.expect("only a lane that is up is ready");
-        let mut control = Vec::new();
-        match self.ends[end].connection.poll_transmit(self.now, id, &mut control) {
-            Transmit::Send(chunk) => {
-                assert!(chunk.is_some() || !control.is_empty(), "there is nothing in what is to be sent");
-                side.outbox.push_back(control.into());
-                if let Some(Chunk { offset, payload, length, fin, content }) = chunk {
+        let sender = side.sender.as_mut().expect("only a lane that is up is ready");
+        if sender.is_submitted() {
+            if let Rests::Idle = side.rests {
+                side.notified = false;
+            }
+            side.rests = Rests::No;
+            let next = sender.next(self.now, &mut OneEnd(&mut self.ends[end].connection));
+            side.acknowledge_at = sender.acknowledge_at();
+            match next {
+                Next::Submit { .. } => {
                     let limit = self.ends[1 - end].connection.received().0 + self.window;
-                    assert!(offset + u64::from(length) <= limit, "a chunk at {offset} goes beyond the window");
-                    side.carried += u64::from(length);
-                    side.outbox.extend(Frame::of_content(content).map(|frame| Bytes::from(frame.encode().to_vec())));
-                    side.outbox.push_back(Frame::Data(DataHeader::of(offset, &payload, fin)).encode().to_vec().into());
-                    side.outbox.extend(payload);
+                    let mut chunks = chunks_end(sender.outgoing().0);
+                    assert!(chunks.all(|end| end <= limit), "a chunk goes beyond the window");
                 }
-                side.outbox.retain(|bytes| !bytes.is_empty());
-                pipe.offer(self.now, &mut side.outbox);
-            }
-            Transmit::Idle => {
-                let until = self.ends[end].connection.acknowledge_at(id);
-                assert!(until.is_none_or(|until| until > self.now), "a lane is told to wait for what has passed");
-                side.rests = Rests::Idle;
-            }
-            Transmit::Close => {
-                side.rests = Rests::ForGood;
-                side.transmitted = true;
-                pipe.close(self.now);
-                if side.received {
-                    self.lane_down(lane, end);
+                Next::Idle => {
+                    let until = side.acknowledge_at;
+                    assert!(until.is_none_or(|until| until > self.now), "a lane is told to wait for what has passed");
+                    side.rests = Rests::Idle;
+                    return;
+                }
+                Next::Close => {
+                    side.rests = Rests::ForGood;
+                    pipe.close(self.now);
+                    let ended = side.closing.as_mut().and_then(|closing| closing.sent(Ok(())));
+                    return self.ended(lane, end, ended);
                 }
             }
         }
+        let (control, payload) = sender.outgoing();
+        let taken = pipe.submit(self.now, control, payload);
+        side.carried += sender.submitted(taken).map_or(0, u64::from);
     }
 
     fn next_event(&self) -> Option<Instant> {
         let script = self.script.keys().map(|(at, _)| *at).take(1);
         let pipes = self.lanes.iter().flat_map(|lane| &lane.pipes).filter_map(Pipe::next_event);
         let lanes = self.lanes.iter().flat_map(|lane| (0..2).map(move |end| (lane, end)));
-        let lanes = lanes.filter_map(|(lane, end)| lane.acknowledge_at(end, &self.ends[end].connection));
+        // One that is due waits for room.
+        let lanes = lanes.filter_map(|(lane, end)| lane.acknowledge_at(end).filter(|at| *at > self.now));
         let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
         let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
         let timeouts = self.ends.iter().filter_map(|end| end.connection.next_timeout());
@@ -456,7 +460,7 @@ impl World {
                 }
                 Happening::Break { lane } => self.break_lane(lane),
                 Happening::Lost { lane, end } => {
-                    self.lane_down(lane, end);
+                    self.lane_down(lane, end, LaneEnd::Lost);
                     if let (0, Some(after)) = (end, self.lanes[lane].spec.returns) {
                         self.dial_again(lane, after);
                     }
@@ -478,14 +482,15 @@ impl World {
             self.ends[end].connection.handle_timeout(self.now);
             self.settle(end);
         }
-        for (lane, end, id) in self.sides().collect::<Vec<_>>() {
-            if self.lanes[lane].sides[end].look_at.is_some_and(|at| at <= self.now) {
-                let sample = self.lanes[lane].sample(end, self.now);
-                let connection = &mut self.ends[end].connection;
-                connection.look(self.now, id, &sample);
-                let next = connection.look_at(id);
-                assert!(next.is_none_or(|next| next > self.now), "a lane is looked at without end");
-                self.lanes[lane].sides[end].look_at = next;
+        for (lane, end, _) in self.sides().collect::<Vec<_>>() {
+            let Lane { sides, pipes, .. } = &mut self.lanes[lane];
+            if let Side { look_at, progress: Some(progress), .. } = &mut sides[end]
+                && look_at.is_some_and(|at| at <= self.now)
+            {
+                let stream = &mut OneEnd(&mut self.ends[end].connection);
+                progress.handle_timeout(self.now, stream, &pipes[end].sample(self.now));
+                *look_at = progress.poll_timeout(stream);
+                assert!(look_at.is_none_or(|next| next > self.now), "a lane is looked at without end");
                 self.settle(end);
             }
         }
@@ -521,9 +526,14 @@ impl World {
         let LaneSpec { delay, seems, .. } = self.lanes[lane].spec;
         let traits = LaneTraits { number: lane as u16, weight: 1, rtt: seems.or(Some(2 * delay)) };
         let id = connection.lane_up(self.now, traits);
-        let look_at = id.and_then(|id| connection.look_at(id));
+        let progress = id.map(Progress::new);
+        let look_at = progress.as_ref().and_then(|progress| progress.poll_timeout(&mut OneEnd(connection)));
         self.lanes[lane].sides[end].id = id;
+        self.lanes[lane].sides[end].sender = id.map(|id| Sender::new(id, None, None));
+        self.lanes[lane].sides[end].receiver = id.map(|id| Receiver::new(id, None));
         self.lanes[lane].sides[end].look_at = look_at;
+        self.lanes[lane].sides[end].progress = progress;
+        self.lanes[lane].sides[end].closing = id.map(Closing::new);
         self.ends[end].has_had_a_lane = true;
         self.settle(end);
         if end == 1 {
@@ -579,86 +589,62 @@ impl World {
         }
     }
 
-    fn lane_down(&mut self, lane: usize, end: usize) {
+    fn lane_down(&mut self, lane: usize, end: usize, how: LaneEnd) {
         let Some(id) = self.lanes[lane].sides[end].id.take() else { return };
-        self.ends[end].connection.lane_down(self.now, id, LaneEnd::Lost);
+        self.ends[end].connection.lane_down(self.now, id, how);
         self.settle(end);
     }
 
-    /// What the receiving half of a lane's driver does.
     fn arrive(&mut self, lane: usize, end: usize, parcel: Parcel) {
         let side = &mut self.lanes[lane].sides[end];
-        let Some(id) = side.id else { return };
+        if side.id.is_none() {
+            return;
+        }
         match parcel {
             Parcel::Bytes(bytes) => {
-                side.intake.extend_from_slice(&bytes);
-                self.take_in(lane, end, id);
+                side.arrived.extend_from_slice(&bytes);
+                self.receive(lane, end);
             }
             Parcel::End => {
-                side.received = true;
-                let connection = &self.ends[end].connection;
-                let may_close = connection.is_done() || connection.failure().is_some() || connection.is_leaving(id);
-                if side.transmitted {
-                    self.lane_down(lane, end);
-                } else if !may_close {
-                    self.lane_down(lane, end);
-                    self.break_lane(lane);
-                }
+                side.is_closed = true;
+                self.receive(lane, end);
             }
         }
     }
 
-    fn take_in(&mut self, lane: usize, end: usize, id: LaneId) {
+    /// A lane has ended at this end, if it has.
+    fn ended(&mut self, lane: usize, end: usize, ended: Option<Result<(), LaneError>>) {
+        let Some(how) = ended else { return };
+        self.lane_down(lane, end, how.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Own));
+        if how.is_err() {
+            self.break_lane(lane);
+        }
+    }
+
+    /// Has the lane read what has arrived, in portions of any length.
+    fn receive(&mut self, lane: usize, end: usize) {
         loop {
-            let side = &mut self.lanes[lane].sides[end];
-            let connection = &mut self.ends[end].connection;
-            if let Some(expected) = side.expected {
-                side.expected = Some(fill(connection, id, expected, &side.intake));
-                let Expected { header, content, .. } = expected;
-                if side.intake.len() < header.length as usize {
-                    return;
+            let Side { arrived, is_closed, receiver, acknowledge_at, closing, .. } = &mut self.lanes[lane].sides[end];
+            let Some(receiver) = receiver.as_mut().filter(|_| closing.as_ref().is_some_and(Closing::is_receiving))
+            else {
+                return;
+            };
+            let stream = &mut OneEnd(&mut self.ends[end].connection);
+            let most = self.random.random_range(0..2 * PIECE);
+            let received = receiver.receive(self.now, stream, |buffers| read(arrived, *is_closed, most, buffers));
+            match received.expect("an honest end breaks no rule") {
+                Received::Some { chunks, .. } => {
+                    if chunks > 0 {
+                        *acknowledge_at = receiver.acknowledge_at();
+                    }
+                    self.settle(end);
                 }
-                let place = side.expected.take().map_or(Place::Own, |expected| expected.place);
-                let payload = side.intake.split_to(header.length as usize).freeze();
-                assert!(header.matches(&payload), "a chunk was damaged on its way");
-                let taken = match (place, content) {
-                    (Place::Message, _) => match connection.lend(id).expect("it is being filled") {
-                        Lent::Piece(piece) => {
-                            assert!(piece[..] == payload[..], "what was filled in pieces is another whole");
-                            connection.handle_part(self.now, id, &header, piece)
-                        }
-                        Lent::Own(own) => {
-                            assert!(own[..] == payload[..], "a lane that was ousted has lost something");
-                            connection.handle_content(self.now, id, &header, &content, payload)
-                        }
-                    },
-                    (_, Content::Bytes) => connection.handle_data(self.now, id, &header, payload),
-                    (_, content) => connection.handle_content(self.now, id, &header, &content, payload),
-                };
-                taken.expect("an honest end breaks no rule");
-            } else {
-                let Some(frame) = side.intake.first_chunk::<FRAME_LEN>() else { return };
-                let frame = Frame::decode(frame).expect("an honest end sends frames");
-                side.intake.advance(FRAME_LEN);
-                match frame {
-                    Frame::Data(header) => {
-                        let content = std::mem::take(&mut side.content);
-                        let place = admit(connection, id, &header, &content);
-                        side.expected = Some(Expected { header, content, place, filled: 0 });
-                    }
-                    Frame::Packet(packet) => side.content = Content::Packet(packet),
-                    Frame::Part(part) => side.content = Content::Part(part),
-                    Frame::Ack(ack) => {
-                        connection.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come");
-                    }
-                    Frame::Reset(reason) => connection.handle_reset(reason),
-                    Frame::Stop { read } => {
-                        connection.handle_stop(self.now, read).expect("an honest end has read what came");
-                    }
-                    Frame::Leave { drained } => connection.handle_leave(self.now, id, drained),
+                Received::Nothing => return,
+                Received::End => {
+                    let ended = closing.as_mut().and_then(|closing| closing.received(self.now, stream, Ok(())));
+                    return self.ended(lane, end, ended);
                 }
             }
-            self.settle(end);
         }
     }
 
@@ -724,68 +710,54 @@ impl World {
 }
 
 impl Lane {
-    /// What a transport would know of it.
-    fn sample(&self, end: usize, now: Instant) -> LinkSample {
-        let pipe = &self.pipes[end];
-        let rtt = Some(pipe.round_trip());
-        LinkSample { rtt, rtt_variation: Some(Duration::ZERO), least_rtt: rtt, silent_for: pipe.silent_for(now) }
-    }
-
     /// When a lane that stands idle is to acknowledge something.
-    fn acknowledge_at(&self, end: usize, connection: &Connection) -> Option<Instant> {
+    fn acknowledge_at(&self, end: usize) -> Option<Instant> {
         let side = &self.sides[end];
-        side.id.filter(|_| matches!(side.rests, Rests::Idle)).and_then(|id| connection.acknowledge_at(id))
+        side.acknowledge_at.filter(|_| side.id.is_some() && matches!(side.rests, Rests::Idle))
     }
 
-    fn is_ready(&self, end: usize, now: Instant, connection: &Connection) -> bool {
-        let side = &self.sides[end];
-        if side.id.is_none() {
-            return false;
+    fn is_ready(&self, end: usize, now: Instant) -> bool {
+        let (side, pipe) = (&self.sides[end], &self.pipes[end]);
+        let Some(sender) = side.sender.as_ref().filter(|_| side.id.is_some()) else { return false };
+        if !sender.is_submitted() {
+            return pipe.has_room();
         }
-        if !side.outbox.is_empty() {
-            return self.pipes[end].has_room();
+        if sender.needs_room() && !pipe.has_room() {
+            return false;
         }
         match side.rests {
             Rests::No => true,
-            Rests::Idle => side.notified || self.acknowledge_at(end, connection).is_some_and(|at| at <= now),
+            Rests::Idle => side.notified || self.acknowledge_at(end).is_some_and(|at| at <= now),
             Rests::ForGood => false,
         }
     }
 }
 
-/// Where the bytes of a chunk go.
-fn admit(connection: &mut Connection, lane: LaneId, header: &DataHeader, content: &Content) -> Place {
-    if *content == Content::Bytes {
-        connection.admit(header).expect("an honest end stays inside the window");
-        return Place::Own;
+/// What readv(2) does, for a socket with these bytes that is interrupted or gives so many of them at most.
+fn read(arrived: &mut BytesMut, is_closed: bool, most: usize, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    if arrived.is_empty() {
+        return if is_closed { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
     }
-    let mut spare = None;
-    loop {
-        let place = connection.admit_content(lane, header, content, &mut spare);
-        match place.expect("an honest end stays inside the window") {
-            Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
-            place => return place,
-        }
+    if most == 0 {
+        return Err(io::ErrorKind::Interrupted.into());
     }
+    let mut count = 0;
+    for buffer in buffers {
+        let length = buffer.len().min(arrived.len()).min(most - count);
+        buffer[..length].copy_from_slice(&arrived.split_to(length));
+        count += length;
+    }
+    Ok(count)
 }
 
-/// Puts as much of a chunk as has arrived where it belongs, if that is its message's buffer.
-fn fill(connection: &mut Connection, lane: LaneId, expected: Expected, arrived: &[u8]) -> Expected {
-    let arrived = &arrived[..arrived.len().min(expected.header.length as usize)];
-    if expected.place != Place::Message {
-        return expected;
-    }
-    match connection.lend(lane).expect("it is being filled") {
-        Lent::Piece(mut piece) => {
-            piece[expected.filled..arrived.len()].copy_from_slice(&arrived[expected.filled..]);
-            connection.give_back(lane, piece, arrived.len()).expect("nothing came meanwhile");
-            Expected { filled: arrived.len(), ..expected }
-        }
-        Lent::Own(own) => {
-            assert!(own[..expected.filled] == arrived[..expected.filled], "a lane that was ousted has lost something");
-            Expected { place: Place::Own, ..expected }
-        }
-    }
+/// The offsets at which the chunks end that are in these frames.
+fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (frames, rest) = frames.as_chunks::<FRAME_LEN>();
+    assert!(rest.is_empty() && !frames.is_empty(), "frames are whole");
+    frames.iter().filter_map(|frame| match Frame::decode(frame).expect("an honest end sends frames") {
+        Frame::Data(header) => Some(header.offset + u64::from(header.length)),
+        _ => None,
+    })
 }
 
 /// No run comes near it: a state machine that does has its lanes run in circles.

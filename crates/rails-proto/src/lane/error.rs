@@ -1,0 +1,88 @@
+//! How lanes are lost.
+
+use crate::{connection::LaneEnd, seal::SealError, violation::Violation, wire::FrameError};
+use std::{io, sync::Arc};
+
+/// How a lane was lost.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaneError {
+    /// Its socket failed.
+    #[error("its socket failed: {0}")]
+    Io(Arc<io::Error>),
+    /// The peer closed it while the stream was not done.
+    #[error("the other end closed it before the stream was done")]
+    Closed,
+    /// It was cut in the middle of a frame.
+    #[error("it was cut in the middle of a frame, {missing} bytes before its end")]
+    Cut {
+        /// How many bytes were missing.
+        missing: usize,
+    },
+    /// What arrived is no frame.
+    #[error("what arrived on it is no frame: {0}")]
+    Frame(FrameError),
+    /// A chunk arrived damaged.
+    #[error("the chunk at offset {offset} arrived damaged: its checksum is wrong")]
+    Checksum {
+        /// Where the chunk belongs in the stream.
+        offset: u64,
+    },
+    /// What arrived on it does not open: it was changed on the way, or does not belong there.
+    #[error("what arrived on it does not open: it was changed on the way, or does not belong there")]
+    Seal(SealError),
+    /// The peer broke the protocol on it.
+    #[error("the other end broke the protocol on it: {0}")]
+    Violation(Violation),
+    /// The rail that it ran on has stopped.
+    #[error("the rail that it ran on has stopped")]
+    RailStopped,
+    /// Another connection has taken its place.
+    #[error("another connection has taken its place")]
+    Replaced,
+    /// The peer did not close it in time after the stream was over.
+    #[error("the other end did not close it in time")]
+    Lingering,
+}
+
+impl LaneError {
+    /// What it says of the peer that a lane ended in this way.
+    pub fn end(&self) -> LaneEnd {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self {
+            Self::Closed | Self::Cut { .. } => LaneEnd::ByPeer,
+            Self::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => LaneEnd::ByPeer,
+            Self::Replaced | Self::Lingering => LaneEnd::Own,
+            Self::Io(_)
+            | Self::Frame(_)
+            | Self::Checksum { .. }
+            | Self::Seal(_)
+            | Self::Violation(_)
+            | Self::RailStopped => LaneEnd::Lost,
+        }
+    }
+}
+
+impl From<io::Error> for LaneError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+impl From<Violation> for LaneError {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+impl From<SealError> for LaneError {
+    fn from(error: SealError) -> Self {
+        Self::Seal(error)
+    }
+}
+
+impl From<FrameError> for LaneError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}

@@ -1,0 +1,38 @@
+//! One end of one lane: what lies between the bytes of its connection and the [`Connection`] of its stream.
+//!
+//! [`Sender`] says what is sent next, and [`Receiver`] takes what arrives: frames, and chunks straight into the memory that is to hold them.
+//! [`Progress`] has the stream look at the lane in time, and [`Closing`] says how it ends.
+
+mod closing;
+mod error;
+mod progress;
+mod receive;
+mod send;
+
+pub use closing::Closing;
+pub use error::LaneError;
+pub use progress::{Progress, TransportSample};
+pub use receive::{Received, Receiver};
+pub use send::{Next, Sender};
+
+use crate::{connection::Connection, messages::MessageBuffer};
+use bytes::Bytes;
+use std::ops::DerefMut;
+
+/// What the driver of a lane has for it: its stream, and memory.
+pub trait Stream {
+    /// Memory for a chunk.
+    type Buffer: DerefMut<Target = [u8]>;
+
+    /// Does something to the stream. Where lanes are driven on several threads, they share it under a lock: nothing is copied, sealed or summed in `act`.
+    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T;
+
+    /// Memory for a chunk of `length` bytes, whatever is in it.
+    fn chunk(&mut self, length: usize) -> Self::Buffer;
+
+    /// The bytes of a chunk, to be shared.
+    fn freeze(buffer: Self::Buffer) -> Bytes;
+
+    /// Memory for a message of `length` bytes, whatever is in it.
+    fn message(&mut self, length: usize) -> MessageBuffer;
+}

@@ -1,0 +1,100 @@
+//! Whether a lane makes progress.
+
+use super::Stream;
+use crate::connection::{LaneId, LinkSample};
+use std::time::{Duration, Instant};
+
+/// What a transport says of its connection; `None` is what it does not know, or not yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TransportSample {
+    /// The smoothed round trip.
+    pub rtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rtt_variation: Option<Duration>,
+    /// The least round trip that was seen lately: one that met no queue, and did not wait for the peer's hardware address.
+    pub least_rtt: Option<Duration>,
+    /// How many bytes of this end's the peer has acknowledged since the connection was made.
+    pub bytes_acknowledged: Option<u64>,
+    /// How long ago the last acknowledgement came in, whether of anything new or not.
+    pub since_acknowledgement: Option<Duration>,
+    /// How many packets were sent and are not acknowledged.
+    pub unacknowledged_packets: Option<u64>,
+}
+
+/// Has a lane looked at when its stream says so, and tells the stream what the transport knows then.
+#[derive(Debug)]
+pub struct Progress {
+    lane: LaneId,
+    acknowledged: u64,
+    /// When they were acknowledged, as far as is known.
+    since: Option<Instant>,
+}
+
+impl Progress {
+    /// For a lane that has joined.
+    pub fn new(lane: LaneId) -> Self {
+        Self { lane, acknowledged: 0, since: None }
+    }
+
+    /// When the lane is to be looked at. It changes when it was looked at, and where [`Wakes::timers`](crate::connection::Wakes::timers) names the lane.
+    pub fn poll_timeout<S: Stream>(&self, stream: &mut S) -> Option<Instant> {
+        stream.with(|connection| connection.look_at(self.lane))
+    }
+
+    /// The lane is looked at.
+    pub fn handle_timeout<S: Stream>(&mut self, now: Instant, stream: &mut S, sample: &TransportSample) {
+        let sample = self.sample(now, sample);
+        stream.with(|connection| connection.look(now, self.lane, &sample));
+    }
+
+    /// What follows from the transport's figures. Acknowledgements that ride on the peer's data keep coming when what this end sends is lost, so what counts is that they
+    /// acknowledge more than before. A transport that does not say whether anything waits for one is no reason to take the lane for silent.
+    fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
+        let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
+        if acknowledged > self.acknowledged || self.since.is_none() {
+            self.acknowledged = acknowledged;
+            self.since = now.checked_sub(sample.since_acknowledgement.unwrap_or_default()).or(Some(now));
+        }
+        let waits = sample.unacknowledged_packets.is_some_and(|packets| packets > 0);
+        LinkSample {
+            rtt: sample.rtt,
+            rtt_variation: sample.rtt_variation,
+            least_rtt: sample.least_rtt,
+            silent_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn sample(acknowledged: u64, since: Duration) -> TransportSample {
+        TransportSample {
+            bytes_acknowledged: Some(acknowledged),
+            since_acknowledgement: Some(since),
+            unacknowledged_packets: Some(1),
+            ..TransportSample::default()
+        }
+    }
+
+    #[test]
+    fn acknowledgements_of_nothing_new() {
+        let begin = Instant::now();
+        let mut progress = Progress::new(LaneId(0));
+        assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).silent_for, Some(10 * MS));
+        // They ride on data of the peer's.
+        assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).silent_for, Some(210 * MS));
+        assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).silent_for, Some(5 * MS));
+    }
+
+    #[test]
+    fn nothing_unacknowledged_is_no_silence() {
+        let mut progress = Progress::new(LaneId(0));
+        let idle = TransportSample { unacknowledged_packets: Some(0), ..sample(1_000, 900 * MS) };
+        assert_eq!(progress.sample(Instant::now(), &idle).silent_for, None);
+        assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).silent_for, None);
+    }
+}

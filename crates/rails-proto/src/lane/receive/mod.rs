@@ -1,0 +1,392 @@
+//! What arrives on a lane.
+
+use super::{LaneError, Stream};
+use crate::{
+    chunk::Content,
+    connection::{Connection, LaneId},
+    messages::{Lent, Place},
+    seal::{Opener, SEALED_FRAME_LEN, TAG_LEN},
+    violation::Violation,
+    wire::{DataHeader, FRAME_LEN, Frame, FrameError},
+};
+use bytes::{Bytes, BytesMut};
+use std::{
+    io::{self, IoSliceMut},
+    ops::DerefMut,
+    time::Instant,
+};
+
+/// The receiving half of a lane: takes frames apart, has chunks read straight into the memory that is to hold them, where they are opened if they are sealed, and
+/// hands both to the stream.
+#[derive(Debug)]
+pub struct Receiver<B> {
+    lane: LaneId,
+    opener: Option<Opener>,
+    /// Bytes read ahead lie in `ahead[start..end]`.
+    ahead: Box<[u8; READ_AHEAD]>,
+    start: usize,
+    end: usize,
+    /// What the next chunk is made of.
+    content: Content,
+    /// The chunk whose bytes come next.
+    chunk: Option<Chunk<B>>,
+    acknowledge_at: Option<Instant>,
+    /// Why the lane cannot be read any further, where chunks that came before that are to be told of first.
+    failed: Option<LaneError>,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// So many chunks have arrived whole, and the payload of them. There may be more to read.
+    Some {
+        /// How many; none where only a part of one has come, or other frames.
+        chunks: u64,
+        /// Bytes of them.
+        bytes: u64,
+    },
+    /// Nothing is there until the connection is readable.
+    Nothing,
+    /// The peer has closed its side between two frames.
+    End,
+}
+
+/// A chunk that is being received.
+#[derive(Debug)]
+struct Chunk<B> {
+    header: DataHeader,
+    content: Content,
+    memory: Memory<B>,
+    /// How much of it has come.
+    filled: usize,
+}
+
+/// What [`Receiver::step`] did.
+enum Step {
+    /// It took a frame, or some of a chunk.
+    Taken,
+    /// A chunk is whole by it, and with the stream.
+    Whole { length: u32 },
+    /// What comes next takes more bytes than were read ahead.
+    Short,
+}
+
+/// Where a chunk is read to.
+#[derive(Debug)]
+enum Memory<B> {
+    Own(B),
+    /// Its piece of a message, which the lane has only while it reads: another lane may bring the same part meanwhile.
+    Message,
+    /// Another lane has brought the part. The rest goes into a buffer of its own, behind what had come.
+    Ousted(BytesMut),
+}
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// For a lane that has joined; `opener` where its frames are sealed.
+    pub fn new(lane: LaneId, opener: Option<Opener>) -> Self {
+        Self {
+            lane,
+            opener,
+            ahead: Box::new([0; READ_AHEAD]),
+            start: 0,
+            end: 0,
+            content: Content::Bytes,
+            chunk: None,
+            acknowledge_at: None,
+            failed: None,
+        }
+    }
+
+    /// Reads once, and takes in what came. `read` fills buffers from the first on and says how many bytes there were, as readv(2) does without waiting: 0 where the peer
+    /// has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) where nothing is there. What the connection has beyond a chunk is read ahead in the same call.
+    ///
+    /// # Errors
+    /// [`LaneError`]: the lane cannot be read any further.
+    pub fn receive<S: Stream<Buffer = B>>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> Result<Received, LaneError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let (mut chunks, mut bytes) = (0, 0);
+        match self.read(stream, read)? {
+            Ok(0) => return self.end(),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Received::Some { chunks, bytes }),
+            Err(error) => return Err(error.into()),
+        }
+        loop {
+            match self.step(now, stream) {
+                Ok(Step::Taken) => {}
+                Ok(Step::Whole { length }) => (chunks, bytes) = (chunks + 1, bytes + u64::from(length)),
+                Ok(Step::Short) => return Ok(Received::Some { chunks, bytes }),
+                Err(error) if chunks > 0 => {
+                    self.failed = Some(error);
+                    return Ok(Received::Some { chunks, bytes });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// When what has arrived is to be acknowledged, as the stream said when it was handed the last chunk.
+    pub fn acknowledge_at(&self) -> Option<Instant> {
+        self.acknowledge_at
+    }
+
+    /// The peer has closed its side.
+    fn end(&self) -> Result<Received, LaneError> {
+        let ahead = self.end - self.start;
+        let missing = match &self.chunk {
+            None if ahead == 0 => return Ok(Received::End),
+            None => self.header_len() - ahead,
+            Some(chunk) if chunk.is_full() => TAG_LEN - ahead,
+            Some(chunk) => chunk.header.length as usize - chunk.filled,
+        };
+        Err(LaneError::Cut { missing })
+    }
+
+    fn header_len(&self) -> usize {
+        if self.opener.is_some() { SEALED_FRAME_LEN } else { FRAME_LEN }
+    }
+
+    /// Reads what comes next: the rest of a chunk, or into what is read ahead.
+    fn read<S: Stream<Buffer = B>>(
+        &mut self,
+        stream: &mut S,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> Result<io::Result<usize>, LaneError> {
+        match &mut self.chunk {
+            Some(chunk) if !chunk.is_full() => {
+                // Whatever was read ahead is used up by now.
+                let ahead = &mut self.ahead[..];
+                let (outcome, beyond) = chunk.fill(stream, self.lane, |rest| {
+                    let missing = rest.len();
+                    let outcome = read(&mut [IoSliceMut::new(rest), IoSliceMut::new(ahead)]);
+                    let count = *outcome.as_ref().unwrap_or(&0);
+                    (count.min(missing), (outcome, count.saturating_sub(missing)))
+                })?;
+                (self.start, self.end) = (0, beyond);
+                Ok(outcome)
+            }
+            _ => {
+                self.ahead.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+                let outcome = read(&mut [IoSliceMut::new(&mut self.ahead[self.end..])]);
+                self.end += *outcome.as_ref().unwrap_or(&0);
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Takes the next thing out of what was read ahead.
+    fn step<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Result<Step, LaneError> {
+        let Some(chunk) = &mut self.chunk else {
+            let Some(frame) = self.frame()? else { return Ok(Step::Short) };
+            self.handle(now, stream, frame)?;
+            return Ok(Step::Taken);
+        };
+        let ahead = &self.ahead[self.start..self.end];
+        if !chunk.is_full() {
+            if ahead.is_empty() {
+                return Ok(Step::Short);
+            }
+            let count = chunk.fill(stream, self.lane, |rest| {
+                let count = rest.len().min(ahead.len());
+                rest[..count].copy_from_slice(&ahead[..count]);
+                (count, count)
+            })?;
+            self.start += count;
+            return Ok(Step::Taken);
+        }
+        let header = chunk.header;
+        let is_tagged = self.opener.is_some() && header.length > 0;
+        let tag = match ahead.first_chunk::<TAG_LEN>() {
+            None if is_tagged => return Ok(Step::Short),
+            tag => tag.copied().filter(|_| is_tagged),
+        };
+        self.start += tag.map_or(0, |tag| tag.len());
+        if let Some(chunk) = self.chunk.take() {
+            self.finish(now, stream, chunk, tag)?;
+        }
+        Ok(Step::Whole { length: header.length })
+    }
+
+    /// The next frame's header, if it has come whole.
+    fn frame(&mut self) -> Result<Option<Frame>, LaneError> {
+        let length = self.header_len();
+        let Some(bytes) = self.ahead[self.start..self.end].get(..length) else { return Ok(None) };
+        let header = match &mut self.opener {
+            Some(opener) => opener.header(&std::array::from_fn(|index| bytes[index]))?,
+            None => std::array::from_fn(|index| bytes[index]),
+        };
+        self.start += length;
+        Ok(Some(Frame::decode(&header)?))
+    }
+
+    fn handle<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S, frame: Frame) -> Result<(), LaneError> {
+        if self.content != Content::Bytes && !matches!(frame, Frame::Data(_)) {
+            return Err(FrameError::WithoutData.into());
+        }
+        let lane = self.lane;
+        match frame {
+            Frame::Packet(packet) => self.content = Content::Packet(packet),
+            Frame::Part(part) => self.content = Content::Part(part),
+            Frame::Data(header) => {
+                let content = std::mem::take(&mut self.content);
+                let memory = place(stream, lane, &header, &content)?;
+                self.chunk = Some(Chunk { header, content, memory, filled: 0 });
+            }
+            Frame::Ack(ack) => stream.with(|connection| connection.handle_ack(now, lane, &ack))?,
+            Frame::Leave { drained } => stream.with(|connection| connection.handle_leave(now, lane, drained)),
+            Frame::Stop { read } => stream.with(|connection| connection.handle_stop(now, read))?,
+            Frame::Reset(reason) => stream.with(|connection| connection.handle_reset(reason)),
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a chunk is the one that was sent, and hands it to the stream.
+    fn finish<S: Stream<Buffer = B>>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+        chunk: Chunk<B>,
+        tag: Option<[u8; TAG_LEN]>,
+    ) -> Result<(), LaneError> {
+        let Chunk { header, content, memory, .. } = chunk;
+        let (lane, opener) = (self.lane, &mut self.opener);
+        let payload: Bytes = match memory {
+            Memory::Own(mut buffer) => {
+                check(opener, &header, &mut buffer, tag)?;
+                S::freeze(buffer)
+            }
+            Memory::Ousted(mut buffer) => {
+                check(opener, &header, &mut buffer, tag)?;
+                buffer.freeze()
+            }
+            Memory::Message => match lend(stream, lane) {
+                Lent::Own(mut buffer) => {
+                    check(opener, &header, &mut buffer, tag)?;
+                    buffer.freeze()
+                }
+                Lent::Piece(mut piece) => {
+                    if let Err(error) = check(opener, &header, &mut piece, tag) {
+                        // The message is given up with the stream, if at all; the lane ends by what came on it.
+                        let _ = stream.with(|connection| connection.give_back(lane, piece, 0));
+                        return Err(error);
+                    }
+                    return self.take_in(stream, |connection| connection.handle_part(now, lane, &header, piece));
+                }
+            },
+        };
+        self.take_in(stream, |connection| match content {
+            Content::Bytes => connection.handle_data(now, lane, &header, payload),
+            content => connection.handle_content(now, lane, &header, &content, payload),
+        })
+    }
+
+    /// Has the stream take in a chunk, and hears when that is to be acknowledged.
+    fn take_in<S: Stream<Buffer = B>>(
+        &mut self,
+        stream: &mut S,
+        act: impl FnOnce(&mut Connection) -> Result<(), Violation>,
+    ) -> Result<(), LaneError> {
+        let lane = self.lane;
+        let (taken, acknowledge_at) = stream.with(|connection| (act(connection), connection.acknowledge_at(lane)));
+        self.acknowledge_at = acknowledge_at;
+        Ok(taken?)
+    }
+}
+
+impl<B: DerefMut<Target = [u8]>> Chunk<B> {
+    fn is_full(&self) -> bool {
+        self.filled == self.header.length as usize
+    }
+
+    /// Has the rest of its memory filled: `fill` says how many bytes it has put there, and what else came of it.
+    fn fill<S: Stream<Buffer = B>, T>(
+        &mut self,
+        stream: &mut S,
+        lane: LaneId,
+        fill: impl FnOnce(&mut [u8]) -> (usize, T),
+    ) -> Result<T, LaneError> {
+        if let Memory::Message = self.memory {
+            match lend(stream, lane) {
+                Lent::Own(buffer) => self.memory = Memory::Ousted(buffer),
+                Lent::Piece(mut piece) => {
+                    let (count, outcome) = fill(&mut piece[self.filled..]);
+                    self.filled += count;
+                    let filled = self.filled;
+                    stream.with(|connection| connection.give_back(lane, piece, filled))?;
+                    return Ok(outcome);
+                }
+            }
+        }
+        let rest = match &mut self.memory {
+            Memory::Own(buffer) => &mut buffer[self.filled..],
+            Memory::Ousted(buffer) => &mut buffer[self.filled..],
+            Memory::Message => &mut [],
+        };
+        let (count, outcome) = fill(rest);
+        self.filled += count;
+        Ok(outcome)
+    }
+}
+
+/// Where the bytes of a chunk go, before memory is spent on it. A message that begins gets its buffer here, outside the stream's lock.
+fn place<S: Stream>(
+    stream: &mut S,
+    lane: LaneId,
+    header: &DataHeader,
+    content: &Content,
+) -> Result<Memory<S::Buffer>, LaneError> {
+    if *content == Content::Bytes {
+        // Where that is worth a lock of its own.
+        if header.length >= LITTLE {
+            stream.with(|connection| connection.admit(header))?;
+        }
+        return Ok(Memory::Own(stream.chunk(header.length as usize)));
+    }
+    let mut spare = None;
+    loop {
+        match stream.with(|connection| connection.admit_content(lane, header, content, &mut spare))? {
+            Place::NeedsBuffer(length) => spare = Some(stream.message(length)),
+            Place::Message => return Ok(Memory::Message),
+            Place::Own => return Ok(Memory::Own(stream.chunk(header.length as usize))),
+        }
+    }
+}
+
+fn lend<S: Stream>(stream: &mut S, lane: LaneId) -> Lent {
+    let lent = stream.with(|connection| connection.lend(lane));
+    lent.expect("what a lane was given to fill is its own until it is full or was filled by another")
+}
+
+/// Makes sure that the chunk is the one that was sent, and opens it if it is sealed.
+fn check(
+    opener: &mut Option<Opener>,
+    header: &DataHeader,
+    chunk: &mut [u8],
+    tag: Option<[u8; TAG_LEN]>,
+) -> Result<(), LaneError> {
+    match (opener, tag) {
+        (Some(opener), Some(tag)) => Ok(opener.payload(chunk, &tag)?),
+        // Its header was sealed, and it has no bytes.
+        (Some(_), None) => Ok(()),
+        (None, _) if header.matches(chunk) => Ok(()),
+        (None, _) => Err(LaneError::Checksum { offset: header.offset }),
+    }
+}
+
+/// Data of fewer bytes is read before the stream is asked.
+const LITTLE: u32 = 4 << 10;
+/// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
+/// a large chunk costs nothing to speak of.
+const READ_AHEAD: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests;

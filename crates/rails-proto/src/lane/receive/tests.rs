@@ -1,0 +1,176 @@
+use super::*;
+use crate::{
+    connection::Config,
+    messages::MessageBuffer,
+    parameters::Terms,
+    policy::Policy,
+    scheduler::LaneTraits,
+    seal::{Role, Seals},
+    secret::Secret,
+    wire::Ack,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+/// The receiving end of a stream of bytes.
+struct End {
+    connection: Connection,
+    lane: LaneId,
+}
+
+impl Stream for &mut End {
+    type Buffer = Vec<u8>;
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
+        act(&mut self.connection)
+    }
+
+    fn chunk(&mut self, length: usize) -> Vec<u8> {
+        vec![0; length]
+    }
+
+    fn freeze(buffer: Vec<u8>) -> Bytes {
+        buffer.into()
+    }
+
+    fn message(&mut self, length: usize) -> MessageBuffer {
+        MessageBuffer::zeroed(length)
+    }
+}
+
+impl End {
+    fn new() -> Self {
+        let terms = Terms { longest_chunk: 1 << 18, window: 1 << 20 };
+        let limit = Duration::from_secs(10);
+        let config = Config {
+            longest_chunk: 1 << 18,
+            send_buffer: 1 << 20,
+            terms,
+            outage_limit: limit,
+            linger: limit,
+            redials: false,
+        };
+        let mut connection = Connection::new(config, Policy::Adaptive.build(), terms);
+        let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
+        Self { connection, lane }
+    }
+
+    /// Has a lane receive these bytes, so many of them at a time, and then the end of its connection: the bytes of the stream and how many chunks they were, and how
+    /// the lane ended.
+    fn receive(
+        mut self,
+        opener: Option<Opener>,
+        mut arrived: &[u8],
+        portions: &[usize],
+    ) -> (Vec<u8>, u64, Result<(), LaneError>) {
+        let mut receiver = Receiver::new(self.lane, opener);
+        let (mut stream, mut all) = (Vec::new(), 0);
+        let mut portions = portions.iter().cycle();
+        let ended = loop {
+            let portion = *portions.next().unwrap();
+            let received = receiver.receive(Instant::now(), &mut &mut self, |buffers| {
+                let (mut count, most) = (0, portion.min(arrived.len()));
+                if portion == 0 {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                for buffer in buffers {
+                    let length = buffer.len().min(most - count);
+                    buffer[..length].copy_from_slice(&arrived[..length]);
+                    arrived = &arrived[length..];
+                    count += length;
+                }
+                Ok(count)
+            });
+            stream.extend(std::iter::from_fn(|| self.connection.read()).flatten());
+            match received {
+                Ok(Received::Some { chunks, .. }) => all += chunks,
+                Ok(Received::Nothing) => assert_eq!(portion, 0),
+                Ok(Received::End) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        (stream, all, ended)
+    }
+}
+
+/// The bytes of a lane with chunks of these lengths, each with an acknowledgement of nothing before it, and where its frames begin.
+fn frames(lengths: &[usize], mut seals: Option<Seals>) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
+    let (mut sent, mut stream, mut begins) = (Vec::new(), Vec::new(), vec![0]);
+    for (index, length) in lengths.iter().enumerate() {
+        let payload = Bytes::from((0..*length).map(|at| (at * 7 + index) as u8).collect::<Vec<u8>>());
+        let header = DataHeader::of(stream.len() as u64, std::slice::from_ref(&payload), index + 1 == lengths.len());
+        stream.extend_from_slice(&payload);
+        for (frame, payload) in [
+            (Frame::Ack(Ack { chunks: 0, limit: 1 << 20, complete: false }), Bytes::new()),
+            (Frame::Data(header), payload),
+        ] {
+            match &mut seals {
+                Some(seals) => sent.extend_from_slice(seals.sealer.seal(&frame.encode(), &[payload])),
+                None => sent.extend(frame.encode().into_iter().chain(payload)),
+            }
+            begins.push(sent.len());
+        }
+    }
+    (sent, stream, begins)
+}
+
+fn seals(role: Role) -> Seals {
+    Seals::derive(&Secret::pre_shared(&[1; 16]).unwrap(), &[2; 32], role)
+}
+
+proptest! {
+    /// Portions of any length, also none for now, make no difference.
+    #[test]
+    fn frames_in_any_portions(
+        lengths in prop::collection::vec(prop_oneof![Just(0), 1..100usize, 1_000..40_000usize], 1..8),
+        portions in prop::collection::vec(prop_oneof![Just(0), 1..50usize, 1_000..100_000usize], 1..20),
+        is_sealed: bool,
+    ) {
+        prop_assume!(portions.iter().any(|portion| *portion > 0));
+        let (sent, stream, _) = frames(&lengths, is_sealed.then(|| seals(Role::Initiator)));
+        let opener = is_sealed.then(|| seals(Role::Responder).opener);
+        let (received, chunks, ended) = End::new().receive(opener, &sent, &portions);
+        prop_assert!(ended.is_ok(), "{ended:?}");
+        prop_assert_eq!(chunks, lengths.len() as u64);
+        prop_assert!(received == stream);
+    }
+
+    /// A connection that ends anywhere but between two frames was cut; what had come whole is there.
+    #[test]
+    fn lane_cut_anywhere(
+        lengths in prop::collection::vec(prop_oneof![Just(0), 1..100usize, 1_000..20_000usize], 1..4),
+        cut: prop::sample::Index,
+        is_sealed: bool,
+    ) {
+        let (sent, stream, begins) = frames(&lengths, is_sealed.then(|| seals(Role::Initiator)));
+        let cut = cut.index(sent.len());
+        let opener = is_sealed.then(|| seals(Role::Responder).opener);
+        let (received, _, ended) = End::new().receive(opener, &sent[..cut], &[4_096]);
+        prop_assert!(stream.starts_with(&received));
+        match ended {
+            Ok(()) => prop_assert!(begins.contains(&cut)),
+            Err(LaneError::Cut { missing }) => {
+                let next = begins.iter().find(|begins| **begins > cut).unwrap();
+                prop_assert!(!begins.contains(&cut) && missing > 0 && cut + missing <= *next);
+            }
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+
+    /// A byte that is changed costs the lane, and none that is wrong gets through; what came before it is told of.
+    #[test]
+    fn lane_damaged_anywhere(
+        lengths in prop::collection::vec(1_000..20_000usize, 1..4),
+        at: prop::sample::Index,
+        is_sealed: bool,
+    ) {
+        let (mut sent, stream, _) = frames(&lengths, is_sealed.then(|| seals(Role::Initiator)));
+        let at = at.index(sent.len());
+        sent[at] ^= 0x10;
+        let opener = is_sealed.then(|| seals(Role::Responder).opener);
+        let (received, chunks, ended) = End::new().receive(opener, &sent, &[4_096]);
+        prop_assert!(ended.is_err());
+        prop_assert_eq!(received.len(), lengths[..chunks as usize].iter().sum::<usize>());
+        prop_assert!(stream.starts_with(&received) && received.len() < stream.len());
+    }
+}

@@ -1,0 +1,179 @@
+//! What is sent on a lane.
+
+use super::Stream;
+use crate::{
+    chunk::Chunk,
+    connection::{CONTROL_LEN, LaneId, NEEDS_NO_ROOM, Transmit},
+    seal::Sealer,
+    wire::{DataHeader, Frame},
+};
+use bytes::{Buf, Bytes};
+use std::time::Instant;
+
+/// The sending half of a lane: asks its stream what comes next, and puts it into frames, sealed where they are to be.
+#[derive(Debug)]
+pub struct Sender {
+    lane: LaneId,
+    sealer: Option<Sealer>,
+    /// The frames under way, or all that the sealer made of them; the connection has taken `control[..taken]`.
+    control: Vec<u8>,
+    taken: usize,
+    /// The payload behind them, where it is not sealed; the connection has taken `payload[..first]`.
+    payload: Vec<Bytes>,
+    first: usize,
+    /// How many bytes the sealer made.
+    sealed: usize,
+    /// The length of the chunk under way.
+    chunk: Option<u32>,
+    in_flight: u64,
+    unsent: Option<UnsentLimit>,
+    acknowledge_at: Option<Instant>,
+}
+
+/// What the driver does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It has the connection take what is [outgoing](Sender::outgoing).
+    Submit {
+        /// How many bytes may wait unsent in the connection from now on, where that has changed.
+        unsent_limit: Option<u64>,
+    },
+    /// It asks again when it is woken, or an [acknowledgement](Sender::acknowledge_at) is due.
+    Idle,
+    /// It closes the sending side: nothing will follow.
+    Close,
+}
+
+impl Sender {
+    /// For a lane that has joined; `sealer` where its frames are sealed. `most_unsent` is how many bytes may wait in the connection unsent at most, where that can be limited.
+    pub fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
+        Self {
+            lane,
+            sealer,
+            control: Vec::with_capacity(5 * CONTROL_LEN),
+            taken: 0,
+            payload: Vec::new(),
+            first: 0,
+            sealed: 0,
+            chunk: None,
+            in_flight: 0,
+            unsent: most_unsent.map(|most| UnsentLimit { most, now: most }),
+            acknowledge_at: None,
+        }
+    }
+
+    /// Whether the driver waits until the connection has room before it [asks](Self::next) again: a chunk is bound to this lane when it is taken, so none is before there is room
+    /// for it. What is not even in flight does not wait in the connection, so that a little there needs no asking.
+    pub fn needs_room(&self) -> bool {
+        self.in_flight >= NEEDS_NO_ROOM
+    }
+
+    /// When something that has arrived is to be acknowledged, as the stream said when it was asked last.
+    pub fn acknowledge_at(&self) -> Option<Instant> {
+        self.acknowledge_at
+    }
+
+    /// What comes next, once nothing is [outgoing](Self::outgoing) any more.
+    pub fn next<S: Stream>(&mut self, now: Instant, stream: &mut S) -> Next {
+        let (lane, control) = (self.lane, &mut self.control);
+        control.clear();
+        (self.taken, self.sealed) = (0, 0);
+        let (transmit, chunk_length);
+        (transmit, chunk_length, self.in_flight, self.acknowledge_at) = stream.with(|connection| {
+            let transmit = connection.poll_transmit(now, lane, control);
+            let in_flight = connection.in_flight(lane);
+            let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Transmit::Send(Some(_)));
+            let chunk_length = is_much.then(|| connection.chunk_length(lane));
+            (transmit, chunk_length, in_flight, connection.acknowledge_at(lane))
+        });
+        match transmit {
+            Transmit::Idle => Next::Idle,
+            Transmit::Close => Next::Close,
+            Transmit::Send(chunk) => {
+                self.chunk = chunk.map(|chunk| self.put(chunk));
+                debug_assert!(!self.control.is_empty(), "there is something in what is to be sent");
+                if let Some(sealer) = &mut self.sealer {
+                    self.sealed = sealer.seal(&self.control, &self.payload).len();
+                    self.payload.clear();
+                }
+                let unsent_limit =
+                    self.unsent.as_mut().zip(chunk_length).and_then(|(limit, length)| limit.follow(length));
+                Next::Submit { unsent_limit }
+            }
+        }
+    }
+
+    /// What the connection is still to take: headers, and payload behind them.
+    pub fn outgoing(&self) -> (&[u8], &[Bytes]) {
+        let control = match &self.sealer {
+            Some(sealer) => &sealer.sealed()[..self.sealed],
+            None => &self.control,
+        };
+        (&control[self.taken..], &self.payload[self.first..])
+    }
+
+    /// The connection has taken so many bytes; gives the length of a chunk that is taken whole by that.
+    pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
+        let of_control = bytes.min(self.outgoing().0.len());
+        self.taken += of_control;
+        let mut bytes = bytes - of_control;
+        while let Some(piece) = self.payload.get_mut(self.first)
+            && (bytes > 0 || piece.is_empty())
+        {
+            let count = bytes.min(piece.len());
+            piece.advance(count);
+            bytes -= count;
+            self.first += usize::from(piece.is_empty());
+        }
+        if !self.is_submitted() {
+            return None;
+        }
+        // The application's memory is let go of now: the lane may wait long for room.
+        self.payload.clear();
+        self.first = 0;
+        self.chunk.take()
+    }
+
+    /// Whether nothing is outgoing.
+    pub fn is_submitted(&self) -> bool {
+        let (control, payload) = self.outgoing();
+        control.is_empty() && payload.is_empty()
+    }
+
+    /// Puts a chunk behind what else is to be sent, and says how long it is.
+    fn put(&mut self, chunk: Chunk) -> u32 {
+        let Chunk { offset, payload, length, fin, content } = chunk;
+        if let Some(frame) = Frame::of_content(content) {
+            self.control.extend_from_slice(&frame.encode());
+        }
+        // What is sealed has a tag, which is stronger than a checksum.
+        let header = match self.sealer {
+            Some(_) => DataHeader { offset, length, fin, checksum: 0 },
+            None => DataHeader::of(offset, &payload, fin),
+        };
+        self.control.extend_from_slice(&Frame::Data(header).encode());
+        self.payload = payload;
+        length
+    }
+}
+
+/// How many bytes may wait unsent in the connection. What waits there is bound to its lane, so on a slow lane it must be little.
+#[derive(Debug)]
+struct UnsentLimit {
+    /// What the connection began with, which is not exceeded.
+    most: u64,
+    now: u64,
+}
+
+impl UnsentLimit {
+    /// Two chunks: one that is being sent, and one so that there is always something to send. A change is worth a system call when it is a large one.
+    fn follow(&mut self, chunk_length: usize) -> Option<u64> {
+        let wanted = (2 * chunk_length as u64).min(self.most);
+        let is_large =
+            wanted > self.now + self.now / 2 || wanted < self.now / 2 || wanted == self.most && self.now < self.most;
+        is_large.then(|| {
+            self.now = wanted;
+            wanted
+        })
+    }
+}

@@ -28,7 +28,8 @@ impl Placed {
 
 impl MessageMemory for Placed {
     fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory> {
-        let part = self.part.as_mut().map(|part| part.split_off(at));
+        // What the memory is longer than the message stays with it, or it would not be whole again.
+        let part = self.part.as_mut().filter(|_| at < self.length).map(|part| part.split_off(at));
         let length = std::mem::replace(&mut self.length, at) - at;
         Box::new(Self { part, length, home: self.home.clone() })
     }
@@ -36,7 +37,9 @@ impl MessageMemory for Placed {
     fn unsplit(&mut self, behind: Box<dyn MessageMemory>) {
         let mut behind = behind.into_any().downcast::<Self>().expect("parts of one message are of one kind");
         self.length += behind.length;
-        let joined = self.part.as_mut().zip(behind.part.take()).map(|(part, behind)| part.join(behind));
+        // There is none behind the end.
+        let Some(behind) = behind.part.take() else { return };
+        let joined = self.part.as_mut().map(|part| part.join(behind));
         assert!(matches!(joined, Some(Ok(()))), "parts of one message are parts of one buffer");
     }
 

@@ -112,6 +112,18 @@ fn split_message_memory_joined_and_returned() {
 }
 
 #[test]
+fn memory_longer_than_its_message_returned() {
+    let pool = Pool::new(16 << 20);
+    let mut front = placed(&pool, 3_000_000);
+    let mut last = front.split_off(2_000_000);
+    drop(last.split_off(1_000_000));
+    front.unsplit(last);
+    drop(front);
+    assert!(pool.bytes_kept() > 3_000_000);
+    assert_eq!(pool.lock().wasted, 0);
+}
+
+#[test]
 fn message_memory_dropped_in_parts_unmapped() {
     let pool = Pool::new(16 << 20);
     let mut front = placed(&pool, 200_000);

@@ -104,14 +104,6 @@ impl LaneRecord {
         }
     }
 
-    /// How it ended, where it is down and should not be.
-    pub(crate) fn last_error(&self) -> Option<String> {
-        match &*self.lock() {
-            LaneState::Ended { lost, .. } => lost.as_ref().map(LaneError::to_string),
-            LaneState::Up { .. } => None,
-        }
-    }
-
     /// How it was lost, with its addresses.
     pub(crate) fn lost(&self) -> Option<String> {
         match &*self.lock() {

@@ -64,6 +64,8 @@ pub(crate) struct State {
 #[derive(Debug, Clone)]
 struct Place {
     up: bool,
+    /// Why its connection ended, where it should not have, until that is told.
+    error: Option<String>,
     /// The interface that its connection begins on.
     link: Option<u32>,
     record: Arc<LaneRecord>,
@@ -126,13 +128,17 @@ impl State {
 
     fn note_events(&mut self) {
         while let Some(event) = self.connection.poll_event() {
-            let record = event.lane.map(|lane| &self.lanes[lane.0].record);
-            if let (EventKind::Silenced { .. }, Some(lane)) = (event.kind, event.lane) {
-                self.lanes[lane.0].silenced.notify_one();
-            }
-            let ended = matches!(event.kind, EventKind::Ended { .. });
-            let error = record.filter(|_| ended).and_then(|record| record.last_error());
-            self.events.add(event, record.map(|record| (record.index, record.rail)), error);
+            let mut error = None;
+            let lane = event.lane.map(|lane| {
+                let place = &mut self.lanes[lane.0];
+                match event.kind {
+                    EventKind::Silenced { .. } => place.silenced.notify_one(),
+                    EventKind::Ended { .. } => error = place.error.take(),
+                    _ => {}
+                }
+                (place.record.index, place.record.rail)
+            });
+            self.events.add(event, lane, error);
         }
     }
 }
@@ -248,7 +254,7 @@ impl Shared {
             };
             record.begin(connection);
             let (notify, timer, replaced, silenced) = Default::default();
-            let place = Place { up: true, link, record, notify, timer, replaced, silenced };
+            let place = Place { up: true, error: None, link, record, notify, timer, replaced, silenced };
             let Place { record, notify, timer, replaced, silenced, .. } = place.clone();
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
@@ -271,6 +277,7 @@ impl Shared {
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Own);
             // A stream that is done loses nothing with a lane: a peer that heard of the end first may have let it go.
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
+            place.error = end.as_ref().err().map(LaneError::to_string);
             place.record.end(connection, end, &did);
             // Whoever hears of the event finds the count right.
             self.lanes_up.send_modify(|up| *up -= 1);

@@ -65,6 +65,9 @@ async fn a_stream_outlives_the_loss_of_every_lane() {
     let options = options().outage_limit(PATIENCE);
     let (near, far, relays) = relayed_pair_by(&rails, &options, true).await;
     let mut events = far.subscribe();
+    while far.lanes_up() < 2 {
+        wait_for(&mut events, |event| event.kind == EventKind::Joined).await;
+    }
     moved_while(near, far, pattern(40 << 20), || relays.iter().for_each(|relay| relay.cut())).await;
     // Both were cut. Whether there was a moment without any lane depends on how soon the first was back.
     let mut cut = BTreeSet::new();
@@ -204,6 +207,21 @@ async fn garbage_in_a_redial_ends_neither_lane_nor_stream() {
         timeout(PATIENCE, far.read_exact(&mut [0; 17])).await.expect("the lane is back").unwrap();
         assert_eq!(doors[0].garbage.load(SeqCst), 0);
     }
+}
+
+#[tokio::test]
+async fn replaced_connection_ends_with_an_error() {
+    let rails = rails(1);
+    let options = options().outage_limit(Duration::from_secs(60));
+    let (mut listening, addresses) = listener(&rails, &options).await;
+    let (doors, remotes) = Door::before_each(&addresses).await;
+    let _near = MultiRailStream::connect(&rails, &remotes, &options).await.unwrap();
+    let far = listening.accept().await.unwrap();
+    let mut events = far.subscribe();
+    doors[0].cut.send_replace(());
+    let ended = wait_for(&mut events, |event| matches!(event.kind, EventKind::Ended { .. })).await;
+    assert_eq!(ended.error.as_deref(), Some("another connection has taken its place"));
+    assert_eq!((far.lanes_up(), far.stats().lanes[0].losses), (1, 1));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use crate::{
     security::by_tls,
     util::{PATIENCE, listener, rails, secret},
 };
+use futures_util::future::join_all;
 use rails_multirail::{
     Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamOptions, error::JoinError,
 };
@@ -133,12 +134,14 @@ async fn nothing_more(listener: &mut MultiRailListener, said: &str) {
 
 #[tokio::test]
 async fn mute_addresses_hold_no_connect_up() {
-    let rails = rails(8);
-    for (ours, theirs, _) in &kinds() {
+    let rails = &rails(8);
+    // The kinds at once: each waits most of its time.
+    join_all(kinds().map(async |(ours, theirs, _)| {
         for lanes in [2, 4, 8] {
-            connects(&rails, lanes, Trouble::Mute, ours, theirs).await;
+            connects(rails, lanes, Trouble::Mute, &ours, &theirs).await;
         }
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
@@ -157,14 +160,15 @@ async fn an_address_that_answers_garbage_first_is_tried_again() {
 
 #[tokio::test]
 async fn a_handshake_that_stalls_anywhere_holds_nothing_up() {
-    let rails = rails(8);
-    for (ours, theirs, messages) in &kinds() {
-        for passed in 0..*messages {
-            connects(&rails, 2, Trouble::StallsAfter(passed), ours, theirs).await;
+    let rails = &rails(8);
+    join_all(kinds().map(async |(ours, theirs, messages)| {
+        for passed in 0..messages {
+            connects(rails, 2, Trouble::StallsAfter(passed), &ours, &theirs).await;
         }
-        connects(&rails, 8, Trouble::StallsAfter(messages - 1), ours, theirs).await;
-        connects(&rails, 8, Trouble::StallsAfter(messages - 2), ours, theirs).await;
-    }
+        connects(rails, 8, Trouble::StallsAfter(messages - 1), &ours, &theirs).await;
+        connects(rails, 8, Trouble::StallsAfter(messages - 2), &ours, &theirs).await;
+    }))
+    .await;
 }
 
 #[tokio::test]

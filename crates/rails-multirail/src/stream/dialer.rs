@@ -347,7 +347,7 @@ impl Dialer {
             shared.is_some()
         });
         let Some(shared) = shared else { return Ok(None) };
-        tokio::spawn(supervise(shared.clone(), self.options.linger));
+        tokio::spawn(supervise(shared.clone()));
         let stream = MultiRailStream::new(shared.clone());
         let (index, rail) = (path.index, path.rail);
         let lane = LaneDriver::up(shared, index, rail, connection.clone(), joined.seals, &self.options).await;
@@ -459,7 +459,7 @@ impl Drop for Trying<'_> {
 /// Tells the stream that a lane was not brought up, and says whether the stream is over.
 fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
     shared.with(|state| {
-        state.connection.dial_failed(path.index, error.refused());
+        state.connection.dial_failed(Instant::now().into_std(), path.index, error.refused());
         state.is_over()
     })
 }

@@ -14,16 +14,13 @@ pub(super) async fn receive(lane: &dyn Lane, buffers: &mut [IoSliceMut<'_>]) -> 
     coop::consume_budget().await;
     loop {
         match lane.try_receive(buffers) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => receive_ready(lane).await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll_fn(|context| lane.poll_receive_ready(context)).await?;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             outcome => return outcome,
         }
     }
-}
-
-/// Waits until there may be something to read.
-pub(super) async fn receive_ready(lane: &dyn Lane) -> io::Result<()> {
-    poll_fn(|context| lane.poll_receive_ready(context)).await
 }
 
 /// Sends the control frames and then the payload, waiting as often as it takes.

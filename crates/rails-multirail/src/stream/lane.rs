@@ -1,37 +1,34 @@
 //! The driver of one lane: moves frames between it and its stream's state machine.
 
 use super::{
-    io::receive_ready,
     pool::ChunkBuffer,
     record::LaneRecord,
-    shared::{Joined, NoLane, Shared},
+    shared::{Joined, Shared},
     turn::Turn,
 };
 use crate::{RailId, StreamOptions, error::LaneError};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use rails_net::{Lane, TransportStats};
+use rails_net::Lane;
 use rails_proto::{
-    connection::{Connection, LaneEnd, LaneId},
-    lane::{Closing, Next, Progress, Received, Receiver, Sender, Stream, TransportSample},
+    connection::{Connection, LaneEnd, LaneId, NoLane},
+    lane::{LaneProtocol, Next, Received, Stream, TransportSample},
     messages::MessageBuffer,
     scheduler::LaneTraits,
-    seal::{Opener, Sealer, Seals},
+    seal::Seals,
 };
 use rails_topo::{DataSize, NodeId};
 use std::{
-    cell::Cell,
-    future::{pending, poll_fn},
+    future::poll_fn,
     io,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 use tokio::{
     sync::Notify,
-    task::coop,
-    time::{Sleep, sleep, sleep_until},
+    task::{coop, yield_now},
+    time::{Sleep, sleep},
 };
 
 /// Drives one lane that has joined, whatever its transport.
@@ -39,12 +36,8 @@ pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: LaneId,
     pub(crate) record: Arc<LaneRecord>,
-    /// Told that there is something to send.
+    /// Told that the stream has something for the lane.
     pub(crate) notify: Arc<Notify>,
-    /// Told that the lane is to be looked at earlier than was said.
-    pub(crate) timer: Arc<Notify>,
-    /// Told that another connection has taken the lane's place.
-    pub(crate) replaced: Arc<Notify>,
     /// Told that the lane has fallen silent.
     pub(crate) silenced: Arc<Notify>,
     pub(crate) lane: Arc<dyn Lane>,
@@ -54,10 +47,6 @@ pub(crate) struct LaneDriver {
     pub(super) node: Option<NodeId>,
     /// Whether large messages are interleaved over the nodes of the rails in use.
     pub(super) interleaved: bool,
-    /// How long the lane may outlive what the application wants of it.
-    pub(crate) linger: Duration,
-    /// When what has arrived is to be acknowledged, as the state machine said last.
-    pub(super) acknowledge_at: Cell<Option<Instant>>,
     /// How the lane ended, once it has. A lane that is dropped before was on a rail that stopped.
     pub(crate) end: Result<(), LaneError>,
 }
@@ -76,7 +65,7 @@ impl LaneDriver {
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let mut lanes_up = shared.lanes_up.subscribe();
-        let Joined { id, record, notify, timer, replaced, silenced } = loop {
+        let Joined { id, record, notify, silenced } = loop {
             lanes_up.borrow_and_update();
             match shared.lane_up(index, rail, &lane, traits) {
                 Ok(joined) => break joined,
@@ -91,15 +80,11 @@ impl LaneDriver {
             id,
             record,
             notify,
-            timer,
-            replaced,
             silenced,
             lane,
             seals,
             node,
             interleaved: options.interleaved_messages,
-            linger: options.linger,
-            acknowledge_at: Cell::new(None),
             end: Err(LaneError::RailStopped),
         })
     }
@@ -118,154 +103,124 @@ impl LaneDriver {
         }
     }
 
+    /// Moves bytes between the connection and the lane's protocol until that has come to its end.
     async fn drive(&self, seals: Option<Seals>) -> Result<(), LaneError> {
-        let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
-        let mut receive = pin!(self.receive(opener));
-        let mut transmit = pin!(self.transmit(sealer));
-        // What seldom happens is polled only when it does, and not with every frame.
-        let mut guards: FuturesUnordered<Guard<'_>> =
-            [Box::pin(self.watch()) as Guard<'_>, Box::pin(self.replacement()), Box::pin(self.lingering())]
-                .into_iter()
-                .collect();
-        let mut closing = Closing::new(self.id);
-        loop {
-            let ended = tokio::select! {
-                biased;
-                end = &mut receive, if closing.is_receiving() => closing.received(Instant::now(), &mut &*self, end),
-                end = &mut transmit, if closing.is_sending() => {
-                    if end.is_ok() && self.shared.with(|state| state.connection.failure().is_some()) {
-                        // Nothing more will come of this stream, so its lanes wait no longer than for one that was dropped.
-                        self.shared.abandoned.send_replace(true);
-                    }
-                    closing.sent(end)
-                }
-                () = reached(closing.poll_timeout()) => closing.handle_timeout(Instant::now()),
-                Some(end) = guards.next() => Some(Err(end)),
-            };
-            if let Some(end) = ended {
-                return end;
-            }
-        }
-    }
-
-    /// Ends when another connection has taken the lane's place.
-    async fn replacement(&self) -> LaneError {
-        self.replaced.notified().await;
-        LaneError::Replaced
-    }
-
-    /// Ends when the application has long been gone.
-    async fn lingering(&self) -> LaneError {
-        let mut abandoned = self.shared.abandoned.subscribe();
-        // The channel lives as long as `self.shared`, so waiting for it cannot fail.
-        let _ = abandoned.wait_for(|abandoned| *abandoned).await;
-        // At the end of that the other end is told, which takes a moment.
-        sleep(self.linger + Closing::FAREWELL).await;
-        LaneError::Lingering
-    }
-
-    /// Has the lane looked at whenever its stream says so. It does not end.
-    async fn watch(&self) -> LaneError {
-        let mut progress = Progress::new(self.id);
-        loop {
-            tokio::select! {
-                () = self.timer.notified() => continue,
-                () = reached(progress.poll_timeout(&mut &*self)) => {}
-            }
-            let sample = self.lane.stats().map(|stats| sample(&stats)).unwrap_or_default();
-            progress.handle_timeout(Instant::now(), &mut &*self, &sample);
-        }
-    }
-
-    /// Sends whatever the stream gives this lane, and closes the sending side when there will be no more.
-    async fn transmit(&self, sealer: Option<Sealer>) -> Result<(), LaneError> {
         let most_unsent = self.lane.most_unsent().map(DataSize::as_bytes);
-        let mut sender = Sender::new(self.id, sealer, most_unsent);
+        let mut protocol = LaneProtocol::new(self.id, seals, most_unsent);
+        let mut turn = Turn::new();
         let mut alarm = pin!(sleep(Duration::ZERO));
         loop {
-            if sender.needs_room() {
-                poll_fn(|context| self.lane.poll_room(context)).await?;
+            let mut woken = pin!(self.notify.notified());
+            let next = poll_fn(|context| {
+                // What arrives goes first: it may be what the peer waits for, or make room for what waits here.
+                let received = self.poll_receive(context, &mut protocol, &mut turn);
+                self.transmit(context, &mut protocol);
+                if let Some(end) = protocol.end() {
+                    return Poll::Ready(Step::End(end.clone()));
+                }
+                if received.is_ready() {
+                    return Poll::Ready(Step::TurnOver);
+                }
+                if woken.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Step::Woken);
+                }
+                let at = protocol.poll_timeout(&mut &*self);
+                poll_alarm(context, alarm.as_mut(), at).map(|()| Step::Timeout)
+            });
+            match next.await {
+                Step::Woken => protocol.wake(),
+                Step::TurnOver => yield_now().await,
+                Step::Timeout => protocol.handle_timeout(Instant::now(), &mut &*self, || sample(&*self.lane)),
+                Step::End(end) => return end,
             }
-            let next = sender.next(Instant::now(), &mut &*self);
-            self.acknowledge_at.set(sender.acknowledge_at());
-            match next {
+        }
+    }
+
+    /// Receives what is there; ready where others on this thread are to have their turn before the rest.
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        lane: &mut LaneProtocol<ChunkBuffer>,
+        turn: &mut Turn,
+    ) -> Poll<()> {
+        loop {
+            if let Err(error) = ready!(self.lane.poll_receive_ready(context)) {
+                lane.close_receiving(Instant::now(), &mut &*self, Err(error.into()));
+                return Poll::Pending;
+            }
+            match lane.receive(Instant::now(), &mut &*self, |buffers| self.lane.try_receive(buffers)) {
+                Received::Some { chunks, bytes } => {
+                    if chunks > 0 {
+                        self.record.received.count(chunks, bytes);
+                    }
+                    self.shared.buffers.make_room();
+                    if turn.spend(bytes) {
+                        return Poll::Ready(());
+                    }
+                }
+                Received::Nothing => {}
+                Received::End => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Sends what there is to send, as far as the connection takes it.
+    fn transmit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) {
+        if let Poll::Ready(end) = self.poll_transmit(context, lane) {
+            lane.close_sending(end.map_err(LaneError::from));
+        }
+    }
+
+    /// Ready once the sending side is closed, or fails.
+    fn poll_transmit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) -> Poll<io::Result<()>> {
+        loop {
+            if lane.needs_room() {
+                ready!(self.lane.poll_room(context))?;
+            }
+            match lane.transmit(Instant::now(), &mut &*self) {
                 Next::Submit { unsent_limit } => {
                     if let Some(bytes) = unsent_limit {
                         self.lane.limit_unsent(DataSize::bytes(bytes))?;
                     }
-                    self.submit(&mut sender).await?;
+                    ready!(self.poll_submit(context, lane))?;
                 }
-                Next::Idle => self.rest(alarm.as_mut()).await,
-                Next::Close => return Ok(self.lane.close_write()?),
+                Next::Idle => return Poll::Pending,
+                Next::Close => return Poll::Ready(self.lane.close_write()),
             }
         }
     }
 
-    /// Has the connection take what is outgoing, waiting as often as it takes.
-    async fn submit(&self, sender: &mut Sender) -> io::Result<()> {
-        coop::consume_budget().await;
-        while !sender.is_submitted() {
-            let (control, payload) = sender.outgoing();
+    /// Has the connection take some of what is outgoing.
+    fn poll_submit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) -> Poll<io::Result<()>> {
+        // A lane that always has something must not keep its rail from its other tasks.
+        let budget = ready!(coop::poll_proceed(context));
+        loop {
+            let (control, payload) = lane.outgoing();
             match self.lane.try_submit(control, payload) {
                 Ok(bytes) => {
-                    if let Some(length) = sender.submitted(bytes) {
+                    budget.made_progress();
+                    if let Some(length) = lane.submitted(bytes) {
                         self.record.sent.count(1, length.into());
                     }
+                    return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    poll_fn(|context| self.lane.poll_submit_ready(context)).await?;
+                    ready!(self.lane.poll_submit_ready(context))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the lane is woken, or what has arrived is to be acknowledged.
-    async fn rest(&self, mut alarm: Pin<&mut Sleep>) {
-        let mut woken = pin!(self.notify.notified());
-        poll_fn(|context| {
-            if woken.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
-            }
-            // The time changes with what arrives, which the same task takes in before it comes here.
-            while let Some(at) = self.acknowledge_at.get().map(tokio::time::Instant::from) {
-                // One timer that is set anew only for an earlier time: setting one costs two system calls when the runtime is about to sleep.
-                if alarm.is_elapsed() || alarm.deadline() > at {
-                    alarm.as_mut().reset(at);
-                }
-                ready!(alarm.as_mut().poll(context));
-                if alarm.deadline() >= at {
-                    return Poll::Ready(());
-                }
-            }
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Takes whatever arrives, up to the peer's close.
-    async fn receive(&self, opener: Option<Opener>) -> Result<(), LaneError> {
-        let mut receiver = Receiver::new(self.id, opener);
-        let mut turn = Turn::new();
-        loop {
-            match receiver.receive(Instant::now(), &mut &*self, |buffers| self.lane.try_receive(buffers))? {
-                Received::Some { chunks, bytes } => {
-                    if chunks > 0 {
-                        self.record.received.count(chunks, bytes);
-                        self.acknowledge_at.set(receiver.acknowledge_at());
-                    }
-                    self.shared.buffers.make_room();
-                    turn.spend(bytes).await;
-                    // A lane that always has something must not keep its rail from its other tasks.
-                    coop::consume_budget().await;
-                }
-                Received::Nothing => receive_ready(&*self.lane).await?,
-                Received::End => return Ok(()),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
+}
+
+/// Why the task of a lane runs on.
+enum Step {
+    Woken,
+    /// It has moved so much that others are to have their turn.
+    TurnOver,
+    Timeout,
+    End(Result<(), LaneError>),
 }
 
 /// What a lane has of its stream: the lock's inside, and memory on its rail's node.
@@ -304,9 +259,6 @@ pub(crate) enum Ended {
     Otherwise,
 }
 
-/// One of the things that a lane is watched for, and how it ends for that.
-type Guard<'a> = Pin<Box<dyn Future<Output = LaneError> + 'a>>;
-
 /// However a lane ends, its stream gets to know.
 impl Drop for LaneDriver {
     fn drop(&mut self) {
@@ -315,7 +267,8 @@ impl Drop for LaneDriver {
 }
 
 /// What the transport says, in the protocol's words.
-fn sample(stats: &TransportStats) -> TransportSample {
+fn sample(lane: &dyn Lane) -> TransportSample {
+    let Ok(stats) = lane.stats() else { return TransportSample::default() };
     TransportSample {
         rtt: stats.rtt,
         rtt_variation: stats.rtt_variation,
@@ -326,10 +279,17 @@ fn sample(stats: &TransportStats) -> TransportSample {
     }
 }
 
-/// Waits until then; for ever where nobody says when.
-async fn reached(time: Option<Instant>) {
-    match time {
-        Some(at) => sleep_until(at.into()).await,
-        None => pending().await,
+/// Waits until then; for ever where that is never. The timer is set anew for an earlier time alone: that costs two system calls when the runtime is about to
+/// sleep, and what a lane waits for mostly comes first.
+fn poll_alarm(context: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, at: Option<Instant>) -> Poll<()> {
+    let Some(at) = at.map(tokio::time::Instant::from) else { return Poll::Pending };
+    loop {
+        if alarm.is_elapsed() || alarm.deadline() > at {
+            alarm.as_mut().reset(at);
+        }
+        ready!(alarm.as_mut().poll(context));
+        if alarm.deadline() >= at {
+            return Poll::Ready(());
+        }
     }
 }

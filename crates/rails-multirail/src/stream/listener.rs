@@ -295,7 +295,7 @@ impl Registry {
     /// Announces a stream that its initiator has, the first time.
     fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
         if let Some(place) = announcement {
-            tokio::spawn(supervise(shared.clone(), self.options.linger));
+            tokio::spawn(supervise(shared.clone()));
             place.send(Ok(Unaccepted::new(MultiRailStream::new(shared.clone()))));
         }
     }

@@ -13,6 +13,7 @@ use std::{
     io::{Error as IoError, ErrorKind, Result as IoResult},
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 /// Messages in both directions over every lane that is up: each arrives once and whole, and those of one priority in the order in which they
@@ -82,7 +83,7 @@ impl MultiRailStream {
         let outcome: IoResult<()> = self.shared.with(|state| {
             // Where the stream had failed before, what had arrived can still be received.
             let has_failed = state.connection.failure().is_some();
-            let carried = state.connection.carry_messages();
+            let carried = state.connection.carry_messages(Instant::now());
             if let Some(error) = self.shared.error(state).filter(|_| !has_failed) {
                 return Err(error.into());
             }
@@ -198,8 +199,7 @@ impl MessageSender {
             check_length(message.as_ref().map_or(0, Bytes::len), longest)?;
             ready!(super::poll_room(&self.stream.shared, state, context))?;
             if let Some(message) = message.take() {
-                state.connection.send(priority, message);
-                state.note_time();
+                state.connection.send(Instant::now(), priority, message);
             }
             Poll::Ready(Ok(()))
         })
@@ -228,7 +228,7 @@ impl MessageSender {
 
     /// Gives the stream up at once, in both directions, as [`MultiRailStream::abort`] does.
     pub fn abort(self) {
-        self.stream.shared.with(|state| state.connection.abort());
+        self.stream.shared.with(|state| state.connection.abort(Instant::now()));
     }
 
     /// The longest message that the other end takes, in bytes.
@@ -278,7 +278,7 @@ impl MessageReceiver {
 /// There are no more messages, as [`finish`](MessageSender::finish) says; nobody waits for the other end to have them.
 impl Drop for MessageSender {
     fn drop(&mut self) {
-        self.stream.shared.with(|state| state.connection.finish());
+        self.stream.shared.with(|state| state.connection.finish(Instant::now()));
     }
 }
 

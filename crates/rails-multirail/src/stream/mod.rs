@@ -236,8 +236,7 @@ impl MultiRailStream {
             let room = ready!(poll_room(&self.shared, state, context))?;
             let taken = bytes.split_to(room.min(bytes.len()));
             let length = taken.len();
-            state.connection.write(taken);
-            state.note_time();
+            state.connection.write(Instant::now(), taken);
             Poll::Ready(Ok(length))
         })
     }
@@ -278,7 +277,7 @@ impl MultiRailStream {
     async fn wait_for_lanes(&self) {
         let mut lanes_up = self.shared.lanes_up.subscribe();
         // The other end may keep its side open for a while; what it wrote and what it was sent is complete.
-        self.shared.abandoned.send_replace(true);
+        self.shared.with(|state| state.connection.abandon(Instant::now()));
         let _ = lanes_up.wait_for(|up| *up == 0).await;
         self.shared.summarize();
     }
@@ -297,15 +296,14 @@ impl MultiRailStream {
     /// Gives the stream up at once: what the other end does not have yet is thrown away, and it gets an error
     /// ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) and no end of file. Dropping the stream delivers what was written instead.
     pub fn abort(self) {
-        self.shared.with(|state| state.connection.abort());
+        self.shared.with(|state| state.connection.abort(Instant::now()));
     }
 }
 
 /// Shuts the write side down, and waits until the peer has everything, or wants nothing more.
 fn poll_finish(shared: &Shared, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<()>> {
     if !state.connection.is_finished() {
-        state.connection.finish();
-        state.note_time();
+        state.connection.finish(Instant::now());
     }
     if state.connection.is_sending_over() {
         return Poll::Ready(Ok(()));
@@ -407,7 +405,6 @@ impl Drop for MultiRailStream {
     fn drop(&mut self) {
         let unread = self.reading.len() as u64;
         self.shared.with(|state| state.connection.drop_application(Instant::now(), unread));
-        self.shared.abandoned.send_replace(true);
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{RailId, StreamError, error::LaneError, rails::Rails};
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
-    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId},
+    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane},
     handshake::{Credentials, StreamId},
     scheduler::LaneTraits,
 };
@@ -31,9 +31,8 @@ pub(crate) struct Shared {
     /// What chunks and large messages are received into.
     pub(crate) buffers: Arc<Pool>,
     state: Mutex<State>,
-    /// How many lanes are up; and that the application is gone, which the lanes do not outlive by much.
+    /// How many lanes are up.
     pub(crate) lanes_up: watch::Sender<usize>,
-    pub(crate) abandoned: watch::Sender<bool>,
     /// There is nothing left for which a lane would have to be brought up.
     pub(crate) over: watch::Sender<bool>,
     /// Told that there is news for the supervisor.
@@ -54,8 +53,6 @@ pub(crate) struct State {
     /// Every lane there ever was, for the statistics.
     records: Vec<Arc<LaneRecord>>,
     events: EventLog,
-    /// A lane was closed by both ends after the stream was done, so the other end knows that it is.
-    settled: bool,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
 }
@@ -70,8 +67,6 @@ struct Place {
     link: Option<u32>,
     record: Arc<LaneRecord>,
     notify: Arc<Notify>,
-    timer: Arc<Notify>,
-    replaced: Arc<Notify>,
     silenced: Arc<Notify>,
 }
 
@@ -79,34 +74,16 @@ struct Place {
 pub(crate) struct Joined {
     pub(crate) id: LaneId,
     pub(crate) record: Arc<LaneRecord>,
-    /// Told that there is something to send.
+    /// Told that the stream has something for the lane.
     pub(crate) notify: Arc<Notify>,
-    /// Told that the lane is to be looked at earlier than was said.
-    pub(crate) timer: Arc<Notify>,
-    /// Told that another connection has taken the lane's place.
-    pub(crate) replaced: Arc<Notify>,
     /// Told that the lane has fallen silent.
     pub(crate) silenced: Arc<Notify>,
-}
-
-/// Why a lane does not join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoLane {
-    /// The stream is over.
-    StreamOver,
-    /// It has as many as it may have. Connections that had the lane's number before were told to give way.
-    Full,
 }
 
 impl State {
     /// Whether the stream has come to its end, one way or the other.
     pub(crate) fn is_over(&self) -> bool {
         self.connection.is_done() || self.connection.failure().is_some()
-    }
-
-    /// Whether there is nothing left to bring a lane up for.
-    pub(crate) fn needs_no_lane(&self) -> bool {
-        self.settled || self.connection.failure().is_some()
     }
 
     /// What the connections of a lane did that are up: one, or two for the moment in which one takes the place of another.
@@ -117,13 +94,6 @@ impl State {
             sum += self.connection.lane_figures(now, LaneId(lane));
         }
         sum
-    }
-
-    /// Tells the connection the time, where it matters for what the application just did.
-    pub(crate) fn note_time(&mut self) {
-        if self.connection.wants_time() {
-            self.connection.observe(Instant::now());
-        }
     }
 
     fn note_events(&mut self) {
@@ -152,7 +122,6 @@ impl Shared {
             lanes: Vec::new(),
             records: Vec::new(),
             events: EventLog::new(id),
-            settled: false,
             reader: None,
             writer: None,
         };
@@ -162,7 +131,6 @@ impl Shared {
             buffers,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
-            abandoned: watch::Sender::new(false),
             over: watch::Sender::new(false),
             supervise: Notify::new(),
             start: Instant::now(),
@@ -183,8 +151,7 @@ impl Shared {
         let reader = state.reader.take_if(|_| wakes.reader);
         let writer = state.writer.take_if(|_| wakes.writer);
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly it is one lane.
-        let timers = wakes.timers().map(|lane| state.lanes[lane.0].timer.clone());
-        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone()).chain(timers);
+        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
         // The application first: what it answers goes out with what the lane is woken for.
@@ -200,11 +167,10 @@ impl Shared {
     pub(crate) fn poll_next<T>(
         &self,
         context: &mut Context<'_>,
-        read: impl FnOnce(&mut Connection) -> Option<T>,
+        read: impl FnOnce(&mut Connection, Instant) -> Option<T>,
     ) -> Poll<IoResult<Option<T>>> {
         self.with(|state| {
-            if let Some(next) = read(&mut state.connection) {
-                state.note_time();
+            if let Some(next) = read(&mut state.connection, Instant::now()) {
                 return Poll::Ready(Ok(Some(next)));
             }
             if state.connection.is_read() {
@@ -218,8 +184,7 @@ impl Shared {
         })
     }
 
-    /// A lane has joined. A connection that had its number before gives way to it; where that was being taken out of the stream, so is its successor: that is
-    /// how the peer gets to know.
+    /// A lane has joined.
     pub(crate) fn lane_up(
         &self,
         index: u16,
@@ -229,21 +194,7 @@ impl Shared {
     ) -> Result<Joined, NoLane> {
         let link = connection.link_index();
         self.with(|state| {
-            // One that is done may still owe the other end its last acknowledgement.
-            if state.connection.failure().is_some() {
-                return Err(NoLane::StreamOver);
-            }
-            let before = state.lanes.iter().enumerate().filter(|(_, place)| place.up && place.record.index == index);
-            let mut was_leaving = false;
-            for (lane, place) in before {
-                place.replaced.notify_one();
-                was_leaving |= state.connection.is_leaving(LaneId(lane));
-            }
-            let now = Instant::now();
-            let id = state.connection.lane_up(now, traits).ok_or(NoLane::Full)?;
-            if was_leaving {
-                state.connection.leave(now, id);
-            }
+            let id = state.connection.lane_up(Instant::now(), traits)?;
             let record = match state.records.iter().find(|record| record.index == index) {
                 Some(known) => known.clone(),
                 None => {
@@ -253,15 +204,15 @@ impl Shared {
                 }
             };
             record.begin(connection);
-            let (notify, timer, replaced, silenced) = Default::default();
-            let place = Place { up: true, error: None, link, record, notify, timer, replaced, silenced };
-            let Place { record, notify, timer, replaced, silenced, .. } = place.clone();
+            let (notify, silenced) = Default::default();
+            let place = Place { up: true, error: None, link, record, notify, silenced };
+            let Place { record, notify, silenced, .. } = place.clone();
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = place,
                 None => state.lanes.push(place),
             }
-            Ok(Joined { id, record, notify, timer, replaced, silenced })
+            Ok(Joined { id, record, notify, silenced })
         })
     }
 
@@ -273,8 +224,7 @@ impl Shared {
             let place = &mut state.lanes[lane.0];
             place.up = false;
             let is_done = state.connection.is_done();
-            state.settled |= end.is_ok() && is_done;
-            let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Own);
+            let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
             // A stream that is done loses nothing with a lane: a peer that heard of the end first may have let it go.
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
             place.error = end.as_ref().err().map(LaneError::to_string);
@@ -282,7 +232,7 @@ impl Shared {
             // Whoever hears of the event finds the count right.
             self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(now, lane, how);
-            state.needs_no_lane() && !state.lanes.iter().any(|place| place.up)
+            state.connection.needs_no_lane() && !state.lanes.iter().any(|place| place.up)
         });
         if was_last {
             self.summarize();

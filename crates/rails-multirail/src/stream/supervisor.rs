@@ -2,27 +2,16 @@
 
 use super::{pool, shared::Shared};
 use rails_net::LinkWatch;
-use rails_proto::lane::Closing;
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 use tokio::time::{sleep, sleep_until};
 
 /// Keeps the time of one end of a stream and watches its links, until that end is over: fails it when there has been no lane for too long, and tells those who dial when to
 /// stop.
-pub(super) async fn supervise(shared: Arc<Shared>, linger: Duration) {
-    let mut abandoned = shared.abandoned.subscribe();
-    let lingered = async {
-        // The channel lives as long as `shared`, so waiting for it cannot fail.
-        let _ = abandoned.wait_for(|abandoned| *abandoned).await;
-        sleep(linger + Closing::FAREWELL).await;
-    };
+pub(super) async fn supervise(shared: Arc<Shared>) {
     tokio::select! {
         () = keep_time(&shared) => {}
         () = watch_links(&shared) => {}
         () = tidy(&shared) => {}
-        () = lingered => {}
     }
     shared.over.send_replace(true);
     let (bytes, failure) =
@@ -67,7 +56,7 @@ async fn keep_time(shared: &Shared) {
     loop {
         let (over, timeout) = shared.with(|state| {
             state.connection.handle_timeout(Instant::now());
-            (state.needs_no_lane(), state.connection.next_timeout())
+            (state.connection.needs_no_lane(), state.connection.poll_timeout())
         });
         if over {
             return;

@@ -1,12 +1,10 @@
 //! Taking turns on a thread.
 
-use tokio::task::yield_now;
-
-/// How much a task may still move before others have their turn: its lane's other direction, the other tasks of its rail, and the timers and
+/// How much a task may still receive before others have their turn: its lane's other direction, the other tasks of its rail, and the timers and
 /// sockets of its runtime.
 ///
-/// A socket that always has something, or always takes something, never makes its task wait. tokio's own budget counts calls, 128 of them, and
-/// on a busy CPU 128 reads can take a tenth of a second, for which nothing that came in would be acknowledged.
+/// A socket that always has something never makes its task wait. tokio's own budget counts calls, 128 of them, and on a busy CPU 128 reads can
+/// take a tenth of a second, for which nothing that came in would be acknowledged.
 #[derive(Debug)]
 pub(super) struct Turn {
     left: u64,
@@ -17,15 +15,11 @@ impl Turn {
         Self { left: LONGEST }
     }
 
-    /// Notes that `bytes` were moved, and gives the turn away where that was enough.
-    pub(super) async fn spend(&mut self, bytes: u64) {
-        match self.left.checked_sub(bytes) {
-            Some(left) => self.left = left,
-            None => {
-                self.left = LONGEST;
-                yield_now().await;
-            }
-        }
+    /// Notes that `bytes` were moved; whether the turn is over by that, and the next one begins.
+    pub(super) fn spend(&mut self, bytes: u64) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(LONGEST);
+        left.is_none()
     }
 }
 

@@ -21,11 +21,16 @@ pub(super) struct Ending {
     stopped: Option<u64>,
     /// The application has gone, and what it wrote is to be delivered until then.
     linger_until: Option<Instant>,
+    /// Since when nothing is wanted of the stream but its end, or it has failed.
+    abandoned: Option<Instant>,
+    /// A lane was closed by both ends after the stream was done, so the peer knows that it is; or the lanes have had the time for that.
+    pub(super) settled: bool,
 }
 
 impl Ending {
     pub(super) fn new(linger: Duration) -> Self {
-        Self { linger, nobody_reads: false, read_to: None, stopped: None, linger_until: None }
+        let (nobody_reads, settled) = (false, false);
+        Self { linger, nobody_reads, read_to: None, stopped: None, linger_until: None, abandoned: None, settled }
     }
 }
 
@@ -33,13 +38,35 @@ impl Connection {
     /// The application has gone. What it wrote is delivered, and then its end, as long as the stream may linger. `unread` bytes were taken from the stream,
     /// and not read after all.
     pub fn drop_application(&mut self, now: Instant, unread: u64) {
+        self.abandon(now);
         if self.is_done() || self.failure.is_some() {
             return;
         }
         self.ending.linger_until = Some(now + self.ending.linger);
         self.wakes.supervisor = true;
-        self.finish();
+        self.finish(now);
         self.stop_reading(unread);
+    }
+
+    /// Nothing is wanted of the stream any more but its end: its lanes are closed at the latest when it has lingered, and the peer was told of that.
+    pub fn abandon(&mut self, now: Instant) {
+        if self.ending.abandoned.is_none() {
+            self.ending.abandoned = Some(now);
+            self.wakes.supervisor = true;
+            for (lane, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.up) {
+                self.wakes.set_timer(LaneId(lane));
+            }
+        }
+    }
+
+    /// Whether there is nothing left for which a lane would have to be brought up.
+    pub fn needs_no_lane(&self) -> bool {
+        self.ending.settled || self.failure.is_some()
+    }
+
+    /// When all lanes are closed, whatever they still have.
+    pub(super) fn lanes_end(&self) -> Option<Instant> {
+        Some(self.ending.abandoned? + self.ending.linger + FAREWELL)
     }
 
     /// Nobody reads at this end any more, and `unread` bytes were taken from the stream and not read after all. The peer is told as soon as it has sent
@@ -52,9 +79,9 @@ impl Connection {
     }
 
     /// Gives the stream up, with all that the peer does not have yet.
-    pub fn abort(&mut self) {
+    pub fn abort(&mut self, now: Instant) {
         if !self.is_done() && self.failure.is_none() {
-            self.fail(Failure::Dropped);
+            self.fail(now, Failure::Dropped);
         }
     }
 
@@ -67,7 +94,7 @@ impl Connection {
             return Ok(());
         }
         let unread = self.scheduler.give_up(read);
-        self.ending.stopped = Some(self.or_fail(unread)?);
+        self.ending.stopped = Some(self.or_fail(now, unread)?);
         self.wakes.writer = true;
         self.wakes.supervisor |= self.is_done();
         self.wake_all_lanes();
@@ -127,11 +154,11 @@ impl Connection {
     }
 
     /// The stream has lingered for as long as it may.
-    pub(super) fn end_lingering(&mut self) {
+    pub(super) fn end_lingering(&mut self, now: Instant) {
         if self.is_sending_over() {
             self.refuse(0);
         } else {
-            self.fail(Failure::Dropped);
+            self.fail(now, Failure::Dropped);
         }
     }
 
@@ -159,3 +186,6 @@ impl Connection {
         self.incoming.is_complete() || self.refuses()
     }
 }
+
+/// For how long a lane tries to tell the peer that it broke the protocol, or that the stream has lingered for long enough.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(1);

@@ -35,9 +35,8 @@ impl Health {
 }
 
 impl Connection {
-    /// When `lane` is to be [looked at](Connection::look) next; `None` while nothing on it waits for an answer. Where that changes other than by looking,
-    /// and to an earlier time, [`Wakes::timers`](super::Wakes::timers) names the lane.
-    pub fn look_at(&self, lane: LaneId) -> Option<Instant> {
+    /// When `lane` is to be [looked at](Connection::look) next; `None` while nothing on it waits for an answer.
+    pub(super) fn progress_timeout(&self, lane: LaneId) -> Option<Instant> {
         if self.failure.is_some() || self.is_done() {
             return None;
         }
@@ -113,25 +112,26 @@ impl Connection {
     }
 
     /// When [`Connection::handle_timeout`] is to be called.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        if self.failure.is_some() || self.is_done() {
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.needs_no_lane() {
             return None;
         }
-        self.outage_ends().into_iter().chain(self.linger_until()).min()
+        self.outage_ends().into_iter().chain(self.linger_until()).chain(self.lanes_end()).min()
     }
 
-    /// The time that [`Connection::next_timeout`] named may have come.
+    /// The time that [`Connection::poll_timeout`] named may have come.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.linger_until().is_some_and(|at| at <= now) {
-            self.end_lingering();
-        } else if self.next_timeout().is_some_and(|at| at <= now) {
-            self.fail_for_want_of_lanes();
+            self.end_lingering(now);
+        } else if self.outage_ends().is_some_and(|at| at <= now) {
+            self.fail_for_want_of_lanes(now);
         }
+        self.ending.settled |= self.lanes_end().is_some_and(|at| at <= now);
     }
 
     /// Until when a lane that can be used is waited for, where there is none.
     pub(super) fn outage_ends(&self) -> Option<Instant> {
-        let since = self.outage_since?;
+        let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
         // Without a limit to wait for, a lane that is silent is still worth more than none.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
         waits.then_some(since + self.patience_without_lanes())
@@ -239,10 +239,10 @@ impl Connection {
         self.wakes.supervisor = true;
     }
 
-    pub(super) fn fail_for_want_of_lanes(&mut self) {
+    pub(super) fn fail_for_want_of_lanes(&mut self, now: Instant) {
         let delivered = self.incoming.bytes_in_order();
         let unacknowledged = self.scheduler.bytes_unacknowledged();
-        self.fail(Failure::LanesLost { unacknowledged, delivered });
+        self.fail(now, Failure::LanesLost { unacknowledged, delivered });
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Lane {
     pub(super) stop_sent: bool,
     pub(super) health: Health,
     pub(super) unused: Unused,
+    /// Another connection has taken its place.
+    pub(super) replaced: bool,
     /// The lane is taken out of the stream.
     pub(super) leaving: bool,
     /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
@@ -36,6 +38,28 @@ pub(super) struct Lane {
     pub(super) clock: LaneClock,
     /// What came in on it that was there before.
     pub(super) duplicates: Amount,
+}
+
+/// Why a lane does not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLane {
+    /// The stream is over.
+    StreamOver,
+    /// It has as many as it may have, [`MOST_LANES`](crate::parameters::MOST_LANES).
+    Full,
+}
+
+/// When something is to be done about a lane though nothing happens to it; `None` is never.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LaneTimeouts {
+    /// It is to say what has arrived on it, if it has nothing else to send.
+    pub acknowledge: Option<Instant>,
+    /// Whether it makes progress is to be checked.
+    pub progress: Option<Instant>,
+    /// It is to end, whatever it still has: the application has long been gone, or the stream has long failed.
+    pub end: Option<Instant>,
+    /// It is to end at once: another connection has taken its place.
+    pub replaced: bool,
 }
 
 /// What the other end was told.
@@ -55,6 +79,30 @@ impl Lane {
 }
 
 impl Connection {
+    /// When something is to be done about `lane`. Calls that name the lane may change it; where it changes otherwise,
+    /// [`Wakes::lanes`](super::Wakes::lanes) names the lane.
+    pub fn lane_timeouts(&mut self, lane: LaneId) -> LaneTimeouts {
+        self.wakes.unset_timer(lane);
+        let state = &self.lanes[lane.0];
+        LaneTimeouts {
+            acknowledge: state.since.map(|since| since + ACK_DELAY),
+            progress: self.progress_timeout(lane),
+            end: self.lanes_end(),
+            replaced: state.replaced,
+        }
+    }
+
+    /// Has the connections give way that have that lane number; whether one of them was being taken out of the stream.
+    pub(super) fn replace(&mut self, number: u16) -> bool {
+        let mut was_leaving = false;
+        for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up && lane.number == number) {
+            lane.replaced = true;
+            was_leaving |= lane.leaving;
+            self.wakes.set_timer(LaneId(index));
+        }
+        was_leaving
+    }
+
     /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.refuses();

@@ -39,7 +39,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
-    pub fn carry_messages(&mut self) -> Result<(), NotForMessages> {
+    pub fn carry_messages(&mut self, now: Instant) -> Result<(), NotForMessages> {
         let (window, chunk) = self.scheduler.bounds();
         if chunk < LEAST_CHUNK || window < LEAST_WINDOW {
             return Err(NotForMessages::TooSmall { chunk, window });
@@ -49,7 +49,7 @@ impl Connection {
             return Err(NotForMessages::InUse);
         }
         self.form = Some(Form::Messages);
-        self.agree(Form::Messages);
+        self.agree(now, Form::Messages);
         Ok(())
     }
 
@@ -64,15 +64,17 @@ impl Connection {
     ///
     /// # Panics
     /// Where the stream does not carry messages or was finished.
-    pub fn send(&mut self, priority: Priority, message: Bytes) {
+    pub fn send(&mut self, now: Instant, priority: Priority, message: Bytes) {
         self.scheduler.send(priority, message);
         self.wake_idle_lanes();
+        self.observe_application(now);
     }
 
     /// The next message, or the packet that it is in. `None` where there is none yet, or [no more](Connection::is_read).
-    pub fn receive(&mut self) -> Option<Delivery> {
+    pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
         self.tell_the_limit();
+        self.observe_application(now);
         Some(delivery)
     }
 
@@ -84,6 +86,7 @@ impl Connection {
     /// [`Violation`]; the stream has failed with it.
     pub fn admit_content(
         &mut self,
+        now: Instant,
         lane: LaneId,
         header: &DataHeader,
         content: &Content,
@@ -91,16 +94,16 @@ impl Connection {
     ) -> Result<Place, Violation> {
         let longest = self.terms.longest_chunk;
         if header.length > longest {
-            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
         if self.failure.is_some() || self.refuses() {
             return Ok(Place::Own);
         }
         if self.form.is_none() {
-            self.agree(Form::Messages);
+            self.agree(now, Form::Messages);
         }
         let place = self.incoming.admit_content(lane.0, header, content, spare);
-        let place = self.or_fail(place)?;
+        let place = self.or_fail(now, place)?;
         self.refuse_what_came();
         Ok(place)
     }
@@ -114,10 +117,16 @@ impl Connection {
     ///
     /// # Errors
     /// [`Violation`], where the message is whole because its part came by another lane; the stream has failed with it.
-    pub fn give_back(&mut self, lane: LaneId, piece: MessageBuffer, filled: usize) -> Result<(), Violation> {
+    pub fn give_back(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        piece: MessageBuffer,
+        filled: usize,
+    ) -> Result<(), Violation> {
         let was_complete = self.incoming.is_complete();
         let given = self.incoming.give_back(lane.0, piece, filled);
-        self.or_fail(given)?;
+        self.or_fail(now, given)?;
         self.look_what_came(was_complete);
         Ok(())
     }
@@ -135,7 +144,7 @@ impl Connection {
     ) -> Result<(), Violation> {
         let was_complete = self.incoming.is_complete();
         let filled = self.incoming.fill(lane.0, piece);
-        self.or_fail(filled)?;
+        self.or_fail(now, filled)?;
         if self.failure.is_none() && !self.refuses() {
             self.has_arrived(now, lane, header.length, was_complete);
         }
@@ -159,21 +168,21 @@ impl Connection {
         }
         let was_complete = self.incoming.is_complete();
         let inserted = self.incoming.insert_content(header, content, payload);
-        self.or_fail(inserted)?;
+        self.or_fail(now, inserted)?;
         self.has_arrived(now, lane, header.length, was_complete);
         Ok(())
     }
 
     /// The application reads or writes bytes.
-    pub(super) fn use_for_bytes(&mut self) {
+    pub(super) fn use_for_bytes(&mut self, now: Instant) {
         if self.form.is_none() {
             self.form = Some(Form::Bytes);
-            self.agree(Form::Bytes);
+            self.agree(now, Form::Bytes);
         }
     }
 
     /// What arrives is to be of that form: either it can be, or the ends do not agree.
-    fn agree(&mut self, form: Form) {
+    fn agree(&mut self, now: Instant, form: Form) {
         let is = self.incoming.form();
         if is == form {
             return;
@@ -181,7 +190,7 @@ impl Connection {
         match self.incoming.changed_to(form, self.terms.window) {
             Some(incoming) => self.incoming = incoming,
             None => {
-                let _ = self.or_fail::<()>(Err(Violation::Form { arrived: is, expected: form }));
+                let _ = self.or_fail::<()>(now, Err(Violation::Form { arrived: is, expected: form }));
             }
         }
     }

@@ -1,11 +1,10 @@
 //! One end of one stream: both directions, all of its lanes.
 //!
 //! A lane is told of by [`Connection::lane_up`] when it has joined and by [`Connection::lane_down`] when it has ended. In between its
-//! [protocol](crate::lane) asks what to send ([`Connection::poll_transmit`]), hands in what has arrived, and has the lane looked at
-//! ([`Connection::look`]) when [`Connection::look_at`] says so. One task for all lanes calls [`Connection::handle_timeout`] at the time that
-//! [`Connection::next_timeout`] names, and takes the [events](Connection::poll_event).
+//! [protocol](crate::lane) makes all calls for it. One task for all lanes calls [`Connection::handle_timeout`] at the time that
+//! [`Connection::poll_timeout`] names, and takes the [events](Connection::poll_event).
 //!
-//! The application writes, finishes, reads. **After each call, whoever [`Connection::take_wakes`] names must be woken**:
+//! The application writes, finishes, reads. **After each call, the driver wakes all that [`Connection::take_wakes`] names**:
 //! that is how bytes written find an idle lane, and how a window that opened finds the writer.
 
 mod ending;
@@ -20,9 +19,11 @@ mod stalls;
 mod unused;
 mod wakes;
 
+pub(crate) use ending::FAREWELL;
 pub use event::{Event, EventKind, Silence};
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
+pub use lane::{LaneTimeouts, NoLane};
 pub use messages::NotForMessages;
 pub use paths::{LaneEnd, Refused};
 pub use stalls::{LaneTimes, Stalls};
@@ -145,7 +146,7 @@ impl Failure {
 pub enum Transmit {
     /// Send the control frames that were appended, then this chunk if there is one.
     Send(Option<Chunk>),
-    /// There is nothing to send until the lane is woken, or an [acknowledgement](Connection::acknowledge_at) is due.
+    /// There is nothing to send until the lane is woken, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
     Idle,
     /// There will be nothing to send any more: close the sending side, and read on until the other end has closed its own.
     Close,
@@ -193,16 +194,18 @@ impl Connection {
     }
 
     /// Takes bytes to send: no more than there is [`Connection::room`] for.
-    pub fn write(&mut self, bytes: Bytes) {
-        self.use_for_bytes();
+    pub fn write(&mut self, now: Instant, bytes: Bytes) {
+        self.use_for_bytes(now);
         self.scheduler.write(bytes);
         self.wake_idle_lanes();
+        self.observe_application(now);
     }
 
     /// No more bytes will be written.
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self, now: Instant) {
         self.scheduler.finish();
         self.wake_idle_lanes();
+        self.observe_application(now);
     }
 
     /// Whether [`Connection::finish`] was called.
@@ -211,10 +214,11 @@ impl Connection {
     }
 
     /// The next bytes in order. `None` where there are none yet, or [no more](Connection::is_read).
-    pub fn read(&mut self) -> Option<Bytes> {
-        self.use_for_bytes();
+    pub fn read(&mut self, now: Instant) -> Option<Bytes> {
+        self.use_for_bytes(now);
         let bytes = self.incoming.read()?;
         self.tell_the_limit();
+        self.observe_application(now);
         Some(bytes)
     }
 
@@ -230,11 +234,20 @@ impl Connection {
 
     // The lanes' side.
 
-    /// A lane has joined; `None` where the stream has [`MOST_LANES`] already.
-    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Option<LaneId> {
+    /// A lane has joined. A connection that had its number before gives way to it; where that was being taken out of the stream, so is its successor: that is
+    /// how the peer gets to know.
+    ///
+    /// # Errors
+    /// [`NoLane`]; where the stream has too many lanes, a connection that had the number before gives way all the same.
+    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, NoLane> {
+        // A stream that is done may still owe the peer its last acknowledgement.
+        if self.failure.is_some() {
+            return Err(NoLane::StreamOver);
+        }
+        let is_leaving = self.replace(traits.number);
         let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
         if free >= MOST_LANES {
-            return None;
+            return Err(NoLane::Full);
         }
         if free == self.lanes.len() {
             self.lanes.push(Lane::default());
@@ -246,12 +259,16 @@ impl Connection {
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
         self.watch_for_outage(now);
         self.observe(now);
-        Some(LaneId(free))
+        if is_leaving {
+            self.leave(now, LaneId(free));
+        }
+        Ok(LaneId(free))
     }
 
     /// A lane has ended, in whatever way.
     pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
         self.note_end(lane, end);
+        self.ending.settled |= end == LaneEnd::Closed && self.is_done();
         let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
@@ -352,12 +369,6 @@ impl Connection {
         Transmit::Idle
     }
 
-    /// When `lane` has to say what has arrived on it, though nobody wakes it for that; `None` while there is nothing to say. What arrives changes it, and what
-    /// is sent.
-    pub fn acknowledge_at(&self, lane: LaneId) -> Option<Instant> {
-        self.lanes[lane.0].since.map(|since| since + ACK_DELAY)
-    }
-
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
     pub fn chunk_length(&mut self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
@@ -372,17 +383,17 @@ impl Connection {
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
-    pub fn admit(&mut self, header: &DataHeader) -> Result<Admission, Violation> {
+    pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
         // Whatever became of the stream: the driver takes memory for what is admitted.
         let longest = self.terms.longest_chunk;
         if header.length > longest {
-            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
         if self.failure.is_some() || self.refuses() {
             return Ok(Admission::Duplicate);
         }
         let admission = self.incoming.admit(header);
-        self.or_fail(admission)
+        self.or_fail(now, admission)
     }
 
     /// A chunk has arrived whole on `lane`, and its checksum is right.
@@ -401,11 +412,11 @@ impl Connection {
         }
         let longest = self.terms.longest_chunk;
         if header.length > longest {
-            return self.or_fail(Err(Violation::TooLong { length: header.length, longest }));
+            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
         let was_complete = self.incoming.is_complete();
         let inserted = self.incoming.insert(header, payload);
-        self.or_fail(inserted)?;
+        self.or_fail(now, inserted)?;
         self.has_arrived(now, lane, header.length, was_complete);
         Ok(())
     }
@@ -445,7 +456,7 @@ impl Connection {
         }
         let was_silent = self.is_silent(lane);
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
-        self.or_fail(handled)?;
+        self.or_fail(now, handled)?;
         if was_silent && !self.scheduler.is_silent(lane.0) {
             self.has_answered(now, lane);
         }
@@ -466,14 +477,14 @@ impl Connection {
     }
 
     /// The other end has given the stream up.
-    pub fn handle_reset(&mut self, reason: ResetReason) {
+    pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
         if self.failure.is_none() && !self.is_done() {
-            self.fail(Failure::Reset(reason));
+            self.fail(now, Failure::Reset(reason));
         }
     }
 
     /// Who is to be woken since this was last asked.
-    #[must_use = "whoever is named waits for it"]
+    #[must_use = "all that it names wait for it"]
     pub fn take_wakes(&mut self) -> Wakes {
         std::mem::take(&mut self.wakes)
     }
@@ -493,17 +504,18 @@ impl Connection {
         (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
     }
 
-    fn or_fail<T>(&mut self, result: Result<T, Violation>) -> Result<T, Violation> {
+    fn or_fail<T>(&mut self, now: Instant, result: Result<T, Violation>) -> Result<T, Violation> {
         if let Err(violation) = &result
             && self.failure.is_none()
         {
-            self.fail(Failure::Violation(violation.clone()));
+            self.fail(now, Failure::Violation(violation.clone()));
         }
         result
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, now: Instant, failure: Failure) {
         self.failure = Some(failure);
+        self.abandon(now);
         self.wakes.supervisor = true;
         self.wakes.reader = true;
         self.wakes.writer = true;

@@ -5,12 +5,14 @@
 //! gets through again. The end that is dialled waits for that: 1.5 s and four round trips.
 
 use super::{Connection, LaneId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneEnd {
-    /// As it should, or by this end's own will: nothing follows from it.
+    /// As it should: both ends have closed it.
+    Closed,
+    /// By this end's own will: nothing follows from it.
     Own,
     /// The peer's kernel closed or reset it, and no frame had said why.
     ByPeer,
@@ -64,7 +66,7 @@ impl Paths {
 
     fn down(&mut self, number: u16, end: LaneEnd) {
         match end {
-            LaneEnd::Own => self.0.retain(|path| path.number != number),
+            LaneEnd::Closed | LaneEnd::Own => self.0.retain(|path| path.number != number),
             LaneEnd::ByPeer => self.set(number, State::ClosedByPeer),
             LaneEnd::Lost => self.set(number, State::Lost),
         }
@@ -113,10 +115,10 @@ impl Connection {
 
     /// The peer was dialled for the lane of that number, and the lane did not come up; `refused` says so where the peer refused it. Where the peer has refused
     /// every lane that was up, and none of them ended in silence, the stream fails: nobody is there to have it.
-    pub fn dial_failed(&mut self, number: u16, refused: Option<Refused>) {
+    pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
-        if self.outage_ends().is_some() && !self.is_done() && self.failure.is_none() && self.paths.are_refused() {
-            self.fail_for_want_of_lanes();
+        if self.outage_ends().is_some() && self.paths.are_refused() {
+            self.fail_for_want_of_lanes(now);
         }
     }
 
@@ -150,7 +152,6 @@ const ROUND_TRIPS: u32 = 4;
 mod tests {
     use super::{super::*, *};
     use crate::policy::Policy;
-    use std::time::Instant;
 
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(10);
@@ -176,12 +177,12 @@ mod tests {
         for refused in [Refused::Connection, Refused::Stream] {
             let (mut connection, lanes) = end(true, 2, now);
             lanes.iter().for_each(|lane| connection.lane_down(now, *lane, LaneEnd::ByPeer));
-            connection.dial_failed(0, Some(refused));
+            connection.dial_failed(now, 0, Some(refused));
             assert!(!has_failed(&connection), "the other path was not tried yet");
-            assert_eq!(connection.next_timeout(), Some(now + LIMIT));
-            connection.dial_failed(1, None);
+            assert_eq!(connection.poll_timeout(), Some(now + LIMIT));
+            connection.dial_failed(now, 1, None);
             assert!(!has_failed(&connection), "that was not the peer's word");
-            connection.dial_failed(1, Some(refused));
+            connection.dial_failed(now, 1, Some(refused));
             assert!(has_failed(&connection));
         }
     }
@@ -191,12 +192,12 @@ mod tests {
         let now = Instant::now();
         let (mut connection, lanes) = end(true, 2, now);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
-        connection.dial_failed(0, Some(Refused::Stream));
+        connection.dial_failed(now, 0, Some(Refused::Stream));
         assert!(!has_failed(&connection));
         connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
         assert!(!has_failed(&connection), "the second has not been dialled again");
         connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
-        connection.dial_failed(0, Some(Refused::Stream));
+        connection.dial_failed(now, 0, Some(Refused::Stream));
         assert!(!has_failed(&connection));
     }
 
@@ -207,17 +208,17 @@ mod tests {
         connection.dialled(0);
         connection.dialled(1);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
-        connection.dial_failed(0, Some(Refused::Connection));
+        connection.dial_failed(now, 0, Some(Refused::Connection));
         assert!(!has_failed(&connection), "the other address was not heard yet");
-        connection.dial_failed(1, None);
+        connection.dial_failed(now, 1, None);
         assert!(has_failed(&connection), "it does not answer either");
 
         let (mut connection, lanes) = end(true, 1, now);
         connection.dialled(1);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
-        connection.dial_failed(0, Some(Refused::Connection));
+        connection.dial_failed(now, 0, Some(Refused::Connection));
         connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
-        connection.dial_failed(0, Some(Refused::Connection));
+        connection.dial_failed(now, 0, Some(Refused::Connection));
         assert!(!has_failed(&connection), "it came up");
     }
 
@@ -227,10 +228,10 @@ mod tests {
         let (mut connection, lanes) = end(true, 2, now);
         connection.lane_down(now, lanes[0], LaneEnd::Lost);
         connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
-        connection.dial_failed(0, Some(Refused::Connection));
-        connection.dial_failed(1, Some(Refused::Connection));
+        connection.dial_failed(now, 0, Some(Refused::Connection));
+        connection.dial_failed(now, 1, Some(Refused::Connection));
         assert!(!has_failed(&connection));
-        connection.dial_failed(0, Some(Refused::Stream));
+        connection.dial_failed(now, 0, Some(Refused::Stream));
         assert!(has_failed(&connection), "the peer's listener says that it does not have the stream");
     }
 
@@ -239,10 +240,10 @@ mod tests {
         let now = Instant::now();
         let (mut connection, lanes) = end(false, 2, now);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
-        assert_eq!(connection.next_timeout(), None, "a lane is up");
+        assert_eq!(connection.poll_timeout(), None, "a lane is up");
         connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
         let grace = REDIAL_GRACE + 80 * MS;
-        assert_eq!(connection.next_timeout(), Some(now + grace));
+        assert_eq!(connection.poll_timeout(), Some(now + grace));
         connection.lane_up(now + grace / 2, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         connection.handle_timeout(now + grace);
         assert!(!has_failed(&connection), "somebody in between had cut them");
@@ -254,7 +255,7 @@ mod tests {
         let (mut connection, lanes) = end(false, 2, now);
         connection.lane_down(now, lanes[0], LaneEnd::Lost);
         connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
-        assert_eq!(connection.next_timeout(), Some(now + LIMIT));
+        assert_eq!(connection.poll_timeout(), Some(now + LIMIT));
     }
 
     #[test]
@@ -266,6 +267,6 @@ mod tests {
         let successor = connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         connection.lane_down(now, lanes[1], LaneEnd::Lost);
         connection.lane_down(now, successor, LaneEnd::ByPeer);
-        assert_eq!(connection.next_timeout(), Some(now + REDIAL_GRACE));
+        assert_eq!(connection.poll_timeout(), Some(now + REDIAL_GRACE));
     }
 }

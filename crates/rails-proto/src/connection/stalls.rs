@@ -1,7 +1,7 @@
 //! Where the time of a stream goes: what keeps it from sending, its lanes from being busy, and what has arrived from being read.
 //!
 //! A clock is switched from one cause to the other where something happened, at the time that the driver says; while the cause stays the same
-//! that is one comparison. What the application does comes without a time, so the driver asks [`Connection::wants_time`] after it.
+//! that is one comparison.
 
 use super::{Connection, Lane};
 use serde::Serialize;
@@ -91,13 +91,15 @@ pub(super) struct Clocks {
 pub(super) struct LaneClock(Clock<5>);
 
 impl Connection {
-    /// Whether what the application did has ended or begun a stall, so that [`Connection::observe`] is to be told the time.
-    pub fn wants_time(&self) -> bool {
-        self.clocks.sending.cause() != Some(self.cause() as usize) || self.clocks.unread.cause() != self.unread()
+    /// Notes the time where the application has ended or begun a stall.
+    pub(super) fn observe_application(&mut self, now: Instant) {
+        if self.clocks.sending.cause() != Some(self.cause() as usize) || self.clocks.unread.cause() != self.unread() {
+            self.observe(now);
+        }
     }
 
     /// Notes the time at which things are as they are.
-    pub fn observe(&mut self, now: Instant) {
+    pub(super) fn observe(&mut self, now: Instant) {
         let (cause, unread) = (self.cause(), self.unread());
         if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.waiting() > 0 {
             self.stand_by(now);

@@ -1,4 +1,4 @@
-//! Who is to be woken: lanes that stand idle while there is work, and whoever waits for the stream.
+//! Who is to be woken: lanes that stand idle while there is work, and the tasks that wait for the stream.
 
 use super::{
     Connection, LaneId,
@@ -10,11 +10,11 @@ use super::{
 pub struct Wakes {
     lanes: u64,
     timers: u64,
-    /// Whoever waits to read.
+    /// The task that waits to read.
     pub reader: bool,
-    /// Whoever waits to write, to finish or for the end.
+    /// The task that waits to write, to finish or for the end.
     pub writer: bool,
-    /// Whoever takes the events and keeps the time.
+    /// The task that takes the events and keeps the time.
     pub supervisor: bool,
 }
 
@@ -71,18 +71,19 @@ impl Connection {
 }
 
 impl Wakes {
-    /// The lanes to be woken.
+    /// The lanes to be woken: there is something to send, or one of their [timeouts](Connection::lane_timeouts) comes earlier than they were told.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        members(self.lanes)
+        members(self.lanes | self.timers)
     }
 
-    /// The lanes that are to be [looked at](Connection::look_at) earlier than was said before.
-    pub fn timers(self) -> impl Iterator<Item = LaneId> {
-        members(self.timers)
-    }
-
+    /// `lane` is to be told of an earlier timeout.
     pub(super) fn set_timer(&mut self, lane: LaneId) {
         self.timers |= 1 << lane.0;
+    }
+
+    /// `lane` is told of its timeouts.
+    pub(super) fn unset_timer(&mut self, lane: LaneId) {
+        self.timers &= !(1 << lane.0);
     }
 }
 

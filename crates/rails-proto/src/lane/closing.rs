@@ -1,12 +1,12 @@
 //! How a lane is closed.
 
 use super::{LaneError, Stream};
-use crate::connection::LaneId;
-use std::time::{Duration, Instant};
+use crate::connection::{FAREWELL, LaneId};
+use std::time::Instant;
 
 /// Which sides of a lane are closed, and what follows from that. A call gives how the lane ended, once it has.
 #[derive(Debug)]
-pub struct Closing {
+pub(super) struct Closing {
     lane: LaneId,
     received: bool,
     sent: bool,
@@ -15,27 +15,24 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// For how long a lane tries to tell the peer that it broke the protocol, or that the stream has lingered for long enough.
-    pub const FAREWELL: Duration = Duration::from_secs(1);
-
     /// For a lane that has joined.
-    pub fn new(lane: LaneId) -> Self {
+    pub(super) fn new(lane: LaneId) -> Self {
         Self { lane, received: false, sent: false, broken: None }
     }
 
     /// Whether the lane is still read.
-    pub fn is_receiving(&self) -> bool {
+    pub(super) fn is_receiving(&self) -> bool {
         !self.received
     }
 
     /// Whether the lane is still sent on.
-    pub fn is_sending(&self) -> bool {
+    pub(super) fn is_sending(&self) -> bool {
         !self.sent
     }
 
     /// The lane is not read any more: the peer has closed its side, which it may once the stream has come to its end, one way or the other, or the lane is taken out
     /// of it; or it cannot be.
-    pub fn received<S: Stream>(
+    pub(super) fn received<S: Stream>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -45,7 +42,7 @@ impl Closing {
         match end {
             // The peer is told on this lane too, as far as it still listens.
             Err(error @ LaneError::Violation(_)) if !self.sent => {
-                self.broken = Some((error, now + Self::FAREWELL));
+                self.broken = Some((error, now + FAREWELL));
                 None
             }
             Err(error) => Some(Err(error)),
@@ -60,7 +57,7 @@ impl Closing {
     }
 
     /// Nothing more is sent: this end has closed its side, or cannot send.
-    pub fn sent(&mut self, end: Result<(), LaneError>) -> Option<Result<(), LaneError>> {
+    pub(super) fn sent(&mut self, end: Result<(), LaneError>) -> Option<Result<(), LaneError>> {
         self.sent = true;
         match (self.broken.take(), end) {
             (Some((error, _)), _) | (None, Err(error)) => Some(Err(error)),
@@ -69,12 +66,12 @@ impl Closing {
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.broken.as_ref().map(|(_, until)| *until)
     }
 
     /// Time has passed.
-    pub fn handle_timeout(&mut self, now: Instant) -> Option<Result<(), LaneError>> {
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<Result<(), LaneError>> {
         let (error, _) = self.broken.take_if(|(_, until)| *until <= now)?;
         Some(Err(error))
     }

@@ -1,19 +1,20 @@
 //! One end of one lane: what lies between the bytes of its connection and the [`Connection`] of its stream.
 //!
-//! [`Sender`] says what is sent next, and [`Receiver`] takes what arrives: frames, and chunks straight into the memory that is to hold them.
-//! [`Progress`] has the stream look at the lane in time, and [`Closing`] says how it ends.
+//! [`LaneProtocol`] is the whole of it. Inside, `Sender` says what is sent next, and `Receiver` takes what arrives: frames, and chunks
+//! straight into the memory that is to hold them. `Progress` tells the stream what the transport knows, and `Closing` says how the lane ends.
 
 mod closing;
 mod error;
 mod progress;
+mod protocol;
 mod receive;
 mod send;
 
-pub use closing::Closing;
 pub use error::LaneError;
-pub use progress::{Progress, TransportSample};
-pub use receive::{Received, Receiver};
-pub use send::{Next, Sender};
+pub use progress::TransportSample;
+pub use protocol::LaneProtocol;
+pub use receive::Received;
+pub use send::Next;
 
 use crate::{connection::Connection, messages::MessageBuffer};
 use bytes::Bytes;
@@ -35,4 +36,25 @@ pub trait Stream {
 
     /// Memory for a message of `length` bytes, whatever is in it.
     fn message(&mut self, length: usize) -> MessageBuffer;
+}
+
+/// For one thread, with memory from the allocator.
+impl Stream for Connection {
+    type Buffer = Vec<u8>;
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
+        act(self)
+    }
+
+    fn chunk(&mut self, length: usize) -> Vec<u8> {
+        vec![0; length]
+    }
+
+    fn freeze(buffer: Vec<u8>) -> Bytes {
+        buffer.into()
+    }
+
+    fn message(&mut self, length: usize) -> MessageBuffer {
+        MessageBuffer::zeroed(length)
+    }
 }

@@ -1,7 +1,7 @@
 //! Whether a lane makes progress.
 
 use super::Stream;
-use crate::connection::{LaneId, LinkSample};
+use crate::connection::{LaneId, LaneTimeouts, LinkSample};
 use std::time::{Duration, Instant};
 
 /// What a transport says of its connection; `None` is what it does not know, or not yet.
@@ -21,9 +21,9 @@ pub struct TransportSample {
     pub unacknowledged_packets: Option<u64>,
 }
 
-/// Has a lane looked at when its stream says so, and tells the stream what the transport knows then.
+/// Tells the stream what the transport knows, when the stream wants to know.
 #[derive(Debug)]
-pub struct Progress {
+pub(super) struct Progress {
     lane: LaneId,
     acknowledged: u64,
     /// When they were acknowledged, as far as is known.
@@ -32,19 +32,22 @@ pub struct Progress {
 
 impl Progress {
     /// For a lane that has joined.
-    pub fn new(lane: LaneId) -> Self {
+    pub(super) fn new(lane: LaneId) -> Self {
         Self { lane, acknowledged: 0, since: None }
     }
 
-    /// When the lane is to be looked at. It changes when it was looked at, and where [`Wakes::timers`](crate::connection::Wakes::timers) names the lane.
-    pub fn poll_timeout<S: Stream>(&self, stream: &mut S) -> Option<Instant> {
-        stream.with(|connection| connection.look_at(self.lane))
-    }
-
-    /// The lane is looked at.
-    pub fn handle_timeout<S: Stream>(&mut self, now: Instant, stream: &mut S, sample: &TransportSample) {
+    /// The time of [`LaneTimeouts::progress`] has come; gives the lane's timeouts after it.
+    pub(super) fn handle_timeout<S: Stream>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+        sample: &TransportSample,
+    ) -> LaneTimeouts {
         let sample = self.sample(now, sample);
-        stream.with(|connection| connection.look(now, self.lane, &sample));
+        stream.with(|connection| {
+            connection.look(now, self.lane, &sample);
+            connection.lane_timeouts(self.lane)
+        })
     }
 
     /// What follows from the transport's figures. Acknowledgements that ride on the peer's data keep coming when what this end sends is lost, so what counts is that they

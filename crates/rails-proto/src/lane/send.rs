@@ -3,7 +3,7 @@
 use super::Stream;
 use crate::{
     chunk::Chunk,
-    connection::{CONTROL_LEN, LaneId, NEEDS_NO_ROOM, Transmit},
+    connection::{CONTROL_LEN, LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit},
     seal::Sealer,
     wire::{DataHeader, Frame},
 };
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// The sending half of a lane: asks its stream what comes next, and puts it into frames, sealed where they are to be.
 #[derive(Debug)]
-pub struct Sender {
+pub(super) struct Sender {
     lane: LaneId,
     sealer: Option<Sealer>,
     /// The frames under way, or all that the sealer made of them; the connection has taken `control[..taken]`.
@@ -27,26 +27,25 @@ pub struct Sender {
     chunk: Option<u32>,
     in_flight: u64,
     unsent: Option<UnsentLimit>,
-    acknowledge_at: Option<Instant>,
 }
 
 /// What the driver does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It has the connection take what is [outgoing](Sender::outgoing).
+    /// It has the connection take what is [outgoing](super::LaneProtocol::outgoing).
     Submit {
         /// How many bytes may wait unsent in the connection from now on, where that has changed.
         unsent_limit: Option<u64>,
     },
-    /// It asks again when it is woken, or an [acknowledgement](Sender::acknowledge_at) is due.
+    /// Nothing, until the lane is woken or a timeout has come.
     Idle,
-    /// It closes the sending side: nothing will follow.
+    /// It [closes the sending side](super::LaneProtocol::close_sending): nothing will follow.
     Close,
 }
 
 impl Sender {
     /// For a lane that has joined; `sealer` where its frames are sealed. `most_unsent` is how many bytes may wait in the connection unsent at most, where that can be limited.
-    pub fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
+    pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
         Self {
             lane,
             sealer,
@@ -58,35 +57,29 @@ impl Sender {
             chunk: None,
             in_flight: 0,
             unsent: most_unsent.map(|most| UnsentLimit { most, now: most }),
-            acknowledge_at: None,
         }
     }
 
-    /// Whether the driver waits until the connection has room before it [asks](Self::next) again: a chunk is bound to this lane when it is taken, so none is before there is room
-    /// for it. What is not even in flight does not wait in the connection, so that a little there needs no asking.
-    pub fn needs_room(&self) -> bool {
+    /// Whether the connection is to have room before the stream is [asked](Self::next) again. What is not even in flight does not wait in the connection, so that a
+    /// little there needs no asking.
+    pub(super) fn needs_room(&self) -> bool {
         self.in_flight >= NEEDS_NO_ROOM
     }
 
-    /// When something that has arrived is to be acknowledged, as the stream said when it was asked last.
-    pub fn acknowledge_at(&self) -> Option<Instant> {
-        self.acknowledge_at
-    }
-
-    /// What comes next, once nothing is [outgoing](Self::outgoing) any more.
-    pub fn next<S: Stream>(&mut self, now: Instant, stream: &mut S) -> Next {
+    /// What comes next, once nothing is [outgoing](Self::outgoing) any more, and the lane's timeouts after it.
+    pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S) -> (Next, LaneTimeouts) {
         let (lane, control) = (self.lane, &mut self.control);
         control.clear();
         (self.taken, self.sealed) = (0, 0);
-        let (transmit, chunk_length);
-        (transmit, chunk_length, self.in_flight, self.acknowledge_at) = stream.with(|connection| {
+        let (transmit, chunk_length, timeouts);
+        (transmit, chunk_length, self.in_flight, timeouts) = stream.with(|connection| {
             let transmit = connection.poll_transmit(now, lane, control);
             let in_flight = connection.in_flight(lane);
             let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Transmit::Send(Some(_)));
             let chunk_length = is_much.then(|| connection.chunk_length(lane));
-            (transmit, chunk_length, in_flight, connection.acknowledge_at(lane))
+            (transmit, chunk_length, in_flight, connection.lane_timeouts(lane))
         });
-        match transmit {
+        let next = match transmit {
             Transmit::Idle => Next::Idle,
             Transmit::Close => Next::Close,
             Transmit::Send(chunk) => {
@@ -100,11 +93,12 @@ impl Sender {
                     self.unsent.as_mut().zip(chunk_length).and_then(|(limit, length)| limit.follow(length));
                 Next::Submit { unsent_limit }
             }
-        }
+        };
+        (next, timeouts)
     }
 
     /// What the connection is still to take: headers, and payload behind them.
-    pub fn outgoing(&self) -> (&[u8], &[Bytes]) {
+    pub(super) fn outgoing(&self) -> (&[u8], &[Bytes]) {
         let control = match &self.sealer {
             Some(sealer) => &sealer.sealed()[..self.sealed],
             None => &self.control,
@@ -113,7 +107,7 @@ impl Sender {
     }
 
     /// The connection has taken so many bytes; gives the length of a chunk that is taken whole by that.
-    pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
+    pub(super) fn submitted(&mut self, bytes: usize) -> Option<u32> {
         let of_control = bytes.min(self.outgoing().0.len());
         self.taken += of_control;
         let mut bytes = bytes - of_control;
@@ -135,7 +129,7 @@ impl Sender {
     }
 
     /// Whether nothing is outgoing.
-    pub fn is_submitted(&self) -> bool {
+    pub(super) fn is_submitted(&self) -> bool {
         let (control, payload) = self.outgoing();
         control.is_empty() && payload.is_empty()
     }

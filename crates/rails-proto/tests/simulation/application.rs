@@ -102,7 +102,7 @@ impl Application {
         } else if connection.is_finished() {
             Task::Waiting
         } else if self.written == self.habits.total {
-            connection.finish();
+            connection.finish(now);
             Task::Ready
         } else {
             match connection.room() {
@@ -114,9 +114,9 @@ impl Application {
 
     fn write_some(&mut self, now: Instant, connection: &mut Connection, room: usize) -> Task {
         if self.habits.messages {
-            self.send_one(connection);
+            self.send_one(now, connection);
         } else {
-            self.write_bytes(connection, room);
+            self.write_bytes(now, connection, room);
         }
         let before = self.written_before;
         match self.habits.bursts {
@@ -125,22 +125,22 @@ impl Application {
         }
     }
 
-    fn send_one(&mut self, connection: &mut Connection) {
+    fn send_one(&mut self, now: Instant, connection: &mut Connection) {
         let level = self.random.random_range(0..8u8);
         let number = &mut self.sent[usize::from(level)];
         let message = message(&self.patterns[0], self.habits.longest_write, level, *number);
         *number += 1;
-        connection.send(Priority::new(level).expect("there are eight"), message);
+        connection.send(now, Priority::new(level).expect("there are eight"), message);
         self.written_before = self.written;
         self.written += 1;
     }
 
-    fn write_bytes(&mut self, connection: &mut Connection, room: usize) {
+    fn write_bytes(&mut self, now: Instant, connection: &mut Connection, room: usize) {
         let left = self.habits.total - self.written;
         let most = (self.habits.longest_write.min(PERIOD) as u64).min(left).min(room as u64);
         let length = if self.habits.bursts.is_none() { most } else { self.random.random_range(1..=most) };
         let at = (self.written % PERIOD as u64) as usize;
-        connection.write(self.patterns[0].slice(at..at + length as usize));
+        connection.write(now, self.patterns[0].slice(at..at + length as usize));
         self.written_before = self.written;
         self.written += length;
     }
@@ -150,7 +150,8 @@ impl Application {
             self.reader = Task::Until(now + pause);
             return;
         }
-        let has_read = if self.habits.messages { self.receive(connection) } else { self.read_bytes(connection) };
+        let has_read =
+            if self.habits.messages { self.receive(now, connection) } else { self.read_bytes(now, connection) };
         if has_read.is_some()
             && let Some(before) = self.read_at.replace(now)
             && now - before >= SHORTEST_GAP
@@ -191,14 +192,14 @@ impl Application {
         self.habits.longest_write as u64
     }
 
-    fn read_bytes(&mut self, connection: &mut Connection) -> Option<()> {
-        let bytes = connection.read()?;
+    fn read_bytes(&mut self, now: Instant, connection: &mut Connection) -> Option<()> {
+        let bytes = connection.read(now)?;
         self.compare(&bytes);
         Some(())
     }
 
-    fn receive(&mut self, connection: &mut Connection) -> Option<()> {
-        match connection.receive()? {
+    fn receive(&mut self, now: Instant, connection: &mut Connection) -> Option<()> {
+        match connection.receive(now)? {
             Delivery::Message { priority, bytes } => self.compare_message(priority, &bytes),
             Delivery::Packet { priority, bytes: mut packet } => {
                 let whole = packet.len();

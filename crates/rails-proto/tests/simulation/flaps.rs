@@ -69,7 +69,7 @@ fn a_lane_that_was_silent_while_unused_is_tried() {
         let traits = LaneTraits { number, weight: 1, rtt: Some(rtt) };
         connection.lane_up(start, traits).expect("there are two lanes")
     });
-    connection.write(Bytes::from(vec![0; 64 << 10]));
+    connection.write(start, Bytes::from(vec![0; 64 << 10]));
     let mut chunks = 0;
     while send(&mut connection, ms(0), fast) {
         chunks += 1;
@@ -77,9 +77,9 @@ fn a_lane_that_was_silent_while_unused_is_tried() {
     connection.handle_ack(start + ms(5), fast, &Ack { chunks, limit: MIB, complete: false }).expect("they were sent");
     for at in [ms(10), ms(30)] {
         assert!(!send(&mut connection, at, slow));
-        connection.write(Bytes::from_static(b"sooner there by the other"));
+        connection.write(start, Bytes::from_static(b"sooner there by the other"));
         assert!(send(&mut connection, at, fast));
-        assert!(connection.look_at(slow).is_some(), "after {at:?}");
+        assert!(connection.lane_timeouts(slow).progress.is_some(), "after {at:?}");
         connection.link_down(start + at, slow);
         connection.link_up(start + at + ms(1), slow);
         connection.look(start + at + ms(1), slow, &LinkSample::default());

@@ -33,8 +33,7 @@ fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: Terms) -> C
 /// An end with `lanes` lanes.
 fn connection(lanes: usize) -> Connection {
     let mut connection = connection_to(Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW });
-    (0..lanes)
-        .for_each(|lane| assert_eq!(connection.lane_up(Instant::now(), LaneTraits::default()), Some(LaneId(lane))));
+    (0..lanes).for_each(|lane| assert_eq!(connection.lane_up(Instant::now(), LaneTraits::default()), Ok(LaneId(lane))));
     connection
 }
 
@@ -44,7 +43,7 @@ fn chunk(offset: u64, length: usize, fin: bool) -> (DataHeader, Bytes) {
 }
 
 fn data(connection: &mut Connection, now: Instant, (header, payload): (DataHeader, Bytes)) -> Result<(), Violation> {
-    connection.admit(&header)?;
+    connection.admit(now, &header)?;
     connection.handle_data(now, LaneId(0), &header, payload)
 }
 
@@ -69,7 +68,7 @@ fn chunks_that_were_not_sent_cannot_be_acknowledged() {
     for wrong in [ack(2, WINDOW), ack(u64::MAX, WINDOW), ack(0, WINDOW + 101), ack(0, u64::MAX)] {
         let now = Instant::now();
         let mut connection = connection(1);
-        connection.write(Bytes::from(vec![1; 100]));
+        connection.write(now, Bytes::from(vec![1; 100]));
         assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
         let violation = connection.handle_ack(now, LaneId(0), &wrong).unwrap_err();
         assert!(matches!(violation, Violation::NeverSent { .. }));
@@ -92,14 +91,14 @@ fn a_stream_that_goes_on_is_not_complete() {
 fn a_limit_that_runs_backwards_is_ignored() {
     let now = Instant::now();
     let mut connection = connection(1);
-    connection.write(Bytes::from(vec![1; 5_000]));
+    connection.write(now, Bytes::from(vec![1; 5_000]));
     drain(&mut connection, now, LaneId(0));
     connection.handle_ack(now, LaneId(0), &ack(5, WINDOW + 5_000)).unwrap();
     connection.handle_ack(now, LaneId(0), &ack(3, WINDOW)).unwrap();
     connection.handle_ack(now, LaneId(0), &ack(0, 0)).unwrap();
     let mut sent = 0;
     for _ in 0..4 {
-        connection.write(Bytes::from(vec![1; connection.room()]));
+        connection.write(now, Bytes::from(vec![1; connection.room()]));
         sent += drain(&mut connection, now, LaneId(0));
     }
     assert_eq!((sent, connection.failure()), (WINDOW, None), "the limit that was told first still holds");
@@ -113,11 +112,11 @@ fn the_end_may_be_told_twice_but_in_one_place_only() {
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
     data(&mut connection, now, chunk(10, 0, true)).unwrap();
     data(&mut connection, now, chunk(3, 7, false)).unwrap();
-    assert_eq!(connection.read().map(|bytes| bytes.len()), Some(10));
+    assert_eq!(connection.read(now).map(|bytes| bytes.len()), Some(10));
     assert!(connection.is_read());
     assert_eq!(data(&mut connection, now, chunk(0, 9, true)), Err(Violation::EndMoved { end: 9 }));
     assert!(matches!(connection.failure(), Some(Failure::Violation(_))));
-    assert_eq!(connection.read(), None);
+    assert_eq!(connection.read(now), None);
 }
 
 #[test]
@@ -144,18 +143,18 @@ fn a_chunk_that_is_too_long_is_refused_even_when_nothing_matters_any_more() {
     let long = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
     let refused = Err(Violation::TooLong { length: u32::MAX, longest: LONGEST_CHUNK });
     let mut connection = connection(1);
-    connection.handle_reset(ResetReason::Dropped);
-    assert_eq!(connection.admit(&chunk(0, 10, false).0), Ok(Admission::Duplicate));
-    assert_eq!(connection.admit(&long), refused);
+    connection.handle_reset(now, ResetReason::Dropped);
+    assert_eq!(connection.admit(now, &chunk(0, 10, false).0), Ok(Admission::Duplicate));
+    assert_eq!(connection.admit(now, &long), refused);
     assert_eq!(connection.failure(), Some(&Failure::Reset(ResetReason::Dropped)), "what came first is the reason");
 
     let mut connection = self::connection(1);
-    connection.finish();
+    connection.finish(now);
     drain(&mut connection, now, LaneId(0));
     data(&mut connection, now, chunk(0, 0, true)).unwrap();
     connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
     assert!(connection.is_done());
-    assert_eq!(connection.admit(&long), refused);
+    assert_eq!(connection.admit(now, &long), refused);
 }
 
 /// An application that has read everything and finished may go: what is still on its way to the other end is delivered.
@@ -163,10 +162,10 @@ fn a_chunk_that_is_too_long_is_refused_even_when_nothing_matters_any_more() {
 fn a_chunk_that_comes_again_after_the_application_has_gone_resets_nothing() {
     let now = Instant::now();
     let mut connection = connection(1);
-    connection.write(Bytes::from(vec![1; 100]));
-    connection.finish();
+    connection.write(now, Bytes::from(vec![1; 100]));
+    connection.finish(now);
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
-    assert!(connection.read().is_some());
+    assert!(connection.read(now).is_some());
     connection.drop_application(now, 0);
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
     assert_eq!(connection.failure(), None);
@@ -179,8 +178,8 @@ fn bytes_for_an_application_that_has_gone_are_refused() {
     let now = Instant::now();
     let mut connection = connection(1);
     data(&mut connection, now, chunk(0, 10, false)).unwrap();
-    assert!(connection.read().is_some());
-    connection.write(Bytes::from(vec![1; 100]));
+    assert!(connection.read(now).is_some());
+    connection.write(now, Bytes::from(vec![1; 100]));
     connection.drop_application(now, 3);
     data(&mut connection, now, chunk(10, 10, true)).unwrap();
     assert_eq!((connection.failure(), connection.is_done()), (None, false));
@@ -198,14 +197,14 @@ fn a_peer_that_stops_reading_gets_no_more() {
     let mut connection = connection(2);
     for read in [1_001, u64::MAX] {
         let mut connection = self::connection(1);
-        connection.write(Bytes::from(vec![1; 5_000]));
+        connection.write(now, Bytes::from(vec![1; 5_000]));
         assert!(matches!(
             connection.poll_transmit(now, LaneId(0), &mut Vec::new()),
             Transmit::Send(Some(Chunk { length: 1_000, .. }))
         ));
         assert!(matches!(connection.handle_stop(now, read), Err(Violation::NeverSent { .. })));
     }
-    connection.write(Bytes::from(vec![1; 5_000]));
+    connection.write(now, Bytes::from(vec![1; 5_000]));
     connection.poll_transmit(now, LaneId(0), &mut Vec::new());
     connection.handle_stop(now, 400).unwrap();
     assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 4_600 }));
@@ -214,7 +213,7 @@ fn a_peer_that_stops_reading_gets_no_more() {
     // Acknowledgements that were on their way change nothing, and what the peer wrote still arrives.
     connection.handle_ack(now, LaneId(0), &ack(1, WINDOW + 400)).unwrap();
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
-    assert_eq!(connection.read().map(|bytes| bytes.len()), Some(10));
+    assert_eq!(connection.read(now).map(|bytes| bytes.len()), Some(10));
     assert!(connection.is_done() && connection.is_read());
 }
 
@@ -222,11 +221,11 @@ fn a_peer_that_stops_reading_gets_no_more() {
 fn a_stop_behind_the_last_byte_loses_nothing() {
     let now = Instant::now();
     let mut connection = connection(1);
-    connection.write(Bytes::from(vec![1; 100]));
+    connection.write(now, Bytes::from(vec![1; 100]));
     drain(&mut connection, now, LaneId(0));
     connection.handle_stop(now, 100).unwrap();
     assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 0 }));
-    connection.finish();
+    connection.finish(now);
     assert!(connection.is_sent());
 }
 
@@ -235,13 +234,13 @@ fn a_stream_lingers_no_longer_than_it_may() {
     let now = Instant::now();
     for delivered in [false, true] {
         let mut connection = connection(1);
-        connection.write(Bytes::from(vec![1; 100]));
+        connection.write(now, Bytes::from(vec![1; 100]));
         connection.drop_application(now, 0);
         assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
         if delivered {
             connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
         }
-        assert_eq!(connection.next_timeout(), Some(now + LINGER));
+        assert_eq!(connection.poll_timeout(), Some(now + LINGER));
         connection.handle_timeout(now + LINGER - Duration::from_millis(1));
         assert!(!connection.is_done() && connection.failure().is_none());
         connection.handle_timeout(now + LINGER);
@@ -258,15 +257,15 @@ fn a_stream_lingers_no_longer_than_it_may() {
 fn a_reset_ends_the_stream_at_any_time_but_after_its_end() {
     let now = Instant::now();
     let mut connection = connection(2);
-    connection.write(Bytes::from_static(b"hello"));
-    connection.handle_reset(ResetReason::Violation);
+    connection.write(now, Bytes::from_static(b"hello"));
+    connection.handle_reset(now, ResetReason::Violation);
     assert_eq!(connection.failure(), Some(&Failure::Reset(ResetReason::Violation)));
     let wakes = connection.take_wakes();
     assert!(wakes.reader && wakes.writer && wakes.lanes().count() == 2);
     let mut control = Vec::new();
     assert_eq!(connection.poll_transmit(now, LaneId(1), &mut control), Transmit::Close, "nothing is sent back");
     data(&mut connection, now, chunk(0, 10, false)).unwrap();
-    assert_eq!(connection.read(), None);
+    assert_eq!(connection.read(now), None);
 }
 
 /// A window of any size may be claimed; what is kept for the other end is bounded all the same.
@@ -275,10 +274,10 @@ fn a_boundless_window_does_not_make_memory_boundless() {
     let now = Instant::now();
     let mebibyte = Bytes::from(vec![1; 1 << 20]);
     let mut connection = connection_with(1 << 20, 1 << 20, Terms { longest_chunk: u32::MAX, window: u64::MAX });
-    let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
+    let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
     let mut sent = 0;
     while connection.room() > 0 {
-        connection.write(mebibyte.slice(..connection.room()));
+        connection.write(now, mebibyte.slice(..connection.room()));
         sent += drain(&mut connection, now, lane);
         assert!(sent <= 1 << 30, "{sent} bytes are in flight");
     }
@@ -289,10 +288,10 @@ fn a_boundless_window_does_not_make_memory_boundless() {
 fn a_peer_that_wants_tiny_chunks_does_not_make_memory_boundless() {
     let now = Instant::now();
     let mut connection = connection_to(Terms { longest_chunk: 1, window: 1 << 24 });
-    let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
+    let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
     let mut sent = 0;
     while connection.room() > 0 {
-        connection.write(Bytes::from(vec![1; connection.room()]));
+        connection.write(now, Bytes::from(vec![1; connection.room()]));
         sent += drain(&mut connection, now, lane);
         assert!(sent <= 1 << 16, "{sent} chunks are in flight");
     }
@@ -354,24 +353,24 @@ proptest! {
                 Attack::Data { offset, length, fin } => {
                     // What is not admitted is not read either, so that no payload of that length need be made.
                     let header = DataHeader { offset, length, fin, checksum: 0 };
-                    if connection.admit(&header).is_ok() {
+                    if connection.admit(now, &header).is_ok() {
                         prop_assert!(length <= LONGEST_CHUNK);
                         let _ = connection.handle_data(now, lane, &header, vec![7; length as usize].into());
                     }
                 }
                 Attack::Ack(ack) => drop(connection.handle_ack(now, lane, &ack)),
-                Attack::Reset => connection.handle_reset(ResetReason::Dropped),
+                Attack::Reset => connection.handle_reset(now, ResetReason::Dropped),
                 Attack::Stop(read) => drop(connection.handle_stop(now, read)),
-                Attack::LaneUp => drop(connection.lane_up(Instant::now(), LaneTraits::default())),
-                Attack::LaneDown => connection.lane_down(Instant::now(), lane, LaneEnd::Lost),
+                Attack::LaneUp => drop(connection.lane_up(now, LaneTraits::default())),
+                Attack::LaneDown => connection.lane_down(now, lane, LaneEnd::Lost),
                 Attack::Write(length) => {
                     if !connection.is_finished() {
-                        connection.write(vec![1; length.min(connection.room())].into());
+                        connection.write(now, vec![1; length.min(connection.room())].into());
                     }
                     drain(&mut connection, now, lane);
                 }
-                Attack::Finish => connection.finish(),
-                Attack::Read => drop(connection.read()),
+                Attack::Finish => connection.finish(now),
+                Attack::Read => drop(connection.read(now)),
                 Attack::Drop => connection.drop_application(now, 0),
                 Attack::Wait(milliseconds) => now += Duration::from_millis(milliseconds),
             }
@@ -388,7 +387,7 @@ proptest! {
             failure = connection.failure().cloned();
         }
         let mut left = 0;
-        while let Some(bytes) = connection.read() {
+        while let Some(bytes) = connection.read(now) {
             left += bytes.len() as u64;
         }
         prop_assert!(left <= WINDOW);
@@ -412,59 +411,67 @@ fn messages_and_bytes_do_not_mix() {
     let packet = Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 1 });
     // Messages for an application that reads bytes, before and after it says so.
     let mut connection = connection(1);
-    assert_eq!(connection.read(), None);
-    let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &packet, &mut None);
+    assert_eq!(connection.read(Instant::now()), None);
+    let refused = connection.admit_content(Instant::now(), LaneId(0), &chunk(0, 10, false).0, &packet, &mut None);
     assert_eq!(refused, Err(form(Form::Messages, Form::Bytes)));
     assert_eq!(farewell(&mut connection), Frame::Reset(ResetReason::Mismatch));
     let mut connection = self::connection(1);
     connection
-        .admit_content(LaneId(0), &chunk(0, 10, false).0, &part(10, 0), &mut Some(MessageBuffer::zeroed(10)))
+        .admit_content(
+            Instant::now(),
+            LaneId(0),
+            &chunk(0, 10, false).0,
+            &part(10, 0),
+            &mut Some(MessageBuffer::zeroed(10)),
+        )
         .unwrap();
     assert_eq!(connection.failure(), None);
-    assert_eq!(connection.read(), None);
+    assert_eq!(connection.read(Instant::now()), None);
     assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Messages, Form::Bytes))));
     // Bytes for one that receives messages, and the same the other way round.
     let mut connection = self::connection(1);
-    connection.carry_messages().unwrap();
+    connection.carry_messages(Instant::now()).unwrap();
     let refused = data(&mut connection, Instant::now(), chunk(0, 10, false));
     assert_eq!(refused, Err(form(Form::Bytes, Form::Messages)));
     let mut connection = self::connection(1);
     data(&mut connection, Instant::now(), chunk(0, 10, false)).unwrap();
-    connection.carry_messages().unwrap();
+    connection.carry_messages(Instant::now()).unwrap();
     assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Bytes, Form::Messages))));
     // An end says nothing.
     let mut connection = self::connection(1);
     data(&mut connection, Instant::now(), chunk(0, 0, true)).unwrap();
-    connection.carry_messages().unwrap();
+    connection.carry_messages(Instant::now()).unwrap();
     assert!(connection.is_read() && connection.failure().is_none());
 }
 
 #[test]
 fn a_stream_that_was_used_or_is_too_small_carries_no_messages() {
     let mut connection = connection(1);
-    connection.write(Bytes::from_static(b"x"));
-    assert_eq!(connection.carry_messages(), Err(NotForMessages::InUse));
+    connection.write(Instant::now(), Bytes::from_static(b"x"));
+    assert_eq!(connection.carry_messages(Instant::now()), Err(NotForMessages::InUse));
     let mut connection = connection_to(Terms { longest_chunk: 1, window: WINDOW });
-    assert_eq!(connection.carry_messages(), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
+    assert_eq!(connection.carry_messages(Instant::now()), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
 }
 
 /// No memory is spent on a message that cannot be, nor on a chunk that is too long, whatever became of the stream.
 #[test]
 fn messages_that_cannot_be_cost_nothing() {
     let mut connection = connection(1);
-    connection.carry_messages().unwrap();
+    connection.carry_messages(Instant::now()).unwrap();
     let long = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
-    let refused = connection.admit_content(LaneId(0), &long, &part(u32::MAX, 0), &mut None);
+    let refused = connection.admit_content(Instant::now(), LaneId(0), &long, &part(u32::MAX, 0), &mut None);
     assert_eq!(refused, Err(Violation::TooLong { length: u32::MAX, longest: LONGEST_CHUNK }));
-    let again = connection.admit_content(LaneId(0), &long, &part(u32::MAX, 0), &mut None);
+    let again = connection.admit_content(Instant::now(), LaneId(0), &long, &part(u32::MAX, 0), &mut None);
     assert!(again.is_err());
     let mut connection = self::connection(1);
-    connection.carry_messages().unwrap();
-    let refused = connection.admit_content(LaneId(0), &chunk(0, 10, false).0, &part(20_000, 0), &mut None);
+    connection.carry_messages(Instant::now()).unwrap();
+    let refused =
+        connection.admit_content(Instant::now(), LaneId(0), &chunk(0, 10, false).0, &part(20_000, 0), &mut None);
     assert_eq!(refused, Err(Violation::BeyondWindow { end: 21_504, limit: WINDOW }));
     let mut connection = self::connection(1);
-    connection.carry_messages().unwrap();
-    let refused = connection.admit_content(LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
+    connection.carry_messages(Instant::now()).unwrap();
+    let refused =
+        connection.admit_content(Instant::now(), LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
     assert_eq!(refused, Err(MessageViolation::Part { length: 0, at: 0, total: 20_000 }.into()));
 }
 
@@ -472,14 +479,23 @@ fn messages_that_cannot_be_cost_nothing() {
 #[test]
 fn a_lane_that_is_lost_leaves_its_part_to_the_others() {
     let mut connection = connection(2);
-    connection.carry_messages().unwrap();
+    connection.carry_messages(Instant::now()).unwrap();
     let header = chunk(0, 1_000, false).0;
     let mut spare = None;
-    let needs = connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare);
+    let needs = connection.admit_content(Instant::now(), LaneId(0), &header, &part(1_000, 0), &mut spare);
     assert_eq!(needs, Ok(Place::NeedsBuffer(1_000)));
     spare = Some(MessageBuffer::zeroed(1_000));
-    assert_eq!(connection.admit_content(LaneId(0), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
-    assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Own));
+    assert_eq!(
+        connection.admit_content(Instant::now(), LaneId(0), &header, &part(1_000, 0), &mut spare),
+        Ok(Place::Message)
+    );
+    assert_eq!(
+        connection.admit_content(Instant::now(), LaneId(1), &header, &part(1_000, 0), &mut spare),
+        Ok(Place::Own)
+    );
     connection.lane_down(Instant::now(), LaneId(0), LaneEnd::Lost);
-    assert_eq!(connection.admit_content(LaneId(1), &header, &part(1_000, 0), &mut spare), Ok(Place::Message));
+    assert_eq!(
+        connection.admit_content(Instant::now(), LaneId(1), &header, &part(1_000, 0), &mut spare),
+        Ok(Place::Message)
+    );
 }

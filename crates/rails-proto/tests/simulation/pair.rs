@@ -4,11 +4,10 @@ use crate::{
     application::{Application, Habits, Task},
     network::{LaneSpec, PIECE, Parcel, Pipe, Stop},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use rails_proto::{
     connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused},
-    lane::{Closing, LaneError, Next, Progress, Received, Receiver, Sender, Stream},
-    messages::MessageBuffer,
+    lane::{LaneError, LaneProtocol, Next, Received},
     parameters::Terms,
     policy::Policy,
     scheduler::LaneTraits,
@@ -139,59 +138,21 @@ struct Lane {
     pipes: [Pipe; 2],
 }
 
-/// What drives a lane at one end; it does what `stream/lane.rs` does.
+/// One end of a lane, and what the driver has for it.
 #[derive(Default)]
 struct Side {
     /// While the lane is up.
-    id: Option<LaneId>,
-    sender: Option<Sender>,
-    /// What the sender said last.
-    rests: Rests,
-    /// When what has arrived is to be acknowledged, as the lane was told last.
-    acknowledge_at: Option<Instant>,
-    /// A wake that was not waited for yet.
+    up: Option<(LaneId, LaneProtocol<Vec<u8>>)>,
+    /// It was woken, and its task has not run since.
     notified: bool,
-    /// When it looks at the lane, as the state machine said last: it sleeps until then unless it is told of another time.
-    look_at: Option<Instant>,
+    /// It has nothing to send.
+    idle: bool,
+    /// When its task runs again though nothing happens, as the lane said last.
+    timeout: Option<Instant>,
     /// What has arrived and was not read, and whether the peer's close is behind it.
     arrived: BytesMut,
     is_closed: bool,
-    receiver: Option<Receiver<Vec<u8>>>,
-    progress: Option<Progress>,
-    closing: Option<Closing>,
     carried: u64,
-}
-
-/// What a lane has of its end.
-struct OneEnd<'a>(&'a mut Connection);
-
-impl Stream for OneEnd<'_> {
-    type Buffer = Vec<u8>;
-
-    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        act(self.0)
-    }
-
-    fn chunk(&mut self, length: usize) -> Vec<u8> {
-        vec![0; length]
-    }
-
-    fn freeze(buffer: Vec<u8>) -> Bytes {
-        buffer.into()
-    }
-
-    fn message(&mut self, length: usize) -> MessageBuffer {
-        MessageBuffer::zeroed(length)
-    }
-}
-
-#[derive(Default, Clone, Copy)]
-enum Rests {
-    #[default]
-    No,
-    /// Until it is woken, or an acknowledgement is due.
-    Idle,
-    ForGood,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -249,7 +210,7 @@ impl World {
         };
         let mut ends = [end(0), end(1)];
         for End { connection, application, .. } in ends.iter_mut().filter(|end| end.application.sends_messages()) {
-            connection.carry_messages().expect("nothing was written");
+            connection.carry_messages(start).expect("nothing was written");
             assert!(application.longest_write() <= connection.longest_message().0);
         }
         let mut world = Self {
@@ -319,7 +280,7 @@ impl World {
     fn pick(&mut self) -> Option<Ready> {
         let mut ready = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
-            ready.extend((0..2).filter(|end| lane.is_ready(*end, self.now)).map(|end| Ready::Lane(index, end)));
+            ready.extend((0..2).filter(|end| lane.is_ready(*end)).map(|end| Ready::Lane(index, end)));
         }
         for (index, end) in self.ends.iter().enumerate() {
             let is_ready = |task| match task {
@@ -336,7 +297,7 @@ impl World {
     fn step(&mut self, ready: Ready) {
         let end = match ready {
             Ready::Lane(lane, end) => {
-                self.transmit(lane, end);
+                self.drive(lane, end);
                 end
             }
             Ready::Writer(end) => {
@@ -366,11 +327,7 @@ impl World {
         }
         for lane in wakes.lanes() {
             let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
-            sides.filter(|side| side.id == Some(lane)).for_each(|side| side.notified = true);
-        }
-        for lane in wakes.timers() {
-            let sides = self.lanes.iter_mut().map(|lane| &mut lane.sides[end]);
-            sides.filter(|side| side.id == Some(lane)).for_each(|side| side.look_at = connection.look_at(lane));
+            sides.filter(|side| side.id() == Some(lane)).for_each(|side| side.notified = true);
         }
         if wakes.reader && application.reader == Task::Waiting {
             application.reader = Task::Ready;
@@ -400,54 +357,58 @@ impl World {
         assert!(self.ends[end].application.read <= other.application.written);
     }
 
-    /// Has the lane send once.
-    fn transmit(&mut self, lane: usize, end: usize) {
+    /// What the driver's task of a lane does: has it send once, and says when it is to run again.
+    fn drive(&mut self, lane: usize, end: usize) {
+        let limit = self.ends[1 - end].connection.received().0 + self.window;
         let Lane { sides, pipes, .. } = &mut self.lanes[lane];
-        let (side, pipe) = (&mut sides[end], &mut pipes[end]);
-        let sender = side.sender.as_mut().expect("only a lane that is up is ready");
-        if sender.is_submitted() {
-            if let Rests::Idle = side.rests {
-                side.notified = false;
-            }
-            side.rests = Rests::No;
-            let next = sender.next(self.now, &mut OneEnd(&mut self.ends[end].connection));
-            side.acknowledge_at = sender.acknowledge_at();
+        let (side, pipe, stream) = (&mut sides[end], &mut pipes[end], &mut self.ends[end].connection);
+        let (_, protocol) = side.up.as_mut().expect("only a lane that is up is ready");
+        if std::mem::take(&mut side.notified) {
+            protocol.wake();
+        }
+        if protocol.end().is_none() && !(protocol.needs_room() && !pipe.has_room()) {
+            let is_new = is_submitted(protocol);
+            let next = protocol.transmit(self.now, stream);
+            side.idle = next == Next::Idle;
             match next {
                 Next::Submit { .. } => {
-                    let limit = self.ends[1 - end].connection.received().0 + self.window;
-                    let mut chunks = chunks_end(sender.outgoing().0);
-                    assert!(chunks.all(|end| end <= limit), "a chunk goes beyond the window");
+                    let (control, payload) = protocol.outgoing();
+                    assert!(!is_new || chunks_end(control).all(|end| end <= limit), "a chunk goes beyond the window");
+                    let taken = pipe.submit(self.now, control, payload);
+                    side.carried += protocol.submitted(taken).map_or(0, u64::from);
                 }
-                Next::Idle => {
-                    let until = side.acknowledge_at;
-                    assert!(until.is_none_or(|until| until > self.now), "a lane is told to wait for what has passed");
-                    side.rests = Rests::Idle;
-                    return;
-                }
+                Next::Idle => {}
                 Next::Close => {
-                    side.rests = Rests::ForGood;
                     pipe.close(self.now);
-                    let ended = side.closing.as_mut().and_then(|closing| closing.sent(Ok(())));
-                    return self.ended(lane, end, ended);
+                    protocol.close_sending(Ok(()));
                 }
             }
         }
-        let (control, payload) = sender.outgoing();
-        let taken = pipe.submit(self.now, control, payload);
-        side.carried += sender.submitted(taken).map_or(0, u64::from);
+        self.rest(lane, end);
+    }
+
+    /// A lane sleeps until the time that it names, unless it has ended.
+    fn rest(&mut self, lane: usize, end: usize) {
+        let side = &mut self.lanes[lane].sides[end];
+        let Some((_, protocol)) = &mut side.up else { return };
+        side.timeout = protocol.poll_timeout(&mut self.ends[end].connection);
+        let Some(how) = protocol.end().cloned() else { return };
+        let is_honest = matches!(how, Ok(()) | Err(LaneError::Closed | LaneError::Replaced | LaneError::Lingering));
+        assert!(is_honest, "an honest end breaks no rule: {how:?}");
+        self.lane_down(lane, end, how.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed));
+        if how.is_err() {
+            self.break_lane(lane);
+        }
     }
 
     fn next_event(&self) -> Option<Instant> {
         let script = self.script.keys().map(|(at, _)| *at).take(1);
         let pipes = self.lanes.iter().flat_map(|lane| &lane.pipes).filter_map(Pipe::next_event);
-        let lanes = self.lanes.iter().flat_map(|lane| (0..2).map(move |end| (lane, end)));
-        // One that is due waits for room.
-        let lanes = lanes.filter_map(|(lane, end)| lane.acknowledge_at(end).filter(|at| *at > self.now));
+        let lanes = self.lanes.iter().flat_map(|lane| &lane.sides).filter_map(|side| side.timeout);
         let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
         let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
-        let timeouts = self.ends.iter().filter_map(|end| end.connection.next_timeout());
-        let looks = self.sides().filter_map(|(lane, end, _)| self.lanes[lane].sides[end].look_at);
-        script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).chain(looks).min()
+        let timeouts = self.ends.iter().filter_map(|end| end.connection.poll_timeout());
+        script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).min()
     }
 
     /// Lets happen what is due by now.
@@ -467,13 +428,13 @@ impl World {
                 }
                 Happening::Stop { lane, stop, begins } => self.stop(lane, stop, begins),
                 Happening::Leave { lane, end } => {
-                    if let Some(id) = self.lanes[lane].sides[end].id {
+                    if let Some(id) = self.lanes[lane].sides[end].id() {
                         self.ends[end].connection.leave(self.now, id);
                         self.settle(end);
                     }
                 }
                 Happening::Refused { lane, end } => {
-                    self.ends[end].connection.dial_failed(lane as u16, Some(Refused::Stream));
+                    self.ends[end].connection.dial_failed(self.now, lane as u16, Some(Refused::Stream));
                     self.settle(end);
                 }
             }
@@ -482,15 +443,16 @@ impl World {
             self.ends[end].connection.handle_timeout(self.now);
             self.settle(end);
         }
-        for (lane, end, _) in self.sides().collect::<Vec<_>>() {
+        for (lane, end) in (0..self.lanes.len()).flat_map(|lane| [(lane, 0), (lane, 1)]) {
             let Lane { sides, pipes, .. } = &mut self.lanes[lane];
-            if let Side { look_at, progress: Some(progress), .. } = &mut sides[end]
-                && look_at.is_some_and(|at| at <= self.now)
-            {
-                let stream = &mut OneEnd(&mut self.ends[end].connection);
-                progress.handle_timeout(self.now, stream, &pipes[end].sample(self.now));
-                *look_at = progress.poll_timeout(stream);
-                assert!(look_at.is_none_or(|next| next > self.now), "a lane is looked at without end");
+            let Side { up: Some((_, protocol)), timeout, idle, .. } = &mut sides[end] else { continue };
+            if timeout.is_some_and(|at| at <= self.now) {
+                protocol.handle_timeout(self.now, &mut self.ends[end].connection, || pipes[end].sample(self.now));
+                // An acknowledgement may be due.
+                *idle = false;
+                self.rest(lane, end);
+                let next = self.lanes[lane].sides[end].timeout;
+                assert!(next.is_none_or(|next| next > self.now), "a lane is told to wait for what has passed");
                 self.settle(end);
             }
         }
@@ -501,16 +463,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// Every lane that is up, at either end.
-    fn sides(&self) -> impl Iterator<Item = (usize, usize, LaneId)> + '_ {
-        let sides = self
-            .lanes
-            .iter()
-            .enumerate()
-            .flat_map(|(index, lane)| [(index, 0, &lane.sides[0]), (index, 1, &lane.sides[1])]);
-        sides.filter_map(|(lane, end, side)| Some((lane, end, side.id?)))
     }
 
     /// A lane's handshake is over at this end.
@@ -525,15 +477,8 @@ impl World {
         }
         let LaneSpec { delay, seems, .. } = self.lanes[lane].spec;
         let traits = LaneTraits { number: lane as u16, weight: 1, rtt: seems.or(Some(2 * delay)) };
-        let id = connection.lane_up(self.now, traits);
-        let progress = id.map(Progress::new);
-        let look_at = progress.as_ref().and_then(|progress| progress.poll_timeout(&mut OneEnd(connection)));
-        self.lanes[lane].sides[end].id = id;
-        self.lanes[lane].sides[end].sender = id.map(|id| Sender::new(id, None, None));
-        self.lanes[lane].sides[end].receiver = id.map(|id| Receiver::new(id, None));
-        self.lanes[lane].sides[end].look_at = look_at;
-        self.lanes[lane].sides[end].progress = progress;
-        self.lanes[lane].sides[end].closing = id.map(Closing::new);
+        let id = connection.lane_up(self.now, traits).ok();
+        self.lanes[lane].sides[end].up = id.map(|id| (id, LaneProtocol::new(id, None, None)));
         self.ends[end].has_had_a_lane = true;
         self.settle(end);
         if end == 1 {
@@ -577,7 +522,7 @@ impl World {
             }
         }
         if let Stop::LinkDown(end) = stop
-            && let Some(id) = sides[end].id
+            && let Some(id) = sides[end].id()
         {
             let connection = &mut self.ends[end].connection;
             if begins {
@@ -590,14 +535,15 @@ impl World {
     }
 
     fn lane_down(&mut self, lane: usize, end: usize, how: LaneEnd) {
-        let Some(id) = self.lanes[lane].sides[end].id.take() else { return };
+        let Some((id, _)) = self.lanes[lane].sides[end].up.take() else { return };
+        self.lanes[lane].sides[end].timeout = None;
         self.ends[end].connection.lane_down(self.now, id, how);
         self.settle(end);
     }
 
     fn arrive(&mut self, lane: usize, end: usize, parcel: Parcel) {
         let side = &mut self.lanes[lane].sides[end];
-        if side.id.is_none() {
+        if side.up.is_none() {
             return;
         }
         match parcel {
@@ -612,38 +558,20 @@ impl World {
         }
     }
 
-    /// A lane has ended at this end, if it has.
-    fn ended(&mut self, lane: usize, end: usize, ended: Option<Result<(), LaneError>>) {
-        let Some(how) = ended else { return };
-        self.lane_down(lane, end, how.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Own));
-        if how.is_err() {
-            self.break_lane(lane);
-        }
-    }
-
     /// Has the lane read what has arrived, in portions of any length.
     fn receive(&mut self, lane: usize, end: usize) {
         loop {
-            let Side { arrived, is_closed, receiver, acknowledge_at, closing, .. } = &mut self.lanes[lane].sides[end];
-            let Some(receiver) = receiver.as_mut().filter(|_| closing.as_ref().is_some_and(Closing::is_receiving))
-            else {
+            let Side { up: Some((_, protocol)), arrived, is_closed, .. } = &mut self.lanes[lane].sides[end] else {
                 return;
             };
-            let stream = &mut OneEnd(&mut self.ends[end].connection);
+            let stream = &mut self.ends[end].connection;
             let most = self.random.random_range(0..2 * PIECE);
-            let received = receiver.receive(self.now, stream, |buffers| read(arrived, *is_closed, most, buffers));
-            match received.expect("an honest end breaks no rule") {
-                Received::Some { chunks, .. } => {
-                    if chunks > 0 {
-                        *acknowledge_at = receiver.acknowledge_at();
-                    }
-                    self.settle(end);
-                }
-                Received::Nothing => return,
-                Received::End => {
-                    let ended = closing.as_mut().and_then(|closing| closing.received(self.now, stream, Ok(())));
-                    return self.ended(lane, end, ended);
-                }
+            let received = protocol.receive(self.now, stream, |buffers| read(arrived, *is_closed, most, buffers));
+            self.rest(lane, end);
+            self.settle(end);
+            match received {
+                Received::Some { .. } => {}
+                Received::Nothing | Received::End => return,
             }
         }
     }
@@ -679,7 +607,7 @@ impl World {
             } else if connection.failure().is_some() {
                 assert_eq!((application.reader, application.writer), (Task::Done, Task::Done), "not told: {state}");
             }
-            let left: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.sides[end].id.is_some()).collect();
+            let left: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.sides[end].up.is_some()).collect();
             if left.is_empty() && *has_had_a_lane {
                 assert!(
                     connection.failure().is_some() || connection.is_done(),
@@ -696,11 +624,14 @@ impl World {
     fn check_calls_after_the_end(&mut self) {
         for End { connection, application, .. } in &mut self.ends {
             let (done, failure) = (connection.is_done(), connection.failure().cloned());
-            connection.handle_reset(ResetReason::Dropped);
-            connection.finish();
+            connection.handle_reset(self.now, ResetReason::Dropped);
+            connection.finish(self.now);
             connection.drop_application(self.now, 0);
             assert_eq!(connection.room(), 0);
-            assert!(application.gone || connection.read().is_none(), "there is something to read behind the end");
+            assert!(
+                application.gone || connection.read(self.now).is_none(),
+                "there is something to read behind the end"
+            );
             let _ = connection.take_wakes();
             if done || failure.is_some() {
                 assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));
@@ -710,27 +641,23 @@ impl World {
 }
 
 impl Lane {
-    /// When a lane that stands idle is to acknowledge something.
-    fn acknowledge_at(&self, end: usize) -> Option<Instant> {
-        let side = &self.sides[end];
-        side.acknowledge_at.filter(|_| side.id.is_some() && matches!(side.rests, Rests::Idle))
-    }
-
-    fn is_ready(&self, end: usize, now: Instant) -> bool {
+    fn is_ready(&self, end: usize) -> bool {
         let (side, pipe) = (&self.sides[end], &self.pipes[end]);
-        let Some(sender) = side.sender.as_ref().filter(|_| side.id.is_some()) else { return false };
-        if !sender.is_submitted() {
-            return pipe.has_room();
-        }
-        if sender.needs_room() && !pipe.has_room() {
-            return false;
-        }
-        match side.rests {
-            Rests::No => true,
-            Rests::Idle => side.notified || self.acknowledge_at(end).is_some_and(|at| at <= now),
-            Rests::ForGood => false,
-        }
+        let Some((_, protocol)) = &side.up else { return false };
+        let has_room = pipe.has_room() || is_submitted(protocol) && !protocol.needs_room();
+        side.notified || !side.idle && has_room
     }
+}
+
+impl Side {
+    fn id(&self) -> Option<LaneId> {
+        self.up.as_ref().map(|(id, _)| *id)
+    }
+}
+
+fn is_submitted(lane: &LaneProtocol<Vec<u8>>) -> bool {
+    let (control, payload) = lane.outgoing();
+    control.is_empty() && payload.is_empty()
 }
 
 /// What readv(2) does, for a socket with these bytes that is interrupted or gives so many of them at most.

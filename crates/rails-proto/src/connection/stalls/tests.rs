@@ -25,13 +25,6 @@ fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u
     }
 }
 
-fn write(connection: &mut Connection, now: Instant, length: usize) {
-    connection.write(Bytes::from(vec![1; length]));
-    if connection.wants_time() {
-        connection.observe(now);
-    }
-}
-
 #[test]
 fn time_is_charged_to_what_the_stream_waits_for() {
     let start = Instant::now();
@@ -40,7 +33,7 @@ fn time_is_charged_to_what_the_stream_waits_for() {
     let lane = connection.lane_up(at(0), LaneTraits::default()).unwrap();
     assert_eq!(transmit(&mut connection, at(0), lane), None);
     // The application writes three chunks after 10 ms; the lane is busy with the first for 5 ms, with the second for 3.
-    write(&mut connection, at(10), 3000);
+    connection.write(at(10), Bytes::from(vec![1; 3000]));
     assert_eq!(transmit(&mut connection, at(10), lane), Some(1000));
     assert_eq!(transmit(&mut connection, at(15), lane), Some(1000));
     // Then the window is full, until the other end has read.
@@ -70,8 +63,8 @@ fn a_finished_stream_waits_for_nothing() {
     let start = Instant::now();
     let mut connection = connection(2000);
     let lane = connection.lane_up(start, LaneTraits::default()).unwrap();
-    write(&mut connection, start, 500);
-    connection.finish();
+    connection.write(start, Bytes::from(vec![1; 500]));
+    connection.finish(start);
     assert_eq!(transmit(&mut connection, start, lane), Some(500));
     assert_eq!(transmit(&mut connection, start, lane), None);
     assert_eq!(connection.stalls(start + 100 * MS), Stalls::default());
@@ -84,7 +77,7 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(100_000);
     let lanes = [0, 1].map(|_| connection.lane_up(at(0), LaneTraits::default()).unwrap());
-    write(&mut connection, at(0), 3000);
+    connection.write(at(0), Bytes::from(vec![1; 3000]));
     for lane in lanes {
         assert_eq!(transmit(&mut connection, at(0), lane), Some(1000));
     }
@@ -128,10 +121,7 @@ fn what_waits_for_a_reader_is_counted_from_when_it_can_be_read() {
     assert_eq!((figures.duplicated.bytes, figures.duplicated.chunks), (1000, 1));
     assert_eq!(connection.lane_figures(at(15), lane).duplicated, figures.duplicated);
     arrive(&mut connection, 20, 0);
-    assert!(!connection.wants_time());
-    while connection.read().is_some() {}
-    assert!(connection.wants_time());
-    connection.observe(at(26));
+    while connection.read(at(26)).is_some() {}
     let figures = connection.figures(at(50));
     assert_eq!(figures.stalls.not_read, 6 * MS);
     assert_eq!(figures.reordered.map(|reordered| (reordered.bytes, reordered.most_bytes)), Some((0, 1000)));

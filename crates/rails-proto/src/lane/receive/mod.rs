@@ -3,7 +3,7 @@
 use super::{LaneError, Stream};
 use crate::{
     chunk::Content,
-    connection::{Connection, LaneId},
+    connection::{Connection, LaneId, LaneTimeouts},
     messages::{Lent, Place},
     seal::{Opener, SEALED_FRAME_LEN, TAG_LEN},
     violation::Violation,
@@ -19,7 +19,7 @@ use std::{
 /// The receiving half of a lane: takes frames apart, has chunks read straight into the memory that is to hold them, where they are opened if they are sealed, and
 /// hands both to the stream.
 #[derive(Debug)]
-pub struct Receiver<B> {
+pub(super) struct Receiver<B> {
     lane: LaneId,
     opener: Option<Opener>,
     /// Bytes read ahead lie in `ahead[start..end]`.
@@ -30,8 +30,9 @@ pub struct Receiver<B> {
     content: Content,
     /// The chunk whose bytes come next.
     chunk: Option<Chunk<B>>,
-    acknowledge_at: Option<Instant>,
-    /// Why the lane cannot be read any further, where chunks that came before that are to be told of first.
+    /// The lane's timeouts, as the stream said when it was handed the last chunk.
+    timeouts: Option<LaneTimeouts>,
+    /// Why the lane cannot be read any further, found behind chunks that are to be told of.
     failed: Option<LaneError>,
 }
 
@@ -83,7 +84,7 @@ enum Memory<B> {
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// For a lane that has joined; `opener` where its frames are sealed.
-    pub fn new(lane: LaneId, opener: Option<Opener>) -> Self {
+    pub(super) fn new(lane: LaneId, opener: Option<Opener>) -> Self {
         Self {
             lane,
             opener,
@@ -92,7 +93,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             end: 0,
             content: Content::Bytes,
             chunk: None,
-            acknowledge_at: None,
+            timeouts: None,
             failed: None,
         }
     }
@@ -102,17 +103,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     ///
     /// # Errors
     /// [`LaneError`]: the lane cannot be read any further.
-    pub fn receive<S: Stream<Buffer = B>>(
+    pub(super) fn receive<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> Result<Received, LaneError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
         let (mut chunks, mut bytes) = (0, 0);
-        match self.read(stream, read)? {
+        match self.read(now, stream, read)? {
             Ok(0) => return self.end(),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
@@ -133,9 +131,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// When what has arrived is to be acknowledged, as the stream said when it was handed the last chunk.
-    pub fn acknowledge_at(&self) -> Option<Instant> {
-        self.acknowledge_at
+    /// Why the lane cannot be read any further, where that was found behind chunks which the last call told of.
+    pub(super) fn take_failure(&mut self) -> Option<LaneError> {
+        self.failed.take()
+    }
+
+    /// The lane's timeouts, where a chunk that has arrived may have changed them.
+    pub(super) fn take_timeouts(&mut self) -> Option<LaneTimeouts> {
+        self.timeouts.take()
     }
 
     /// The peer has closed its side.
@@ -157,6 +160,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Reads what comes next: the rest of a chunk, or into what is read ahead.
     fn read<S: Stream<Buffer = B>>(
         &mut self,
+        now: Instant,
         stream: &mut S,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> Result<io::Result<usize>, LaneError> {
@@ -164,7 +168,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             Some(chunk) if !chunk.is_full() => {
                 // Whatever was read ahead is used up by now.
                 let ahead = &mut self.ahead[..];
-                let (outcome, beyond) = chunk.fill(stream, self.lane, |rest| {
+                let (outcome, beyond) = chunk.fill(now, stream, self.lane, |rest| {
                     let missing = rest.len();
                     let outcome = read(&mut [IoSliceMut::new(rest), IoSliceMut::new(ahead)]);
                     let count = *outcome.as_ref().unwrap_or(&0);
@@ -195,7 +199,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             if ahead.is_empty() {
                 return Ok(Step::Short);
             }
-            let count = chunk.fill(stream, self.lane, |rest| {
+            let count = chunk.fill(now, stream, self.lane, |rest| {
                 let count = rest.len().min(ahead.len());
                 rest[..count].copy_from_slice(&ahead[..count]);
                 (count, count)
@@ -238,13 +242,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             Frame::Part(part) => self.content = Content::Part(part),
             Frame::Data(header) => {
                 let content = std::mem::take(&mut self.content);
-                let memory = place(stream, lane, &header, &content)?;
+                let memory = place(now, stream, lane, &header, &content)?;
                 self.chunk = Some(Chunk { header, content, memory, filled: 0 });
             }
             Frame::Ack(ack) => stream.with(|connection| connection.handle_ack(now, lane, &ack))?,
             Frame::Leave { drained } => stream.with(|connection| connection.handle_leave(now, lane, drained)),
             Frame::Stop { read } => stream.with(|connection| connection.handle_stop(now, read))?,
-            Frame::Reset(reason) => stream.with(|connection| connection.handle_reset(reason)),
+            Frame::Reset(reason) => stream.with(|connection| connection.handle_reset(now, reason)),
         }
         Ok(())
     }
@@ -276,7 +280,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Lent::Piece(mut piece) => {
                     if let Err(error) = check(opener, &header, &mut piece, tag) {
                         // The message is given up with the stream, if at all; the lane ends by what came on it.
-                        let _ = stream.with(|connection| connection.give_back(lane, piece, 0));
+                        let _ = stream.with(|connection| connection.give_back(now, lane, piece, 0));
                         return Err(error);
                     }
                     return self.take_in(stream, |connection| connection.handle_part(now, lane, &header, piece));
@@ -289,15 +293,15 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         })
     }
 
-    /// Has the stream take in a chunk, and hears when that is to be acknowledged.
+    /// Has the stream take in a chunk, and hears the lane's timeouts after it.
     fn take_in<S: Stream<Buffer = B>>(
         &mut self,
         stream: &mut S,
         act: impl FnOnce(&mut Connection) -> Result<(), Violation>,
     ) -> Result<(), LaneError> {
         let lane = self.lane;
-        let (taken, acknowledge_at) = stream.with(|connection| (act(connection), connection.acknowledge_at(lane)));
-        self.acknowledge_at = acknowledge_at;
+        let (taken, timeouts) = stream.with(|connection| (act(connection), connection.lane_timeouts(lane)));
+        self.timeouts = Some(timeouts);
         Ok(taken?)
     }
 }
@@ -310,6 +314,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
     /// Has the rest of its memory filled: `fill` says how many bytes it has put there, and what else came of it.
     fn fill<S: Stream<Buffer = B>, T>(
         &mut self,
+        now: Instant,
         stream: &mut S,
         lane: LaneId,
         fill: impl FnOnce(&mut [u8]) -> (usize, T),
@@ -321,7 +326,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
                     let (count, outcome) = fill(&mut piece[self.filled..]);
                     self.filled += count;
                     let filled = self.filled;
-                    stream.with(|connection| connection.give_back(lane, piece, filled))?;
+                    stream.with(|connection| connection.give_back(now, lane, piece, filled))?;
                     return Ok(outcome);
                 }
             }
@@ -339,6 +344,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
 
 /// Where the bytes of a chunk go, before memory is spent on it. A message that begins gets its buffer here, outside the stream's lock.
 fn place<S: Stream>(
+    now: Instant,
     stream: &mut S,
     lane: LaneId,
     header: &DataHeader,
@@ -347,13 +353,13 @@ fn place<S: Stream>(
     if *content == Content::Bytes {
         // Where that is worth a lock of its own.
         if header.length >= LITTLE {
-            stream.with(|connection| connection.admit(header))?;
+            stream.with(|connection| connection.admit(now, header))?;
         }
         return Ok(Memory::Own(stream.chunk(header.length as usize)));
     }
     let mut spare = None;
     loop {
-        match stream.with(|connection| connection.admit_content(lane, header, content, &mut spare))? {
+        match stream.with(|connection| connection.admit_content(now, lane, header, content, &mut spare))? {
             Place::NeedsBuffer(length) => spare = Some(stream.message(length)),
             Place::Message => return Ok(Memory::Message),
             Place::Own => return Ok(Memory::Own(stream.chunk(header.length as usize))),

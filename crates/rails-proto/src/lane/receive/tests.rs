@@ -1,7 +1,6 @@
 use super::*;
 use crate::{
     connection::Config,
-    messages::MessageBuffer,
     parameters::Terms,
     policy::Policy,
     scheduler::LaneTraits,
@@ -16,26 +15,6 @@ use std::time::Duration;
 struct End {
     connection: Connection,
     lane: LaneId,
-}
-
-impl Stream for &mut End {
-    type Buffer = Vec<u8>;
-
-    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        act(&mut self.connection)
-    }
-
-    fn chunk(&mut self, length: usize) -> Vec<u8> {
-        vec![0; length]
-    }
-
-    fn freeze(buffer: Vec<u8>) -> Bytes {
-        buffer.into()
-    }
-
-    fn message(&mut self, length: usize) -> MessageBuffer {
-        MessageBuffer::zeroed(length)
-    }
 }
 
 impl End {
@@ -68,7 +47,7 @@ impl End {
         let mut portions = portions.iter().cycle();
         let ended = loop {
             let portion = *portions.next().unwrap();
-            let received = receiver.receive(Instant::now(), &mut &mut self, |buffers| {
+            let received = receiver.receive(Instant::now(), &mut self.connection, |buffers| {
                 let (mut count, most) = (0, portion.min(arrived.len()));
                 if portion == 0 {
                     return Err(io::ErrorKind::WouldBlock.into());
@@ -81,9 +60,14 @@ impl End {
                 }
                 Ok(count)
             });
-            stream.extend(std::iter::from_fn(|| self.connection.read()).flatten());
+            stream.extend(std::iter::from_fn(|| self.connection.read(Instant::now())).flatten());
             match received {
-                Ok(Received::Some { chunks, .. }) => all += chunks,
+                Ok(Received::Some { chunks, .. }) => {
+                    all += chunks;
+                    if let Some(error) = receiver.take_failure() {
+                        break Err(error);
+                    }
+                }
                 Ok(Received::Nothing) => assert_eq!(portion, 0),
                 Ok(Received::End) => break Ok(()),
                 Err(error) => break Err(error),

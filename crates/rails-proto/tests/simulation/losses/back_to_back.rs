@@ -52,18 +52,12 @@ impl Pair {
         let (send_buffer, outage_limit, linger) = (1 << 20, FOR_EVER, FOR_EVER);
         let config = |redials| Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials };
         let mut ends = [true, false].map(|redials| Connection::new(config(redials), policy.build(), terms));
+        let now = Instant::now();
         if messages {
-            ends.iter_mut().for_each(|end| end.carry_messages().expect("nothing was written"));
+            ends.iter_mut().for_each(|end| end.carry_messages(now).expect("nothing was written"));
         }
-        ends[1].finish();
-        let mut pair = Self {
-            now: Instant::now(),
-            ends,
-            lines: Vec::new(),
-            sent: Log::default(),
-            received: Log::default(),
-            messages,
-        };
+        ends[1].finish(now);
+        let mut pair = Self { now, ends, lines: Vec::new(), sent: Log::default(), received: Log::default(), messages };
         pair.lines.resize_with(lanes, Line::default);
         (0..lanes).for_each(|lane| pair.join(lane));
         pair
@@ -72,7 +66,7 @@ impl Pair {
     pub(super) fn step(&mut self, step: Step) {
         match step {
             Step::Write { length, level } => self.write(length, level),
-            Step::Finish => self.ends[0].finish(),
+            Step::Finish => self.ends[0].finish(self.now),
             Step::Send { lane, chunks } => self.send(lane, chunks),
             Step::Exchange { lane, chunks, microseconds } => self.exchange(lane, chunks, microseconds),
             Step::Answer { lane } => {
@@ -130,10 +124,10 @@ impl Pair {
             let length = if level < 4 { length % 2_000 } else { length };
             let length = length.min(sender.longest_message().0 as usize);
             let priority = Priority::new(level).expect("there are eight");
-            sender.send(priority, self.sent.send(priority, length));
+            sender.send(self.now, priority, self.sent.send(priority, length));
         } else {
             let length = length.min(sender.room());
-            sender.write(self.sent.write(length));
+            sender.write(self.now, self.sent.write(length));
         }
     }
 
@@ -199,13 +193,13 @@ impl Pair {
         }
         let Some(Parcel::Chunk(chunk)) = line.pipes[0].pop_front() else { return };
         let peer = &mut self.ends[1];
-        let place = admit(peer, id, &chunk);
+        let place = admit(self.now, peer, id, &chunk);
         let half = chunk.length as usize / 2;
         if place == Place::Message
             && let Some(Lent::Piece(mut piece)) = peer.lend(id)
         {
             piece[..half].copy_from_slice(&whole(&chunk)[..half]);
-            peer.give_back(id, piece, half).expect("an honest end breaks no rule");
+            peer.give_back(self.now, id, piece, half).expect("an honest end breaks no rule");
         }
         self.lines[lane].arriving = Some((chunk, place));
     }
@@ -213,7 +207,7 @@ impl Pair {
     /// A chunk is there whole.
     fn take_in(&mut self, id: LaneId, chunk: Chunk, place: Option<Place>) {
         let peer = &mut self.ends[1];
-        let place = place.unwrap_or_else(|| admit(peer, id, &chunk));
+        let place = place.unwrap_or_else(|| admit(self.now, peer, id, &chunk));
         let (header, payload) = (header(&chunk), whole(&chunk));
         let taken = match (place, chunk.content) {
             (Place::Message, content) => match peer.lend(id).expect("it is being filled") {
@@ -265,10 +259,10 @@ impl Pair {
 
     fn read(&mut self) {
         let peer = &mut self.ends[1];
-        while let Some(bytes) = if self.messages { None } else { peer.read() } {
+        while let Some(bytes) = if self.messages { None } else { peer.read(self.now) } {
             self.received.read(&bytes);
         }
-        while let Some(delivery) = if self.messages { peer.receive() } else { None } {
+        while let Some(delivery) = if self.messages { peer.receive(self.now) } else { None } {
             self.received.receive(delivery);
         }
     }
@@ -304,13 +298,13 @@ impl Pair {
         (0..2).for_each(|end| self.lose(lane, end));
         let traits =
             LaneTraits { number: lane as u16, weight: 1 + lane as u32, rtt: Some(Duration::from_micros(100 << lane)) };
-        let ids = [1, 0].map(|end: usize| self.ends[end].lane_up(self.now, traits));
+        let ids = [1, 0].map(|end: usize| self.ends[end].lane_up(self.now, traits).ok());
         self.lines[lane] = Line { ids: [ids[1], ids[0]], ..Line::default() };
     }
 
     /// From here on nothing is lost.
     pub(super) fn come_to_the_end(&mut self) {
-        self.ends[0].finish();
+        self.ends[0].finish(self.now);
         for _ in 0..MOST_ROUNDS {
             if self.ends.iter().all(Connection::is_done) {
                 break;
@@ -334,15 +328,15 @@ impl Pair {
     }
 }
 
-fn admit(peer: &mut Connection, id: LaneId, chunk: &Chunk) -> Place {
+fn admit(now: Instant, peer: &mut Connection, id: LaneId, chunk: &Chunk) -> Place {
     let header = header(chunk);
     if chunk.content == Content::Bytes {
-        peer.admit(&header).expect("an honest end stays inside the window");
+        peer.admit(now, &header).expect("an honest end stays inside the window");
         return Place::Own;
     }
     let mut spare = None;
     loop {
-        let place = peer.admit_content(id, &header, &chunk.content, &mut spare);
+        let place = peer.admit_content(now, id, &header, &chunk.content, &mut spare);
         match place.expect("an honest end stays inside the window") {
             Place::NeedsBuffer(length) => spare = Some(MessageBuffer::zeroed(length)),
             place => return place,

@@ -192,3 +192,114 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        connection::{Config, Connection},
+        parameters::Terms,
+        policy::Policy,
+        scheduler::{ACK_DELAY, LaneTraits},
+        violation::Violation,
+        wire::{DataHeader, Frame, ResetReason},
+    };
+    use std::time::Duration;
+
+    const LINGER: Duration = Duration::from_secs(2);
+    const FAREWELL: Duration = Duration::from_secs(1);
+
+    /// One end of a stream, with a lane that has nothing to send.
+    fn end(now: Instant) -> (Connection, LaneProtocol<Vec<u8>>) {
+        let terms = Terms { longest_chunk: 1 << 16, window: 1 << 20 };
+        let (longest_chunk, send_buffer, redials) = (1 << 16, 1 << 20, false);
+        let config = Config { longest_chunk, send_buffer, terms, outage_limit: LINGER, linger: LINGER, redials };
+        let mut connection = Connection::new(config, Policy::default().build(), terms);
+        let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
+        let mut protocol = LaneProtocol::new(lane, None, None);
+        assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+        (connection, protocol)
+    }
+
+    /// What a driver does after every call.
+    fn wake(connection: &mut Connection, protocol: &mut LaneProtocol<Vec<u8>>) -> Option<Instant> {
+        if connection.take_wakes().lanes().any(|lane| lane == protocol.lane) {
+            protocol.wake();
+        }
+        protocol.poll_timeout(connection)
+    }
+
+    fn sample() -> TransportSample {
+        TransportSample::default()
+    }
+
+    /// Has the lane receive a chunk of ten bytes.
+    fn arrive(now: Instant, connection: &mut Connection, protocol: &mut LaneProtocol<Vec<u8>>, offset: u64) {
+        let payload = Bytes::from_static(b"ten bytes!");
+        let header = DataHeader::of(offset, std::slice::from_ref(&payload), false);
+        let bytes = [&Frame::Data(header).encode()[..], &payload].concat();
+        protocol.receive(now, connection, |buffers| {
+            buffers[0][..bytes.len()].copy_from_slice(&bytes);
+            Ok(bytes.len())
+        });
+    }
+
+    #[test]
+    fn acknowledgement_after_a_delay() {
+        let now = Instant::now();
+        let (mut connection, mut protocol) = end(now);
+        arrive(now, &mut connection, &mut protocol, 0);
+        assert_eq!(wake(&mut connection, &mut protocol), Some(now + ACK_DELAY));
+        assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+        protocol.handle_timeout(now + ACK_DELAY, &mut connection, sample);
+        assert_eq!(protocol.transmit(now + ACK_DELAY, &mut connection), Next::Submit { unsent_limit: None });
+    }
+
+    #[test]
+    fn replacement_by_another_connection() {
+        let now = Instant::now();
+        let (mut connection, mut protocol) = end(now);
+        connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
+        wake(&mut connection, &mut protocol);
+        assert!(protocol.end().is_none(), "it has another number");
+        connection.lane_up(now, LaneTraits::default()).unwrap();
+        wake(&mut connection, &mut protocol);
+        assert!(matches!(protocol.end(), Some(Err(LaneError::Replaced))));
+        assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+    }
+
+    #[test]
+    fn linger_of_an_abandoned_lane() {
+        let now = Instant::now();
+        let (mut connection, mut protocol) = end(now);
+        connection.drop_application(now, 0);
+        assert_eq!(wake(&mut connection, &mut protocol), Some(now + LINGER + FAREWELL));
+        protocol.handle_timeout(now + LINGER, &mut connection, sample);
+        assert!(protocol.end().is_none());
+        protocol.handle_timeout(now + LINGER + FAREWELL, &mut connection, sample);
+        assert!(matches!(protocol.end(), Some(Err(LaneError::Lingering))));
+        connection.handle_timeout(now + LINGER + FAREWELL);
+        assert!(connection.needs_no_lane());
+    }
+
+    #[test]
+    fn farewell_after_a_violation() {
+        let now = Instant::now();
+        for is_heard in [true, false] {
+            let (mut connection, mut protocol) = end(now);
+            arrive(now, &mut connection, &mut protocol, 1 << 20);
+            assert_eq!(wake(&mut connection, &mut protocol), Some(now + FAREWELL));
+            assert!(protocol.end().is_none(), "the peer is to be told");
+            assert_eq!(protocol.transmit(now, &mut connection), Next::Submit { unsent_limit: None });
+            assert_eq!(protocol.outgoing().0, Frame::Reset(ResetReason::Violation).encode());
+            if is_heard {
+                protocol.submitted(protocol.outgoing().0.len());
+                assert_eq!(protocol.transmit(now, &mut connection), Next::Close);
+                protocol.close_sending(Ok(()));
+            } else {
+                protocol.handle_timeout(now + FAREWELL, &mut connection, sample);
+            }
+            assert!(matches!(protocol.end(), Some(Err(LaneError::Violation(Violation::BeyondWindow { .. })))));
+        }
+    }
+}

@@ -132,6 +132,8 @@ struct End {
 
 /// A lane, by end: `sides[end]` sends into `pipes[end]` and receives from the other.
 struct Lane {
+    /// The same for a connection that takes the place of another.
+    number: u16,
     spec: LaneSpec,
     broken: bool,
     sides: [Side; 2],
@@ -224,12 +226,14 @@ impl World {
             script: BTreeMap::new(),
             planned: 0,
         };
-        scenario.lanes.iter().for_each(|spec| world.add_lane(spec.clone()));
+        for (number, spec) in (0..).zip(&scenario.lanes) {
+            world.add_lane(number, spec.clone());
+        }
         world
     }
 
     /// All that happens to a lane, from its opening on.
-    fn add_lane(&mut self, spec: LaneSpec) {
+    fn add_lane(&mut self, number: u16, spec: LaneSpec) {
         let lane = self.lanes.len();
         // The second end responds: its side of a lane is up first.
         self.plan(spec.opens, Happening::Open { lane, end: 1 });
@@ -245,7 +249,7 @@ impl World {
             self.plan(at, Happening::Break { lane });
         }
         let pipes = [Pipe::new(&spec), Pipe::new(&spec)];
-        self.lanes.push(Lane { spec, broken: false, sides: Default::default(), pipes });
+        self.lanes.push(Lane { number, spec, broken: false, sides: Default::default(), pipes });
     }
 
     fn plan(&mut self, at: Duration, happening: Happening) {
@@ -366,7 +370,7 @@ impl World {
         if std::mem::take(&mut side.notified) {
             protocol.wake();
         }
-        if protocol.end().is_none() && !(protocol.needs_room() && !pipe.has_room()) {
+        if protocol.end().is_none() && (pipe.has_room() || !protocol.needs_room()) {
             let is_new = is_submitted(protocol);
             let next = protocol.transmit(self.now, stream);
             side.idle = next == Next::Idle;
@@ -434,7 +438,7 @@ impl World {
                     }
                 }
                 Happening::Refused { lane, end } => {
-                    self.ends[end].connection.dial_failed(self.now, lane as u16, Some(Refused::Stream));
+                    self.ends[end].connection.dial_failed(self.now, self.lanes[lane].number, Some(Refused::Stream));
                     self.settle(end);
                 }
             }
@@ -475,8 +479,8 @@ impl World {
             }
             return self.break_lane(lane);
         }
-        let LaneSpec { delay, seems, .. } = self.lanes[lane].spec;
-        let traits = LaneTraits { number: lane as u16, weight: 1, rtt: seems.or(Some(2 * delay)) };
+        let Lane { number, spec: LaneSpec { delay, seems, .. }, .. } = self.lanes[lane];
+        let traits = LaneTraits { number, weight: 1, rtt: seems.or(Some(2 * delay)) };
         let id = connection.lane_up(self.now, traits).ok();
         self.lanes[lane].sides[end].up = id.map(|id| (id, LaneProtocol::new(id, None, None)));
         self.ends[end].has_had_a_lane = true;
@@ -508,7 +512,7 @@ impl World {
         let opens = self.now - self.start + after;
         let next = returns_as.as_deref().cloned();
         let next = next.unwrap_or_else(|| LaneSpec { rate, ..LaneSpec::steady(0, delay, buffer) });
-        self.add_lane(LaneSpec { opens, ..next });
+        self.add_lane(self.lanes[lane].number, LaneSpec { opens, ..next });
     }
 
     fn stop(&mut self, lane: usize, stop: Stop, begins: bool) {

@@ -5,7 +5,10 @@ use crate::{
     network::LaneSpec,
     pair::{Outcome, Scenario},
 };
-use rails_proto::{connection::Failure, policy::Policy};
+use rails_proto::{
+    connection::{EventKind, Failure},
+    policy::Policy,
+};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -112,6 +115,19 @@ fn a_lane_breaks_and_comes_back() {
     lanes[2].opens = ms(200);
     let outcome = Scenario::one_way(64 * MIB, lanes).run();
     assert!(outcome.carried[2][0] > 16 * MIB, "{outcome:?}");
+}
+
+/// The accepting end would not hear for twenty seconds that the connection is gone.
+#[test]
+fn a_connection_gives_way_to_its_successor() {
+    let mut lanes = lanes(&[400, 400]);
+    lanes[0].breaks = Some((ms(100), [ms(10), ms(20_000)]));
+    lanes[0].returns = Some(ms(100));
+    let outcome = Scenario::one_way(32 * MIB, lanes).run();
+    let ended = |(_, kind): &&(Duration, EventKind)| matches!(kind, EventKind::Ended { .. });
+    let (at, _) = outcome.events[1].iter().find(ended).expect("it has ended");
+    assert!(*at < ms(250), "{outcome:?}");
+    assert!(outcome.carried[2][0] > 4 * MIB, "{outcome:?}");
 }
 
 #[test]

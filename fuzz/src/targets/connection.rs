@@ -43,12 +43,12 @@ pub(crate) fn run(data: &[u8]) {
         failure: None,
         in_outage: false,
     };
-    end.connection.lane_up(now, LaneTraits::default());
+    end.connection.lane_up(now, LaneTraits::default()).expect("it is the first");
     while let Some(step) = script.step() {
         end.step(step, &mut script);
         end.check();
     }
-    while let Some(bytes) = end.connection.read() {
+    while let Some(bytes) = end.connection.read(end.now) {
         end.take(&bytes);
     }
 }
@@ -85,12 +85,12 @@ impl End {
             (6, _) => {
                 let length = usize::from(script.byte()).min(connection.room());
                 if !connection.is_finished() && length > 0 {
-                    connection.write(Bytes::from(vec![1; length]));
+                    connection.write(self.now, Bytes::from(vec![1; length]));
                 }
             }
             (7 | 8, Some(lane)) => self.transmit(lane),
             (9, _) => {
-                if let Some(bytes) = connection.read() {
+                if let Some(bytes) = connection.read(self.now) {
                     self.take(&bytes);
                 }
             }
@@ -101,10 +101,11 @@ impl End {
                 let _ = connection.lane_up(self.now, LaneTraits { number, weight: u32::from(script.byte()), rtt });
             }
             (12, Some(lane)) => {
-                let end = [LaneEnd::Own, LaneEnd::ByPeer, LaneEnd::Lost][usize::from(script.byte() % 3)];
+                let end =
+                    [LaneEnd::Own, LaneEnd::ByPeer, LaneEnd::Lost, LaneEnd::Closed][usize::from(script.byte() % 4)];
                 connection.lane_down(self.now, lane, end);
             }
-            (13, _) => connection.finish(),
+            (13, _) => connection.finish(self.now),
             (14, lane) => self.seldom(lane, script),
             _ => {
                 let woken: Vec<LaneId> = connection.take_wakes().lanes().collect();
@@ -116,8 +117,8 @@ impl End {
     fn seldom(&mut self, lane: Option<LaneId>, script: &mut Script<'_>) {
         let connection = &mut self.connection;
         match (script.byte(), lane) {
-            (0, _) => connection.handle_reset(ResetReason::Dropped),
-            (1, _) => connection.handle_reset(ResetReason::Violation),
+            (0, _) => connection.handle_reset(self.now, ResetReason::Dropped),
+            (1, _) => connection.handle_reset(self.now, ResetReason::Violation),
             (2, _) => connection.drop_application(self.now, u64::from(script.byte())),
             (3, Some(lane)) => connection.leave(self.now, lane),
             (4, Some(lane)) => connection.handle_leave(self.now, lane, script.flag()),
@@ -130,14 +131,17 @@ impl End {
                     silent_for: time(u64::MAX),
                 };
                 connection.look(self.now, lane, &sample);
-                assert!(connection.look_at(lane).is_none_or(|at| at > self.now), "it is looked at without end");
+                assert!(
+                    connection.lane_timeouts(lane).progress.is_none_or(|at| at > self.now),
+                    "it is looked at without end"
+                );
             }
             (6, Some(lane)) => connection.link_down(self.now, lane),
             (7, Some(lane)) => connection.link_up(self.now, lane),
             (8, _) => {
-                self.now = connection.next_timeout().map_or(self.now, |at| at.max(self.now));
+                self.now = connection.poll_timeout().map_or(self.now, |at| at.max(self.now));
                 connection.handle_timeout(self.now);
-                assert_eq!(connection.next_timeout(), None, "its time has come");
+                assert!(connection.poll_timeout().is_none_or(|at| at > self.now), "its time has come");
             }
             (9, _) => {
                 let refused = if script.flag() { Refused::Stream } else { Refused::Connection };
@@ -145,12 +149,12 @@ impl End {
                 if script.flag() {
                     connection.dialled(number);
                 }
-                connection.dial_failed(number, is_refused.then_some(refused));
+                connection.dial_failed(self.now, number, is_refused.then_some(refused));
             }
-            (11, _) => connection.abort(),
+            (11, _) => connection.abort(self.now),
             (12, _) => drop(connection.handle_stop(self.now, script.number())),
             (10, Some(lane)) => {
-                self.now = connection.look_at(lane).map_or(self.now, |at| at.max(self.now));
+                self.now = connection.lane_timeouts(lane).progress.map_or(self.now, |at| at.max(self.now));
             }
             _ => {}
         }
@@ -159,7 +163,7 @@ impl End {
     /// As a lane does it: no memory before the header was admitted.
     fn data(&mut self, lane: LaneId, offset: u64, length: u32, fin: bool) {
         let header = DataHeader { offset, length, fin, checksum: 0 };
-        if self.connection.admit(&header).is_ok() {
+        if self.connection.admit(self.now, &header).is_ok() {
             assert!(length <= LONGEST_CHUNK, "{header:?} was admitted");
             let payload: Vec<u8> = (0..u64::from(length)).map(|index| byte_at(offset.wrapping_add(index))).collect();
             drop(self.connection.handle_data(self.now, lane, &header, payload.into()));

@@ -11,7 +11,7 @@ use rails_bind::{
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
 };
 use rails_net::{LaneOptions, LocalEnd};
-use rails_proto::pairing::LaneOffer;
+use rails_proto::pairing::LaneCandidate;
 use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -51,7 +51,7 @@ impl Rails {
     }
 
     /// What this end can bring to a [`pair`](crate::pair)ing: every address of every rail, with port 0.
-    pub fn offers(&self) -> Vec<LaneOffer> {
+    pub fn offers(&self) -> Vec<LaneCandidate> {
         self.iter().flat_map(Rail::offers).collect()
     }
 
@@ -105,7 +105,7 @@ impl Rail {
     }
 
     /// Every address that a lane of it may begin at, with port 0; the unspecified one where that is for the routes to say.
-    pub(crate) fn offers(&self) -> Vec<LaneOffer> {
+    pub(crate) fn offers(&self) -> Vec<LaneCandidate> {
         let known = self.plan.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
         let mut addresses: Vec<_> = known.collect();
         if addresses.is_empty() {
@@ -115,8 +115,8 @@ impl Rail {
     }
 
     /// One address of it as an offer.
-    fn offer(&self, ip: IpAddr, port: u16, prefix_len: Option<u8>) -> LaneOffer {
-        LaneOffer {
+    fn offer(&self, ip: IpAddr, port: u16, prefix_len: Option<u8>) -> LaneCandidate {
+        LaneCandidate {
             rail: self.plan.id,
             address: SocketAddr::new(ip, port),
             prefix_len,

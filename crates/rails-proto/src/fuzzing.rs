@@ -3,7 +3,7 @@
 
 use crate::{
     handshake,
-    pairing::LaneOffer,
+    pairing::LaneCandidate,
     seal::{self, Opener, Role, SealError, Seals},
     secret::Secret,
 };
@@ -14,7 +14,7 @@ pub fn lane_entries(bytes: &[u8]) {
 }
 
 /// These offers as such entries.
-pub fn lane_entries_of(offers: &[LaneOffer]) -> Vec<u8> {
+pub fn lane_entries_of(offers: &[LaneCandidate]) -> Vec<u8> {
     handshake::fuzz_lanes_seed(offers)
 }
 

@@ -2,7 +2,7 @@
 
 /// What an end tells the other about itself when a lane joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct TransportParameters {
     /// The longest chunk that it takes, in bytes.
     pub longest_chunk: u32,
     /// The stream offset that the other end may send up to at first, in bytes: its receive window.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rails_multirail::Policy;
 use rails_proto::{
     connection::{Config, Connection, EventKind, Failure, LaneEnd, LaneId, LinkSample, Refused, Transmit},
-    parameters::Terms,
+    parameters::TransportParameters,
     scheduler::LaneTraits,
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
@@ -23,12 +23,12 @@ pub(crate) fn run(data: &[u8]) {
     };
     let linger = Duration::from_millis(script.number().min(60_000));
     let outage_limit = Duration::from_millis(script.number().min(60_000));
-    let theirs = Terms { longest_chunk: 1 + u32::from(script.byte()), window: script.number().max(1) };
-    let ours = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
+    let theirs = TransportParameters { longest_chunk: 1 + u32::from(script.byte()), window: script.number().max(1) };
+    let ours = TransportParameters { longest_chunk: LONGEST_CHUNK, window: WINDOW };
     let config = Config {
         longest_chunk: OWN_CHUNK,
         send_buffer: SEND_BUFFER,
-        terms: ours,
+        parameters: ours,
         outage_limit,
         linger,
         redials: script.flag(),

@@ -6,7 +6,7 @@ use rails_proto::{
         Challenge, Credentials, Hello, Initiator, InitiatorStep, LONGEST_MESSAGE, Limit, Message, Mode, PREFIX_LEN,
         Purpose, Refusal, Responder, ResponderStep, StreamId,
     },
-    parameters::Terms,
+    parameters::TransportParameters,
     secret::Secret,
 };
 
@@ -58,7 +58,9 @@ pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -
         said = after;
         let Some(message) = message else { return joined };
         match initiator.handle(message.clone()) {
-            Ok(InitiatorStep::Joined(lane)) => joined |= lane.terms.longest_chunk > 0 && lane.terms.window > 0,
+            Ok(InitiatorStep::Joined(lane)) => {
+                joined |= lane.parameters.longest_chunk > 0 && lane.parameters.window > 0
+            }
             Ok(InitiatorStep::Send(answers)) => short(&answers),
             Err(error) => {
                 drop(error.to_string());
@@ -117,11 +119,11 @@ fn next(data: &[u8]) -> Option<(Option<Message>, &[u8], &[u8])> {
 
 pub(super) fn hello(mode: Mode) -> Hello {
     let stream = StreamId([7; 16]);
-    Hello { mode, purpose: Purpose::Open, stream, lane: 0, lanes: 2, terms: TERMS, nonce: [3; 32] }
+    Hello { mode, purpose: Purpose::Open, stream, lane: 0, lanes: 2, parameters: TERMS, nonce: [3; 32] }
 }
 
 fn challenge() -> Message {
-    Message::Challenge(Challenge { terms: TERMS, nonce: [9; 32] })
+    Message::Challenge(Challenge { parameters: TERMS, nonce: [9; 32] })
 }
 
-pub(super) const TERMS: Terms = Terms { longest_chunk: 1 << 18, window: 1 << 24 };
+pub(super) const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };

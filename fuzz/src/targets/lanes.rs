@@ -2,7 +2,7 @@
 
 use super::handshake::{TERMS, hello};
 use crate::script::Script;
-use rails_multirail::{LaneOffer, RailId};
+use rails_multirail::{LaneCandidate, RailId};
 use rails_proto::{
     handshake::{
         Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Mode, PREFIX_LEN, Proved,
@@ -23,7 +23,7 @@ pub(crate) fn exchange(data: &[u8]) {
     let mut script = Script::new(data);
     let mode = [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted][usize::from(script.byte()) % 3];
     let (mut joined, mut proved) = asked(mode);
-    let mut offers: Vec<LaneOffer> = (0..=script.byte() % 16).map(|_| offer(&mut script)).collect();
+    let mut offers: Vec<LaneCandidate> = (0..=script.byte() % 16).map(|_| offer(&mut script)).collect();
     let mut seen = HashSet::new();
     offers.retain(|offer| seen.insert(offer.address));
     let said = proved.lanes(&offers);
@@ -48,7 +48,7 @@ pub(crate) fn exchange(data: &[u8]) {
 }
 
 /// As the driver does it; `None` where the bytes end before the message does.
-fn read(joined: &mut Joined, heard: &[u8]) -> Option<Result<Vec<LaneOffer>, HandshakeError>> {
+fn read(joined: &mut Joined, heard: &[u8]) -> Option<Result<Vec<LaneCandidate>, HandshakeError>> {
     let prefix: &[u8; PREFIX_LEN] = heard.first_chunk()?;
     let length = match joined.lanes_len(prefix) {
         Ok(length) => length,
@@ -94,7 +94,7 @@ pub(crate) fn entries(data: &[u8]) {
 }
 
 pub(crate) fn lists() -> Vec<Vec<u8>> {
-    let offers: Vec<LaneOffer> = SEED_OFFERS.iter().map(|bytes| offer(&mut Script::new(bytes))).collect();
+    let offers: Vec<LaneCandidate> = SEED_OFFERS.iter().map(|bytes| offer(&mut Script::new(bytes))).collect();
     vec![rails_proto::fuzzing::lane_entries_of(&offers[..1]), rails_proto::fuzzing::lane_entries_of(&offers)]
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn pairing(data: &[u8]) {
     for pair in &pairing.pairs {
         assert!(ours.contains(&pair.ours) && theirs.contains(&pair.theirs), "{pairing}");
     }
-    let rails = |offers: &[LaneOffer]| offers.iter().map(|offer| offer.rail).collect::<HashSet<RailId>>();
+    let rails = |offers: &[LaneCandidate]| offers.iter().map(|offer| offer.rail).collect::<HashSet<RailId>>();
     let (paired, left): (Vec<_>, Vec<_>) = (
         pairing.pairs.iter().map(|pair| (pair.ours.rail, pair.theirs.rail)).collect(),
         [&pairing.unpaired_ours, &pairing.unpaired_theirs]
@@ -149,7 +149,7 @@ pub(crate) fn offers_of_both() -> Vec<Vec<u8>> {
 }
 
 /// One that can be told: few networks, so that some are shared.
-fn offer(script: &mut Script<'_>) -> LaneOffer {
+fn offer(script: &mut Script<'_>) -> LaneCandidate {
     let (flags, net, host) = (script.byte(), script.byte(), script.byte().max(1));
     let (ip, bits): (IpAddr, u8) = match flags & 3 {
         0 | 1 => (Ipv4Addr::new(10, 0, net % 4, host).into(), 24),
@@ -161,7 +161,7 @@ fn offer(script: &mut Script<'_>) -> LaneOffer {
         1 => Some(script.byte() % (bits + 1)),
         _ => Some(bits),
     };
-    LaneOffer {
+    LaneCandidate {
         rail: RailId(usize::from(script.byte() % 8)),
         address: SocketAddr::new(ip, 1 + u16::from(script.byte() % 2)),
         prefix_len,

@@ -22,7 +22,7 @@ pub(crate) fn strangers(data: &[u8]) {
 }
 
 /// What goes between two honest ends is changed, lost, repeated or cut anew on its way. Where they end up with a lane all the
-/// same, both have the same one: its terms, its hello and its keys.
+/// same, both have the same one: its parameters, its hello and its keys.
 pub(crate) fn between(data: &[u8]) {
     let mut script = Script::new(data);
     let (ours, theirs) = both();
@@ -84,7 +84,7 @@ fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
 }
 
 fn agree(joined: Joined, proved: Proved, said: Hello) {
-    assert_eq!((joined.terms, proved.hello), (TERMS, said));
+    assert_eq!((joined.parameters, proved.hello), (TERMS, said));
     let (Some(mut ours), Some(mut theirs)) = (joined.seals, proved.seals) else { panic!("it is encrypted") };
     for (sealer, opener) in [(&mut ours.sealer, &mut theirs.opener), (&mut theirs.sealer, &mut ours.opener)] {
         let sealed: [u8; SEALED_FRAME_LEN] = sealer.seal(&[7; FRAME_LEN], &[Bytes::new()]).try_into().expect("a frame");

@@ -8,7 +8,7 @@ use crate::{Driver, RailId, Security};
 use rails_net::{Connector, LaneOptions, TcpConnector};
 use rails_proto::{
     connection::{Config, Connection},
-    parameters::Terms,
+    parameters::TransportParameters,
     policy::{Policy, StripePolicy},
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -264,16 +264,16 @@ impl StreamOptions {
         self.weights.get(rail.0).copied().unwrap_or(1)
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        Terms { longest_chunk: self.longest_chunk as u32, window: self.window }
+    pub(crate) fn parameters(&self) -> TransportParameters {
+        TransportParameters { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    /// This end of a new stream to an end with these terms; `redials` says whether it dials lanes again.
-    pub(crate) fn connection(&self, theirs: Terms, redials: bool) -> Connection {
+    /// This end of a new stream to an end with these parameters; `redials` says whether it dials lanes again.
+    pub(crate) fn connection(&self, theirs: TransportParameters, redials: bool) -> Connection {
         let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
-            terms: self.terms(),
+            parameters: self.parameters(),
             outage_limit: self.outage_limit,
             linger: self.linger,
             redials,

@@ -338,7 +338,7 @@ impl Dialer {
         let mut shared = None;
         self.opened.send_if_modified(|opened| {
             if opened.is_none() {
-                let mut state = self.options.connection(joined.terms, true);
+                let mut state = self.options.connection(joined.parameters, true);
                 let failed = self.failed();
                 (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
                 *opened = Some(Shared::new(id, state, self.rails.clone(), joined.joining));
@@ -384,8 +384,8 @@ impl Dialer {
         stream: StreamId,
         credentials: Credentials,
     ) -> Result<Joined, JoinError> {
-        let (mode, terms) = (credentials.mode(), self.options.terms());
-        let hello = Hello { mode, purpose, stream, lane, lanes: self.lanes, terms, nonce: nonce()? };
+        let (mode, parameters) = (credentials.mode(), self.options.parameters());
+        let hello = Hello { mode, purpose, stream, lane, lanes: self.lanes, parameters, nonce: nonce()? };
         let handshake = initiate(connection, credentials, hello);
         timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
     }

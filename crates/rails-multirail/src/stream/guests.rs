@@ -317,7 +317,7 @@ mod tests {
             let options = StreamOptions::new(Security::insecure());
             let place = self.queue.clone().try_reserve_owned().unwrap();
             streams.open(StreamId([number; 16]), peer(from), place, || {
-                let connection = options.connection(options.terms(), false);
+                let connection = options.connection(options.parameters(), false);
                 Shared::new(StreamId([number; 16]), connection, self.rails.clone(), Credentials::Insecure)
             })
         }

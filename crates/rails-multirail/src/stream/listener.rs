@@ -350,17 +350,17 @@ impl Registry {
             },
             (credentials, _) => credentials.clone(),
         };
-        let (responder, challenge) = Responder::start(credentials, hello, self.options.terms(), nonce()?)?;
+        let (responder, challenge) = Responder::start(credentials, hello, self.options.parameters(), nonce()?)?;
         Ok((responder, challenge, hello.stream))
     }
 
     /// A new stream, with a place in the queue of those that wait to be accepted.
     async fn open(&self, proved: &Proved, lane: &dyn Lane) -> Result<Opening<'_>, JoinError> {
-        let Hello { stream, terms, .. } = proved.hello;
+        let Hello { stream, parameters, .. } = proved.hello;
         let refusal = match self.incoming.clone().try_reserve_owned() {
             Ok(place) => {
                 let make = || {
-                    let connection = self.options.connection(terms, false);
+                    let connection = self.options.connection(parameters, false);
                     Shared::new(stream, connection, self.rails.clone(), proved.joining.clone())
                 };
                 match self.streams.open(stream, lane.peer_addr().ip(), place, make) {

@@ -7,7 +7,7 @@ use rails_proto::{
     chunk::{Packet, Part},
     handshake::Credentials,
     messages::{message_space, packet_space},
-    parameters::Terms,
+    parameters::TransportParameters,
     wire::{DataHeader, Frame},
 };
 use std::net::SocketAddr;
@@ -40,8 +40,8 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn join(address: SocketAddr) -> Self {
-        let terms = Terms { longest_chunk: 512 << 10, window: 1 << 20 };
-        let (socket, _) = join(address, Credentials::Insecure, terms).await;
+        let parameters = TransportParameters { longest_chunk: 512 << 10, window: 1 << 20 };
+        let (socket, _) = join(address, Credentials::Insecure, parameters).await;
         let (mut answers, socket) = socket.into_split();
         tokio::spawn(async move {
             let mut ignored = vec![0; 4096];

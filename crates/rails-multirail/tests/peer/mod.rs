@@ -3,7 +3,7 @@
 use rails_multirail::StreamId;
 use rails_proto::{
     handshake::{Credentials, Hello, Initiator, InitiatorStep, Joined, Message, PREFIX_LEN, Purpose},
-    parameters::Terms,
+    parameters::TransportParameters,
 };
 use std::net::SocketAddr;
 use tokio::{
@@ -12,7 +12,11 @@ use tokio::{
 };
 
 /// Opens a stream of one lane, and gives its socket and what was agreed.
-pub(crate) async fn join(address: SocketAddr, credentials: Credentials, terms: Terms) -> (TcpStream, Joined) {
+pub(crate) async fn join(
+    address: SocketAddr,
+    credentials: Credentials,
+    parameters: TransportParameters,
+) -> (TcpStream, Joined) {
     let mut socket = TcpStream::connect(address).await.expect("it listens");
     let hello = Hello {
         mode: credentials.mode(),
@@ -20,7 +24,7 @@ pub(crate) async fn join(address: SocketAddr, credentials: Credentials, terms: T
         stream: StreamId([7; 16]),
         lane: 0,
         lanes: 1,
-        terms,
+        parameters,
         nonce: [1; 32],
     };
     let (mut initiator, first) = Initiator::start(credentials, hello);

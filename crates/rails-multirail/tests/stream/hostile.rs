@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rails_multirail::{Failure, Mode, MultiRailListener, MultiRailStream, Rails, StreamError};
 use rails_proto::{
     handshake::Credentials,
-    parameters::Terms,
+    parameters::TransportParameters,
     violation::Violation,
     wire::{DataHeader, FRAME_LEN, Frame, ResetReason},
 };
@@ -22,7 +22,7 @@ use tokio::{
 struct Victim {
     stream: MultiRailStream,
     peer: TcpStream,
-    terms: Terms,
+    parameters: TransportParameters,
     _listening: (Rails, MultiRailListener),
 }
 
@@ -32,9 +32,10 @@ impl Victim {
         let (mut listener, addresses) = listener(&rails, &options()).await;
         let credentials = Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() };
         let (peer, joined) =
-            peer::join(addresses[0], credentials, Terms { longest_chunk: 1 << 16, window: 1 << 20 }).await;
+            peer::join(addresses[0], credentials, TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 })
+                .await;
         let stream = listener.accept().await.expect("a stream was opened");
-        Self { stream, peer, terms: joined.terms, _listening: (rails, listener) }
+        Self { stream, peer, parameters: joined.parameters, _listening: (rails, listener) }
     }
 
     /// Sends a chunk as if nothing were wrong with it.
@@ -85,7 +86,7 @@ async fn what_comes_twice_or_overlaps_is_read_once() {
 #[tokio::test]
 async fn a_chunk_longer_than_was_agreed_ends_the_stream_before_its_bytes_are_taken() {
     let mut victim = Victim::new().await;
-    let longest = victim.terms.longest_chunk;
+    let longest = victim.parameters.longest_chunk;
     let header = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
     victim.send_frame(header, &pattern(1_000)).await;
     assert_eq!(victim.failure().await, Failure::Violation(Violation::TooLong { length: u32::MAX, longest }));
@@ -94,7 +95,7 @@ async fn a_chunk_longer_than_was_agreed_ends_the_stream_before_its_bytes_are_tak
 #[tokio::test]
 async fn a_chunk_beyond_the_window_ends_the_stream_and_the_peer_is_told_why() {
     let mut victim = Victim::new().await;
-    let limit = victim.terms.window;
+    let limit = victim.parameters.window;
     victim.send(limit - 1, b"ab", false).await;
     let end = limit + 1;
     assert_eq!(victim.failure().await, Failure::Violation(Violation::BeyondWindow { end, limit }));

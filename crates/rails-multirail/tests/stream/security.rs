@@ -7,7 +7,7 @@ use rails_multirail::{
 };
 use rails_proto::{
     handshake::{Credentials, Hello, Initiator, InitiatorStep, Message, PREFIX_LEN, Purpose},
-    parameters::Terms,
+    parameters::TransportParameters,
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
@@ -118,7 +118,7 @@ async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<
         stream,
         lane: 1,
         lanes: 2,
-        terms: Terms { longest_chunk: 1 << 16, window: 1 << 20 },
+        parameters: TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 },
         nonce: [1; 32],
     };
     let credentials = Credentials::Secret { mode: Mode::Tls, secret: secret.clone() };

@@ -2,7 +2,7 @@
 
 use crate::util::{PATIENCE, moved, options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::{MultiRailStream, Offer, Policy, RailId, StreamOptions, StripePolicy};
+use rails_multirail::{MultiRailStream, Policy, RailId, SchedulerView, StreamOptions, StripePolicy};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -129,13 +129,13 @@ async fn a_reader_that_stalls_stops_the_writer_and_loses_nothing() {
 struct FirstOnly;
 
 impl StripePolicy for FirstOnly {
-    fn share(&self, offer: &Offer<'_>, lane: usize) -> Option<usize> {
+    fn share(&self, offer: &SchedulerView<'_>, lane: usize) -> Option<usize> {
         (lane == 0).then_some(offer.longest_chunk)
     }
 
     fn took(&mut self, _: usize, _: usize) {}
 
-    fn overtakes(&self) -> bool {
+    fn reinjects(&self) -> bool {
         false
     }
 }

@@ -174,7 +174,7 @@ impl Connection {
 
     /// Has the peer told that nobody reads, but not where it was told that everything has arrived.
     fn refuse(&mut self, unread: u64) {
-        if self.failure.is_some() || self.refuses() || self.lanes.iter().any(|lane| lane.told.complete) {
+        if self.failure.is_some() || self.refuses() || self.lanes.iter().any(|lane| lane.last_ack.complete) {
             return;
         }
         self.ending.read_to = Some(self.incoming.bytes_read().saturating_sub(unread));

@@ -112,7 +112,7 @@ impl Connection {
                 most_used_bytes: self.peaks.sending,
             },
             receiving: WindowUse {
-                size_bytes: self.terms.window,
+                size_bytes: self.parameters.window,
                 used_bytes: self.incoming.window_used(),
                 most_used_bytes: self.peaks.receiving,
             },
@@ -123,15 +123,15 @@ impl Connection {
 
     /// What `lane`, which is up, has done since it joined.
     pub fn lane_figures(&self, now: Instant, lane: LaneId) -> LaneFigures {
-        let standing = self.scheduler.standing(lane.0);
+        let lane_view = self.scheduler.lane_view(lane.0);
         let state = &self.lanes[lane.0];
         LaneFigures {
             reissued: self.scheduler.reissued_by(lane.0),
             duplicated: state.duplicates,
             times: state.times(now),
-            in_flight: standing.in_flight,
-            rate: standing.rate,
-            service: standing.service,
+            in_flight: lane_view.in_flight,
+            rate: lane_view.rate,
+            service: lane_view.service,
             unused: state.unused.told,
         }
     }

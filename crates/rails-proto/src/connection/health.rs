@@ -20,9 +20,9 @@ pub struct LinkSample {
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// When to look next; `None` while only what happens to the lane can change anything.
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
     /// How long a lane like this may make no progress.
-    patience: Option<Duration>,
+    progress_timeout: Option<Duration>,
     silent_since: Option<Instant>,
     /// The link under it is down: whatever the transport says, it is silent until the link is up.
     link_is_down: bool,
@@ -35,17 +35,17 @@ impl Health {
 }
 
 impl Connection {
-    /// When `lane` is to be [looked at](Connection::look) next; `None` while nothing on it waits for an answer.
-    pub(super) fn progress_timeout(&self, lane: LaneId) -> Option<Instant> {
+    /// When `lane` is to be [looked at](Connection::check_progress) next; `None` while nothing on it waits for an answer.
+    pub(super) fn progress_check_at(&self, lane: LaneId) -> Option<Instant> {
         if self.failure.is_some() || self.is_done() {
             return None;
         }
-        self.lanes[lane.0].health.look_at
+        self.lanes[lane.0].health.check_at
     }
 
     /// Looks whether `lane` makes progress, with what its transport knows of it now. Where it does not, it is silent: what it has is sent on the
     /// others.
-    pub fn look(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
+    pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
         if self.failure.is_some() || self.is_done() {
             return;
         }
@@ -53,30 +53,30 @@ impl Connection {
             self.scheduler.observe_rtt(lane.0, rtt);
         }
         let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
-        let patience = (PATIENCE * rtt + 4 * variation).max(LEAST_PATIENCE);
+        let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(LEAST_PROGRESS_TIMEOUT);
         let silent_for = sample.silent_for.unwrap_or_default();
         let health = &mut self.lanes[lane.0].health;
-        health.patience = Some(patience);
+        health.progress_timeout = Some(progress_timeout);
         if health.is_silent() {
-            if silent_for < patience && !health.link_is_down {
+            if silent_for < progress_timeout && !health.link_is_down {
                 self.scheduler.restore(lane.0);
                 self.has_answered(now, lane);
             } else {
-                health.look_at = (!health.link_is_down).then_some(now + patience);
+                health.check_at = (!health.link_is_down).then_some(now + progress_timeout);
             }
             return;
         }
         let Some(progress) = self.scheduler.progress_at(lane.0) else {
-            self.lanes[lane.0].health.look_at = self.look_at_others(now, lane);
+            self.lanes[lane.0].health.check_at = self.check_others(now, lane);
             return;
         };
         // Where acknowledgements come in but no chunk gets through, the lane is slow, or the other end is: that is not silence.
         let silent_for = silent_for.min(now.saturating_duration_since(progress));
-        if silent_for >= patience {
+        if silent_for >= progress_timeout {
             return self.silence(now, lane, Silence::NoProgress, silent_for);
         }
-        let soonest = now + (patience - silent_for).clamp(SHORTEST_LOOK, LONGEST_LOOK);
-        self.lanes[lane.0].health.look_at = self.answer_due(lane).map(|at| at.max(soonest));
+        let soonest = now + (progress_timeout - silent_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
+        self.lanes[lane.0].health.check_at = self.answer_due(lane).map(|at| at.max(soonest));
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
             // Another lane may have it there sooner; those that stand idle do not know.
             self.wake_all_lanes();
@@ -97,7 +97,7 @@ impl Connection {
     /// The link under `lane` is up again: the lane is used as soon as its transport gets through.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
         if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_silent(lane) {
-            self.look_by(lane, now);
+            self.check_by(lane, now);
         }
     }
 
@@ -134,7 +134,7 @@ impl Connection {
         let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
         // Without a limit to wait for, a lane that is silent is still worth more than none.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
-        waits.then_some(since + self.patience_without_lanes())
+        waits.then_some(since + self.outage_timeout())
     }
 
     /// What happened to the lanes since this was last asked; the oldest first.
@@ -146,7 +146,7 @@ impl Connection {
     pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         let health = &mut self.lanes[lane.0].health;
         // Were the link down still, nothing would be heard: if that was said in its last moments, the next look tells.
-        (health.link_is_down, health.look_at) = (false, None);
+        (health.link_is_down, health.check_at) = (false, None);
         let silent_since = health.silent_since.take();
         self.lanes[lane.0].unused.begin_anew();
         if let Some(since) = silent_since {
@@ -162,8 +162,8 @@ impl Connection {
     /// way works too, the transport knows.
     pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
         let health = &self.lanes[lane.0].health;
-        let patience = health.patience.unwrap_or(LEAST_PATIENCE);
-        if health.link_is_down && health.silent_since.is_some_and(|since| now >= since + patience) {
+        let progress_timeout = health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
+        if health.link_is_down && health.silent_since.is_some_and(|since| now >= since + progress_timeout) {
             self.link_up(now, lane);
         }
     }
@@ -171,26 +171,26 @@ impl Connection {
     /// Something on `lane` waits for an answer: it is looked at when that should be there.
     pub(super) fn expect_answer(&mut self, now: Instant, lane: LaneId) {
         // What was given to the lane before may be overdue for long, and is looked at as often as that takes.
-        let soon = now + LONGEST_LOOK;
-        if self.lanes[lane.0].health.look_at.is_none_or(|at| at > soon)
+        let soon = now + LONGEST_CHECK_INTERVAL;
+        if self.lanes[lane.0].health.check_at.is_none_or(|at| at > soon)
             && let Some(at) = self.answer_due(lane)
         {
-            self.look_by(lane, at.max(soon));
+            self.check_by(lane, at.max(soon));
         }
     }
 
     /// When what `lane` has in flight should be answered, or is overdue.
     fn answer_due(&self, lane: LaneId) -> Option<Instant> {
-        let patience = self.lanes[lane.0].health.patience.unwrap_or(LEAST_PATIENCE);
-        let silent_at = self.scheduler.progress_at(lane.0)? + patience;
+        let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
+        let silent_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
         Some(self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at)))
     }
 
     /// Has `lane` looked at by then, which its driver is told where it sleeps for longer.
-    pub(super) fn look_by(&mut self, lane: LaneId, at: Instant) {
-        let look_at = &mut self.lanes[lane.0].health.look_at;
-        if look_at.is_none_or(|known| at < known) {
-            *look_at = Some(at);
+    pub(super) fn check_by(&mut self, lane: LaneId, at: Instant) {
+        let check_at = &mut self.lanes[lane.0].health.check_at;
+        if check_at.is_none_or(|known| at < known) {
+            *check_at = Some(at);
             self.wakes.set_timer(lane);
         }
     }
@@ -201,10 +201,10 @@ impl Connection {
         let health = &mut self.lanes[lane.0].health;
         health.silent_since = Some(now);
         // Of a link that is down it is told when it is up.
-        health.look_at = None;
+        health.check_at = None;
         if !health.link_is_down {
-            let at = now + health.patience.unwrap_or(LEAST_PATIENCE);
-            self.look_by(lane, at);
+            let at = now + health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
+            self.check_by(lane, at);
         }
         self.tell(now, Some(lane), EventKind::Silenced { cause, silent_for, bytes_at_risk });
         self.watch_for_outage(now);
@@ -247,11 +247,11 @@ impl Connection {
 }
 
 /// How many round trips a lane may make no progress for: the third has had every acknowledgement that a single loss delays.
-const PATIENCE: u32 = 3;
+const PROGRESS_ROUND_TRIPS: u32 = 3;
 /// No lane is silent before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
 /// likes.
-const LEAST_PATIENCE: Duration = Duration::from_millis(60);
+const LEAST_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
 /// A lane with an overdue chunk is looked at as often, for the lane that takes it over may need the same.
-const LONGEST_LOOK: Duration = Duration::from_millis(50);
+const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A lane that is nearly silent is not looked at more often.
-const SHORTEST_LOOK: Duration = Duration::from_millis(5);
+const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -46,7 +46,7 @@ impl Incoming {
         match self {
             Self::Bytes(reassembler) => reassembler.admit(header),
             // Only an end can be without anything else.
-            Self::Messages(_) if header.length == 0 && header.fin => Ok(Admission::Wanted),
+            Self::Messages(_) if header.length == 0 && header.fin => Ok(Admission::New),
             Self::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
         }
     }

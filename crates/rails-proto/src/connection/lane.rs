@@ -19,7 +19,7 @@ pub(super) struct Lane {
     /// Chunks that have arrived whole.
     pub(super) chunks: u64,
     /// What the other end was last told on this lane.
-    pub(super) told: Told,
+    pub(super) last_ack: LastAckSent,
     /// Bytes that have arrived since then.
     pub(super) unacknowledged: u64,
     /// When the first of them arrived.
@@ -64,7 +64,7 @@ pub struct LaneTimeouts {
 
 /// What the other end was told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LastAckSent {
     pub(super) chunks: u64,
     pub(super) limit: u64,
     pub(super) complete: bool,
@@ -86,7 +86,7 @@ impl Connection {
         let state = &self.lanes[lane.0];
         LaneTimeouts {
             acknowledge: state.since.map(|since| since + ACK_DELAY),
-            progress: self.progress_timeout(lane),
+            progress: self.progress_check_at(lane),
             end: self.lanes_end(),
             replaced: state.replaced,
         }
@@ -108,17 +108,17 @@ impl Connection {
         let complete = self.incoming.is_complete() && !self.refuses();
         let limit = self.incoming.limit();
         let state = &mut self.lanes[lane.0];
-        let news = state.chunks > state.told.chunks;
-        let due = complete && (news || !state.told.complete)
-            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW)
+        let news = state.chunks > state.last_ack.chunks;
+        let due = complete && (news || !state.last_ack.complete)
+            || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW)
             || state.since.is_some_and(|since| now >= since + ACK_DELAY)
-            || limit - state.told.limit >= part(self.terms.window, LIMITS_PER_WINDOW) && !complete;
+            || limit - state.last_ack.limit >= part(self.parameters.window, LIMITS_PER_WINDOW) && !complete;
         let worthwhile = due || riding && news;
         if !worthwhile {
             return false;
         }
         control.extend_from_slice(&Frame::Ack(Ack { chunks: state.chunks, limit, complete }).encode());
-        state.told = Told { chunks: state.chunks, limit, complete };
+        state.last_ack = LastAckSent { chunks: state.chunks, limit, complete };
         state.unacknowledged = 0;
         state.since = None;
         true

@@ -92,7 +92,7 @@ impl Connection {
         content: &Content,
         spare: &mut Option<MessageBuffer>,
     ) -> Result<Place, Violation> {
-        let longest = self.terms.longest_chunk;
+        let longest = self.parameters.longest_chunk;
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
@@ -187,7 +187,7 @@ impl Connection {
         if is == form {
             return;
         }
-        match self.incoming.changed_to(form, self.terms.window) {
+        match self.incoming.changed_to(form, self.parameters.window) {
             Some(incoming) => self.incoming = incoming,
             None => {
                 let _ = self.or_fail::<()>(now, Err(Violation::Form { arrived: is, expected: form }));

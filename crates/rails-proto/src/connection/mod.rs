@@ -31,7 +31,7 @@ pub use wakes::{NEEDS_NO_ROOM, Wakes};
 
 use crate::{
     chunk::Chunk,
-    parameters::{MOST_LANES, Terms},
+    parameters::{MOST_LANES, TransportParameters},
     policy::StripePolicy,
     reassembler::Admission,
     scheduler::{ACK_DELAY, Amount, LaneTraits, Scheduler},
@@ -42,7 +42,7 @@ use bytes::Bytes;
 use ending::Ending;
 use figures::Peaks;
 use incoming::Incoming;
-use lane::{ACKS_PER_WINDOW, Lane, Told, part};
+use lane::{ACKS_PER_WINDOW, Lane, LastAckSent, part};
 use paths::Paths;
 use serde::Serialize;
 use stalls::Clocks;
@@ -65,7 +65,7 @@ pub struct Config {
     /// How many bytes may wait to be taken by a lane.
     pub send_buffer: usize,
     /// What this end tells the other.
-    pub terms: Terms,
+    pub parameters: TransportParameters,
     /// How long the stream waits for a lane that can be used when there is none, before it fails.
     pub outage_limit: Duration,
     /// How long what an application has written is still delivered once it has gone.
@@ -81,7 +81,7 @@ pub struct Connection {
     incoming: Incoming,
     /// What the application uses the stream for, once it has said so.
     form: Option<Form>,
-    terms: Terms,
+    parameters: TransportParameters,
     lanes: Vec<Lane>,
     ending: Ending,
     /// Why the stream is over before its time.
@@ -154,13 +154,13 @@ pub enum Transmit {
 
 impl Connection {
     /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` is what the other end takes.
-    pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: Terms) -> Self {
+    pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
             scheduler: Scheduler::new(policy, longest_chunk, config.send_buffer, theirs.window),
-            incoming: Incoming::new(config.terms.window),
+            incoming: Incoming::new(config.parameters.window),
             form: None,
-            terms: config.terms,
+            parameters: config.parameters,
             lanes: Vec::new(),
             ending: Ending::new(config.linger),
             failure: None,
@@ -178,7 +178,7 @@ impl Connection {
 
     /// This end's window.
     pub fn window(&self) -> u64 {
-        self.terms.window
+        self.parameters.window
     }
 
     /// How much memory is taken up by what has arrived, or begun to, and has not been read: no more than the window, and what each chunk costs besides.
@@ -252,8 +252,8 @@ impl Connection {
         if free == self.lanes.len() {
             self.lanes.push(Lane::default());
         }
-        let told = Told { limit: self.terms.window, ..Told::default() };
-        self.lanes[free] = Lane { up: true, number: traits.number, told, ..Lane::default() };
+        let last_ack = LastAckSent { limit: self.parameters.window, ..LastAckSent::default() };
+        self.lanes[free] = Lane { up: true, number: traits.number, last_ack, ..Lane::default() };
         self.paths.up(traits.number, traits.rtt);
         self.scheduler.lane_up(free, traits);
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
@@ -385,7 +385,7 @@ impl Connection {
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
         // Whatever became of the stream: the driver takes memory for what is admitted.
-        let longest = self.terms.longest_chunk;
+        let longest = self.parameters.longest_chunk;
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
@@ -410,7 +410,7 @@ impl Connection {
         if self.failure.is_some() || self.refuses() {
             return Ok(());
         }
-        let longest = self.terms.longest_chunk;
+        let longest = self.parameters.longest_chunk;
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
@@ -428,7 +428,7 @@ impl Connection {
         state.unacknowledged += u64::from(length);
         // On a busy machine the timer of a lane that stands idle may be late.
         let due = state.since.is_some_and(|since| now >= since + ACK_DELAY)
-            || state.unacknowledged >= part(self.terms.window, ACKS_PER_WINDOW);
+            || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due {
             self.wake(lane);

@@ -123,7 +123,7 @@ impl Connection {
     }
 
     /// How long this end waits for a lane that can be used.
-    pub(super) fn patience_without_lanes(&self) -> Duration {
+    pub(super) fn outage_timeout(&self) -> Duration {
         if self.redials || !self.paths.are_closed_by_peer() {
             return self.outage_limit;
         }
@@ -158,10 +158,16 @@ mod tests {
 
     /// One end with that many lanes.
     fn end(redials: bool, lanes: u16, now: Instant) -> (Connection, Vec<LaneId>) {
-        let terms = Terms { longest_chunk: 1 << 16, window: 1 << 20 };
-        let config =
-            Config { longest_chunk: 1 << 16, send_buffer: 1 << 20, terms, outage_limit: LIMIT, linger: LIMIT, redials };
-        let mut connection = Connection::new(config, Policy::default().build(), terms);
+        let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+        let config = Config {
+            longest_chunk: 1 << 16,
+            send_buffer: 1 << 20,
+            parameters,
+            outage_limit: LIMIT,
+            linger: LIMIT,
+            redials,
+        };
+        let mut connection = Connection::new(config, Policy::default().build(), parameters);
         let traits = |number| LaneTraits { number, weight: 1, rtt: Some(20 * MS) };
         let lanes = (0..lanes).map(|number| connection.lane_up(now, traits(number)).unwrap()).collect();
         (connection, lanes)

@@ -37,13 +37,13 @@ impl Connection {
             let lane = &mut self.lanes[index];
             if lane.up && lane.idle && self.scheduler.is_usable(index) {
                 lane.unused.try_at.get_or_insert(now + lane.unused.interval());
-                self.look_by(LaneId(index), now + STAND_BY);
+                self.check_by(LaneId(index), now + STAND_BY);
             }
         }
     }
 
     /// Has `lane`, which has nothing in flight, see to what others should have seen to, or tried if it is time; when to look again, while the stream is at work without it.
-    pub(super) fn look_at_others(&mut self, now: Instant, lane: LaneId) -> Option<Instant> {
+    pub(super) fn check_others(&mut self, now: Instant, lane: LaneId) -> Option<Instant> {
         if !self.lanes[lane.0].idle || !self.scheduler.is_usable(lane.0) || !self.scheduler.is_at_work() {
             self.lanes[lane.0].unused.try_at = None;
             return None;

@@ -25,9 +25,9 @@ impl Connection {
             return;
         }
         let limit = self.incoming.limit();
-        let worth = part(self.terms.window, LIMITS_PER_WINDOW);
+        let worth = part(self.parameters.window, LIMITS_PER_WINDOW);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && limit - lane.told.limit >= worth && lane.call() {
+            if lane.up && limit - lane.last_ack.limit >= worth && lane.call() {
                 self.wakes.lanes |= 1 << index;
             }
         }

@@ -5,7 +5,7 @@ use super::{
     tls::Tls, transcript::Transcript,
 };
 use crate::{
-    parameters::Terms,
+    parameters::TransportParameters,
     seal::{Role, Seals},
 };
 
@@ -29,7 +29,7 @@ pub enum InitiatorStep {
 #[derive(Debug)]
 pub struct Joined {
     /// What the other end takes.
-    pub terms: Terms,
+    pub parameters: TransportParameters,
     /// What seals and opens this lane's frames; `None` where they travel in the clear.
     pub seals: Option<Seals>,
     /// What further lanes of this stream join with.
@@ -100,7 +100,7 @@ impl Initiator {
                 let opens = self.hello.purpose == Purpose::Open;
                 let confirmation = opens.then(|| Message::Confirmed(transcript.confirm(joining.key())));
                 Ok(InitiatorStep::Joined(Box::new(Joined {
-                    terms: transcript.challenge.terms,
+                    parameters: transcript.challenge.parameters,
                     seals,
                     joining,
                     confirmation,

@@ -1,7 +1,7 @@
 //! The messages of the handshake, byte by byte as `docs/wire.md` draws them.
 
 use super::HandshakeError;
-use crate::parameters::{MOST_LANES, Terms};
+use crate::parameters::{MOST_LANES, TransportParameters};
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
@@ -72,7 +72,7 @@ pub struct Hello {
     /// How many lanes the initiator means to bring.
     pub lanes: u16,
     /// What the initiator takes.
-    pub terms: Terms,
+    pub parameters: TransportParameters,
     /// The initiator's nonce.
     pub nonce: Nonce,
 }
@@ -88,11 +88,11 @@ pub enum Purpose {
     Ask,
 }
 
-/// The responder's side of the terms, and its nonce.
+/// The responder's side of the parameters, and its nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Challenge {
     /// What the responder takes.
-    pub terms: Terms,
+    pub parameters: TransportParameters,
     /// The responder's nonce.
     pub nonce: Nonce,
 }
@@ -180,11 +180,11 @@ impl Message {
                 bytes.extend_from_slice(&hello.stream.0);
                 bytes.extend_from_slice(&hello.lane.to_be_bytes());
                 bytes.extend_from_slice(&hello.lanes.to_be_bytes());
-                hello.terms.encode(&mut bytes);
+                hello.parameters.encode(&mut bytes);
                 bytes.extend_from_slice(&hello.nonce);
             }
             Self::Challenge(challenge) => {
-                challenge.terms.encode(&mut bytes);
+                challenge.parameters.encode(&mut bytes);
                 bytes.extend_from_slice(&challenge.nonce);
             }
             Self::Proof(tag) | Self::Accepted(tag) | Self::Confirmed(tag) => bytes.extend_from_slice(tag),
@@ -249,10 +249,13 @@ impl Message {
                 stream: StreamId(array_at(body, 0)),
                 lane: number_at(body, 16, "lane number", MOST_LANES - 1)?,
                 lanes: number_at(body, 18, "number of lanes", MOST_LANES)?,
-                terms: Terms::decode(body, 20)?,
+                parameters: TransportParameters::decode(body, 20)?,
                 nonce: array_at(body, 32),
             }),
-            CHALLENGE => Self::Challenge(Challenge { terms: Terms::decode(body, 0)?, nonce: array_at(body, 12) }),
+            CHALLENGE => Self::Challenge(Challenge {
+                parameters: TransportParameters::decode(body, 0)?,
+                nonce: array_at(body, 12),
+            }),
             PROOF => Self::Proof(array_at(body, 0)),
             ACCEPTED => Self::Accepted(array_at(body, 0)),
             CONFIRMED => Self::Confirmed(array_at(body, 0)),
@@ -303,24 +306,24 @@ impl Purpose {
     }
 }
 
-impl Terms {
+impl TransportParameters {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.longest_chunk.to_be_bytes());
         bytes.extend_from_slice(&self.window.to_be_bytes());
     }
 
     fn decode(body: &[u8], at: usize) -> Result<Self, HandshakeError> {
-        let terms = Self {
+        let parameters = Self {
             longest_chunk: u32::from_be_bytes(array_at(body, at)),
             window: u64::from_be_bytes(array_at(body, at + 4)),
         };
-        if terms.longest_chunk == 0 {
+        if parameters.longest_chunk == 0 {
             return Err(HandshakeError::Field { field: "longest chunk", value: 0 });
         }
-        if terms.window == 0 {
+        if parameters.window == 0 {
             return Err(HandshakeError::Field { field: "window", value: 0 });
         }
-        Ok(terms)
+        Ok(parameters)
     }
 }
 
@@ -421,10 +424,11 @@ mod tests {
 
     #[test]
     fn a_hello_with_a_lane_number_beyond_63_is_refused() {
-        let terms = Terms { longest_chunk: 1, window: 1 };
+        let parameters = TransportParameters { longest_chunk: 1, window: 1 };
         let hello = |lane, lanes| {
             let (mode, purpose, stream) = (Mode::Insecure, Purpose::Join, StreamId([7; 16]));
-            let bytes = Message::Hello(Hello { mode, purpose, stream, lane, lanes, terms, nonce: [3; 32] }).encode();
+            let bytes =
+                Message::Hello(Hello { mode, purpose, stream, lane, lanes, parameters, nonce: [3; 32] }).encode();
             let (prefix, body) = bytes.split_first_chunk().unwrap();
             Message::decode(prefix, body).map(drop)
         };

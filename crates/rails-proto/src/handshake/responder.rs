@@ -5,7 +5,7 @@ use super::{
     tls::Tls, transcript::Transcript,
 };
 use crate::{
-    parameters::Terms,
+    parameters::TransportParameters,
     seal::{Role, Seals},
 };
 
@@ -75,13 +75,13 @@ impl Responder {
     pub fn start(
         credentials: Credentials,
         hello: Hello,
-        terms: Terms,
+        parameters: TransportParameters,
         nonce: Nonce,
     ) -> Result<(Self, Message), HandshakeError> {
         if hello.mode != credentials.mode() {
             return Err(HandshakeError::Mode { ours: credentials.mode() });
         }
-        let challenge = Challenge { terms, nonce };
+        let challenge = Challenge { parameters, nonce };
         let state = match credentials {
             Credentials::TlsServer(config) => State::Tls(Box::new(Tls::server(config)?)),
             Credentials::TlsClient { .. } => return Err(HandshakeError::Disorder),

@@ -1,12 +1,12 @@
 use super::*;
 use crate::{
-    parameters::Terms,
+    parameters::TransportParameters,
     seal::Seals,
     secret::Secret,
     security::{Identity, Security, TlsClient, TlsServer},
 };
 
-const TERMS: Terms = Terms { longest_chunk: 1 << 18, window: 1 << 24 };
+const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };
 
 fn secret(byte: u8) -> Secret {
     Secret::pre_shared(&[byte; 16]).unwrap()
@@ -21,7 +21,15 @@ fn encrypted(byte: u8) -> Credentials {
 }
 
 fn hello(purpose: Purpose) -> Hello {
-    Hello { mode: Mode::Insecure, purpose, stream: StreamId([7; 16]), lane: 1, lanes: 2, terms: TERMS, nonce: [3; 32] }
+    Hello {
+        mode: Mode::Insecure,
+        purpose,
+        stream: StreamId([7; 16]),
+        lane: 1,
+        lanes: 2,
+        parameters: TERMS,
+        nonce: [3; 32],
+    }
 }
 
 /// A certificate that it signed itself, good for `rails.example`, and its key, as PEM.
@@ -98,7 +106,7 @@ fn join_through(
 
 fn join(ours: Credentials, theirs: Credentials) -> Result<(), HandshakeError> {
     let joined = join_as(ours, theirs, Purpose::Open).map_err(|(_, error)| error)?;
-    assert_eq!(joined.0.terms, TERMS);
+    assert_eq!(joined.0.parameters, TERMS);
     assert_eq!(joined.1.hello.stream, StreamId([7; 16]));
     Ok(())
 }
@@ -194,7 +202,7 @@ fn a_changed_field_is_noticed() {
     for (ours, theirs) in [(psk(1), psk(1)), (encrypted(1), encrypted(1)), (pinned(&pem), server(&pem))] {
         let outcome = join_through(ours.clone(), theirs.clone(), Purpose::Open, |_, message| match message {
             Message::Hello(mut hello) => {
-                hello.terms.window += 1;
+                hello.parameters.window += 1;
                 Message::Hello(hello)
             }
             other => other,
@@ -202,7 +210,7 @@ fn a_changed_field_is_noticed() {
         assert!(matches!(outcome, Err(('r', HandshakeError::Secret))), "{outcome:?}");
         let outcome = join_through(ours, theirs, Purpose::Open, |_, message| match message {
             Message::Challenge(mut challenge) => {
-                challenge.terms.longest_chunk -= 1;
+                challenge.parameters.longest_chunk -= 1;
                 Message::Challenge(challenge)
             }
             other => other,

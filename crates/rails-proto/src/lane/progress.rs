@@ -45,7 +45,7 @@ impl Progress {
     ) -> LaneTimeouts {
         let sample = self.sample(now, sample);
         stream.with(|connection| {
-            connection.look(now, self.lane, &sample);
+            connection.check_progress(now, self.lane, &sample);
             connection.lane_timeouts(self.lane)
         })
     }

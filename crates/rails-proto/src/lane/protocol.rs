@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::{
         connection::{Config, Connection},
-        parameters::Terms,
+        parameters::TransportParameters,
         policy::Policy,
         scheduler::{ACK_DELAY, LaneTraits},
         violation::Violation,
@@ -211,10 +211,10 @@ mod tests {
 
     /// One end of a stream, with a lane that has nothing to send.
     fn end(now: Instant) -> (Connection, LaneProtocol<Vec<u8>>) {
-        let terms = Terms { longest_chunk: 1 << 16, window: 1 << 20 };
+        let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
         let (longest_chunk, send_buffer, redials) = (1 << 16, 1 << 20, false);
-        let config = Config { longest_chunk, send_buffer, terms, outage_limit: LINGER, linger: LINGER, redials };
-        let mut connection = Connection::new(config, Policy::default().build(), terms);
+        let config = Config { longest_chunk, send_buffer, parameters, outage_limit: LINGER, linger: LINGER, redials };
+        let mut connection = Connection::new(config, Policy::default().build(), parameters);
         let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
         let mut protocol = LaneProtocol::new(lane, None, None);
         assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);

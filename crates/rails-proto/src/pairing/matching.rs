@@ -1,14 +1,14 @@
 //! The pairs: a maximum matching of rails, and then further lanes for those that it leaves over.
 
 use super::{
-    LaneOffer, MOST_OFFERS, Pair, Pairing, Relation, Unpaired,
+    LaneCandidate, MOST_OFFERS, Pair, Pairing, Relation, Unpaired,
     relation::{is_link_local, subnet},
 };
 use rails_topo::Bandwidth;
 use std::cmp::Reverse;
 
 /// See [`super::pair`].
-pub(super) fn pair(ours: &[LaneOffer], theirs: &[LaneOffer], wish: Option<usize>) -> Pairing {
+pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize>) -> Pairing {
     let (ours, theirs) = (End::new(ours), End::new(theirs));
     let mut candidates = candidates(&ours, &theirs, Relation::direct);
     let mut notes = Vec::new();
@@ -46,16 +46,16 @@ pub(super) fn pair(ours: &[LaneOffer], theirs: &[LaneOffer], wish: Option<usize>
 
 /// One end: its offers, fastest rails first, and which of them belong to which rail.
 struct End {
-    offers: Vec<LaneOffer>,
+    offers: Vec<LaneCandidate>,
     /// The number of the rail that each belongs to, counted from the fastest.
     rails: Vec<usize>,
     count: usize,
 }
 
 impl End {
-    fn new(offers: &[LaneOffer]) -> Self {
+    fn new(offers: &[LaneCandidate]) -> Self {
         let mut offers = offers.to_vec();
-        let order = |offer: &LaneOffer| {
+        let order = |offer: &LaneCandidate| {
             let node = offer.node.map_or(u32::MAX, |node| node.0);
             (Reverse(offer.speed), node, offer.rail, offer.address, offer.prefix_len)
         };
@@ -75,7 +75,7 @@ impl End {
     /// The offers of the rails without a lane. `limited` gives the reason where it is a limit, and nothing where it is the address.
     fn unused(&self, lanes: &[usize], limited: impl Fn(usize) -> String) -> Vec<Unpaired> {
         let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
-        let told = |(offer, rail): (&LaneOffer, &usize)| {
+        let told = |(offer, rail): (&LaneCandidate, &usize)| {
             let limit = limited(*rail);
             Unpaired { offer: offer.clone(), why: if limit.is_empty() { no_partner(offer) } else { limit } }
         };
@@ -93,7 +93,11 @@ struct Candidate {
 }
 
 /// All that could be paired, the best first.
-fn candidates(ours: &End, theirs: &End, relation: fn(&LaneOffer, &LaneOffer) -> Option<Relation>) -> Vec<Candidate> {
+fn candidates(
+    ours: &End,
+    theirs: &End,
+    relation: fn(&LaneCandidate, &LaneCandidate) -> Option<Relation>,
+) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (near, our) in ours.offers.iter().enumerate() {
         for (far, their) in theirs.offers.iter().enumerate() {
@@ -261,7 +265,7 @@ fn speed(speed: Option<Bandwidth>) -> String {
     speed.map_or("speed unknown".to_owned(), |speed| speed.to_string())
 }
 
-fn no_partner(offer: &LaneOffer) -> String {
+fn no_partner(offer: &LaneCandidate) -> String {
     let ip = offer.ip();
     if ip.is_unspecified() {
         return "its address is not known, so neither is its subnet".to_owned();

@@ -30,7 +30,7 @@ impl fmt::Display for RailId {
 
 /// A lane's end that could be paired: one address of one rail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LaneOffer {
+pub struct LaneCandidate {
     /// The rail, by its number at its own end.
     pub rail: RailId,
     /// Its address; where it is listened on, with the port, else with port 0. Unspecified (0.0.0.0) at the end that calls: as the
@@ -64,9 +64,9 @@ pub struct Pairing {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// Its end here.
-    pub ours: LaneOffer,
+    pub ours: LaneCandidate,
     /// Its end there.
-    pub theirs: LaneOffer,
+    pub theirs: LaneCandidate,
     /// How the two addresses lie to each other.
     pub relation: Relation,
     /// Why these two.
@@ -77,7 +77,7 @@ pub struct Pair {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpaired {
     /// The end.
-    pub offer: LaneOffer,
+    pub offer: LaneCandidate,
     /// Why not.
     pub why: String,
 }
@@ -97,7 +97,7 @@ pub const MOST_OFFERS: usize = MOST_LANES;
 /// 4. Equally fast ones are paired by the order of their nodes, then of their rails, then of their addresses.
 ///
 /// No more than [`MOST_OFFERS`] lanes are paired.
-pub fn pair(ours: &[LaneOffer], theirs: &[LaneOffer], wish: Option<usize>) -> Pairing {
+pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize>) -> Pairing {
     matching::pair(ours, theirs, wish)
 }
 
@@ -105,7 +105,7 @@ pub fn pair(ours: &[LaneOffer], theirs: &[LaneOffer], wish: Option<usize>) -> Pa
 /// of theirs these are is not known, so each address counts as one.
 ///
 /// Of the addresses of a rail the pair shows the one that is in the same subnet, if any is.
-pub fn in_order(ours: &[LaneOffer], remotes: &[SocketAddr]) -> Pairing {
+pub fn in_order(ours: &[LaneCandidate], remotes: &[SocketAddr]) -> Pairing {
     let mut rails: Vec<RailId> = ours.iter().map(|offer| offer.rail).collect();
     rails.sort_unstable();
     rails.dedup();
@@ -114,7 +114,7 @@ pub fn in_order(ours: &[LaneOffer], remotes: &[SocketAddr]) -> Pairing {
         let (rail, remote) = (rails[index % rails.len()], index % remotes.len());
         let address = remotes[remote];
         let (prefix_len, speed, node, interface) = (None, None, None, None);
-        let theirs = LaneOffer { rail: RailId(remote), address, prefix_len, speed, node, interface };
+        let theirs = LaneCandidate { rail: RailId(remote), address, prefix_len, speed, node, interface };
         let of_rail = || ours.iter().filter(|offer| offer.rail == rail);
         let direct = of_rail().find_map(|ours| Some((ours, Relation::direct(ours, &theirs)?)));
         let likely = of_rail().find(|ours| ours.ip().is_ipv4() == theirs.ip().is_ipv4()).or(of_rail().next());
@@ -125,7 +125,7 @@ pub fn in_order(ours: &[LaneOffer], remotes: &[SocketAddr]) -> Pairing {
     Pairing { pairs, unpaired_ours: Vec::new(), unpaired_theirs: Vec::new(), notes: Vec::new() }
 }
 
-impl LaneOffer {
+impl LaneCandidate {
     /// The address, out of its IPv4-mapped form if it was in it.
     pub fn ip(&self) -> IpAddr {
         self.address.ip().to_canonical()
@@ -140,7 +140,7 @@ impl Pairing {
 }
 
 /// The rail, its interface and its address.
-impl fmt::Display for LaneOffer {
+impl fmt::Display for LaneCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let interface = self.interface.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
         match (self.ip().is_unspecified(), self.address.port()) {

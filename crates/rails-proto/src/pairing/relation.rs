@@ -1,6 +1,6 @@
 //! How two addresses lie to each other.
 
-use super::LaneOffer;
+use super::LaneCandidate;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -29,7 +29,7 @@ pub enum Relation {
 
 impl Relation {
     /// The relation by which two ends belong together; `None` where they do not, as far as is known.
-    pub(super) fn direct(ours: &LaneOffer, theirs: &LaneOffer) -> Option<Self> {
+    pub(super) fn direct(ours: &LaneCandidate, theirs: &LaneCandidate) -> Option<Self> {
         let (near, far) = (ours.ip(), theirs.ip());
         if near.is_unspecified() || far.is_unspecified() || near.is_ipv4() != far.is_ipv4() {
             return None;
@@ -55,7 +55,7 @@ impl Relation {
     }
 
     /// [`Relation::Routed`], where packets could get from one to the other by routes.
-    pub(super) fn routed(ours: &LaneOffer, theirs: &LaneOffer) -> Option<Self> {
+    pub(super) fn routed(ours: &LaneCandidate, theirs: &LaneCandidate) -> Option<Self> {
         let (near, far) = (ours.ip(), theirs.ip());
         // Without a scope nobody can say by which interface to call.
         if far.is_unspecified() || (is_link_local(far) && scope(&theirs.address) == 0) {
@@ -84,7 +84,7 @@ impl fmt::Display for Relation {
 }
 
 /// Its subnet, where the prefix says anything.
-pub(super) fn subnet(offer: &LaneOffer) -> Option<String> {
+pub(super) fn subnet(offer: &LaneCandidate) -> Option<String> {
     let ip = offer.ip();
     let length = offer.prefix_len.filter(|length| (1..bits_of(ip)).contains(length))?;
     Some(format!("{}/{length}", network(ip, length)))

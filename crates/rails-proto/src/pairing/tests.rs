@@ -2,9 +2,9 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-fn offer(rail: usize, address: &str, gbps: u64) -> LaneOffer {
+fn offer(rail: usize, address: &str, gbps: u64) -> LaneCandidate {
     let (ip, prefix_len) = address.split_once('/').map_or((address, None), |(ip, length)| (ip, length.parse().ok()));
-    LaneOffer {
+    LaneCandidate {
         rail: RailId(rail),
         address: SocketAddr::new(ip.parse().unwrap(), 0),
         prefix_len,
@@ -14,9 +14,9 @@ fn offer(rail: usize, address: &str, gbps: u64) -> LaneOffer {
     }
 }
 
-fn link_local(rail: usize, address: &str, scope: u32) -> LaneOffer {
+fn link_local(rail: usize, address: &str, scope: u32) -> LaneCandidate {
     let address = std::net::SocketAddrV6::new(address.parse().unwrap(), 0, 0, scope);
-    LaneOffer { address: address.into(), prefix_len: Some(64), ..offer(rail, "::1", 100) }
+    LaneCandidate { address: address.into(), prefix_len: Some(64), ..offer(rail, "::1", 100) }
 }
 
 /// The pairs' rails.
@@ -108,7 +108,7 @@ fn fast_rails_are_paired_with_fast_ones_and_nodes_break_ties() {
     let ours = [offer(0, "10.0.0.1/24", 25), offer(1, "10.0.0.2/24", 100)];
     let theirs = [offer(0, "10.0.0.3/24", 25), offer(1, "10.0.0.4/24", 100)];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(1, 1), (0, 0)]);
-    let on = |node, offer: LaneOffer| LaneOffer { node: Some(NodeId(node)), ..offer };
+    let on = |node, offer: LaneCandidate| LaneCandidate { node: Some(NodeId(node)), ..offer };
     let ours = [on(1, offer(0, "10.0.0.1/24", 100)), on(0, offer(1, "10.0.0.2/24", 100))];
     let theirs = [on(0, offer(0, "10.0.0.3/24", 100)), on(1, offer(1, "10.0.0.4/24", 100))];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(1, 0), (0, 1)]);
@@ -171,7 +171,7 @@ fn a_pairing_survives_json_and_prints_its_reasons() {
 }
 
 /// Rails with one to three addresses in a few small subnets of both families.
-fn offers() -> impl Strategy<Value = Vec<LaneOffer>> {
+fn offers() -> impl Strategy<Value = Vec<LaneCandidate>> {
     let address =
         (0..4u8, 1..200u8, any::<bool>(), prop::option::weighted(0.8, Just(()))).prop_map(|(net, host, v6, known)| {
             let (ip, bits): (IpAddr, u8) = match v6 {
@@ -183,7 +183,7 @@ fn offers() -> impl Strategy<Value = Vec<LaneOffer>> {
     let rail = (prop::collection::vec(address, 1..4), 0..3u64, prop::option::of(0..2u32));
     prop::collection::vec(rail, 0..7).prop_map(|rails| {
         let offers = rails.into_iter().enumerate().flat_map(|(rail, (addresses, speed, node))| {
-            addresses.into_iter().map(move |(ip, prefix_len)| LaneOffer {
+            addresses.into_iter().map(move |(ip, prefix_len)| LaneCandidate {
                 address: SocketAddr::new(ip, 1),
                 prefix_len,
                 node: node.map(NodeId),
@@ -195,7 +195,7 @@ fn offers() -> impl Strategy<Value = Vec<LaneOffer>> {
 }
 
 /// The rails that could be paired by subnet.
-fn related(ours: &[LaneOffer], theirs: &[LaneOffer]) -> BTreeSet<(usize, usize)> {
+fn related(ours: &[LaneCandidate], theirs: &[LaneCandidate]) -> BTreeSet<(usize, usize)> {
     let all = ours.iter().flat_map(|our| theirs.iter().map(move |their| (our, their)));
     all.filter(|(our, their)| Relation::direct(our, their).is_some())
         .map(|(our, their)| (our.rail.0, their.rail.0))

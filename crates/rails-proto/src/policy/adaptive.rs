@@ -1,6 +1,6 @@
 //! Late binding: a lane with room takes the next chunk.
 
-use super::{Offer, StripePolicy};
+use super::{SchedulerView, StripePolicy};
 use std::time::Duration;
 
 /// A lane with room takes the next chunk, in the length that it carries in a few milliseconds.
@@ -12,20 +12,20 @@ use std::time::Duration;
 pub struct Adaptive;
 
 impl StripePolicy for Adaptive {
-    fn share(&self, offer: &Offer<'_>, lane: usize) -> Option<usize> {
-        let length = self.longest_chunk(offer, lane).min(offer.waiting);
-        (!offer.is_sooner_elsewhere(lane, length)).then_some(length)
+    fn share(&self, view: &SchedulerView<'_>, lane: usize) -> Option<usize> {
+        let length = self.longest_chunk(view, lane).min(view.waiting);
+        (!view.is_sooner_elsewhere(lane, length)).then_some(length)
     }
 
     fn took(&mut self, _: usize, _: usize) {}
 
-    fn longest_chunk(&self, offer: &Offer<'_>, lane: usize) -> usize {
+    fn longest_chunk(&self, view: &SchedulerView<'_>, lane: usize) -> usize {
         let of_rate = |rate: f64| (rate * CHUNK_TIME.as_secs_f64()) as usize;
-        let wanted = offer.lanes[lane].rate.map_or(FIRST_CHUNK, of_rate);
-        wanted.max(SHORTEST_CHUNK).min(offer.longest_chunk)
+        let wanted = view.lanes[lane].rate.map_or(FIRST_CHUNK, of_rate);
+        wanted.max(SHORTEST_CHUNK).min(view.longest_chunk)
     }
 
-    fn overtakes(&self) -> bool {
+    fn reinjects(&self) -> bool {
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Static striping: shares that do not follow what the lanes can carry.
 
-use super::{Offer, Standing, StripePolicy};
+use super::{LaneView, SchedulerView, StripePolicy};
 
 /// Stripes in turn: of equal length, or by the lanes' weights.
 ///
@@ -19,36 +19,36 @@ impl Static {
         Self { weighted: false, turn: 0, had: 0 }
     }
 
-    /// Shares by [`Standing::weight`]: the heaviest lane's stripe is the longest chunk, the others' are shorter. A weight of 0 counts as the
+    /// Shares by [`LaneView::weight`]: the heaviest lane's stripe is the longest chunk, the others' are shorter. A weight of 0 counts as the
     /// least that is above it.
     pub fn weighted() -> Self {
         Self { weighted: true, turn: 0, had: 0 }
     }
 
     /// The lane whose turn it is, and what is left of its stripe.
-    fn current(&self, offer: &Offer<'_>) -> Option<(usize, usize)> {
-        let count = offer.lanes.len();
-        let stripe = self.stripe(offer, self.turn % count.max(1));
+    fn current(&self, view: &SchedulerView<'_>) -> Option<(usize, usize)> {
+        let count = view.lanes.len();
+        let stripe = self.stripe(view, self.turn % count.max(1));
         let from = if self.had >= stripe { self.turn + 1 } else { self.turn };
-        let lane = (0..count).map(|step| (from + step) % count).find(|lane| offer.lanes[*lane].usable)?;
+        let lane = (0..count).map(|step| (from + step) % count).find(|lane| view.lanes[*lane].usable)?;
         let had = if lane == self.turn && self.had < stripe { self.had } else { 0 };
-        Some((lane, self.stripe(offer, lane) - had))
+        Some((lane, self.stripe(view, lane) - had))
     }
 
-    fn stripe(&self, offer: &Offer<'_>, lane: usize) -> usize {
+    fn stripe(&self, view: &SchedulerView<'_>, lane: usize) -> usize {
         if !self.weighted {
-            return offer.longest_chunk;
+            return view.longest_chunk;
         }
-        let weight = |lane: &Standing| u64::from(lane.weight.max(1));
-        let heaviest = offer.lanes.iter().filter(|lane| lane.usable).map(weight).max().unwrap_or(1);
-        let own = offer.lanes.get(lane).map_or(1, weight).min(heaviest);
-        (offer.longest_chunk as u64 * own / heaviest).max(1) as usize
+        let weight = |lane: &LaneView| u64::from(lane.weight.max(1));
+        let heaviest = view.lanes.iter().filter(|lane| lane.usable).map(weight).max().unwrap_or(1);
+        let own = view.lanes.get(lane).map_or(1, weight).min(heaviest);
+        (view.longest_chunk as u64 * own / heaviest).max(1) as usize
     }
 }
 
 impl StripePolicy for Static {
-    fn share(&self, offer: &Offer<'_>, lane: usize) -> Option<usize> {
-        self.current(offer).filter(|(whose, _)| *whose == lane).map(|(_, left)| left)
+    fn share(&self, view: &SchedulerView<'_>, lane: usize) -> Option<usize> {
+        self.current(view).filter(|(whose, _)| *whose == lane).map(|(_, left)| left)
     }
 
     fn took(&mut self, lane: usize, bytes: usize) {
@@ -58,7 +58,7 @@ impl StripePolicy for Static {
         self.had += bytes;
     }
 
-    fn overtakes(&self) -> bool {
+    fn reinjects(&self) -> bool {
         false
     }
 }

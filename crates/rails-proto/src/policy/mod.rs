@@ -16,23 +16,23 @@ use std::{fmt, time::Duration};
 
 /// How the bytes of a stream are shared out among its lanes.
 pub trait StripePolicy: fmt::Debug + Send {
-    /// How many of the bytes that wait `lane`, which has room, is given now; more than [`Offer::waiting`] is all of them. `None` leaves them to
+    /// How many of the bytes that wait `lane`, which has room, is given now; more than [`SchedulerView::waiting`] is all of them. `None` leaves them to
     /// another lane, which has to be one that is usable, or nobody takes them. The same question is asked more than
     /// once, so it must change nothing.
-    fn share(&self, offer: &Offer<'_>, lane: usize) -> Option<usize>;
+    fn share(&self, view: &SchedulerView<'_>, lane: usize) -> Option<usize>;
 
     /// `lane` was given that many bytes that no lane had before.
     fn took(&mut self, lane: usize, bytes: usize);
 
     /// The longest chunk that `lane` is given: it also bounds how much of it waits in the kernel.
-    fn longest_chunk(&self, offer: &Offer<'_>, lane: usize) -> usize {
+    fn longest_chunk(&self, view: &SchedulerView<'_>, lane: usize) -> usize {
         let _ = lane;
-        offer.longest_chunk
+        view.longest_chunk
     }
 
     /// Whether a lane sends once more what a slower one still has on its way, be it that nothing else waits or that the
     /// other end can read nothing before it.
-    fn overtakes(&self) -> bool;
+    fn reinjects(&self) -> bool;
 }
 
 /// The policies of this crate.
@@ -62,18 +62,18 @@ impl Policy {
 
 /// What waits, and who could take it.
 #[derive(Debug)]
-pub struct Offer<'a> {
+pub struct SchedulerView<'a> {
     /// Bytes that wait and that the other end's window has room for; 0 where only the end of the stream is left to be told.
     pub waiting: usize,
     /// The longest chunk that the other end takes, in bytes.
     pub longest_chunk: usize,
     /// Every lane by number.
-    pub lanes: &'a [Standing],
+    pub lanes: &'a [LaneView],
 }
 
 /// How a lane stands.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Standing {
+pub struct LaneView {
     /// It is up, and not known to be silent.
     pub usable: bool,
     /// It will ask for more: it stands idle with room, or has something in flight that will be acknowledged. What is left to a lane that is not
@@ -91,24 +91,24 @@ pub struct Standing {
     pub service: Option<Duration>,
 }
 
-impl Offer<'_> {
+impl SchedulerView<'_> {
     /// Whether another lane, of which more can be expected, would have everything that waits at the other end before `lane` were done with `length` bytes of it.
     pub fn is_sooner_elsewhere(&self, lane: usize, length: usize) -> bool {
         let (own, soonest) = self.arrivals(lane, length);
-        own.zip(soonest).is_some_and(|(own, theirs)| theirs.saturating_add(LEAST_GAIN) < own)
+        own.zip(soonest).is_some_and(|(own, theirs)| theirs.saturating_add(ESTIMATE_TOLERANCE) < own)
     }
 
     /// How long it is until `length` bytes are with the peer by `lane`, and until everything that waits is by the best of the others of which more can be expected.
     pub fn arrivals(&self, lane: usize, length: usize) -> (Option<Duration>, Option<Duration>) {
-        let others = self.lanes.iter().enumerate().filter(|(other, standing)| *other != lane && standing.promising);
-        let soonest = others.filter_map(|(_, standing)| standing.arrival(self.waiting)).min();
+        let others = self.lanes.iter().enumerate().filter(|(other, lane_view)| *other != lane && lane_view.promising);
+        let soonest = others.filter_map(|(_, lane_view)| lane_view.arrival(self.waiting)).min();
         // It is no sooner than half a round trip by a lane of which nothing else is known.
         let own = self.lanes[lane].arrival(length).or(self.lanes[lane].rtt.map(|rtt| rtt / 2));
         (own, soonest)
     }
 }
 
-impl Standing {
+impl LaneView {
     /// How long it is until `bytes` more, behind what it has in flight, are with the other end; `None` where nothing is known of it. A lane whose rate
     /// is not known is as good as its round trip while it has nothing to do: that is how it becomes known.
     pub fn arrival(&self, bytes: usize) -> Option<Duration> {
@@ -124,4 +124,4 @@ impl Standing {
 /// After how long half of what is known of a lane's rate is of newer observations.
 pub const HALF_LIFE: Duration = Duration::from_millis(50);
 /// A difference below this is within what the estimates are worth.
-const LEAST_GAIN: Duration = Duration::from_micros(100);
+const ESTIMATE_TOLERANCE: Duration = Duration::from_micros(100);

@@ -53,7 +53,7 @@ pub struct Reassembler {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Some of them are.
-    Wanted,
+    New,
     /// All of them have arrived before.
     Duplicate,
 }
@@ -118,10 +118,10 @@ impl Reassembler {
         let bounds = Bounds { limit: self.limit(), end: self.end, highest: self.highest() };
         bounds.check(end, header.fin)?;
         if header.fin && self.end.is_none() {
-            return Ok(Admission::Wanted);
+            return Ok(Admission::New);
         }
         let known = end <= self.read || self.run_end(header.offset).is_some_and(|run_end| end <= run_end);
-        Ok(if known { Admission::Duplicate } else { Admission::Wanted })
+        Ok(if known { Admission::Duplicate } else { Admission::New })
     }
 
     /// Takes a chunk.

@@ -3,7 +3,7 @@
 use super::{Scheduler, bit};
 
 impl Scheduler {
-    /// Every byte that was cut from what waits and is not known to be delivered is in one segment, and each segment either was returned or is in flight on a lane
+    /// Every byte that was cut from what waits and is not known to be delivered is in one segment, and each segment either was requeued or is in flight on a lane
     /// that is up, not silent and answers for it; and nothing is complete before all of it is delivered.
     ///
     /// # Panics
@@ -20,10 +20,10 @@ impl Scheduler {
                 carried += 1;
             }
         }
-        let carriers = self.outstanding.iter().map(|segment| segment.carriers().count_ones()).sum::<u32>();
-        assert_eq!(carried, carriers, "a lane is to carry what it was not given, or was given it twice");
+        let sent_on = self.outstanding.iter().map(|segment| segment.sent_on().count_ones()).sum::<u32>();
+        assert_eq!(carried, sent_on, "a lane is to carry what it was not given, or was given it twice");
         for segment in self.outstanding.iter() {
-            let heard = segment.carriers() & self.heard();
+            let heard = segment.sent_on() & self.heard();
             match segment.answering() {
                 Some(lane) => assert!(heard & bit(lane) != 0, "lane {lane} answers for what it cannot deliver"),
                 None => assert!(heard == 0, "nobody answers for what lanes {heard:b} carry"),

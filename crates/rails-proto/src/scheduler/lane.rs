@@ -1,7 +1,7 @@
 //! One lane as the scheduler sees it: what it has in flight, and how it has done up to now.
 
 use super::{Reissued, bit, estimate::Estimate, outstanding::Outstanding};
-use crate::{chunk::Chunk, policy::Standing};
+use crate::{chunk::Chunk, policy::LaneView};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -39,7 +39,7 @@ pub(super) struct Lane {
     /// Bytes of them.
     pub(super) bytes: u64,
     /// So many of the oldest the peer has read, though they were not acknowledged on this lane: another lane delivered them.
-    pub(super) overtaken: usize,
+    pub(super) reinjected: usize,
     /// How long a chunk takes on this lane from being taken to being acknowledged.
     pub(super) service: Estimate,
     /// Chunks took at least this long, where none was seen to the end since.
@@ -93,8 +93,8 @@ impl Lane {
         self.up && !self.silent
     }
 
-    pub(super) fn standing(&self, now: Option<Instant>) -> Standing {
-        Standing {
+    pub(super) fn lane_view(&self, now: Option<Instant>) -> LaneView {
+        LaneView {
             usable: self.is_usable(),
             promising: self.is_usable() && (self.resting || !self.in_flight.is_empty()),
             weight: self.weight,
@@ -191,7 +191,7 @@ impl Lane {
     /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
     pub(super) fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {
         let unknown = || {
-            let least = LEAST_GAIN.max(4 * self.rtt.unwrap_or_default());
+            let least = LEAST_REINJECTION_GAIN.max(4 * self.rtt.unwrap_or_default());
             others.map_or(UNKNOWN_SERVICE, |others| (4 * others).min(UNKNOWN_SERVICE)).max(least)
         };
         let known = self.known_service().filter(|_| self.service_at_least.is_none());
@@ -206,7 +206,7 @@ impl Lane {
         }
         let front = self.in_flight.pop_front()?;
         self.bytes -= u64::from(front.length);
-        self.overtaken = self.overtaken.saturating_sub(1);
+        self.reinjected = self.reinjected.saturating_sub(1);
         self.first += 1;
         Some(front)
     }
@@ -215,32 +215,32 @@ impl Lane {
     pub(super) fn forget_in_flight(&mut self) {
         self.first += self.in_flight.len() as u64;
         self.in_flight.clear();
-        (self.bytes, self.overtaken) = (0, 0);
+        (self.bytes, self.reinjected) = (0, 0);
     }
 
     /// The peer has read everything below `consumed`, which is in `outstanding` still. What only this lane, number `lane`, carries, came by it, and so did all that it was
     /// given before. What others carry as well it may have to deliver still, for nothing: how long that takes tells how fast the lane is.
     pub(super) fn settle(&mut self, now: Instant, lane: usize, consumed: u64, outstanding: &Outstanding) {
         let read = |sent: &&Transmission| sent.is_known_below(consumed);
-        let known = self.overtaken + self.in_flight.range(self.overtaken..).take_while(read).count();
-        if known == self.overtaken {
+        let known = self.reinjected + self.in_flight.range(self.reinjected..).take_while(read).count();
+        if known == self.reinjected {
             return;
         }
         let alone = |sent: &Transmission| {
-            outstanding.within(sent.range()).next().is_some_and(|segment| segment.carriers() == bit(lane))
+            outstanding.within(sent.range()).next().is_some_and(|segment| segment.sent_on() == bit(lane))
         };
-        let own = (self.overtaken..known).rfind(|index| alone(&self.in_flight[*index]));
+        let own = (self.reinjected..known).rfind(|index| alone(&self.in_flight[*index]));
         let popped = own.map_or(0, |index| index + 1);
         let end = self.first + popped as u64;
         while self.pop_before(end).is_some() {}
         let left = known - popped;
-        for sent in self.in_flight.range(self.overtaken..left) {
+        for sent in self.in_flight.range(self.reinjected..left) {
             let least = now.saturating_duration_since(sent.taken);
             if self.service.get().is_none_or(|service| Duration::from_secs_f64(service) < least) {
                 self.service_at_least = self.service_at_least.max(Some(least));
             }
         }
-        self.overtaken = left;
+        self.reinjected = left;
     }
 }
 
@@ -262,4 +262,4 @@ const LONG_SAMPLE: Duration = Duration::from_millis(20);
 /// is a round trip of a fair distance; each one saved is two system calls.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(10);
 /// Less time than this is not worth sending a chunk twice.
-pub(super) const LEAST_GAIN: Duration = Duration::from_millis(50);
+pub(super) const LEAST_REINJECTION_GAIN: Duration = Duration::from_millis(50);

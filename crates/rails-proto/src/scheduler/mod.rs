@@ -4,11 +4,11 @@ mod check;
 mod estimate;
 mod lane;
 mod outstanding;
-mod overtake;
 mod pending;
 mod probe;
+mod reinject;
 mod reissued;
-mod returned;
+mod requeued;
 mod waiting;
 
 pub(super) use lane::ACK_DELAY;
@@ -18,7 +18,7 @@ pub use reissued::{Amount, Reissued};
 use crate::{
     chunk::{Chunk, Priority},
     parameters::{MOST_KEPT, most_chunks},
-    policy::{Offer, Standing, StripePolicy},
+    policy::{LaneView, SchedulerView, StripePolicy},
     violation::Violation,
     wire::Ack,
 };
@@ -55,7 +55,7 @@ pub struct Scheduler {
     outstanding: Outstanding,
     lanes: Vec<Lane>,
     /// How the lanes stand, as the policy sees them, and the last time that was told.
-    standings: Vec<Standing>,
+    standings: Vec<LaneView>,
     now: Option<Instant>,
     /// Everything below has been read by the peer.
     consumed: u64,
@@ -194,7 +194,7 @@ impl Scheduler {
     pub fn lane_up(&mut self, lane: usize, traits: LaneTraits) {
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, Lane::default);
-            self.standings.resize_with(lane + 1, Standing::default);
+            self.standings.resize_with(lane + 1, LaneView::default);
         }
         self.lanes[lane] = Lane { up: true, weight: traits.weight, rtt: traits.rtt, ..Lane::default() };
     }
@@ -251,8 +251,8 @@ impl Scheduler {
     }
 
     /// How lane number `lane` stands.
-    pub fn standing(&self, lane: usize) -> Standing {
-        self.lanes[lane].standing(self.now)
+    pub fn lane_view(&self, lane: usize) -> LaneView {
+        self.lanes[lane].lane_view(self.now)
     }
 
     /// When lane number `lane` last made progress: an acknowledgement came, or it was given something while it had nothing. `None`
@@ -275,8 +275,8 @@ impl Scheduler {
             return false;
         }
         self.look_at_lanes();
-        let returned = self.outstanding.returned().any(|segment| self.may_return_to(segment, lane));
-        returned || self.share(lane).is_some()
+        let requeued = self.outstanding.requeued().any(|segment| self.may_return_to(segment, lane));
+        requeued || self.share(lane).is_some()
     }
 
     /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
@@ -290,16 +290,16 @@ impl Scheduler {
         self.look_at_lanes();
         let mut reissued = Reissued::default();
         let chunk = if let Some(chunk) = self.take_returned(lane) {
-            reissued.returned.add(chunk.length.into());
+            reissued.requeued.add(chunk.length.into());
             chunk
-        } else if let Some(chunk) = self.overtake_overdue(now, lane) {
-            reissued.taken_over.add(chunk.length.into());
+        } else if let Some(chunk) = self.reinject_overdue(now, lane) {
+            reissued.reinjected.add(chunk.length.into());
             chunk
         } else if let Some(chunk) = self.cut(lane) {
             chunk
         } else {
-            let chunk = self.overtake_slower(now, lane)?;
-            reissued.taken_over.add(chunk.length.into());
+            let chunk = self.reinject_slower(now, lane)?;
+            reissued.reinjected.add(chunk.length.into());
             chunk
         };
         self.reissued += reissued;
@@ -392,13 +392,13 @@ impl Scheduler {
         self.policy.share(&self.offer(waiting), lane)
     }
 
-    fn offer(&self, waiting: usize) -> Offer<'_> {
-        Offer { waiting, longest_chunk: self.longest_chunk, lanes: &self.standings }
+    fn offer(&self, waiting: usize) -> SchedulerView<'_> {
+        SchedulerView { waiting, longest_chunk: self.longest_chunk, lanes: &self.standings }
     }
 
     fn look_at_lanes(&mut self) {
-        for (standing, lane) in self.standings.iter_mut().zip(&self.lanes) {
-            *standing = lane.standing(self.now);
+        for (lane_view, lane) in self.standings.iter_mut().zip(&self.lanes) {
+            *lane_view = lane.lane_view(self.now);
         }
     }
 

@@ -26,19 +26,19 @@ struct Index {
     /// How many segments each lane answers for.
     answered: Vec<usize>,
     /// Where those begin that no lane answers for.
-    returned: BTreeSet<u64>,
+    requeued: BTreeSet<u64>,
     /// Bytes of those.
-    returned_bytes: u64,
+    requeued_bytes: u64,
 }
 
 /// A range of the stream, all of it in the same hands.
 #[derive(Debug)]
 pub(super) struct Segment {
     chunk: Chunk,
-    /// The lane that is to deliver it, one of its carriers; `None` where it was returned, and waits until a lane takes it.
+    /// The lane that is to deliver it, one of those that it was sent on; `None` where it was requeued, and waits until a lane takes it.
     answering: Option<usize>,
     /// The lanes that were given it on the connection that they have now.
-    carriers: u64,
+    sent_on: u64,
 }
 
 impl Outstanding {
@@ -72,13 +72,13 @@ impl Outstanding {
     }
 
     /// Those that no lane answers for.
-    pub(super) fn returned(&self) -> impl Iterator<Item = &Segment> {
-        self.index.returned.iter().map(|offset| &self.segments[offset])
+    pub(super) fn requeued(&self) -> impl Iterator<Item = &Segment> {
+        self.index.requeued.iter().map(|offset| &self.segments[offset])
     }
 
     /// How many of those there are, and their bytes.
     pub(super) fn returned_size(&self) -> (usize, u64) {
-        (self.index.returned.len(), self.index.returned_bytes)
+        (self.index.requeued.len(), self.index.requeued_bytes)
     }
 
     /// How many segments `lane` answers for.
@@ -93,7 +93,7 @@ impl Outstanding {
 
     /// A chunk was cut from what waits, and given to `lane`.
     pub(super) fn send(&mut self, chunk: Chunk, lane: usize) {
-        self.insert(Segment { chunk, answering: Some(lane), carriers: bit(lane) });
+        self.insert(Segment { chunk, answering: Some(lane), sent_on: bit(lane) });
     }
 
     /// Gives `lane` the segment that begins at `offset`, or its first `most` bytes: it answers for that from here on.
@@ -104,7 +104,7 @@ impl Outstanding {
         }
         let chunk = segment.chunk.clone();
         segment.answering = Some(lane);
-        segment.carriers |= bit(lane);
+        segment.sent_on |= bit(lane);
         self.insert(segment);
         Some(chunk)
     }
@@ -141,14 +141,14 @@ impl Outstanding {
     }
 
     /// `lane` answers for nothing any more, though it may still carry it. Another lane answers instead that is among `heard` and carries the same; where there is
-    /// none, the segment is returned.
+    /// none, the segment is requeued.
     pub(super) fn release(&mut self, lane: usize, heard: u64) {
         if self.answered_by(lane) == 0 {
             return;
         }
         self.change(|segment| {
             if segment.answering == Some(lane) {
-                let others = segment.carriers & heard & !bit(lane);
+                let others = segment.sent_on & heard & !bit(lane);
                 segment.answering = (others != 0).then(|| others.trailing_zeros() as usize);
             }
         });
@@ -157,12 +157,12 @@ impl Outstanding {
     /// The connection of `lane` is lost: it carries nothing.
     pub(super) fn lose(&mut self, lane: usize, heard: u64) {
         self.release(lane, heard);
-        self.segments.values_mut().for_each(|segment| segment.carriers &= !bit(lane));
+        self.segments.values_mut().for_each(|segment| segment.sent_on &= !bit(lane));
     }
 
     /// `lane` answers for what it carries and no other lane has taken.
     pub(super) fn resume(&mut self, lane: usize) {
-        if self.index.returned.is_empty() {
+        if self.index.requeued.is_empty() {
             return;
         }
         self.change(|segment| {
@@ -221,8 +221,8 @@ impl Index {
                 self.answered[lane] += 1;
             }
             None => {
-                self.returned.insert(segment.offset());
-                self.returned_bytes += segment.length();
+                self.requeued.insert(segment.offset());
+                self.requeued_bytes += segment.length();
             }
         }
     }
@@ -231,8 +231,8 @@ impl Index {
         match segment.answering {
             Some(lane) => self.answered[lane] -= 1,
             None => {
-                self.returned.remove(&segment.offset());
-                self.returned_bytes -= segment.length();
+                self.requeued.remove(&segment.offset());
+                self.requeued_bytes -= segment.length();
             }
         }
     }
@@ -258,8 +258,8 @@ impl Segment {
     }
 
     /// The lanes that carry it.
-    pub(super) fn carriers(&self) -> u64 {
-        self.carriers
+    pub(super) fn sent_on(&self) -> u64 {
+        self.sent_on
     }
 
     /// Whether it is no longer than `most`, or can be cut.
@@ -268,6 +268,6 @@ impl Segment {
     }
 
     pub(super) fn is_carried_by(&self, lane: usize) -> bool {
-        self.carriers & bit(lane) != 0
+        self.sent_on & bit(lane) != 0
     }
 }

@@ -42,7 +42,7 @@ impl Scheduler {
 
     /// Where what `lane` can be tried with begins, and how much of it: the latest that another lane answers for, if that costs little of what the stream carries.
     fn probe_of(&self, lane: usize) -> Option<(u64, usize)> {
-        if !self.policy.overtakes() {
+        if !self.policy.reinjects() {
             return None;
         }
         let allowed = (self.pending.next() / PROBED_PART).saturating_sub(self.reissued.probed.bytes);

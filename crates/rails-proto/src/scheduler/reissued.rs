@@ -16,9 +16,9 @@ pub struct Amount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
     /// What came back from lanes that were lost or fell silent.
-    pub returned: Amount,
+    pub requeued: Amount,
     /// What another lane had on its way still, and would have had there later.
-    pub taken_over: Amount,
+    pub reinjected: Amount,
     /// What another lane had on its way, to try one that is given nothing else.
     pub probed: Amount,
 }
@@ -33,8 +33,8 @@ impl Amount {
 impl Reissued {
     /// All together.
     pub fn total(&self) -> Amount {
-        let mut total = self.returned;
-        total += self.taken_over;
+        let mut total = self.requeued;
+        total += self.reinjected;
         total += self.probed;
         total
     }
@@ -49,8 +49,8 @@ impl AddAssign for Amount {
 
 impl AddAssign for Reissued {
     fn add_assign(&mut self, other: Self) {
-        self.returned += other.returned;
-        self.taken_over += other.taken_over;
+        self.requeued += other.requeued;
+        self.reinjected += other.reinjected;
         self.probed += other.probed;
     }
 }

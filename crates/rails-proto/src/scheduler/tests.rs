@@ -317,11 +317,11 @@ fn what_was_taken_over_tells_how_slow_its_lane_is() {
     let limit = (64 << 20) + length;
     scheduler.handle_ack(overdue + Duration::from_millis(1), 0, &ack(1, limit)).unwrap();
     assert_eq!((scheduler.at_risk(1), scheduler.in_flight(1)), (0, length), "it is there, but not by this lane");
-    assert_eq!(scheduler.standing(1).rate, None);
+    assert_eq!(scheduler.lane_view(1).rate, None);
     let late = now() + Duration::from_secs(1);
     scheduler.handle_ack(late, 1, &ack(1, limit)).unwrap();
     assert_eq!(scheduler.in_flight(1), 0);
-    assert!(scheduler.standing(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
+    assert!(scheduler.lane_view(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
 }
 
 /// What a lane carried before says nothing of it once it is stuck, and nothing arrives that would say so.

@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use rails_proto::{
     connection::{Config, Connection, EventKind, LaneId, LinkSample, Transmit},
-    parameters::Terms,
+    parameters::TransportParameters,
     policy::Policy,
     scheduler::LaneTraits,
     wire::Ack,
@@ -57,10 +57,10 @@ fn a_lane_that_is_slow_is_tried_at_little_cost() {
 /// A lane that nobody looks at any more would be left unused for good, and nobody told.
 #[test]
 fn a_lane_that_was_silent_while_unused_is_tried() {
-    let terms = Terms { longest_chunk: 64 << 10, window: MIB };
+    let parameters = TransportParameters { longest_chunk: 64 << 10, window: MIB };
     let (longest_chunk, send_buffer) = (64 << 10, 1 << 20);
-    let config = Config { longest_chunk, send_buffer, terms, outage_limit: DOWN, linger: DOWN, redials: true };
-    let mut connection = Connection::new(config, Policy::Adaptive.build(), terms);
+    let config = Config { longest_chunk, send_buffer, parameters, outage_limit: DOWN, linger: DOWN, redials: true };
+    let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
     let start = Instant::now();
     let send = |connection: &mut Connection, at: Duration, lane: LaneId| {
         matches!(connection.poll_transmit(start + at, lane, &mut Vec::new()), Transmit::Send(Some(_)))
@@ -82,7 +82,7 @@ fn a_lane_that_was_silent_while_unused_is_tried() {
         assert!(connection.lane_timeouts(slow).progress.is_some(), "after {at:?}");
         connection.link_down(start + at, slow);
         connection.link_up(start + at + ms(1), slow);
-        connection.look(start + at + ms(1), slow, &LinkSample::default());
+        connection.check_progress(start + at + ms(1), slow, &LinkSample::default());
         assert!(!connection.is_silent(slow));
     }
 }

@@ -6,7 +6,7 @@ use rails_proto::{
     chunk::{Chunk, Content, Packet, Part, Priority},
     connection::{Config, Connection, Failure, LaneEnd, LaneId, NotForMessages, Transmit},
     messages::{MessageBuffer, Place},
-    parameters::Terms,
+    parameters::TransportParameters,
     policy::Policy,
     reassembler::Admission,
     scheduler::LaneTraits,
@@ -19,20 +19,20 @@ const WINDOW: u64 = 10_000;
 const LONGEST_CHUNK: u32 = 1_000;
 const LINGER: Duration = Duration::from_secs(10);
 
-fn connection_to(theirs: Terms) -> Connection {
+fn connection_to(theirs: TransportParameters) -> Connection {
     connection_with(1_000, 5_000, theirs)
 }
 
-fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: Terms) -> Connection {
-    let terms = Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW };
+fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: TransportParameters) -> Connection {
+    let parameters = TransportParameters { longest_chunk: LONGEST_CHUNK, window: WINDOW };
     let (outage_limit, linger) = (Duration::ZERO, LINGER);
-    let config = Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials: false };
+    let config = Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials: false };
     Connection::new(config, Policy::Adaptive.build(), theirs)
 }
 
 /// An end with `lanes` lanes.
 fn connection(lanes: usize) -> Connection {
-    let mut connection = connection_to(Terms { longest_chunk: LONGEST_CHUNK, window: WINDOW });
+    let mut connection = connection_to(TransportParameters { longest_chunk: LONGEST_CHUNK, window: WINDOW });
     (0..lanes).for_each(|lane| assert_eq!(connection.lane_up(Instant::now(), LaneTraits::default()), Ok(LaneId(lane))));
     connection
 }
@@ -273,7 +273,8 @@ fn a_reset_ends_the_stream_at_any_time_but_after_its_end() {
 fn a_boundless_window_does_not_make_memory_boundless() {
     let now = Instant::now();
     let mebibyte = Bytes::from(vec![1; 1 << 20]);
-    let mut connection = connection_with(1 << 20, 1 << 20, Terms { longest_chunk: u32::MAX, window: u64::MAX });
+    let mut connection =
+        connection_with(1 << 20, 1 << 20, TransportParameters { longest_chunk: u32::MAX, window: u64::MAX });
     let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
     let mut sent = 0;
     while connection.room() > 0 {
@@ -287,7 +288,7 @@ fn a_boundless_window_does_not_make_memory_boundless() {
 #[test]
 fn a_peer_that_wants_tiny_chunks_does_not_make_memory_boundless() {
     let now = Instant::now();
-    let mut connection = connection_to(Terms { longest_chunk: 1, window: 1 << 24 });
+    let mut connection = connection_to(TransportParameters { longest_chunk: 1, window: 1 << 24 });
     let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
     let mut sent = 0;
     while connection.room() > 0 {
@@ -449,7 +450,7 @@ fn a_stream_that_was_used_or_is_too_small_carries_no_messages() {
     let mut connection = connection(1);
     connection.write(Instant::now(), Bytes::from_static(b"x"));
     assert_eq!(connection.carry_messages(Instant::now()), Err(NotForMessages::InUse));
-    let mut connection = connection_to(Terms { longest_chunk: 1, window: WINDOW });
+    let mut connection = connection_to(TransportParameters { longest_chunk: 1, window: WINDOW });
     assert_eq!(connection.carry_messages(Instant::now()), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
 }
 

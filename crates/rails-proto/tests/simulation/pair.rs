@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use rails_proto::{
     connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused},
     lane::{LaneError, LaneProtocol, Next, Received},
-    parameters::Terms,
+    parameters::TransportParameters,
     policy::Policy,
     scheduler::LaneTraits,
     wire::{FRAME_LEN, Frame, ResetReason},
@@ -201,11 +201,11 @@ enum Ready {
 impl World {
     fn new(scenario: &Scenario) -> Self {
         let start = Instant::now();
-        let terms = Terms { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
+        let parameters = TransportParameters { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
         let Scenario { longest_chunk, send_buffer, outage_limit, linger, .. } = *scenario;
-        let config = |redials| Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials };
+        let config = |redials| Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials };
         let end = |end: usize| End {
-            connection: Connection::new(config(end == 0), scenario.policy.build(), terms),
+            connection: Connection::new(config(end == 0), scenario.policy.build(), parameters),
             application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
             events: Vec::new(),
             has_had_a_lane: false,

@@ -14,14 +14,14 @@ use rails_proto::{
     backoff::Backoff,
     handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
     opening::Setback,
-    pairing::{self, LaneOffer, MOST_OFFERS, Pairing, Relation, Unpaired},
+    pairing::{self, LaneCandidate, MOST_OFFERS, Pairing, Relation, Unpaired},
 };
 use std::net::{IpAddr, SocketAddr};
 use tokio::time::{Instant, sleep, timeout};
 
 /// What became of a question.
 struct Answer {
-    offers: Vec<LaneOffer>,
+    offers: Vec<LaneCandidate>,
     /// The address that it was asked from.
     from: SocketAddr,
 }
@@ -103,7 +103,7 @@ async fn question(
         stream: StreamId(random().map_err(JoinError::Random)?),
         lane: 0,
         lanes: 0,
-        terms: options.terms(),
+        parameters: options.parameters(),
         nonce: nonce()?,
     };
     let lane = options.connector.connect(begins, remote).await?;
@@ -121,8 +121,8 @@ async fn question(
 
 /// Pairs our offers with theirs, of which the first is what was called as `contact`.
 pub(crate) fn pair(
-    mut ours: Vec<LaneOffer>,
-    mut theirs: Vec<LaneOffer>,
+    mut ours: Vec<LaneCandidate>,
+    mut theirs: Vec<LaneCandidate>,
     contact: SocketAddr,
     from: SocketAddr,
 ) -> Pairing {
@@ -167,8 +167,8 @@ pub(super) async fn answer(
 
 /// What a listener offers: the address that was called first, then all others that it listens on and that can be called from
 /// elsewhere, at most [`MOST_OFFERS`].
-fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, SocketAddr)], called: SocketAddr) -> Vec<LaneOffer> {
-    let mut all: Vec<LaneOffer> = Vec::new();
+fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, SocketAddr)], called: SocketAddr) -> Vec<LaneCandidate> {
+    let mut all: Vec<LaneCandidate> = Vec::new();
     for (rail, address) in bound {
         match address.ip() {
             ip if !ip.is_unspecified() => all.push(listening(rails, *rail, ip, address.port())),
@@ -199,14 +199,14 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, SocketAddr)], called: S
 }
 
 /// An address that is listened on: the offer of the rail that has it, or what little is known of it.
-fn listening(rails: &Rails, rail: RailId, ip: IpAddr, port: u16) -> LaneOffer {
+fn listening(rails: &Rails, rail: RailId, ip: IpAddr, port: u16) -> LaneCandidate {
     let of_rail = rails[rail].offers().into_iter().find(|offer| offer.ip() == ip);
     match of_rail.or_else(|| rails.offers().into_iter().find(|offer| offer.ip() == ip)) {
         Some(mut offer) => {
             offer.address.set_port(port);
             offer
         }
-        None => LaneOffer {
+        None => LaneCandidate {
             rail,
             address: SocketAddr::new(ip, port),
             prefix_len: None,

@@ -1,8 +1,8 @@
 use super::*;
 use rails_topo::NodeId;
 
-fn offer(rail: usize, address: &str, prefix_len: Option<u8>) -> LaneOffer {
-    LaneOffer {
+fn offer(rail: usize, address: &str, prefix_len: Option<u8>) -> LaneCandidate {
+    LaneCandidate {
         rail: RailId(rail),
         address: address.parse().unwrap(),
         prefix_len,

@@ -311,8 +311,8 @@ fn reissued(
     count: fn(&rails_proto::scheduler::Amount) -> u64,
     mut put: impl FnMut((&'static str, &str), Value),
 ) {
-    put(("cause", "returned"), Total(count(&of.returned)));
-    put(("cause", "taken_over"), Total(count(&of.taken_over)));
+    put(("cause", "requeued"), Total(count(&of.requeued)));
+    put(("cause", "reinjected"), Total(count(&of.reinjected)));
     put(("cause", "probed"), Total(count(&of.probed)));
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     connection::{Config, LaneEnd, LaneId, LinkSample, Transmit},
-    parameters::Terms,
+    parameters::TransportParameters,
     policy::Policy,
     scheduler::LaneTraits,
     wire::{Ack, DataHeader},
@@ -11,10 +11,10 @@ use bytes::Bytes;
 const MS: Duration = Duration::from_millis(1);
 
 fn connection(window: u64) -> Connection {
-    let terms = Terms { longest_chunk: 1000, window };
+    let parameters = TransportParameters { longest_chunk: 1000, window };
     let (outage_limit, linger) = (100 * MS, 100 * MS);
-    let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, terms, outage_limit, linger, redials: true };
-    Connection::new(config, Policy::Adaptive.build(), terms)
+    let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, parameters, outage_limit, linger, redials: true };
+    Connection::new(config, Policy::Adaptive.build(), parameters)
 }
 
 /// What a driver does when a lane has room: the chunk's length, if there is one.
@@ -91,12 +91,12 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
     // The silent lane answers, and takes what the other had.
     connection.link_up(at(30), lanes[0]);
     let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
-    connection.look(at(30), lanes[0], &sample);
+    connection.check_progress(at(30), lanes[0], &sample);
     let sent: u32 = std::iter::from_fn(|| transmit(&mut connection, at(31), lanes[0])).sum();
     assert_eq!(sent, 2000, "what nobody took from it stays with it");
     let again = connection.figures(at(31)).reissued;
-    assert_eq!((again.returned.bytes, again.returned.chunks), (1000, 1));
-    assert_eq!(again.taken_over, Default::default());
+    assert_eq!((again.requeued.bytes, again.requeued.chunks), (1000, 1));
+    assert_eq!(again.reinjected, Default::default());
     assert_eq!(connection.lane_figures(at(31), lanes[0]).reissued, again);
 }
 

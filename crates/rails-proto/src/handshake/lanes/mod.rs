@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     RailId,
-    pairing::{LaneOffer, MOST_OFFERS},
+    pairing::{LaneCandidate, MOST_OFFERS},
     seal::TAG_LEN,
 };
 use bytes::Bytes;
@@ -62,7 +62,7 @@ impl Proved {
     ///
     /// # Panics
     /// Where there is none, or more than [`MOST_OFFERS`].
-    pub fn lanes(&mut self, offers: &[LaneOffer]) -> Vec<u8> {
+    pub fn lanes(&mut self, offers: &[LaneCandidate]) -> Vec<u8> {
         assert!((1..=MOST_OFFERS).contains(&offers.len()), "from 1 to {MOST_OFFERS} lanes are offered");
         let mut message = MAGIC.to_vec();
         message.extend_from_slice(&[VERSION, LANES, 0, offers.len() as u8]);
@@ -108,7 +108,11 @@ impl Joined {
     ///
     /// # Panics
     /// Where `body` is not as long as [`Joined::lanes_len`] says.
-    pub fn lanes(&mut self, prefix: &[u8; PREFIX_LEN], mut body: Vec<u8>) -> Result<Vec<LaneOffer>, HandshakeError> {
+    pub fn lanes(
+        &mut self,
+        prefix: &[u8; PREFIX_LEN],
+        mut body: Vec<u8>,
+    ) -> Result<Vec<LaneCandidate>, HandshakeError> {
         assert_eq!(body.len(), self.lanes_len(prefix)?, "the body is as long as the prefix says");
         if let Some(seals) = &mut self.seals {
             let (text, tag) = body.split_at_mut(usize::from(prefix[7]) * ENTRY_LEN + MAC_LEN);
@@ -117,7 +121,7 @@ impl Joined {
         let (entries, rest) = body.split_at(usize::from(prefix[7]) * ENTRY_LEN);
         self.transcript.verify_lanes(self.joining.key(), &[prefix, entries].concat(), &rest[..MAC_LEN])?;
         let (entries, _) = entries.as_chunks::<ENTRY_LEN>();
-        let offers: Result<Vec<LaneOffer>, LanesError> = entries.iter().map(decode).collect();
+        let offers: Result<Vec<LaneCandidate>, LanesError> = entries.iter().map(decode).collect();
         let offers = offers.map_err(HandshakeError::Lanes)?;
         let mut seen = HashSet::new();
         match offers.iter().find(|offer| !seen.insert(offer.address)) {
@@ -131,7 +135,7 @@ impl Joined {
     }
 }
 
-fn encode(offer: &LaneOffer, bytes: &mut Vec<u8>) {
+fn encode(offer: &LaneCandidate, bytes: &mut Vec<u8>) {
     let ip = offer.ip();
     let rail = u16::try_from(offer.rail.0).unwrap_or(u16::MAX);
     bytes.extend_from_slice(&rail.to_be_bytes());
@@ -154,7 +158,7 @@ fn encode(offer: &LaneOffer, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&name);
 }
 
-fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneOffer, LanesError> {
+fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
     let address: [u8; 16] = array_at(entry, 20);
     let (ip, bits): (IpAddr, u8) = match entry[2] {
         4 if address[4..] == [0; 12] => (Ipv4Addr::from(array_at::<4>(&address, 0)).into(), 32),
@@ -185,7 +189,7 @@ fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneOffer, LanesError> {
     if rest.iter().any(|byte| *byte != 0) || !(name.is_empty() || is_name(name)) {
         return Err(LanesError::Name);
     }
-    Ok(LaneOffer {
+    Ok(LaneCandidate {
         rail: RailId(u16::from_be_bytes(array_at(entry, 0)).into()),
         address: SocketAddr::new(ip, port),
         prefix_len,
@@ -220,7 +224,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 
 /// For [`crate::fuzzing`].
 #[cfg(feature = "fuzzing")]
-pub(crate) fn fuzz_seed(offers: &[LaneOffer]) -> Vec<u8> {
+pub(crate) fn fuzz_seed(offers: &[LaneCandidate]) -> Vec<u8> {
     let mut entries = Vec::new();
     offers.iter().for_each(|offer| encode(offer, &mut entries));
     entries

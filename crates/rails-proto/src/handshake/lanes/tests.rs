@@ -1,13 +1,13 @@
 use super::*;
 use crate::{
     handshake::{Challenge, Credentials, Hello, Mode, Purpose, StreamId, transcript::Transcript},
-    parameters::Terms,
+    parameters::TransportParameters,
     seal::Role,
     secret::Secret,
 };
 use proptest::prelude::*;
 
-const TERMS: Terms = Terms { longest_chunk: 1 << 18, window: 1 << 24 };
+const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };
 
 /// Both ends of a handshake that is over, without what led there.
 fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
@@ -21,20 +21,20 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
         stream: StreamId([7; 16]),
         lane: 0,
         lanes: 0,
-        terms: TERMS,
+        parameters: TERMS,
         nonce: [nonce; 32],
     };
-    let transcript = Transcript { hello, challenge: Challenge { terms: TERMS, nonce: [9; 32] } };
+    let transcript = Transcript { hello, challenge: Challenge { parameters: TERMS, nonce: [9; 32] } };
     let (our, their) = (credentials(ours), credentials(theirs));
     let seals = transcript.seals(Role::Initiator, &our);
-    let joined = Joined { terms: TERMS, seals, joining: our, confirmation: None, transcript };
+    let joined = Joined { parameters: TERMS, seals, joining: our, confirmation: None, transcript };
     let accept = Message::Accepted([0; 32]);
     let proved = Proved { hello, accept, seals: transcript.seals(Role::Responder, &their), joining: their, transcript };
     (joined, proved)
 }
 
-fn offer(rail: usize, address: &str) -> LaneOffer {
-    LaneOffer {
+fn offer(rail: usize, address: &str) -> LaneCandidate {
+    LaneCandidate {
         rail: RailId(rail),
         address: address.parse().unwrap(),
         prefix_len: Some(24),
@@ -44,7 +44,7 @@ fn offer(rail: usize, address: &str) -> LaneOffer {
     }
 }
 
-fn read(joined: &mut Joined, message: &[u8]) -> Result<Vec<LaneOffer>, HandshakeError> {
+fn read(joined: &mut Joined, message: &[u8]) -> Result<Vec<LaneCandidate>, HandshakeError> {
     let prefix = *message.first_chunk().unwrap();
     let length = joined.lanes_len(&prefix)?;
     assert_eq!(message.len(), PREFIX_LEN + length, "the prefix says how long it is");
@@ -52,7 +52,7 @@ fn read(joined: &mut Joined, message: &[u8]) -> Result<Vec<LaneOffer>, Handshake
 }
 
 /// What the initiator makes of an answer whose first entry was changed before it was signed: by an end that knows the secret.
-fn read_with(change: impl Fn(&mut [u8; ENTRY_LEN])) -> Result<Vec<LaneOffer>, HandshakeError> {
+fn read_with(change: impl Fn(&mut [u8; ENTRY_LEN])) -> Result<Vec<LaneCandidate>, HandshakeError> {
     let (mut joined, mut proved) = ends(Mode::PreSharedKey, 1, 1, 3);
     let message = proved.lanes(&[offer(0, "10.0.0.1:1"), offer(1, "10.0.1.1:1")]);
     let mut signed = message[..message.len() - MAC_LEN].to_vec();
@@ -63,7 +63,8 @@ fn read_with(change: impl Fn(&mut [u8; ENTRY_LEN])) -> Result<Vec<LaneOffer>, Ha
 
 #[test]
 fn lanes_are_told_in_every_mode() {
-    let bare = LaneOffer { prefix_len: None, speed: None, node: None, interface: None, ..offer(2, "[fd00::1]:7575") };
+    let bare =
+        LaneCandidate { prefix_len: None, speed: None, node: None, interface: None, ..offer(2, "[fd00::1]:7575") };
     let offers = [offer(0, "10.0.0.1:7575"), offer(1, "10.0.1.1:7575"), bare];
     for mode in [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls] {
         let (mut joined, mut proved) = ends(mode, 1, 1, 3);

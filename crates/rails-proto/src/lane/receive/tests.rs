@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     connection::Config,
-    parameters::Terms,
+    parameters::TransportParameters,
     policy::Policy,
     scheduler::LaneTraits,
     seal::{Role, Seals},
@@ -19,17 +19,17 @@ struct End {
 
 impl End {
     fn new() -> Self {
-        let terms = Terms { longest_chunk: 1 << 18, window: 1 << 20 };
+        let parameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 20 };
         let limit = Duration::from_secs(10);
         let config = Config {
             longest_chunk: 1 << 18,
             send_buffer: 1 << 20,
-            terms,
+            parameters,
             outage_limit: limit,
             linger: limit,
             redials: false,
         };
-        let mut connection = Connection::new(config, Policy::Adaptive.build(), terms);
+        let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
         let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();
         Self { connection, lane }
     }

@@ -6,7 +6,7 @@ use rails_proto::{
     chunk::{Chunk, Content, Priority},
     connection::{Config, Connection, LaneEnd, LaneId, LinkSample, Transmit},
     messages::{Lent, MessageBuffer, Place},
-    parameters::Terms,
+    parameters::TransportParameters,
     scheduler::LaneTraits,
     wire::{DataHeader, FRAME_LEN, Frame},
 };
@@ -48,10 +48,10 @@ enum Parcel {
 impl Pair {
     pub(super) fn new(story: &Story) -> Self {
         let Story { messages, policy, longest_chunk, window, lanes, .. } = *story;
-        let terms = Terms { longest_chunk: longest_chunk as u32, window };
+        let parameters = TransportParameters { longest_chunk: longest_chunk as u32, window };
         let (send_buffer, outage_limit, linger) = (1 << 20, FOR_EVER, FOR_EVER);
-        let config = |redials| Config { longest_chunk, send_buffer, terms, outage_limit, linger, redials };
-        let mut ends = [true, false].map(|redials| Connection::new(config(redials), policy.build(), terms));
+        let config = |redials| Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials };
+        let mut ends = [true, false].map(|redials| Connection::new(config(redials), policy.build(), parameters));
         let now = Instant::now();
         if messages {
             ends.iter_mut().for_each(|end| end.carry_messages(now).expect("nothing was written"));
@@ -276,7 +276,7 @@ impl Pair {
     fn restore(&mut self, lane: usize) {
         if let Some(id) = self.lines[lane].ids[0] {
             self.ends[0].link_up(self.now, id);
-            self.ends[0].look(self.now, id, &WELL);
+            self.ends[0].check_progress(self.now, id, &WELL);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler,
-    lane::{LEAST_GAIN, Lane, Transmission},
+    lane::{LEAST_REINJECTION_GAIN, Lane, Transmission},
     outstanding::Segment,
 };
 use crate::chunk::Chunk;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 impl Scheduler {
     /// When the oldest chunk that `lane` answers for will have taken so long that another lane should take it over.
     pub fn overdue_at(&self, lane: usize) -> Option<Instant> {
-        if !self.policy.overtakes() {
+        if !self.policy.reinjects() {
             return None;
         }
         let oldest = self.oldest(lane, |_| true)?;
@@ -20,13 +20,14 @@ impl Scheduler {
 
     /// Whether another lane could have something that `lane` answers for there sooner.
     pub fn lags(&self, now: Instant, lane: usize) -> bool {
-        let Some(own) = self.others_service(lane).filter(|_| self.policy.overtakes()) else { return false };
+        let Some(own) = self.others_service(lane).filter(|_| self.policy.reinjects()) else { return false };
         if self.outstanding.answered_by(lane) == 0 {
             return false;
         }
         let carrier = &self.lanes[lane];
         let last = carrier.in_flight.iter().rposition(|sent| self.answers_for(lane, sent).next().is_some());
-        last.and_then(|index| carrier.remaining(now, index)).is_some_and(|theirs| 2 * own + LEAST_GAIN < theirs)
+        last.and_then(|index| carrier.remaining(now, index))
+            .is_some_and(|theirs| 2 * own + LEAST_REINJECTION_GAIN < theirs)
     }
 
     /// Whether a lane is overdue with what the peer needs before it can read on.
@@ -36,8 +37,8 @@ impl Scheduler {
     }
 
     /// The chunk that the peer needs before it can read on, where its lane is overdue with it: it goes before what is new.
-    pub(super) fn overtake_overdue(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
-        let first = self.outstanding.first().filter(|first| self.policy.overtakes() && !first.is_carried_by(lane))?;
+    pub(super) fn reinject_overdue(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+        let first = self.outstanding.first().filter(|first| self.policy.reinjects() && !first.is_carried_by(lane))?;
         let (carrier, offset) = (first.answering()?, first.offset());
         let index = self.lanes[carrier].in_flight.iter().position(|sent| sent.covers(offset))?;
         if !self.is_overdue(now, carrier, index) {
@@ -47,8 +48,8 @@ impl Scheduler {
     }
 
     /// Of the oldest chunks of the other lanes that `lane` would have there sooner, the one of lowest offset.
-    pub(super) fn overtake_slower(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
-        if !self.policy.overtakes() {
+    pub(super) fn reinject_slower(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+        if !self.policy.reinjects() {
             return None;
         }
         let own = self.lanes[lane].would_take();
@@ -56,9 +57,12 @@ impl Scheduler {
             let state = &self.lanes[carrier];
             let age = now.saturating_duration_since(state.in_flight[index].taken);
             // By how long chunks took there up to now, or by how much is before it.
-            let sooner = own.zip(state.expected(now)).is_some_and(|(own, theirs)| age + 2 * own + LEAST_GAIN < theirs);
-            let is_before =
-                own.zip(state.remaining(now, index)).is_some_and(|(own, theirs)| 2 * own + LEAST_GAIN < theirs);
+            let sooner = own
+                .zip(state.expected(now))
+                .is_some_and(|(own, theirs)| age + 2 * own + LEAST_REINJECTION_GAIN < theirs);
+            let is_before = own
+                .zip(state.remaining(now, index))
+                .is_some_and(|(own, theirs)| 2 * own + LEAST_REINJECTION_GAIN < theirs);
             sooner || is_before || self.is_overdue(now, carrier, index)
         };
         let others = (0..self.lanes.len()).filter(|other| *other != lane);
@@ -85,11 +89,11 @@ impl Scheduler {
         if self.outstanding.answered_by(lane) == 0 {
             return None;
         }
-        let Lane { in_flight, overtaken, .. } = &self.lanes[lane];
-        let mut sent = in_flight.range(*overtaken..).enumerate();
+        let Lane { in_flight, reinjected, .. } = &self.lanes[lane];
+        let mut sent = in_flight.range(*reinjected..).enumerate();
         sent.find_map(|(index, sent)| {
             let segment = self.answers_for(lane, sent).find(|segment| wanted(segment))?;
-            Some(Oldest { index: overtaken + index, offset: segment.offset() })
+            Some(Oldest { index: reinjected + index, offset: segment.offset() })
         })
     }
 

@@ -4,9 +4,9 @@ use super::{Scheduler, outstanding::Segment};
 use crate::chunk::Chunk;
 
 impl Scheduler {
-    /// The first segment that was returned, or as much of it as `lane` carries at a time.
+    /// The first segment that was requeued, or as much of it as `lane` carries at a time.
     pub(super) fn take_returned(&mut self, lane: usize) -> Option<Chunk> {
-        let offset = self.outstanding.returned().find(|segment| self.may_return_to(segment, lane))?.offset();
+        let offset = self.outstanding.requeued().find(|segment| self.may_return_to(segment, lane))?.offset();
         let most = self.policy.longest_chunk(&self.offer(0), lane).max(1);
         self.outstanding.send_again(offset, most, lane)
     }
@@ -15,6 +15,6 @@ impl Scheduler {
     pub(super) fn may_return_to(&self, segment: &Segment, lane: usize) -> bool {
         let offer = self.offer(self.outstanding.returned_size().1 as usize);
         let length = self.policy.longest_chunk(&offer, lane).min(segment.length() as usize);
-        !self.policy.overtakes() || !offer.is_sooner_elsewhere(lane, length)
+        !self.policy.reinjects() || !offer.is_sooner_elsewhere(lane, length)
     }
 }

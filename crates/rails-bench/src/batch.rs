@@ -6,8 +6,8 @@
 //! median; with one rail in 6 of 12, which is no difference. Nobody has measured it on a machine with cores to spare.
 
 use crate::{
-    ending::Signal,
     endpoint::Endpoint,
+    exit::Signal,
     farewell,
     measure::report::{Baseline, LaneReportOn, Side},
     stop::Stop,

@@ -2,8 +2,8 @@
 
 use crate::{
     commands::{compare, demo, disturb, doctor, lab, latency, plan, recv, send, serve, soak, stream, topo, undo},
-    ending::Ending,
-    facts::ConfigArgs,
+    config::ConfigArgs,
+    exit::Exit,
     print,
     stop::Stopped,
 };
@@ -54,7 +54,7 @@ impl Cli {
     ///
     /// # Errors
     /// What kept it from being carried out, for [`explain`](crate::explain).
-    pub fn run(self) -> Result<Ending> {
+    pub fn run(self) -> Result<Exit> {
         let details = self.verbose > 0;
         self.config.hold();
         let ended = match self.command {
@@ -74,7 +74,7 @@ impl Cli {
             Command::Undo(args) => undo::run(&args),
         };
         ended.or_else(|error| match error.downcast_ref() {
-            Some(Stopped(signal)) => Ok(Ending::Signal(*signal)),
+            Some(Stopped(signal)) => Ok(Exit::Signal(*signal)),
             None => Err(error),
         })
     }

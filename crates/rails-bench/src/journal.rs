@@ -1,6 +1,6 @@
 //! Which journal is meant.
 
-use crate::ending::Help;
+use crate::exit::Help;
 use anyhow::{Context, Result};
 use rails_bind::settings::Journal;
 use std::path::{Path, PathBuf};

@@ -6,18 +6,18 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod batch;
 mod cli;
 mod commands;
+mod config;
 mod duration;
-mod ending;
 mod endpoint;
-mod facts;
+mod exit;
 mod farewell;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod guests;
 mod journal;
 mod links;
 mod machine;
@@ -35,4 +35,4 @@ mod tls;
 pub mod transfer;
 
 pub use cli::Cli;
-pub use ending::{Ending, Signal, explain};
+pub use exit::{Exit, Signal, explain};

@@ -1,6 +1,6 @@
 //! Which machine is meant: this one, or one that was saved.
 
-use crate::facts;
+use crate::config;
 use anyhow::{Context, Result, bail};
 use rails_topo::{NicKind, Topology};
 use std::{fmt, path::PathBuf};
@@ -18,18 +18,18 @@ pub(crate) struct MachineArgs {
 impl MachineArgs {
     /// Whether it is the machine that this runs on.
     pub(crate) fn is_this_machine(&self) -> bool {
-        self.topology.iter().all(|file| facts::is_toml(file))
+        self.topology.iter().all(|file| config::is_toml(file))
     }
 
     /// The machine's model.
     pub(crate) fn topology(&self) -> Result<Topology> {
         let (facts, saved): (Vec<PathBuf>, Vec<PathBuf>) =
-            self.topology.iter().cloned().partition(|file| facts::is_toml(file));
+            self.topology.iter().cloned().partition(|file| config::is_toml(file));
         match &saved[..] {
-            [] => facts::of_this_machine(detected()?, &facts),
+            [] => config::of_this_machine(detected()?, &facts),
             [saved] => {
                 let read = Topology::from_saved(saved).with_context(|| format!("--topology {}", saved.display()));
-                facts::of_another(read?, &facts)
+                config::of_another(read?, &facts)
             }
             [one, other, ..] => bail!("--topology: {} and {} are two machines", one.display(), other.display()),
         }
@@ -38,7 +38,7 @@ impl MachineArgs {
 
 /// The machine that this runs on, with what files say of it.
 pub(crate) fn this_machine() -> Result<Topology> {
-    facts::of_this_machine(detected()?, &[])
+    config::of_this_machine(detected()?, &[])
 }
 
 fn detected() -> Result<Topology> {

@@ -1,6 +1,6 @@
 //! How streams are kept: by a secret from a file or from the environment, by TLS, or not at all on purpose.
 
-use crate::{ending::Helped, print};
+use crate::{exit::Helped, print};
 use anyhow::{Context, Result};
 use rails_multirail::{Secret, Security};
 use std::{

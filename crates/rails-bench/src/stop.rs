@@ -1,7 +1,7 @@
 //! Signals that ask for an end: the first ends what is under way in order, the second ends the program.
 
 use crate::{
-    ending::Signal,
+    exit::Signal,
     farewell::{self, Farewell},
 };
 use anyhow::Result;
@@ -133,7 +133,7 @@ impl Stop {
     }
 }
 
-/// A signal ended it. As the error of a command it is the command's [`Ending`](crate::Ending).
+/// A signal ended it. As the error of a command it is the command's [`Exit`](crate::Exit).
 #[derive(Debug, thiserror::Error)]
 #[error("a signal ended it")]
 pub(crate) struct Stopped(pub(crate) Signal);

@@ -1,6 +1,6 @@
 //! TLS on the command line: what the end that listens shows, and whom the end that connects trusts.
 
-use crate::{ending::Helped, print};
+use crate::{exit::Helped, print};
 use anyhow::{Context, Result};
 use rails_multirail::{Identity, KeyPin, Security, TlsClient, TlsServer};
 use std::{

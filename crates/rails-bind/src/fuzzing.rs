@@ -12,7 +12,7 @@ pub fn proc_files(text: &str) {
 
 /// irqbalance's answer, and its command line.
 pub fn irqbalance(bytes: &[u8]) {
-    interrupt::balancer::fuzz(bytes);
+    interrupt::irqbalance::fuzz(bytes);
 }
 
 /// A record of the journal. Nothing is carried out.

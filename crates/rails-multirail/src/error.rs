@@ -114,7 +114,7 @@ pub enum PlanLanesError {
     Security,
     /// The question was not answered.
     #[error("{contact} did not say what lanes it has")]
-    Ask {
+    Discover {
         /// Whom it was put to.
         contact: SocketAddr,
         /// Why not.

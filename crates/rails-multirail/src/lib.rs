@@ -67,7 +67,7 @@ pub use rails_proto::{
     pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},
     parameters::MOST_LANES,
     policy::{Adaptive, LaneView, Policy, SchedulerView, Static, StripePolicy},
-    scheduler::{Amount, Reissued},
+    scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
     security::{Identity, KeyPin, PinError, Security, TlsClient, TlsError, TlsServer},
 };

@@ -5,7 +5,7 @@ use super::{
     seconds,
 };
 use crate::{
-    ending::Ending,
+    exit::Exit,
     machine::this_machine,
     measure::compare::{Contender, Contest, draw},
     print,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     svg: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let cases = args.cases.cases(&DEFAULT_CASES)?;
     let contenders = Chosen::contenders(&args.contenders, Contender::usual());
     let topology = this_machine()?;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     if let Some(path) = &args.svg {
         draw(&comparisons, path).context("--svg")?;
     }
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }
 
 /// Equal rails, unequal rails, and one rail as fast as the machine copies.

@@ -1,7 +1,7 @@
 //! What `compare`, `latency` and `disturb` have in common on the command line.
 
 use crate::{
-    ending::Help,
+    exit::Help,
     links,
     measure::compare::{Contender, ContestError, Link, Terms},
     print,

@@ -5,7 +5,7 @@ use super::{
     seconds,
 };
 use crate::{
-    ending::{Ending, Helped},
+    exit::{Exit, Helped},
     links,
     machine::this_machine,
     measure::{
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     contest: ContestArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let links = match &args.wires {
         Some(wires) => links::wires(wires)?,
         None => links::veths(&args.rates)?,
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         disturbances.push(disturbance);
     }
     args.contest.write(&disturbances)?;
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }
 
 /// The ceiling, the kernel's own answer, and both of our drivers.

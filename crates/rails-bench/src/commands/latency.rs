@@ -2,7 +2,7 @@
 
 use super::contest::{CaseArgs, ContestArgs, explained};
 use crate::{
-    ending::Ending,
+    exit::Exit,
     machine::this_machine,
     measure::latency::{LONGEST, LatencyContest},
     print, size,
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     round_trips: u32,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let cases = args.cases.cases(&["unshaped,unshaped"])?;
     let topology = this_machine()?;
     let terms = args.contest.terms()?;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         comparisons.push(comparison);
     }
     args.contest.write(&comparisons)?;
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }
 
 /// Reads the length of a message.

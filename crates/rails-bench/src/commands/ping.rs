@@ -2,9 +2,9 @@
 //! written for rails.
 
 use crate::{
-    ending::{Ending, explain},
+    admission::Admission,
     endpoint::{Endpoint, not_listening, say_listening},
-    guests::Guests,
+    exit::{Exit, explain},
     measure::latency,
     print,
     purpose::{self, Greets, InMessages, Purpose},
@@ -44,7 +44,7 @@ pub(super) async fn ask(
     (sizes, count): (&[u32], u32),
     json: bool,
     mut stop: Stop,
-) -> Result<Ending> {
+) -> Result<Exit> {
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
     let figures = if over == Over::Plain {
         let remote = remotes[0];
@@ -79,13 +79,13 @@ pub(super) async fn ask(
     };
     if json {
         print::result(format_args!("{}\n", serde_json::to_string(&figures)?))?;
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
     for one in &figures {
         let (bytes, count, p50, p99) = (one.bytes, one.count, one.p50_us, one.p99_us);
         print::result(format_args!("{bytes} bytes: {count} round trips, p50 {p50:.1} us, p99 {p99:.1} us\n"))?;
     }
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }
 
 /// Sends messages back: those of plain flows to the first address, or those of streams.
@@ -95,14 +95,14 @@ pub(super) async fn answer(
     over: Over,
     once: bool,
     mut stop: Stop,
-) -> Result<Ending> {
+) -> Result<Exit> {
     let mut source = Source::bind(endpoint, addresses, over).await?;
     let ended = answer_all(&mut source, first(endpoint)?, once, &mut stop).await;
     source.close().await;
     ended
 }
 
-async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Stop) -> Result<Ending> {
+async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Stop) -> Result<Exit> {
     loop {
         match source.answer_one(rail, stop).await {
             Ok(answered) => print::note(format_args!("answered {answered} messages")),
@@ -110,7 +110,7 @@ async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Sto
             Err(error) => return Err(error),
         }
         if once {
-            return Ok(Ending::Done);
+            return Ok(Exit::Done);
         }
     }
 }
@@ -118,7 +118,7 @@ async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Sto
 /// Where messages come from.
 enum Source {
     Plain(Arc<LaneListener>),
-    Bytes(Guests),
+    Bytes(Admission),
     Messages(MultiRailListener),
 }
 
@@ -126,7 +126,7 @@ impl Source {
     async fn bind(endpoint: &Endpoint, addresses: &[SocketAddr], over: Over) -> Result<Self> {
         match over {
             Over::Plain => {}
-            Over::Bytes => return Ok(Self::Bytes(Guests::of(endpoint.listen(addresses).await?, Purpose::Answer))),
+            Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
             Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
         }
         let (options, address) = (endpoint.options.lane_options().clone(), addresses[0]);

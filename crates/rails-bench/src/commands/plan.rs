@@ -2,14 +2,14 @@
 
 use super::block_on;
 use crate::{
-    ending::Ending,
     endpoint::{Address, Endpoint, Paired, StreamArgs, addresses_of},
+    exit::Exit,
     machine::MachineArgs,
     print,
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use rails_bind::interrupt::balancer::{self, BalancerPlan};
+use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
 use rails_multirail::{RailPlan, RailRequest, plan::plan};
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let mut plan = plan(&args.machine.topology()?, &args.rails).context("--rails")?;
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         }
     }
     let complete = paired.is_none_or(|paired| paired.is_complete());
-    Ok(if complete { Ending::Done } else { Ending::Failed })
+    Ok(if complete { Exit::Done } else { Exit::Failed })
 }
 
 async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
@@ -74,7 +74,7 @@ async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
 
 /// What is done about irqbalance when interrupts are placed; nothing where it does not run.
 fn balancing() -> Option<String> {
-    match balancer::heed(Path::new("/"), Vec::new()) {
+    match irqbalance::heed(Path::new("/"), Vec::new()) {
         Ok((BalancerPlan::None, _)) => None,
         Ok((plan, _)) => Some(plan.to_string()),
         Err(error) => Some(error.to_string()),

@@ -1,11 +1,11 @@
 //! `rails-bench recv`
 
 use crate::{
+    admission::Admission,
     batch,
     commands::block_on,
-    ending::{Ending, explain},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
-    guests::Guests,
+    exit::{Exit, explain},
     print,
     progress::Progress,
     purpose::{self, Purpose},
@@ -48,24 +48,24 @@ pub(crate) struct Args {
     stream: StreamArgs<ServerTls>,
 }
 
-pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
+pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
     block_on(recv(args, details))
 }
 
-async fn recv(args: Args, details: bool) -> Result<Ending> {
+async fn recv(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     let addresses = addresses_of("--listen", &args.listen)?;
     let end = Endpoint::listening(&addresses, options)?;
     transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
-    let mut guests = Guests::of(end.listen(&addresses).await?, Purpose::Receive);
+    let mut guests = Admission::of(end.listen(&addresses).await?, Purpose::Receive);
     let ended = batches(&args, &end, &mut guests, &mut stop, details).await;
     guests.dismiss().await;
     ended
 }
 
 /// Takes batch after batch, or one.
-async fn batches(args: &Args, end: &Endpoint, guests: &mut Guests, stop: &mut Stop, details: bool) -> Result<Ending> {
+async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut Stop, details: bool) -> Result<Exit> {
     loop {
         let received = async {
             let stream = stop.or(guests.next()).await?;
@@ -76,23 +76,17 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Guests, stop: &mut St
             Err(error) if args.once || error.is::<Stopped>() => return Err(error),
             Err(error) => {
                 explain(&error);
-                Ending::Failed
+                Exit::Failed
             }
         };
-        if args.once || matches!(ending, Ending::Signal(_)) {
+        if args.once || matches!(ending, Exit::Signal(_)) {
             return Ok(ending);
         }
     }
 }
 
 /// Takes one batch.
-async fn receive(
-    args: &Args,
-    end: &Endpoint,
-    stream: MultiRailStream,
-    mut stop: Stop,
-    details: bool,
-) -> Result<Ending> {
+async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, mut stop: Stop, details: bool) -> Result<Exit> {
     let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
     let ((), stream) = stop.unless(stream, begin).await.context("a sender went away while it waited")?;
     let progress = Arc::new(Progress::new(args.quiet));
@@ -107,11 +101,11 @@ async fn receive(
     match &batch.summary {
         Ok(summary) => {
             let complete = report::received(&batch, summary, details)?;
-            Ok(if complete { Ending::Done } else { Ending::Failed })
+            Ok(if complete { Exit::Done } else { Exit::Failed })
         }
         Err(signal) => {
             print::note(format_args!("interrupted after {:.1} s", batch.seconds()));
-            Ok(Ending::Signal(*signal))
+            Ok(Exit::Signal(*signal))
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::{
     batch,
     commands::block_on,
-    ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
+    exit::Exit,
     print,
     progress::Progress,
     purpose::Purpose,
@@ -54,11 +54,11 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
-pub(crate) fn run(args: Args, details: bool) -> Result<Ending> {
+pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
     block_on(send(args, details))
 }
 
-async fn send(args: Args, details: bool) -> Result<Ending> {
+async fn send(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be found.
@@ -78,7 +78,7 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
     match &batch.summary {
         Ok(summary) => {
             let complete = report::sent(&batch, summary, details)?;
-            Ok(if complete { Ending::Done } else { Ending::Failed })
+            Ok(if complete { Exit::Done } else { Exit::Failed })
         }
         Err(signal) => {
             let unfinished = progress.unfinished();
@@ -87,7 +87,7 @@ async fn send(args: Args, details: bool) -> Result<Ending> {
                 batch.seconds(),
                 if unfinished.is_empty() { String::new() } else { format!(", in {}", unfinished.join(", ")) }
             ));
-            Ok(Ending::Signal(*signal))
+            Ok(Exit::Signal(*signal))
         }
     }
 }

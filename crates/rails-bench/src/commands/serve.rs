@@ -2,10 +2,10 @@
 
 use super::{block_on, ping};
 use crate::{
+    admission::Admission,
     duration,
-    ending::{Ending, explain},
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
-    guests::Guests,
+    exit::{Exit, explain},
     measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
     print,
     purpose::Purpose,
@@ -71,7 +71,7 @@ struct Report {
     series: Option<Series>,
 }
 
-pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
+pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let addresses = addresses_of("--listen", &args.listen)?;
@@ -86,7 +86,7 @@ async fn serve(
     addresses: &[SocketAddr],
     details: bool,
     mut stop: Stop,
-) -> Result<Ending> {
+) -> Result<Exit> {
     if args.ping {
         return ping::answer(endpoint, addresses, ping::Over::chosen(args.plain, args.messages), args.once, stop).await;
     }
@@ -96,7 +96,7 @@ async fn serve(
     if args.mptcp {
         return stop.or(serve_mptcp(args, endpoint, addresses, details)).await;
     }
-    let mut guests = Guests::of(endpoint.listen(addresses).await?, Purpose::Serve);
+    let mut guests = Admission::of(endpoint.listen(addresses).await?, Purpose::Serve);
     let ended = serve_streams(args, endpoint, &mut guests, details, &mut stop).await;
     guests.dismiss().await;
     ended
@@ -105,10 +105,10 @@ async fn serve(
 async fn serve_streams(
     args: &Args,
     endpoint: &Endpoint,
-    guests: &mut Guests,
+    guests: &mut Admission,
     details: bool,
     stop: &mut Stop,
-) -> Result<Ending> {
+) -> Result<Exit> {
     loop {
         let received = async {
             let stream = stop.or(guests.next()).await?;
@@ -121,12 +121,12 @@ async fn serve_streams(
             Err(error) => return Err(error),
         }
         if args.once {
-            return Ok(Ending::Done);
+            return Ok(Exit::Done);
         }
     }
 }
 
-async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Exit> {
     let (rails, lane) = (&endpoint.rails, endpoint.options.lane_options());
     let listeners = plain::Listeners::bind(rails, addresses, lane).await;
     let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
@@ -138,12 +138,12 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
             Err(error) => return Err(error),
         }
         if args.once {
-            return Ok(Ending::Done);
+            return Ok(Exit::Done);
         }
     }
 }
 
-async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Ending> {
+async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Exit> {
     let listener = mptcp::Listener::bind(addresses[0], args.stream.congestion());
     let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
     say_listening(&[listener.local_addr()?]);
@@ -154,7 +154,7 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
             Err(error) => return Err(error),
         }
         if args.once {
-            return Ok(Ending::Done);
+            return Ok(Exit::Done);
         }
     }
 }

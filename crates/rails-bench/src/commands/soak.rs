@@ -1,6 +1,6 @@
 //! `rails-bench soak`
 
-use crate::{commands::block_on, ending::Ending, machine::this_machine, print, soak, stop::Stop};
+use crate::{commands::block_on, exit::Exit, machine::this_machine, print, soak, stop::Stop};
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let seed = args.seed.unwrap_or_else(rand::random);
@@ -35,9 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         let soaked = soak::run(&this_machine()?, links, args.minutes, seed, &stop).await?;
         print::result(&soaked)?;
         Ok(match (soaked.has_passed(), stop.so_far()) {
-            (true, Some(signal)) => Ending::Signal(signal),
-            (true, None) => Ending::Done,
-            (false, _) => Ending::Failed,
+            (true, Some(signal)) => Exit::Signal(signal),
+            (true, None) => Exit::Done,
+            (false, _) => Exit::Failed,
         })
     })
 }

@@ -2,8 +2,8 @@
 
 use super::{block_on, ping, seconds};
 use crate::{
-    ending::Ending,
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
+    exit::Exit,
     measure::{Amount, mptcp, plain, striped},
     print,
     purpose::Purpose,
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
-pub(crate) fn run(args: &Args, details: bool) -> Result<Ending> {
+pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let remotes = addresses_of("--to", &args.to)?;
@@ -85,7 +85,7 @@ async fn measure(
     remotes: &[SocketAddr],
     details: bool,
     mut stop: Stop,
-) -> Result<Ending> {
+) -> Result<Exit> {
     let amount = match (args.bytes, args.seconds) {
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
@@ -122,7 +122,7 @@ async fn measure(
     }
     super::write_metrics(args.prometheus.as_deref(), measurement.stats.as_ref())?;
     let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
-    Ok(if lost { Ending::Failed } else { Ending::Done })
+    Ok(if lost { Exit::Failed } else { Exit::Done })
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);

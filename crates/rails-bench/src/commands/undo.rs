@@ -1,6 +1,6 @@
 //! `rails-bench undo`
 
-use crate::{ending::Ending, journal::JournalArgs, print};
+use crate::{exit::Exit, journal::JournalArgs, print};
 use anyhow::Result;
 use rails_bind::settings::{Host, Journal, Record, Undo};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     journal: JournalArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let journal = args.journal.open()?;
     if args.list {
         let records = journal.records()?;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         if records.is_empty() {
             args.journal.where_else(&journal).into_iter().for_each(print::note);
         }
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
     let undone = journal.undo(&Host::this(), Undo::AbandonedAndKept, args.force)?;
     let mut text = String::new();
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
         args.journal.where_else(&journal).into_iter().for_each(print::note);
     }
     let all_final = undone.iter().all(|undone| undone.outcome.is_final());
-    Ok(if all_final { Ending::Done } else { Ending::Failed })
+    Ok(if all_final { Exit::Done } else { Exit::Failed })
 }
 
 /// What the journal holds, one record after the other.

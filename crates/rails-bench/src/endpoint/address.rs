@@ -1,6 +1,6 @@
 //! Addresses as people write them.
 
-use crate::ending::Help;
+use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
 use std::{
     fmt,

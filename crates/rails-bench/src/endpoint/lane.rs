@@ -1,6 +1,6 @@
 //! What the sockets of lanes are told on the command line.
 
-use crate::{duration, ending::Help, size};
+use crate::{duration, exit::Help, size};
 use anyhow::{Context, Result};
 use rails_net::{LaneOptions, ZeroCopy};
 use rails_topo::DataSize;

@@ -10,7 +10,7 @@ pub(crate) use paired::Paired;
 pub(crate) use striping::StripingArgs;
 
 use crate::{
-    ending::{Help, Helped},
+    exit::{Help, Helped},
     machine::this_machine,
     print,
     secret::JoinArgs,

@@ -2,7 +2,7 @@
 
 use super::{Endpoint, help_for, not_connected, to};
 use crate::{
-    ending::Help,
+    exit::Help,
     purpose::{self, Purpose},
     stop::Stop,
 };
@@ -85,7 +85,7 @@ impl Endpoint {
         let asked = MultiRailStream::plan(&self.rails, contact, &self.options).await;
         asked.map_err(|error| {
             let help = match &error {
-                PlanLanesError::Ask { source, .. } => help_for(source, peer),
+                PlanLanesError::Discover { source, .. } => help_for(source, peer),
                 _ => None,
             };
             let error = Err::<(), _>(error).with_context(|| format!("{flag} {contact}")).unwrap_err();

@@ -1,6 +1,6 @@
 //! How the end that opens a stream shares its bytes out.
 
-use crate::ending::Helped;
+use crate::exit::Helped;
 use anyhow::Result;
 use clap::ValueEnum;
 use rails_multirail::{Policy, Rails, StreamOptions};

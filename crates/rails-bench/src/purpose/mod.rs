@@ -8,7 +8,7 @@ mod exchange;
 
 pub(crate) use exchange::{Greets, InMessages, await_turn, give_turn, greet};
 
-use crate::ending::Help;
+use crate::exit::Help;
 use std::{fmt, io, time::Duration};
 
 /// What a command does with a stream.

@@ -1,6 +1,6 @@
 //! The two ends, each a thread in its namespace, both in this process.
 
-use super::made_up::MadeUp;
+use super::payload::Payload;
 use anyhow::{Context, Result, anyhow};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, StreamStats, plan};
@@ -131,7 +131,7 @@ impl End {
 /// Sends until it is enough and reads to the end, both at once.
 async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed: u64) -> Result<Ended> {
     let [ours, theirs] = if side == Side::A { [1, 2] } else { [2, 1] };
-    let (mut sent, mut expected) = (MadeUp::new(seed, ours), MadeUp::new(seed, theirs));
+    let (mut sent, mut expected) = (Payload::new(seed, ours), Payload::new(seed, theirs));
     let (mut last, mut gaps) = (Instant::now(), Vec::new());
     let mut block = sent.next(BLOCK);
     let (mut all_sent, mut all_read) = (false, false);

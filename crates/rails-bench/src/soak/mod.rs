@@ -2,17 +2,17 @@
 
 mod ends;
 mod faults;
-mod made_up;
-mod standstill;
+mod host_stall;
+mod payload;
 
 use crate::{print, stop::Stop};
 use anyhow::{Context, Result, ensure};
 use ends::{End, Ended, Gap};
 use faults::{Fault, Faults, Happening};
+use host_stall::Watch;
 use rails_lab::{LinkLab, Shape, Side};
 use rails_multirail::{Secret, StreamOptions};
 use rails_topo::{DataSize, Topology};
-use standstill::Watch;
 use std::{
     fmt,
     process::Stdio,
@@ -84,7 +84,7 @@ impl fmt::Display for Soaked {
                     )?;
                     let gap = |gap: &Gap| {
                         let at = gap.from.saturating_duration_since(self.began).as_secs_f64();
-                        let still = match standstill::during(gap, &self.standstills) {
+                        let still = match host_stall::during(gap, &self.standstills) {
                             Duration::ZERO => String::new(),
                             still => {
                                 format!(" (this machine stood still for {:.0} ms of it)", still.as_secs_f64() * 1e3)

@@ -8,18 +8,18 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     let Some(nic) = evidence.nic.filter(|_| !evidence.interrupts.is_empty()) else {
         return Verdict::unknown(no_interrupts(evidence.nic));
     };
-    let beside = match Beside::of(topology, nic) {
-        Ok(beside) => beside,
+    let local = match LocalCpus::of(topology, nic) {
+        Ok(local) => local,
         Err(reason) => return Verdict::unknown(reason),
     };
-    let served = served(evidence.interrupts, &beside);
-    let steered = nic.rx_queues.iter().filter_map(|queue| steered(nic, queue, &beside));
-    let handled = evidence.napi_threads.iter().filter_map(|thread| handled(thread, &beside));
+    let served = served(evidence.interrupts, &local);
+    let steered = nic.rx_queues.iter().filter_map(|queue| steered(nic, queue, &local));
+    let handled = evidence.napi_threads.iter().filter_map(|thread| handled(thread, &local));
     Verdict::all(std::iter::once(served).chain(steered).chain(handled))
 }
 
 /// Where the interrupts themselves are served.
-fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
+fn served(interrupts: &[ObservedInterrupt], local: &LocalCpus) -> Verdict {
     let mut in_place = Vec::new();
     let mut astray = Vec::new();
     let mut changes = Vec::new();
@@ -29,20 +29,20 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
         let number = interrupt.status.number;
         match interrupt.served_on() {
             None => unknown.push(format!("the kernel does not say where interrupt {number} is served")),
-            Some(on) if on.is_subset(&beside.cpus) => in_place.push((interrupt, on)),
+            Some(on) if on.is_subset(&local.cpus) => in_place.push((interrupt, on)),
             Some(on) => {
                 astray.push((interrupt, on));
                 if interrupt.stays {
                     stay.push(number);
                 } else {
-                    changes.push(Change::interrupt(number, beside.cpus.clone()));
+                    changes.push(Change::interrupt(number, local.cpus.clone()));
                 }
             }
         }
     }
     if !astray.is_empty() {
         return Verdict::Broken {
-            evidence: format!("{}, but {} ({})", seen(&astray), beside.says, cpus(&beside.cpus)),
+            evidence: format!("{}, but {} ({})", seen(&astray), local.says, cpus(&local.cpus)),
             fix: match changes.is_empty() {
                 true => Fix::advice(format!("{} cannot be moved: let the threads follow", list(&stay))),
                 false => Fix::changes(changes, "as root or with CAP_DAC_OVERRIDE; a running irqbalance may undo it"),
@@ -52,7 +52,7 @@ fn served(interrupts: &[ObservedInterrupt], beside: &Beside) -> Verdict {
     if !unknown.is_empty() {
         return Verdict::unknown(unknown.join(", "));
     }
-    Verdict::Holds { evidence: format!("{}, and {} ({})", seen(&in_place), beside.says, cpus(&beside.cpus)) }
+    Verdict::Holds { evidence: format!("{}, and {} ({})", seen(&in_place), local.says, cpus(&local.cpus)) }
 }
 
 /// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was; those of which the same is to be said together.
@@ -105,42 +105,42 @@ fn list(numbers: &[u32]) -> String {
 }
 
 /// Receive packet steering moves what follows an interrupt to other CPUs; `None` where it is off.
-fn steered(nic: &Nic, queue: &RxQueue, beside: &Beside) -> Option<Verdict> {
+fn steered(nic: &Nic, queue: &RxQueue, local: &LocalCpus) -> Option<Verdict> {
     let to = queue.rps_cpus.as_ref().filter(|to| !to.is_empty())?;
     let says = format!("{} rx-{} hands its packets on to {}", nic.name, queue.index, cpus(to));
-    if to.is_subset(&beside.cpus) {
+    if to.is_subset(&local.cpus) {
         return Some(Verdict::Holds { evidence: says });
     }
     let fix = match nic.name.parse::<InterfaceName>() {
         Ok(interface) => {
             // What of it is in place may stay; with nothing left, steering is off.
-            let value = Value::Cpus(to.intersection(&beside.cpus));
+            let value = Value::Cpus(to.intersection(&local.cpus));
             let setting = Setting::ReceiveSteering { interface, queue: queue.index };
             Fix::changes(vec![Change { setting, value }], "with CAP_NET_ADMIN, as root")
         }
         Err(_) => Fix::advice("switch receive packet steering off"),
     };
-    Some(Verdict::Broken { evidence: format!("{says}, but {}", beside.says), fix })
+    Some(Verdict::Broken { evidence: format!("{says}, but {}", local.says), fix })
 }
 
 /// With threaded NAPI a kernel thread does what else follows an interrupt on its own CPU.
-fn handled(thread: &ObservedThread, beside: &Beside) -> Option<Verdict> {
+fn handled(thread: &ObservedThread, local: &LocalCpus) -> Option<Verdict> {
     let says = format!("its packets are handled by {}", thread.whereabouts());
-    if thread.may_run_on.is_subset(&beside.cpus) {
+    if thread.may_run_on.is_subset(&local.cpus) {
         return Some(Verdict::Holds { evidence: says });
     }
-    let change = thread.bound_to(&beside.cpus);
+    let change = thread.bound_to(&local.cpus);
     let fix = Fix::changes(vec![change], "as root or with CAP_SYS_NICE");
-    Some(Verdict::Broken { evidence: format!("{says}, but {}", beside.says), fix })
+    Some(Verdict::Broken { evidence: format!("{says}, but {}", local.says), fix })
 }
 
 /// The CPUs beside a NIC, and what says so.
-pub(super) struct Beside {
+pub(super) struct LocalCpus {
     pub(super) cpus: CpuSet,
     pub(super) says: String,
 }
 
-impl Beside {
+impl LocalCpus {
     /// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are widened
     /// to their packages (a package may be cut into several nodes).
     pub(super) fn of(topology: &Topology, nic: &Nic) -> Result<Self, String> {

@@ -1,10 +1,10 @@
 //! A NIC's interrupts placed on the processor that it is attached to (RTK paper, Table III).
 
-use super::{ObservedInterrupt, interrupt::Beside};
+use super::{ObservedInterrupt, interrupt::LocalCpus};
 use crate::{
     interrupt::{
         self, InterruptError, Placement, PlacementError, Vectors,
-        balancer::{self, BalancerPlan},
+        irqbalance::{self, BalancerPlan},
     },
     settings::{ApplyError, Change, Host, Journal, JournalError, Refusals, SettingsGuard},
     socket::{self, SocketError},
@@ -115,13 +115,13 @@ impl InterruptAffinity {
     ) -> Result<Self, InterruptAffinityError> {
         // What raises no interrupts is an error before anything else is asked.
         let mut changes = interrupt::place(topology, &nic, Vectors::All, &Placement::NearestCores)?;
-        let beside =
-            Beside::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
+        let local =
+            LocalCpus::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
         let mut astray = Vec::new();
         for known in &nic.interrupts {
             // One that is about to leave is astray already, and one that is about to come is not.
             let served = served(host, known.number)?;
-            if !served.is_subset(&beside.cpus) {
+            if !served.is_subset(&local.cpus) {
                 astray.push(known.number);
             }
         }
@@ -130,7 +130,7 @@ impl InterruptAffinity {
             true => Placed::InPlace,
             false => moved(host, changes, journal),
         };
-        Ok(Self { host: host.clone(), topology: topology.clone(), nic, attached: beside.cpus, outcome })
+        Ok(Self { host: host.clone(), topology: topology.clone(), nic, attached: local.cpus, outcome })
     }
 
     /// The NIC.
@@ -179,7 +179,7 @@ impl InterruptAffinity {
 
 fn moved(host: &Host, changes: Vec<Change>, journal: impl FnOnce() -> Result<Journal, JournalError>) -> Placed {
     // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be without it.
-    let (plan, changes) = balancer::heed(host.root(), changes.clone()).unwrap_or((BalancerPlan::None, changes));
+    let (plan, changes) = irqbalance::heed(host.root(), changes.clone()).unwrap_or((BalancerPlan::None, changes));
     if changes.is_empty() {
         return Placed::LeftToBalancer(plan);
     }

@@ -1,6 +1,6 @@
 //! Thread affine: on the CPU that serves the interrupt, or sharing its last-level cache.
 
-use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, interrupt::Beside, no_interrupts};
+use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, interrupt::LocalCpus, no_interrupts};
 use crate::settings::{Change, Setting, Value};
 use rails_topo::{CpuSet, InterruptRole, Nic, Topology};
 
@@ -11,8 +11,8 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     if evidence.threads.is_empty() {
         return Verdict::unknown("it is not known which threads use it");
     }
-    let beside = evidence.nic.and_then(|nic| Beside::of(topology, nic).ok()).map(|beside| beside.cpus);
-    let traffic = Traffic::of(topology, &of_traffic(evidence), beside.as_ref());
+    let local = evidence.nic.and_then(|nic| LocalCpus::of(topology, nic).ok()).map(|local| local.cpus);
+    let traffic = Traffic::of(topology, &of_traffic(evidence), local.as_ref());
     Verdict::all(evidence.threads.iter().map(|thread| traffic.judge(thread)))
 }
 
@@ -49,12 +49,12 @@ struct Traffic {
 /// Where one of them is.
 struct Place {
     number: u32,
-    /// The CPUs that serve it, and those beside; `None` is unknown.
+    /// The CPUs that serve it, and those local; `None` is unknown.
     served: Option<(CpuSet, Sharing)>,
 }
 
 impl Traffic {
-    fn of(topology: &Topology, interrupts: &[&ObservedInterrupt], beside: Option<&CpuSet>) -> Self {
+    fn of(topology: &Topology, interrupts: &[&ObservedInterrupt], local: Option<&CpuSet>) -> Self {
         let place = |interrupt: &&ObservedInterrupt| Place {
             number: interrupt.status.number,
             served: interrupt.served_on().map(|on| {
@@ -65,7 +65,7 @@ impl Traffic {
         // Those that are not beside the NIC will be, once they have been moved there.
         let will_be = |interrupt: &&ObservedInterrupt| {
             let on = interrupt.served_on()?;
-            Some(beside.filter(|beside| !interrupt.stays && !on.is_subset(beside)).cloned().unwrap_or(on))
+            Some(local.filter(|local| !interrupt.stays && !on.is_subset(local)).cloned().unwrap_or(on))
         };
         let common = |reach: &dyn Fn(&CpuSet) -> CpuSet| {
             let known = interrupts.iter().filter_map(will_be).map(|on| reach(&on));

@@ -2,8 +2,8 @@
 //!
 //! To move them is a change of the machine's [`settings`](crate::settings): [`place`] says which.
 
-pub mod balancer;
 mod counts;
+pub mod irqbalance;
 mod placement;
 
 pub use counts::InterruptCounts;

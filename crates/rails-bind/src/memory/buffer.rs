@@ -38,12 +38,12 @@ use std::{
 pub struct NumaBuffer {
     whole: Whole,
     length: usize,
-    beside: Arc<Beside>,
+    state: Arc<BufferState>,
 }
 
 /// What a buffer is beside its bytes.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct BufferState {
     pub(super) placement: Placement,
     outcome: Outcome<MemoryPolicy>,
 }
@@ -81,17 +81,17 @@ impl NumaBuffer {
         let laid = options.lay(bytes)?;
         let whole = Whole::new(laid.mapping);
         let placement = Placement::new(whole.mapping(), laid.shape);
-        Ok(Self { whole, length: bytes, beside: Arc::new(Beside { placement, outcome: laid.outcome }) })
+        Ok(Self { whole, length: bytes, state: Arc::new(BufferState { placement, outcome: laid.outcome }) })
     }
 
     /// All of it as one part, which can be split: as many bytes as the capacity.
     pub fn into_part(self) -> BufferPart {
-        BufferPart::new(Part::new(self.whole), self.beside)
+        BufferPart::new(Part::new(self.whole), self.state)
     }
 
     /// All of it again.
-    pub(super) fn of(whole: Whole, beside: Arc<Beside>) -> Self {
-        Self { length: whole.mapping().bytes(), whole, beside }
+    pub(super) fn of(whole: Whole, state: Arc<BufferState>) -> Self {
+        Self { length: whole.mapping().bytes(), whole, state }
     }
 
     /// The bytes that are mapped: the length, rounded up to whole pages.
@@ -101,12 +101,12 @@ impl NumaBuffer {
 
     /// The policy it was made with, as read back then: [`Outcome::Partial`] where the kernel dropped nodes.
     pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
-        &self.beside.outcome
+        &self.state.outcome
     }
 
     /// A handle to ask where the buffer lies, and to move it, while another thread has its bytes.
     pub fn placement(&self) -> Placement {
-        self.beside.placement.clone()
+        self.state.placement.clone()
     }
 
     /// As [`Placement::residency`]. The pages are those of the capacity.
@@ -114,7 +114,7 @@ impl NumaBuffer {
     /// # Errors
     /// As there.
     pub fn residency(&self) -> Result<Residency, MemoryError> {
-        self.beside.placement.residency()
+        self.state.placement.residency()
     }
 
     /// As [`Placement::policy`].
@@ -122,7 +122,7 @@ impl NumaBuffer {
     /// # Errors
     /// As there.
     pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
-        self.beside.placement.policy()
+        self.state.placement.policy()
     }
 
     /// As [`Placement::rebind`], which also works while others have the bytes.
@@ -130,7 +130,7 @@ impl NumaBuffer {
     /// # Errors
     /// As there.
     pub fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
-        self.beside.placement.rebind(policy)
+        self.state.placement.rebind(policy)
     }
 
     /// How much of the buffer lies on transparent huge pages at this moment, in bytes.
@@ -179,7 +179,7 @@ impl fmt::Debug for NumaBuffer {
             .field("start", &self.as_ptr())
             .field("length", &self.length)
             .field("capacity", &self.capacity())
-            .field("outcome", &self.beside.outcome)
+            .field("outcome", &self.state.outcome)
             .finish()
     }
 }

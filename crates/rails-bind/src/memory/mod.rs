@@ -17,6 +17,7 @@
 
 mod buffer;
 mod error;
+mod meminfo;
 mod options;
 mod part;
 mod placement;
@@ -25,7 +26,6 @@ mod pool;
 pub mod process;
 mod range;
 mod residency;
-mod stock;
 mod targets;
 mod weights;
 
@@ -44,5 +44,5 @@ pub use weights::interleave_weights;
 pub(crate) fn fuzz(text: &str) {
     buffer::fuzz(text);
     process::fuzz(text);
-    stock::fuzz(text);
+    meminfo::fuzz(text);
 }

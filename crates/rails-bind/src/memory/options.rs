@@ -1,9 +1,8 @@
 //! How the memory of a buffer or a pool is to be laid.
 
 use super::{
-    MemoryError, MemoryPolicy,
+    MemoryError, MemoryPolicy, meminfo,
     range::{Range, Shape, effective, strict_nodes},
-    stock,
 };
 use crate::{
     Outcome,
@@ -136,7 +135,7 @@ impl BufferOptions {
                 Shape { page_bytes: small, unit_bytes: transparent_page_bytes()?, is_reserved: false }
             }
             Pages::Huge { page_bytes } => {
-                let existing = stock::huge_page_sizes();
+                let existing = meminfo::huge_page_sizes();
                 let bytes = usize::try_from(page_bytes).ok().filter(|_| existing.contains(&page_bytes));
                 let bytes = bytes.ok_or(MemoryError::HugePageSize { bytes: page_bytes, existing })?;
                 Shape { page_bytes: bytes, unit_bytes: bytes, is_reserved: true }
@@ -185,7 +184,7 @@ impl BufferOptions {
         MemoryError::NoHugePages {
             page_kib: page_bytes / 1024,
             pages: capacity as u64 / page_bytes,
-            file: stock::huge_page_file(page_bytes, nodes),
+            file: meminfo::huge_page_file(page_bytes, nodes),
             source,
         }
     }
@@ -199,8 +198,8 @@ impl Default for BufferOptions {
 
 /// Refuses what could not be had if all memory were free.
 pub(super) fn check_existing(bytes: u128, nodes: Option<&NodeSet>) -> Result<(), MemoryError> {
-    match nodes.map_or_else(stock::of_machine, stock::of_nodes) {
-        Some(stock) if bytes > u128::from(stock.existing) => Err(beyond(bytes, stock.existing, nodes)),
+    match nodes.map_or_else(meminfo::of_machine, meminfo::of_nodes) {
+        Some(meminfo) if bytes > u128::from(meminfo.existing) => Err(beyond(bytes, meminfo.existing, nodes)),
         _ => Ok(()),
     }
 }

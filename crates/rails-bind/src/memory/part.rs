@@ -1,6 +1,6 @@
 //! A buffer that several threads fill at a time.
 
-use super::{NumaBuffer, Placement, buffer::Beside};
+use super::{NumaBuffer, Placement, buffer::BufferState};
 use crate::sys::parts::Part;
 use std::{
     ops::{Deref, DerefMut},
@@ -30,17 +30,17 @@ use std::{
 #[derive(Debug)]
 pub struct BufferPart {
     part: Part,
-    beside: Arc<Beside>,
+    state: Arc<BufferState>,
 }
 
 impl BufferPart {
-    pub(super) fn new(part: Part, beside: Arc<Beside>) -> Self {
-        Self { part, beside }
+    pub(super) fn new(part: Part, state: Arc<BufferState>) -> Self {
+        Self { part, state }
     }
 
     /// A handle to ask where the whole buffer lies, and to move it, whoever has its parts.
     pub fn placement(&self) -> Placement {
-        self.beside.placement.clone()
+        self.state.placement.clone()
     }
 
     /// Keeps the first `at` bytes, and gives the rest as a part of its own.
@@ -49,7 +49,7 @@ impl BufferPart {
     /// If there are fewer.
     #[must_use = "the rest is gone for good if it is dropped"]
     pub fn split_off(&mut self, at: usize) -> Self {
-        Self { part: self.part.split_off(at), beside: self.beside.clone() }
+        Self { part: self.part.split_off(at), state: self.state.clone() }
     }
 
     /// Appends a part that begins where this one ends.
@@ -57,8 +57,8 @@ impl BufferPart {
     /// # Errors
     /// That part, where it lies elsewhere.
     pub fn join(&mut self, behind: Self) -> Result<(), Self> {
-        let Self { part, beside } = behind;
-        self.part.join(part).map_err(|part| Self { part, beside })
+        let Self { part, state } = behind;
+        self.part.join(part).map_err(|part| Self { part, state })
     }
 
     /// The buffer, where this is all of it; it is then as long as its [capacity](NumaBuffer::capacity).
@@ -66,10 +66,10 @@ impl BufferPart {
     /// # Errors
     /// This part, where it is not.
     pub fn into_whole(self) -> Result<NumaBuffer, Self> {
-        let Self { part, beside } = self;
+        let Self { part, state } = self;
         match part.into_whole() {
-            Ok(whole) => Ok(NumaBuffer::of(whole, beside)),
-            Err(part) => Err(Self { part, beside }),
+            Ok(whole) => Ok(NumaBuffer::of(whole, state)),
+            Err(part) => Err(Self { part, state }),
         }
     }
 }

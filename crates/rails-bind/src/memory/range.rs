@@ -1,9 +1,8 @@
 //! Pages that exist or are made, brought to where a policy wants them: the common ground of buffers and pools.
 
 use super::{
-    MemoryError, MemoryPolicy, PageState, Rebound, Residency, interleave_weights,
+    MemoryError, MemoryPolicy, PageState, Rebound, Residency, interleave_weights, meminfo,
     policy::{MPOL_PREFERRED_MANY, refused},
-    stock,
     targets::{Grid, Move, Targets},
 };
 use crate::{
@@ -186,11 +185,11 @@ impl Range<'_> {
     }
 
     fn check(&self, pages: u64, nodes: Option<&NodeSet>) -> Result<(), MemoryError> {
-        let stock = nodes.map_or_else(stock::of_machine, stock::of_nodes);
+        let meminfo = nodes.map_or_else(meminfo::of_machine, meminfo::of_nodes);
         let bytes = pages * self.shape.page_bytes as u64;
-        match stock {
-            Some(stock) if bytes > stock.available && !self.shape.is_reserved => {
-                Err(MemoryError::Exhausted { bytes, available: stock.available, nodes: nodes.cloned() })
+        match meminfo {
+            Some(meminfo) if bytes > meminfo.available && !self.shape.is_reserved => {
+                Err(MemoryError::Exhausted { bytes, available: meminfo.available, nodes: nodes.cloned() })
             }
             // What is not known cannot be checked; the move itself tells.
             _ => Ok(()),

@@ -1,7 +1,7 @@
 //! What irqbalance leaves alone.
 
 use super::{Setting, SettingError, Value};
-use crate::interrupt::balancer::{Balancer, BalancerError};
+use crate::interrupt::irqbalance::{Balancer, BalancerError};
 use std::{
     io,
     path::{Path, PathBuf},

@@ -1,7 +1,7 @@
 //! Why a setting could not be read or changed.
 
 use super::{Setting, Value};
-use crate::{BindError, interrupt::balancer::BalancerError, memory::MemoryError};
+use crate::{BindError, interrupt::irqbalance::BalancerError, memory::MemoryError};
 use std::{io, path::PathBuf};
 
 /// A setting that could not be read or changed.

@@ -1,6 +1,6 @@
 //! The CPUs of a thread: read, set, and put back by a guard.
 
-use super::{Standing, Tid, identity::Subject};
+use super::{BindingStatus, Tid, identity::Subject};
 use crate::{BindError, Outcome, kernel_files, sys};
 use rails_topo::CpuSet;
 use std::{io, marker::PhantomData};
@@ -105,7 +105,7 @@ impl ThreadGuard {
     ///
     /// # Errors
     /// [`BindError::Denied`] under a seccomp filter.
-    pub fn check(&self) -> Result<Standing, BindError> {
+    pub fn check(&self) -> Result<BindingStatus, BindError> {
         check(Subject::Calling, &self.outcome)
     }
 
@@ -158,9 +158,9 @@ pub(super) fn kept(thread: Subject) -> Result<CpuSet, BindError> {
     Ok(kept.unwrap_or(online))
 }
 
-pub(super) fn check(thread: Subject, outcome: &Outcome<CpuSet>) -> Result<Standing, BindError> {
+pub(super) fn check(thread: Subject, outcome: &Outcome<CpuSet>) -> Result<BindingStatus, BindError> {
     thread.still_there()?;
-    Ok(Standing::compare(outcome, get(thread)?, kernel_files::online_cpus))
+    Ok(BindingStatus::compare(outcome, get(thread)?, kernel_files::online_cpus))
 }
 
 pub(super) fn put_back(thread: Subject, previous: &CpuSet) -> Result<(), BindError> {

@@ -1,6 +1,6 @@
 //! A placed thread, until its guard puts it back as it was.
 
-use super::{Scheduling, Standing, Tid, affinity, identity::Subject, name, scheduling};
+use super::{BindingStatus, Scheduling, Tid, affinity, identity::Subject, name, scheduling};
 use crate::{BindError, Outcome};
 use rails_topo::CpuSet;
 use std::marker::PhantomData;
@@ -57,7 +57,7 @@ impl<Whose> PlacementGuard<Whose> {
     ///
     /// # Errors
     /// [`BindError::NoSuchThread`] if the thread has ended.
-    pub fn check(&self) -> Result<Option<Standing>, BindError> {
+    pub fn check(&self) -> Result<Option<BindingStatus>, BindError> {
         self.placed.cpus.as_ref().map(|outcome| affinity::check(self.undo.thread, outcome)).transpose()
     }
 

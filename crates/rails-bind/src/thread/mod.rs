@@ -5,20 +5,20 @@
 //! [`PlacementGuard::check`] say whether a binding still holds, which the kernel does not tell by itself.
 
 mod affinity;
+mod binding_status;
 mod guard;
 mod identity;
 mod name;
 mod placement;
 mod scheduling;
-mod standing;
 
 pub(crate) use affinity::affinity_kept_for;
 pub use affinity::{ThreadGuard, affinity_of, bind_current, current_affinity};
+pub use binding_status::BindingStatus;
 pub use guard::{Other, Own, Placed, PlacementGuard};
 pub use name::name_of;
 pub use placement::{ThreadPlacement, bind};
 pub use scheduling::{Scheduling, SchedulingClass, scheduling_of};
-pub use standing::Standing;
 
 use crate::BindError;
 use rails_topo::CpuId;

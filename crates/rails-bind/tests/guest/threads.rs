@@ -3,7 +3,7 @@
 use crate::machine::machine;
 use rails_bind::{
     BindError, Outcome,
-    thread::{self, SchedulingClass, Standing, ThreadPlacement, Tid},
+    thread::{self, BindingStatus, SchedulingClass, ThreadPlacement, Tid},
     usage::{CpuHistory, ThreadUsage, Whereabouts},
 };
 use rails_topo::{CpuId, CpuSet};
@@ -47,7 +47,7 @@ struct Evidence {
     history: CpuHistory,
     /// As the thread saw it itself, at every turn of its loop.
     turns: [u64; CPUS],
-    standing: Option<Standing>,
+    standing: Option<BindingStatus>,
 }
 
 impl Evidence {
@@ -195,12 +195,12 @@ fn guest_a_bound_cpu_that_goes_offline_is_a_binding_that_no_longer_holds() {
         let guard = thread::bind_current(&last).expect("the CPU is there");
         let offline = Offline::take(LAST);
         // It was moved away rather than stopped.
-        let lost = Standing::Lost { bound: last.clone(), now: all.difference(&last) };
+        let lost = BindingStatus::Lost { bound: last.clone(), now: all.difference(&last) };
         assert_eq!(guard.check().expect("readable"), lost);
         assert_ne!(thread::current_cpu().expect("the kernel can tell"), LAST);
         drop(offline);
         // The kernel has forgotten the binding, and does not restore it.
-        assert_eq!(guard.check().expect("readable"), Standing::Lost { bound: last, now: all.clone() });
+        assert_eq!(guard.check().expect("readable"), BindingStatus::Lost { bound: last, now: all.clone() });
         guard.restore().expect("nothing is in the way");
         assert_eq!(thread::current_affinity().expect("readable"), all);
     });
@@ -214,10 +214,11 @@ fn guest_a_binding_to_two_cpus_narrows_while_one_of_them_is_offline() {
         let node = node_1();
         let guard = thread::bind_current(&node).expect("the node is there");
         let offline = Offline::take(LAST);
-        let narrowed = Standing::Narrowed { bound: node.clone(), now: set("2"), offline: Some(CpuSet::single(LAST)) };
+        let narrowed =
+            BindingStatus::Narrowed { bound: node.clone(), now: set("2"), offline: Some(CpuSet::single(LAST)) };
         assert_eq!(guard.check().expect("readable"), narrowed);
         drop(offline);
-        assert_eq!(guard.check().expect("readable"), Standing::Holds(node));
+        assert_eq!(guard.check().expect("readable"), BindingStatus::Holds(node));
     });
 }
 
@@ -238,10 +239,10 @@ fn guest_a_sleeping_thread_without_a_cpu_is_reported_too_and_gets_its_cpu_back()
     }
     let guard = thread::bind(tid, &last).expect("the CPU is there");
     let offline = Offline::take(LAST);
-    let lost = Standing::Lost { bound: last.clone(), now: CpuSet::new() };
+    let lost = BindingStatus::Lost { bound: last.clone(), now: CpuSet::new() };
     assert_eq!(guard.check().expect("it lives"), Some(lost));
     drop(offline);
-    assert_eq!(guard.check().expect("it lives"), Some(Standing::Holds(last)));
+    assert_eq!(guard.check().expect("it lives"), Some(BindingStatus::Holds(last)));
     guard.restore().expect("it lives");
     drop(end);
     sleeper.join().expect("it only sleeps");
@@ -335,9 +336,9 @@ fn guest_a_process_confined_by_a_cpuset_stays_inside() {
         assert_eq!(thread::current_cpu().expect("the kernel can tell"), LAST);
         // The cpuset gives the thread what it has left.
         let offline = Offline::take(LAST);
-        assert_eq!(guard.check().expect("readable"), Standing::Lost { bound: set("3"), now: set("2") });
+        assert_eq!(guard.check().expect("readable"), BindingStatus::Lost { bound: set("3"), now: set("2") });
         drop(offline);
-        let whole = Standing::Lost { bound: set("3"), now: set("2-3") };
+        let whole = BindingStatus::Lost { bound: set("3"), now: set("2-3") };
         // The kernel does it in the background.
         for _ in 0..500 {
             if guard.check().expect("readable") == whole {

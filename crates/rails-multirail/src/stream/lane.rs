@@ -1,10 +1,10 @@
 //! The driver of one lane: moves frames between it and its stream's state machine.
 
 use super::{
+    lane_metrics::LaneMetrics,
     pool::ChunkBuffer,
-    record::LaneRecord,
     shared::{Joined, Shared},
-    turn::Turn,
+    yield_budget::YieldBudget,
 };
 use crate::{RailId, StreamOptions, error::LaneError};
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use tokio::{
 pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: LaneId,
-    pub(crate) record: Arc<LaneRecord>,
+    pub(crate) metrics: Arc<LaneMetrics>,
     /// Told that the stream has something for the lane.
     pub(crate) notify: Arc<Notify>,
     /// Told that the lane has fallen silent.
@@ -65,7 +65,7 @@ impl LaneDriver {
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let mut lanes_up = shared.lanes_up.subscribe();
-        let Joined { id, record, notify, silenced } = loop {
+        let Joined { id, metrics, notify, silenced } = loop {
             lanes_up.borrow_and_update();
             match shared.lane_up(index, rail, &lane, traits) {
                 Ok(joined) => break joined,
@@ -78,7 +78,7 @@ impl LaneDriver {
         Some(Self {
             shared,
             id,
-            record,
+            metrics,
             notify,
             silenced,
             lane,
@@ -107,19 +107,19 @@ impl LaneDriver {
     async fn drive(&self, seals: Option<Seals>) -> Result<(), LaneError> {
         let most_unsent = self.lane.most_unsent().map(DataSize::as_bytes);
         let mut protocol = LaneProtocol::new(self.id, seals, most_unsent);
-        let mut turn = Turn::new();
+        let mut budget = YieldBudget::new();
         let mut alarm = pin!(sleep(Duration::ZERO));
         loop {
             let mut woken = pin!(self.notify.notified());
             let next = poll_fn(|context| {
                 // What arrives goes first: it may be what the peer waits for, or make room for what waits here.
-                let received = self.poll_receive(context, &mut protocol, &mut turn);
+                let received = self.poll_receive(context, &mut protocol, &mut budget);
                 self.transmit(context, &mut protocol);
                 if let Some(end) = protocol.end() {
                     return Poll::Ready(Step::End(end.clone()));
                 }
                 if received.is_ready() {
-                    return Poll::Ready(Step::TurnOver);
+                    return Poll::Ready(Step::BudgetSpent);
                 }
                 if woken.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Step::Woken);
@@ -129,7 +129,7 @@ impl LaneDriver {
             });
             match next.await {
                 Step::Woken => protocol.wake(),
-                Step::TurnOver => yield_now().await,
+                Step::BudgetSpent => yield_now().await,
                 Step::Timeout => protocol.handle_timeout(Instant::now(), &mut &*self, || sample(&*self.lane)),
                 Step::End(end) => return end,
             }
@@ -141,7 +141,7 @@ impl LaneDriver {
         &self,
         context: &mut Context<'_>,
         lane: &mut LaneProtocol<ChunkBuffer>,
-        turn: &mut Turn,
+        budget: &mut YieldBudget,
     ) -> Poll<()> {
         loop {
             if let Err(error) = ready!(self.lane.poll_receive_ready(context)) {
@@ -151,10 +151,10 @@ impl LaneDriver {
             match lane.receive(Instant::now(), &mut &*self, |buffers| self.lane.try_receive(buffers)) {
                 Received::Some { chunks, bytes } => {
                     if chunks > 0 {
-                        self.record.received.count(chunks, bytes);
+                        self.metrics.received.count(chunks, bytes);
                     }
                     self.shared.buffers.make_room();
-                    if turn.spend(bytes) {
+                    if budget.spend(bytes) {
                         return Poll::Ready(());
                     }
                 }
@@ -200,7 +200,7 @@ impl LaneDriver {
                 Ok(bytes) => {
                     budget.made_progress();
                     if let Some(length) = lane.submitted(bytes) {
-                        self.record.sent.count(1, length.into());
+                        self.metrics.sent.count(1, length.into());
                     }
                     return Poll::Ready(Ok(()));
                 }
@@ -217,8 +217,8 @@ impl LaneDriver {
 /// Why the task of a lane runs on.
 enum Step {
     Woken,
-    /// It has moved so much that others are to have their turn.
-    TurnOver,
+    /// It has moved so much that others are to have their budget.
+    BudgetSpent,
     Timeout,
     End(Result<(), LaneError>),
 }

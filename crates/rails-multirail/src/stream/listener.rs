@@ -1,8 +1,9 @@
 //! Accepting streams: every rail listens, and what its lanes bring is put together here.
 
 use super::{
-    MultiRailStream, ask,
-    guests::{Announcement, Handshakes, Opening, Place, Streams, Unaccepted},
+    MultiRailStream,
+    admission::{Announcement, HandshakePermit, Handshakes, Opening, Streams, Unaccepted},
+    discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
     shared::Shared,
@@ -188,7 +189,7 @@ impl Registry {
     }
 
     /// Hands a connection to the runtime that drives the lanes of the rail that it belongs to.
-    fn take_in(self: Arc<Self>, place: Place, listening: RailId, socket: TcpLane) {
+    fn take_in(self: Arc<Self>, place: HandshakePermit, listening: RailId, socket: TcpLane) {
         let peer = socket.peer_addr();
         let rail = self.rail_of(socket.local_addr()).unwrap_or_else(|| {
             // An address that is no rail's own: the lanes that come in on it are spread over all of them.
@@ -226,13 +227,13 @@ impl Registry {
     }
 
     /// A place among those that shake hands, as soon as there is one; `None` where its peer has as many as it may have.
-    async fn enter(&self, lane: &TcpLane) -> Option<Place> {
+    async fn enter(&self, lane: &TcpLane) -> Option<HandshakePermit> {
         let place = self.handshakes.enter(lane.peer_addr().ip()).await;
         place.inspect_err(|limit| send_away(lane, *limit)).ok()
     }
 
     /// Lets a connection join, and drives it to its end.
-    async fn serve(self: Arc<Self>, place: Place, rail: RailId, connection: Arc<dyn Lane>) {
+    async fn serve(self: Arc<Self>, place: HandshakePermit, rail: RailId, connection: Arc<dyn Lane>) {
         let peer = connection.peer_addr();
         let lane = self.join(rail, connection).await;
         drop((place, self));
@@ -261,9 +262,9 @@ impl Registry {
         let proved = self.authenticate(&*lane).await?;
         let Hello { purpose, stream, lane: index, .. } = proved.hello;
         match purpose {
-            Purpose::Ask => {
+            Purpose::Discover => {
                 let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                ask::answer(&*lane, proved, &self.rails, rail, &bound).await?;
+                discovery::answer(&*lane, proved, &self.rails, rail, &bound).await?;
                 Ok(None)
             }
             Purpose::Open => {

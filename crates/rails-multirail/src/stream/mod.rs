@@ -1,26 +1,26 @@
 //! One logical stream over several lanes.
 
-mod ask;
+mod admission;
 mod connect;
 mod dialer;
+mod discovery;
 mod driver;
 mod events;
-mod guests;
 mod io;
 mod join;
 mod lane;
+mod lane_metrics;
 mod listener;
 mod messages;
 mod pool;
 mod prometheus;
-mod record;
 mod shared;
 mod stats;
 mod supervisor;
-mod turn;
+mod yield_budget;
 
 #[cfg(feature = "fuzzing")]
-pub(crate) use ask::pair as fuzz_pair;
+pub(crate) use discovery::pair as fuzz_pair;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use listener::{LaneEntrance, MultiRailListener};
@@ -122,7 +122,7 @@ impl MultiRailStream {
     /// # Errors
     /// [`PlanLanesError`]. That nothing could be paired is none: the pairing says why.
     pub async fn plan(rails: &Rails, contact: SocketAddr, options: &StreamOptions) -> Result<Pairing, PlanLanesError> {
-        ask::plan(rails, contact, options).await
+        discovery::plan(rails, contact, options).await
     }
 
     /// Tries every pair, without opening a stream: asks through it from its rail. Gives those that do not connect.
@@ -136,7 +136,7 @@ impl MultiRailStream {
         pairing: &Pairing,
         options: &StreamOptions,
     ) -> Result<Vec<FailedLane>, PlanLanesError> {
-        ask::probe(rails, pairing, options).await
+        discovery::probe(rails, pairing, options).await
     }
 
     /// Opens a stream with one lane for each pair. Lanes that do not connect are as with [`connect`](Self::connect).

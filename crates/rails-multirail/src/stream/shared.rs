@@ -2,8 +2,8 @@
 
 use super::{
     events::{EventLog, StreamEvent},
+    lane_metrics::LaneMetrics,
     pool::Pool,
-    record::LaneRecord,
     stats::{StreamStats, ThreadStats},
 };
 use crate::{RailId, StreamError, error::LaneError, rails::Rails};
@@ -49,23 +49,23 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) connection: Connection,
     /// By [`LaneId`].
-    lanes: Vec<Place>,
+    lanes: Vec<LaneSlot>,
     /// Every lane there ever was, for the statistics.
-    records: Vec<Arc<LaneRecord>>,
+    lane_metrics: Vec<Arc<LaneMetrics>>,
     events: EventLog,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
 }
 
-/// The place of one connection in the stream.
+/// The slot of one connection in the stream.
 #[derive(Debug, Clone)]
-struct Place {
+struct LaneSlot {
     up: bool,
     /// Why its connection ended, where it should not have, until that is told.
     error: Option<String>,
     /// The interface that its connection begins on.
     link: Option<u32>,
-    record: Arc<LaneRecord>,
+    metrics: Arc<LaneMetrics>,
     notify: Arc<Notify>,
     silenced: Arc<Notify>,
 }
@@ -73,7 +73,7 @@ struct Place {
 /// What a lane is given when it joins.
 pub(crate) struct Joined {
     pub(crate) id: LaneId,
-    pub(crate) record: Arc<LaneRecord>,
+    pub(crate) metrics: Arc<LaneMetrics>,
     /// Told that the stream has something for the lane.
     pub(crate) notify: Arc<Notify>,
     /// Told that the lane has fallen silent.
@@ -86,10 +86,10 @@ impl State {
         self.connection.is_done() || self.connection.failure().is_some()
     }
 
-    /// What the connections of a lane did that are up: one, or two for the moment in which one takes the place of another.
-    fn figures_of(&self, now: Instant, record: &Arc<LaneRecord>) -> LaneFigures {
+    /// What the connections of a lane did that are up: one, or two for the moment in which one takes the slot of another.
+    fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
         let mut sum = LaneFigures::default();
-        let places = self.lanes.iter().enumerate().filter(|(_, place)| place.up && Arc::ptr_eq(&place.record, record));
+        let places = self.lanes.iter().enumerate().filter(|(_, slot)| slot.up && Arc::ptr_eq(&slot.metrics, metrics));
         for (lane, _) in places {
             sum += self.connection.lane_figures(now, LaneId(lane));
         }
@@ -100,13 +100,13 @@ impl State {
         while let Some(event) = self.connection.poll_event() {
             let mut error = None;
             let lane = event.lane.map(|lane| {
-                let place = &mut self.lanes[lane.0];
+                let slot = &mut self.lanes[lane.0];
                 match event.kind {
-                    EventKind::Silenced { .. } => place.silenced.notify_one(),
-                    EventKind::Ended { .. } => error = place.error.take(),
+                    EventKind::Silenced { .. } => slot.silenced.notify_one(),
+                    EventKind::Ended { .. } => error = slot.error.take(),
                     _ => {}
                 }
-                (place.record.index, place.record.rail)
+                (slot.metrics.index, slot.metrics.rail)
             });
             self.events.add(event, lane, error);
         }
@@ -120,7 +120,7 @@ impl Shared {
         let state = State {
             connection,
             lanes: Vec::new(),
-            records: Vec::new(),
+            lane_metrics: Vec::new(),
             events: EventLog::new(id),
             reader: None,
             writer: None,
@@ -195,24 +195,24 @@ impl Shared {
         let link = connection.link_index();
         self.with(|state| {
             let id = state.connection.lane_up(Instant::now(), traits)?;
-            let record = match state.records.iter().find(|record| record.index == index) {
+            let metrics = match state.lane_metrics.iter().find(|metrics| metrics.index == index) {
                 Some(known) => known.clone(),
                 None => {
-                    let record = LaneRecord::new(index, rail, connection);
-                    state.records.push(record.clone());
-                    record
+                    let metrics = LaneMetrics::new(index, rail, connection);
+                    state.lane_metrics.push(metrics.clone());
+                    metrics
                 }
             };
-            record.begin(connection);
+            metrics.begin(connection);
             let (notify, silenced) = Default::default();
-            let place = Place { up: true, error: None, link, record, notify, silenced };
-            let Place { record, notify, silenced, .. } = place.clone();
+            let slot = LaneSlot { up: true, error: None, link, metrics, notify, silenced };
+            let LaneSlot { metrics, notify, silenced, .. } = slot.clone();
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
-                Some(free) => *free = place,
-                None => state.lanes.push(place),
+                Some(free) => *free = slot,
+                None => state.lanes.push(slot),
             }
-            Ok(Joined { id, record, notify, silenced })
+            Ok(Joined { id, metrics, notify, silenced })
         })
     }
 
@@ -221,18 +221,18 @@ impl Shared {
         let was_last = self.with(|state| {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
-            let place = &mut state.lanes[lane.0];
-            place.up = false;
+            let slot = &mut state.lanes[lane.0];
+            slot.up = false;
             let is_done = state.connection.is_done();
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
             // A stream that is done loses nothing with a lane: a peer that heard of the end first may have let it go.
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
-            place.error = end.as_ref().err().map(LaneError::to_string);
-            place.record.end(connection, end, &did);
+            slot.error = end.as_ref().err().map(LaneError::to_string);
+            slot.metrics.end(connection, end, &did);
             // Whoever hears of the event finds the count right.
             self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(now, lane, how);
-            state.connection.needs_no_lane() && !state.lanes.iter().any(|place| place.up)
+            state.connection.needs_no_lane() && !state.lanes.iter().any(|slot| slot.up)
         });
         if was_last {
             self.summarize();
@@ -261,8 +261,8 @@ impl Shared {
     pub(crate) fn links_changed(&self, changes: &[LinkChange]) {
         self.with(|state| {
             let now = Instant::now();
-            for (lane, place) in state.lanes.iter().enumerate().filter(|(_, place)| place.up) {
-                match changes.iter().rfind(|change| Some(change.index) == place.link) {
+            for (lane, slot) in state.lanes.iter().enumerate().filter(|(_, slot)| slot.up) {
+                match changes.iter().rfind(|change| Some(change.index) == slot.link) {
                     Some(change) if change.up => state.connection.link_up(now, LaneId(lane)),
                     Some(_) => state.connection.link_down(now, LaneId(lane)),
                     None => {}
@@ -279,7 +279,7 @@ impl Shared {
     /// The nodes of the rails that have a lane which is up, where there are several: what all of them write to is interleaved over these.
     pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
         let state = self.lock();
-        let rails = state.lanes.iter().filter(|place| place.up).map(|place| place.record.rail);
+        let rails = state.lanes.iter().filter(|slot| slot.up).map(|slot| slot.metrics.rail);
         let nodes: NodeSet = rails.filter_map(|rail| self.rails[rail].plan().node).collect();
         Some(nodes).filter(|nodes| nodes.len() > 1)
     }
@@ -287,7 +287,7 @@ impl Shared {
     /// Takes lane number `index` out of the stream; `false` where there is none.
     pub(crate) fn remove_lane(&self, index: u16) -> bool {
         self.with(|state| {
-            let lane = state.lanes.iter().position(|place| place.up && place.record.index == index);
+            let lane = state.lanes.iter().position(|slot| slot.up && slot.metrics.index == index);
             if let Some(lane) = lane {
                 state.connection.leave(Instant::now(), LaneId(lane));
             }
@@ -306,7 +306,7 @@ impl Shared {
     }
 
     fn told_by(&self, state: &State, failure: Failure) -> StreamError {
-        let lanes = state.records.iter().filter_map(|record| record.lost()).collect();
+        let lanes = state.lane_metrics.iter().filter_map(|metrics| metrics.lost()).collect();
         StreamError { stream: self.id, failure, lanes }
     }
 
@@ -315,11 +315,11 @@ impl Shared {
         let (lanes, figures) = {
             let state = self.lock();
             let lanes: Vec<_> =
-                state.records.iter().map(|record| (record.clone(), state.figures_of(now, record))).collect();
+                state.lane_metrics.iter().map(|metrics| (metrics.clone(), state.figures_of(now, metrics))).collect();
             (lanes, state.connection.figures(now))
         };
         // The kernel is asked outside the lock.
-        let mut lanes: Vec<_> = lanes.iter().map(|(record, figures)| record.stats(now, figures)).collect();
+        let mut lanes: Vec<_> = lanes.iter().map(|(metrics, figures)| metrics.stats(now, figures)).collect();
         lanes.sort_by_key(|lane| lane.lane);
         StreamStats {
             stream: self.id,

@@ -5,7 +5,7 @@ use rails_bind::{thread::Tid, usage::ThreadUsage};
 use rails_net::{TcpStats, TransportStats};
 use rails_proto::{
     connection::{LaneTimes, Reordered, Stalls, WindowUse},
-    scheduler::{Amount, Reissued},
+    scheduler::{ByteCount, Reissued},
 };
 use rails_topo::Bandwidth;
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub struct LaneStats {
     /// Chunks that arrived on it.
     pub chunks_received: u64,
     /// What of that had arrived before: bytes, and chunks with such bytes in them.
-    pub duplicated: Amount,
+    pub duplicated: ByteCount,
     /// Bytes that it was given and that are not acknowledged.
     pub bytes_in_flight: u64,
     /// What it was seen to carry lately while it was busy, with a half-life of [`HALF_LIFE`](rails_proto::policy::HALF_LIFE): what the

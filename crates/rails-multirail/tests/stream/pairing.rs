@@ -83,13 +83,13 @@ async fn strangers_are_not_told_of_lanes() {
         (Security::insecure(), "another mode"),
     ] {
         let error = MultiRailStream::plan(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
-        let PlanLanesError::Ask { contact, source } = error else { panic!("{error}") };
+        let PlanLanesError::Discover { contact, source } = error else { panic!("{error}") };
         assert_eq!(contact, addresses[0]);
         assert!(source.to_string().contains(said), "{source}");
     }
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = MultiRailStream::plan(&rails, gone, &options()).await.unwrap_err();
-    assert!(matches!(error, PlanLanesError::Ask { source: JoinError::Connect(_), .. }), "{error}");
+    assert!(matches!(error, PlanLanesError::Discover { source: JoinError::Connect(_), .. }), "{error}");
 }
 
 #[tokio::test]
@@ -103,7 +103,8 @@ async fn an_end_that_does_not_answer_with_lanes_is_told_apart() {
         socket.read_exact(&mut [0; 72]).await.unwrap();
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     });
-    let Err(PlanLanesError::Ask { source: JoinError::Handshake(HandshakeError::NotRails { .. }), .. }) = asked else {
+    let Err(PlanLanesError::Discover { source: JoinError::Handshake(HandshakeError::NotRails { .. }), .. }) = asked
+    else {
         panic!("{asked:?}");
     };
 }
@@ -138,7 +139,7 @@ async fn an_answer_that_is_cut_off_anywhere_is_an_error_and_no_plan() {
             let planned = timeout(PATIENCE, MultiRailStream::plan(&rails, contact, &options));
             match planned.await.expect("it does not wait for what never comes") {
                 Ok(_) => break,
-                Err(PlanLanesError::Ask { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,
+                Err(PlanLanesError::Discover { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,
                 Err(error) => panic!("{error:?} after {whole} bytes"),
             }
             assert!(whole < 1_000, "it is never enough");

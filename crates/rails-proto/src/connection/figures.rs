@@ -1,7 +1,7 @@
 //! What a connection and its lanes have done, as figures.
 
 use super::{Connection, LaneId, LaneTimes, Stalls};
-use crate::scheduler::{Amount, Reissued};
+use crate::scheduler::{ByteCount, Reissued};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub struct Figures {
     /// What was sent once more.
     pub reissued: Reissued,
     /// What arrived once more: bytes, and chunks with such bytes in them.
-    pub duplicated: Amount,
+    pub duplicated: ByteCount,
     /// The other end's window.
     pub sending: WindowUse,
     /// This end's window.
@@ -53,7 +53,7 @@ pub struct LaneFigures {
     /// What it sent that another lane had been given before.
     pub reissued: Reissued,
     /// What arrived on it and had arrived before: bytes, and chunks with such bytes in them.
-    pub duplicated: Amount,
+    pub duplicated: ByteCount,
     /// What it did with its time.
     pub times: LaneTimes,
     /// Bytes that it was given and that are not acknowledged.
@@ -105,7 +105,7 @@ impl Connection {
             sent: self.sent(),
             read: self.incoming.bytes_read(),
             reissued: self.scheduler.reissued(),
-            duplicated: Amount { bytes: self.incoming.bytes_duplicated(), chunks: self.duplicates.chunks },
+            duplicated: ByteCount { bytes: self.incoming.bytes_duplicated(), chunks: self.duplicates.chunks },
             sending: WindowUse {
                 size_bytes: self.scheduler.bounds().0,
                 used_bytes: self.scheduler.window_used(),

@@ -2,7 +2,7 @@
 
 use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
 use crate::{
-    scheduler::{ACK_DELAY, Amount},
+    scheduler::{ACK_DELAY, ByteCount},
     wire::{Ack, Frame},
 };
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(super) struct Lane {
     pub(super) other_drained: bool,
     pub(super) clock: LaneClock,
     /// What came in on it that was there before.
-    pub(super) duplicates: Amount,
+    pub(super) duplicates: ByteCount,
 }
 
 /// Why a lane does not join.

@@ -34,7 +34,7 @@ use crate::{
     parameters::{MOST_LANES, TransportParameters},
     policy::StripePolicy,
     reassembler::Admission,
-    scheduler::{ACK_DELAY, Amount, LaneTraits, Scheduler},
+    scheduler::{ACK_DELAY, ByteCount, LaneTraits, Scheduler},
     violation::{Form, Violation},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
@@ -96,7 +96,7 @@ pub struct Connection {
     clocks: Clocks,
     peaks: Peaks,
     /// What has arrived more than once.
-    duplicates: Amount,
+    duplicates: ByteCount,
 }
 
 /// Why a stream is over before its time.
@@ -172,7 +172,7 @@ impl Connection {
             wakes: Wakes::default(),
             clocks: Clocks::default(),
             peaks: Peaks::default(),
-            duplicates: Amount::default(),
+            duplicates: ByteCount::default(),
         }
     }
 

@@ -85,7 +85,7 @@ pub enum Purpose {
     /// To join a stream that is open.
     Join,
     /// To ask what lanes the responder has; no stream comes of it.
-    Ask,
+    Discover,
 }
 
 /// The responder's side of the parameters, and its nonce.
@@ -294,7 +294,7 @@ impl fmt::Display for Mode {
 }
 
 impl Purpose {
-    const ALL: [Self; 3] = [Self::Open, Self::Join, Self::Ask];
+    const ALL: [Self; 3] = [Self::Open, Self::Join, Self::Discover];
 
     /// Its number on the wire, from 0.
     fn code(self) -> u8 {

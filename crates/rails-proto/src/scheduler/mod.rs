@@ -13,7 +13,7 @@ mod waiting;
 
 pub(super) use lane::ACK_DELAY;
 pub use lane::LaneTraits;
-pub use reissued::{Amount, Reissued};
+pub use reissued::{ByteCount, Reissued};
 
 use crate::{
     chunk::{Chunk, Priority},

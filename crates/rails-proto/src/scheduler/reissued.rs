@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 /// Bytes and chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Amount {
+pub struct ByteCount {
     /// Bytes of the stream.
     pub bytes: u64,
     /// Chunks that they came in.
@@ -16,14 +16,14 @@ pub struct Amount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
     /// What came back from lanes that were lost or fell silent.
-    pub requeued: Amount,
+    pub requeued: ByteCount,
     /// What another lane had on its way still, and would have had there later.
-    pub reinjected: Amount,
+    pub reinjected: ByteCount,
     /// What another lane had on its way, to try one that is given nothing else.
-    pub probed: Amount,
+    pub probed: ByteCount,
 }
 
-impl Amount {
+impl ByteCount {
     pub(crate) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.chunks += 1;
@@ -32,7 +32,7 @@ impl Amount {
 
 impl Reissued {
     /// All together.
-    pub fn total(&self) -> Amount {
+    pub fn total(&self) -> ByteCount {
         let mut total = self.requeued;
         total += self.reinjected;
         total += self.probed;
@@ -40,7 +40,7 @@ impl Reissued {
     }
 }
 
-impl AddAssign for Amount {
+impl AddAssign for ByteCount {
     fn add_assign(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.chunks += other.chunks;

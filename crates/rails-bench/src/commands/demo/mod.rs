@@ -5,8 +5,8 @@ mod file;
 use crate::{
     batch::{self, Batch},
     commands::block_on,
-    ending::Ending,
     endpoint::Endpoint,
+    exit::Exit,
     machine::{Brief, this_machine},
     print,
     progress::Progress,
@@ -50,16 +50,16 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<Ending> {
+pub(crate) fn run(args: Args) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let done = demo(args, stop.clone()).await?;
         Ok(match (done, stop.so_far()) {
             (None, Some(signal)) => {
                 print::note("interrupted; the temporary folder is removed");
-                Ending::Signal(signal)
+                Exit::Signal(signal)
             }
-            _ => Ending::Done,
+            _ => Exit::Done,
         })
     })
 }

@@ -1,13 +1,13 @@
 //! Looking at them for a while.
 
 use super::subject::Subject;
-use crate::ending::Help;
+use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::{
     affinity::{
         AffinityReport, Fix, MemoryOf, Observation, ObserveError, ObservedMemory, ObservedThread, Observer, Verdict,
     },
-    interrupt::balancer::{self, BalancerPlan},
+    interrupt::irqbalance::{self, BalancerPlan},
     memory,
     process::{Process, ProcessError},
     settings::{Change, Host},
@@ -232,7 +232,7 @@ fn balancing(host: &Host, seen: &Observation) -> Option<String> {
     if wanted.is_empty() {
         return None;
     }
-    match balancer::heed(host.root(), wanted) {
+    match irqbalance::heed(host.root(), wanted) {
         Ok((BalancerPlan::None, _)) => None,
         Ok((BalancerPlan::Ban, _)) => Some(
             "irqbalance runs and may move these interrupts at any time; --fix tells it to leave alone what it moves"

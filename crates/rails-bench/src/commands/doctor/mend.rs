@@ -4,10 +4,10 @@ use super::{
     examine::{Examined, examine},
     subject::Subject,
 };
-use crate::{ending::Help, print};
+use crate::{exit::Help, print};
 use anyhow::{Result, anyhow};
 use rails_bind::{
-    interrupt::balancer::{self, BalancerPlan},
+    interrupt::irqbalance::{self, BalancerPlan},
     settings::{ApplyError, Change, Changed, Host, Journal, Refusals, Setting, SettingError, SettingState},
 };
 use rails_topo::Topology;
@@ -40,7 +40,7 @@ pub(super) fn mend(
             break;
         }
         let wanted: Vec<Change> = changes.into_values().collect();
-        let (plan, changes) = balancer::heed(host.root(), wanted.clone())?;
+        let (plan, changes) = irqbalance::heed(host.root(), wanted.clone())?;
         if plan != BalancerPlan::None && wanted.iter().any(|change| interrupt(&change.setting).is_some()) {
             print::note(plan);
         }

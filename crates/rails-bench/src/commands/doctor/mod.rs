@@ -6,7 +6,7 @@ mod show;
 mod subject;
 
 use self::{examine::examine, mend::mend, subject::Subject};
-use crate::{ending::Ending, journal::JournalArgs, machine::this_machine, print};
+use crate::{exit::Exit, journal::JournalArgs, machine::this_machine, print};
 use anyhow::Result;
 use rails_bind::{settings::Host, thread::Tid};
 use rails_multirail::RailRequest;
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     journal: JournalArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let host = Host::this();
     let topology = this_machine()?;
     let subject = Subject::of(args.pid, args.iface.as_deref(), args.rails.as_ref(), &topology)?;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     } else {
         print::result(show::examined(&examined))?;
     }
-    Ok(if examined.iter().any(|one| one.is_broken()) { Ending::Failed } else { Ending::Done })
+    Ok(if examined.iter().any(|one| one.is_broken()) { Exit::Failed } else { Exit::Done })
 }
 
 fn pid(text: &str) -> Result<Tid, String> {

@@ -1,6 +1,6 @@
 //! Who is looked at.
 
-use crate::ending::Help;
+use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::thread::Tid;
 use rails_multirail::{RailRequest, Rails, plan::plan};

@@ -1,6 +1,6 @@
 //! `lab guest`: a two-socket machine, emulated.
 
-use crate::ending::{Ending, Help, Helped};
+use crate::exit::{Exit, Help, Helped};
 use anyhow::{Result, anyhow};
 use rails_lab::guest::{Guest, GuestError};
 use std::{
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
-pub(crate) fn run(args: Args) -> Result<Ending> {
+pub(crate) fn run(args: Args) -> Result<Exit> {
     let builder = Guest::builder()
         .cores_per_node(args.cores)
         .memory_per_node_mib(args.memory)
@@ -58,8 +58,8 @@ pub(crate) fn run(args: Args) -> Result<Ending> {
     match (status.map_err(explained)?, unheard) {
         // Who went away does not want to read what comes after.
         (_, Some(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        (status, _) if status.is_success() => Ok(Ending::Done),
-        (status, _) => Ok(Ending::Command(status.code())),
+        (status, _) if status.is_success() => Ok(Exit::Done),
+        (status, _) => Ok(Exit::Command(status.code())),
     }
 }
 

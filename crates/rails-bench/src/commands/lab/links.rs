@@ -1,7 +1,7 @@
 //! `lab links`: veth pairs held to a rate.
 
 use super::{explained, session};
-use crate::{ending::Ending, rate};
+use crate::{exit::Exit, rate};
 use anyhow::Result;
 use rails_lab::{LinkLab, Shape};
 
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     programs: session::Programs,
 }
 
-pub(crate) fn run(args: Args) -> Result<Ending> {
+pub(crate) fn run(args: Args) -> Result<Exit> {
     let what = args.rate.iter().map(Shape::to_string).collect();
     session::run(args.programs, what, || LinkLab::builder().links(args.rate).build().map_err(explained))
 }

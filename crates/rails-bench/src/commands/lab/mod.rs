@@ -6,7 +6,7 @@ mod report;
 mod session;
 mod wire;
 
-use crate::ending::{Ending, Help, Helped};
+use crate::exit::{Exit, Help, Helped};
 use anyhow::Result;
 use clap::Subcommand;
 use rails_lab::LabError;
@@ -28,7 +28,7 @@ enum Kind {
     Guest(guest::Args),
 }
 
-pub(crate) fn run(args: Args) -> Result<Ending> {
+pub(crate) fn run(args: Args) -> Result<Exit> {
     match args.kind {
         Kind::Links(args) => links::run(args),
         Kind::Wire(args) => wire::run(args),

@@ -1,7 +1,7 @@
 //! The time of a lab: it is made, programs run in it, it is taken down.
 
 use super::report;
-use crate::{commands::block_on, ending::Ending, print, stop::Stop};
+use crate::{commands::block_on, exit::Exit, print, stop::Stop};
 use anyhow::{Context, Result, bail};
 use nix::{
     sys::signal::{Signal, kill, killpg},
@@ -32,10 +32,10 @@ pub(crate) struct Programs {
 }
 
 /// Makes the lab, and takes it down when the command has ended or a signal comes. `what` says of each link what it is like.
-pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() -> Result<LinkLab>) -> Result<Ending> {
+pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() -> Result<LinkLab>) -> Result<Exit> {
     block_on(async {
         let mut stop = Stop::on_signals()?;
-        let stopped = async { Ending::Signal(stop.requested().await) };
+        let stopped = async { Exit::Signal(stop.requested().await) };
         let lab = build()?;
         report::made(&lab, &what);
         let ended = match programs.command.split_first() {
@@ -56,8 +56,8 @@ async fn both(
     serve: Option<&str>,
     program: &OsStr,
     arguments: &[OsString],
-    stopped: impl Future<Output = Ending>,
-) -> Result<Ending> {
+    stopped: impl Future<Output = Exit>,
+) -> Result<Exit> {
     let mut stopped = std::pin::pin!(stopped);
     let mut server = match serve {
         Some(serve) => Some(Running::start(lab, Side::B, OsStr::new("sh"), &["-c".into(), serve.into()], true)?),
@@ -74,7 +74,7 @@ async fn both(
     }
     let mut command = Running::start(lab, Side::A, program, arguments, false)?;
     let ending = tokio::select! {
-        status = command.child.wait() => Ending::Command(code(status.context("the command's end")?)),
+        status = command.child.wait() => Exit::Command(code(status.context("the command's end")?)),
         ending = &mut stopped => {
             // A terminal has told it as well, and it may have something to say yet.
             let _ = timeout(FAREWELL, command.child.wait()).await;

@@ -1,7 +1,7 @@
 //! `lab wire`: long-distance links.
 
 use super::{explained, session};
-use crate::{duration, ending::Ending};
+use crate::{duration, exit::Exit};
 use anyhow::Result;
 use rails_lab::{LinkLab, Wire};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     programs: session::Programs,
 }
 
-pub(crate) fn run(args: Args) -> Result<Ending> {
+pub(crate) fn run(args: Args) -> Result<Exit> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let wires: Vec<Wire> = (0..args.links)
         .map(|link| {

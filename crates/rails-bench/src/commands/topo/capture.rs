@@ -1,6 +1,6 @@
 //! `rails-bench topo capture`
 
-use crate::{ending::Ending, print};
+use crate::{exit::Exit, print};
 use anyhow::{Context, Result};
 use rails_topo::Capture;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     folder: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     let capture = match &args.folder {
         Some(folder) => Capture::of_folder(folder).with_context(|| format!("--folder {}", folder.display()))?,
         None => Capture::of_this_machine().context("this machine cannot be read")?,
@@ -37,5 +37,5 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     capture.save(&args.file).context("FILE")?;
     let size = args.file.metadata().map_or(0, |metadata| metadata.len());
     print::note(format_args!("captured in {} ({size} bytes)", args.file.display()));
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ mod explain;
 mod svg;
 mod watch;
 
-use crate::{ending::Ending, machine::MachineArgs, print};
+use crate::{exit::Exit, machine::MachineArgs, print};
 use anyhow::Result;
 
 /// Show the machine: packages, NUMA nodes, caches, cores, NICs with their queues and interrupts
@@ -60,7 +60,7 @@ enum Format {
     Xml,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Ending> {
+pub(crate) fn run(args: &Args) -> Result<Exit> {
     if let Some(Command::Capture(args)) = &args.command {
         return capture::run(args);
     }
@@ -69,16 +69,16 @@ pub(crate) fn run(args: &Args) -> Result<Ending> {
     }
     let topology = args.machine.topology()?;
     if args.svg.draw(&topology)? {
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
     if args.explain {
         print::result(explain::Explanation::of(&topology)?)?;
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
     match if args.json { Format::Json } else { args.of } {
         Format::Text => print::result(topology.tree())?,
         Format::Json => print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?,
         Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,
     }
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }

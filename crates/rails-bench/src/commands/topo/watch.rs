@@ -1,7 +1,7 @@
 //! `rails-bench topo --watch`: what changes, as it changes.
 
 use crate::{
-    ending::{Ending, Signal},
+    exit::{Exit, Signal},
     print,
     stop::Stop,
 };
@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Prints a line for each change until Ctrl-C.
-pub(super) fn run(as_json: bool) -> Result<Ending> {
+pub(super) fn run(as_json: bool) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         let mut stop = Stop::on_signals().context("Ctrl-C cannot be heeded")?;
@@ -25,8 +25,8 @@ pub(super) fn run(as_json: bool) -> Result<Ending> {
         tokio::select! {
             signal = stop.requested() => Ok(match signal {
                 // That is how a watch ends.
-                Signal::Interrupt => Ending::Done,
-                signal => Ending::Signal(signal),
+                Signal::Interrupt => Exit::Done,
+                signal => Exit::Signal(signal),
             }),
             ended = follow(&mut changes, as_json) => ended,
         }
@@ -34,7 +34,7 @@ pub(super) fn run(as_json: bool) -> Result<Ending> {
 }
 
 /// Prints until nothing comes any more, or nobody reads any more.
-async fn follow(changes: &mut Changes, as_json: bool) -> Result<Ending> {
+async fn follow(changes: &mut Changes, as_json: bool) -> Result<Exit> {
     while let Some(update) = changes.next().await {
         let update = update.context("this machine can be watched no longer")?;
         let now = SystemTime::now();
@@ -45,7 +45,7 @@ async fn follow(changes: &mut Changes, as_json: bool) -> Result<Ending> {
             written => written?,
         }
     }
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }
 
 fn text_line(update: &Update, now: SystemTime) -> String {

@@ -1,9 +1,9 @@
 //! Running a contest: one contender after the other, in an order drawn from the seed.
 
 use super::{
-    Arena, Comparison, Contender, Entry, Link, Sample, Setting,
-    arena::{Counted, halves},
+    Comparison, Contender, Entry, Link, Sample, Setting, Testbed,
     rivals::{self, Figures, Rival},
+    testbed::{Counted, halves},
 };
 use rails_bind::BindError;
 use rails_lab::LabError;
@@ -108,13 +108,13 @@ impl Contest {
         mut progress: impl FnMut(usize, Contender),
     ) -> Result<Comparison, ContestError> {
         let cpus = halves(topology.allowed_cpus());
-        let arena = Arena::build(&self.links, cpus, self.time, &self.terms)?;
+        let testbed = Testbed::build(&self.links, cpus, self.time, &self.terms)?;
         let setting = Setting {
             cpu_model: topology.machine().cpu_model.clone(),
             kernel: topology.machine().kernel.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            sender_cpus: arena.sender_cpus.clone(),
-            receiver_cpus: arena.receiver_cpus.clone(),
+            sender_cpus: testbed.sender_cpus.clone(),
+            receiver_cpus: testbed.receiver_cpus.clone(),
             congestion_control: self.terms.congestion.clone(),
             seconds: self.time.as_secs_f64(),
             rounds: self.terms.rounds,
@@ -122,7 +122,7 @@ impl Contest {
         };
         let (mut entries, mut field) = (Vec::new(), Vec::new());
         for contender in self.contenders.iter().copied().filter(|one| one.makes_sense_on(self.links.len())) {
-            let (version, reason) = match rivals::enter(contender, &arena, self.ucx.as_deref()) {
+            let (version, reason) = match rivals::enter(contender, &testbed, self.ucx.as_deref()) {
                 Ok(rival) => {
                     let version = rival.version();
                     field.push((contender, rival));
@@ -142,7 +142,7 @@ impl Contest {
             field.shuffle(&mut order);
             for (contender, rival) in &mut field {
                 progress(round, *contender);
-                let sample = measure(&arena, round, *contender, rival.as_mut())?;
+                let sample = measure(&testbed, round, *contender, rival.as_mut())?;
                 if round > 0 {
                     samples.push(sample);
                 }
@@ -153,10 +153,15 @@ impl Contest {
 }
 
 /// Runs one contender once, with the kernel's counters read before and after.
-fn measure(arena: &Arena, round: usize, contender: Contender, rival: &mut dyn Rival) -> Result<Sample, ContestError> {
-    let before = arena.counters()?;
-    let figures = rival.measure(arena)?;
-    let counted = arena.since(&before)?;
+fn measure(
+    testbed: &Testbed,
+    round: usize,
+    contender: Contender,
+    rival: &mut dyn Rival,
+) -> Result<Sample, ContestError> {
+    let before = testbed.counters()?;
+    let figures = rival.measure(testbed)?;
+    let counted = testbed.since(&before)?;
     let Figures { goodput_bits_per_second, bytes, measured_at, cpu_seconds, congestion_control, mut warnings } =
         figures;
     if contender.has_all_links() {

@@ -4,10 +4,9 @@
 //! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them. One who cannot take
 //! part is listed with the reason; one whose figure is not what it seems to be has a warning beside it.
 //!
-//! `contender` names who takes part, `rivals` makes them work, `arena` is where, `contest` runs the rounds, `statistics` and the
+//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs the rounds, `statistics` and the
 //! [`Comparison`] here are what comes out; `table` and `chart` show it.
 
-pub(crate) mod arena;
 mod chart;
 mod contender;
 mod contest;
@@ -17,6 +16,7 @@ pub(crate) mod peer;
 mod rivals;
 pub mod statistics;
 mod table;
+pub(crate) mod testbed;
 
 pub use chart::{ChartError, draw};
 pub use contender::Contender;
@@ -25,11 +25,11 @@ pub use link::Link;
 pub use rivals::MeasuredAt;
 pub use statistics::Spread;
 
-pub(crate) use arena::Arena;
 pub(crate) use link::fastest;
 #[cfg(feature = "fuzzing")]
 pub(crate) use rivals::fuzz;
 pub(crate) use rivals::{Running, own};
+pub(crate) use testbed::Testbed;
 
 use rails_topo::CpuSet;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use super::{
     Course, DisturbSample, Disturbance, Happened, LinkLook, Scenario, figures::LATEST_SECONDS, scenario::times,
 };
 use crate::measure::{
-    compare::{Arena, Contender, ContestError, Link, Running, Terms, arena::halves, own},
+    compare::{Contender, ContestError, Link, Running, Terms, Testbed, own, testbed::halves},
     series::Series,
 };
 use rails_lab::Side;
@@ -79,19 +79,21 @@ impl DisturbContest {
         contender: Contender,
     ) -> Result<Option<DisturbSample>, ContestError> {
         let cpus = halves(topology.allowed_cpus());
-        let arena = Arena::build(&self.links, cpus, self.time, &self.terms)?;
-        let Some(own) = own(contender, &arena) else { return Ok(None) };
+        let testbed = Testbed::build(&self.links, cpus, self.time, &self.terms)?;
+        let Some(own) = own(contender, &testbed) else { return Ok(None) };
         let mut warnings = Vec::new();
         if contender == Contender::Mptcp {
-            arena.lab.enable_mptcp()?;
+            testbed.lab.enable_mptcp()?;
         }
         // The sender goes on for a while, so that it does not end before the last look.
-        let mut running = own.start(&arena, self.time + SLACK, &["--samples", "20ms", "--check"])?;
-        let at_start = sent(&arena)?;
-        running.sender.wait_until(|| Ok(sent(&arena)?.iter().sum::<u64>() > at_start.iter().sum::<u64>() + FLOWING))?;
-        let course = self.disturb(&arena)?;
+        let mut running = own.start(&testbed, self.time + SLACK, &["--samples", "20ms", "--check"])?;
+        let at_start = sent(&testbed)?;
+        running
+            .sender
+            .wait_until(|| Ok(sent(&testbed)?.iter().sum::<u64>() > at_start.iter().sum::<u64>() + FLOWING))?;
+        let course = self.disturb(&testbed)?;
         if contender == Contender::Mptcp {
-            let joins = arena.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0);
+            let joins = testbed.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0);
             if joins + 1 < self.links.len() as u64 {
                 warnings.push(format!("{} subflow(s) on {} link(s)", joins + 1, self.links.len()));
             }
@@ -119,7 +121,7 @@ impl DisturbContest {
     }
 
     /// Lets everything happen, and looks at the links all the while.
-    fn disturb(&self, arena: &Arena) -> Result<Course, ContestError> {
+    fn disturb(&self, testbed: &Testbed) -> Result<Course, ContestError> {
         let last = self.links.len() - 1;
         let mbit = self.links[last].mbit().unwrap_or(UNSHAPED_MBIT);
         let mut due = times(self.time).into_iter().zip(self.scenario.happenings(mbit)).peekable();
@@ -128,10 +130,10 @@ impl DisturbContest {
         while zero.elapsed() < self.time {
             if let Some((at, what)) = due.next_if(|(at, _)| zero.elapsed() >= *at) {
                 happened.push(Happened { unix_seconds: unix_now(), what });
-                what.happen(arena, last)?;
+                what.happen(testbed, last)?;
                 late = late.max(zero.elapsed() - at);
             }
-            looks.push(LinkLook { unix_seconds: unix_now(), tx_bytes: sent(arena)? });
+            looks.push(LinkLook { unix_seconds: unix_now(), tx_bytes: sent(testbed)? });
             sleep(INTERVAL);
         }
         Ok(Course {
@@ -151,9 +153,9 @@ fn finish(running: Running) -> Result<(Sent, Report), ContestError> {
     Ok((sent, serde_json::from_slice(&receiver.finish_within(PATIENCE)?)?))
 }
 
-fn sent(arena: &Arena) -> Result<Vec<u64>, ContestError> {
-    let tx = |link| arena.lab.counters(Side::A, link).map(|counters| counters.tx_bytes);
-    Ok((0..arena.links.len()).map(tx).collect::<Result<_, _>>()?)
+fn sent(testbed: &Testbed) -> Result<Vec<u64>, ContestError> {
+    let tx = |link| testbed.lab.counters(Side::A, link).map(|counters| counters.tx_bytes);
+    Ok((0..testbed.links.len()).map(tx).collect::<Result<_, _>>()?)
 }
 
 fn unix_now() -> f64 {

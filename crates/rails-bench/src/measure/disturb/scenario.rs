@@ -1,6 +1,6 @@
 //! What happens to a link, and when.
 
-use crate::measure::compare::{Arena, ContestError, Link};
+use crate::measure::compare::{ContestError, Link, Testbed};
 use clap::ValueEnum;
 use rails_lab::{Shape, Side};
 use serde::Serialize;
@@ -75,10 +75,10 @@ impl Scenario {
 
 impl Happening {
     /// Does it to a link.
-    pub(super) fn happen(self, arena: &Arena, link: usize) -> Result<(), ContestError> {
-        let lab = &arena.lab;
+    pub(super) fn happen(self, testbed: &Testbed, link: usize) -> Result<(), ContestError> {
+        let lab = &testbed.lab;
         match self {
-            Self::Rate(mbit) => match arena.links[link] {
+            Self::Rate(mbit) => match testbed.links[link] {
                 Link::Veth(_) => lab.set_rate(link, Shape::mbit(mbit))?,
                 Link::Wire { rtt, .. } => lab.set_wire(link, Link::wire(mbit, rtt))?,
             },
@@ -86,7 +86,7 @@ impl Happening {
             Self::Up => {
                 lab.set_link_up(Side::B, link, true)?;
                 // What is opened from now on is to be measured alike; the routes have lost it.
-                lab.set_congestion_control(&arena.congestion)?;
+                lab.set_congestion_control(&testbed.congestion)?;
             }
             Self::BlackHole(at) => at.sides().iter().try_for_each(|side| lab.set_black_hole(*side, link, true))?,
             Self::BlackHoleOver(at) => at.sides().iter().try_for_each(|side| lab.set_black_hole(*side, link, false))?,

@@ -1,7 +1,7 @@
 //! Round trips over striped streams beside those over one plain flow, over the same links in the same run.
 
 use super::RoundTrips;
-use crate::measure::compare::{Arena, ContestError, Link, Spread, Terms, arena::halves, fastest, peer::Peer};
+use crate::measure::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, peer::Peer, testbed::halves};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use rails_lab::Side;
@@ -94,7 +94,7 @@ impl LatencyContest {
         mut progress: impl FnMut(usize, Carrier),
     ) -> Result<LatencyComparison, ContestError> {
         let cpus = halves(topology.allowed_cpus());
-        let arena = Arena::build(&self.links, cpus, Duration::ZERO, &self.terms)?;
+        let testbed = Testbed::build(&self.links, cpus, Duration::ZERO, &self.terms)?;
         let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
         for round in 0..=self.terms.rounds {
@@ -102,7 +102,7 @@ impl LatencyContest {
             carriers.shuffle(&mut order);
             for carrier in carriers {
                 progress(round, carrier);
-                let round_trips = self.measure(&arena, carrier)?;
+                let round_trips = self.measure(&testbed, carrier)?;
                 if round > 0 {
                     samples.push(LatencySample { round, carrier, round_trips });
                 }
@@ -111,25 +111,25 @@ impl LatencyContest {
         Ok(LatencyComparison::new(self.links.clone(), self.terms.seed, samples))
     }
 
-    fn measure(&self, arena: &Arena, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
+    fn measure(&self, testbed: &Testbed, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
         let links = match carrier {
             Carrier::Plain => vec![fastest(&self.links)],
             _ => (0..self.links.len()).collect(),
         };
         let ends = |side| {
-            let addresses = links.iter().map(|link| arena.lab.address(side, *link).to_string());
+            let addresses = links.iter().map(|link| testbed.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
-        let common = ["--insecure", "--json", "--congestion", &arena.congestion];
-        let mut serve = arena.command(Side::B, &arena.program);
+        let common = ["--insecure", "--json", "--congestion", &testbed.congestion];
+        let mut serve = testbed.command(Side::B, &testbed.program);
         serve.args(["serve", "--once", "--ping", "--listen", &ends(Side::B)]).args(common).args(carrier.arguments());
-        let mut receiver = Peer::start(serve, arena.cpus(Side::B))?;
+        let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let mut stream = arena.command(Side::A, &arena.program);
+        let mut stream = testbed.command(Side::A, &testbed.program);
         stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A), "--ping", &sizes]);
         stream.args(["--round-trips", &self.count.to_string()]).args(common).args(carrier.arguments());
-        let report = Peer::start(stream, arena.cpus(Side::A))?.finish()?;
+        let report = Peer::start(stream, testbed.cpus(Side::A))?.finish()?;
         receiver.finish()?;
         Ok(serde_json::from_slice(&report)?)
     }

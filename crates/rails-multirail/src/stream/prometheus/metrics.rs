@@ -308,7 +308,7 @@ fn windows(stats: &StreamStats, to: &mut Vec<Sample>, value: impl Fn(&WindowUse)
 
 fn reissued(
     of: &Reissued,
-    count: fn(&rails_proto::scheduler::Amount) -> u64,
+    count: fn(&rails_proto::scheduler::ByteCount) -> u64,
     mut put: impl FnMut((&'static str, &str), Value),
 ) {
     put(("cause", "requeued"), Total(count(&of.requeued)));

@@ -17,7 +17,7 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
     };
     let hello = Hello {
         mode,
-        purpose: Purpose::Ask,
+        purpose: Purpose::Discover,
         stream: StreamId([7; 16]),
         lane: 0,
         lanes: 0,

@@ -1,7 +1,7 @@
 //! iperf3: a pair of processes for each link, all at once. Before 3.16 it had one thread whatever its `-P`, so processes are what
 //! every version is fairly measured with. Its time is in whole seconds; ours is rounded up.
 
-use super::{Arena, ContestError, Figures, MeasuredAt, Rival, program};
+use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::measure::compare::peer::Peer;
 use rails_lab::Side;
 use serde::Deserialize;
@@ -45,23 +45,23 @@ impl Rival for Iperf3 {
         Some(self.version.clone())
     }
 
-    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
+    fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError> {
         let (mut servers, mut clients) = (Vec::new(), Vec::new());
-        for link in 0..arena.links.len() {
-            let (port, address) = (FIRST_PORT + link as u16, arena.lab.address(Side::B, link).to_string());
-            let mut command = arena.command(Side::B, &self.program);
+        for link in 0..testbed.links.len() {
+            let (port, address) = (FIRST_PORT + link as u16, testbed.lab.address(Side::B, link).to_string());
+            let mut command = testbed.command(Side::B, &self.program);
             command.args(["-s", "-1", "-B", &address, "-p", &port.to_string()]);
-            let mut server = Peer::start(command, arena.cpus(Side::B))?;
-            server.wait_until(|| Ok(arena.lab.is_listening(Side::B, port)?))?;
+            let mut server = Peer::start(command, testbed.cpus(Side::B))?;
+            server.wait_until(|| Ok(testbed.lab.is_listening(Side::B, port)?))?;
             servers.push(server);
         }
-        let seconds = arena.time.as_secs_f64().ceil().to_string();
-        for link in 0..arena.links.len() {
-            let [from, to] = [Side::A, Side::B].map(|side| arena.lab.address(side, link).to_string());
-            let mut command = arena.command(Side::A, &self.program);
+        let seconds = testbed.time.as_secs_f64().ceil().to_string();
+        for link in 0..testbed.links.len() {
+            let [from, to] = [Side::A, Side::B].map(|side| testbed.lab.address(side, link).to_string());
+            let mut command = testbed.command(Side::A, &self.program);
             command.args(["-c", &to, "-B", &from, "-p", &(FIRST_PORT + link as u16).to_string()]);
-            command.args(["-t", &seconds, "-C", &arena.congestion, "-J"]);
-            clients.push(Peer::start(command, arena.cpus(Side::A))?);
+            command.args(["-t", &seconds, "-C", &testbed.congestion, "-J"]);
+            clients.push(Peer::start(command, testbed.cpus(Side::A))?);
         }
         let outputs: Vec<Vec<u8>> = clients.into_iter().map(Peer::finish).collect::<Result<_, _>>()?;
         servers.into_iter().try_for_each(|server| server.finish().map(drop))?;

@@ -8,20 +8,20 @@ mod ucx;
 
 pub(crate) use own::{Own, Running};
 
-use super::{Arena, Contender, ContestError, Link};
+use super::{Contender, ContestError, Link, Testbed};
 use own::Keep;
 use serde::Serialize;
 use std::path::Path;
 
-/// Something that carries bytes from side A to side B of the arena.
+/// Something that carries bytes from side A to side B of the testbed.
 pub(super) trait Rival {
     /// What exactly it is; `None` where that is this program.
     fn version(&self) -> Option<String> {
         None
     }
 
-    /// Carries bytes for the arena's time, and says how many arrived.
-    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError>;
+    /// Carries bytes for the testbed's time, and says how many arrived.
+    fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError>;
 }
 
 /// What a rival says of one measurement.
@@ -47,9 +47,9 @@ pub enum MeasuredAt {
 }
 
 /// Makes a contender ready, or says why it cannot take part.
-pub(super) fn enter(contender: Contender, arena: &Arena, ucx: Option<&Path>) -> Result<Box<dyn Rival>, String> {
-    Ok(match (contender, own(contender, arena)) {
-        (Contender::Mptcp, Some(program)) => Box::new(mptcp::Mptcp::enable(arena, program)?),
+pub(super) fn enter(contender: Contender, testbed: &Testbed, ucx: Option<&Path>) -> Result<Box<dyn Rival>, String> {
+    Ok(match (contender, own(contender, testbed)) {
+        (Contender::Mptcp, Some(program)) => Box::new(mptcp::Mptcp::enable(testbed, program)?),
         (_, Some(own)) => Box::new(own),
         (Contender::Iperf3, None) => Box::new(iperf3::Iperf3::find()?),
         (_, None) => Box::new(ucx::Ucx::find(ucx)?),
@@ -57,20 +57,20 @@ pub(super) fn enter(contender: Contender, arena: &Arena, ucx: Option<&Path>) -> 
 }
 
 /// How this program carries the bytes for a contender; `None` for those that are programs of others.
-pub(crate) fn own(contender: Contender, arena: &Arena) -> Option<Own> {
-    let all = || Own::on((0..arena.links.len()).collect());
+pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
+    let all = || Own::on((0..testbed.links.len()).collect());
     Some(match contender {
         Contender::PlainFlows => all().both(&["--plain"]),
-        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&arena.links)]).both(&["--plain"]),
+        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&testbed.links)]).both(&["--plain"]),
         Contender::RailsStatic => all().sender(&["--policy", "static"]),
         Contender::RailsAdaptive => all(),
         Contender::RailsSingle => all().both(&["--driver", "single"]),
-        Contender::RailsWeighted => all().sender(&["--policy", "weighted", "--weights", &weights(&arena.links)]),
+        Contender::RailsWeighted => all().sender(&["--policy", "weighted", "--weights", &weights(&testbed.links)]),
         Contender::RailsPsk => all().kept(Keep::Psk),
         Contender::RailsTls => all().kept(Keep::Tls),
         Contender::RailsParallel => {
             // A stream has at most 64 connections.
-            let connections = PARALLEL.min(64 / arena.links.len()).max(1);
+            let connections = PARALLEL.min(64 / testbed.links.len()).max(1);
             all().sender(&["--parallel", &connections.to_string()])
         }
         // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,

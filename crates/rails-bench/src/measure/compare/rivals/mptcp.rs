@@ -1,6 +1,6 @@
 //! The kernel's MPTCP, under a plain tokio program of ours.
 
-use super::{Arena, ContestError, Figures, Rival, own::Own};
+use super::{ContestError, Figures, Rival, Testbed, own::Own};
 use rails_lab::{LabError, Side};
 
 /// MPTCP with a subflow on every link.
@@ -11,8 +11,8 @@ pub(super) struct Mptcp {
 
 impl Mptcp {
     /// Sets the path manager of both ends up.
-    pub(super) fn enable(arena: &Arena, program: Own) -> Result<Self, String> {
-        arena.lab.enable_mptcp().map_err(|error| match error {
+    pub(super) fn enable(testbed: &Testbed, program: Own) -> Result<Self, String> {
+        testbed.lab.enable_mptcp().map_err(|error| match error {
             LabError::File { path, source, .. } => format!("this kernel has no MPTCP ({}: {source})", path.display()),
             other => format!("`ip mptcp` cannot set its endpoints up: {other}"),
         })?;
@@ -26,12 +26,12 @@ impl Rival for Mptcp {
         Some(format!("kernel {}, in-kernel path manager, addresses signalled by the receiver", self.kernel))
     }
 
-    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
-        let joins = || Ok::<_, ContestError>(arena.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0));
+    fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError> {
+        let joins = || Ok::<_, ContestError>(testbed.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0));
         let before = joins()?;
-        let mut figures = self.program.measure(arena)?;
+        let mut figures = self.program.measure(testbed)?;
         let subflows = 1 + joins()? - before;
-        let links = arena.links.len() as u64;
+        let links = testbed.links.len() as u64;
         // Nothing in a healthy rate tells that a subflow did not join; the kernel's count does.
         if subflows != links {
             figures.warnings.push(format!("{subflows} subflow(s) on {links} link(s), by the kernel's MPJoinSynAckRx"));

@@ -1,6 +1,6 @@
 //! This program's own `serve` and `stream`.
 
-use super::{Arena, ContestError, Figures, MeasuredAt, Rival};
+use super::{ContestError, Figures, MeasuredAt, Rival, Testbed};
 use crate::measure::{
     compare::{keys::Keys, peer::Peer},
     report::Measurement,
@@ -75,30 +75,30 @@ pub(crate) struct Running {
 
 impl Own {
     /// Starts both ends, with more arguments for the receiver.
-    pub(crate) fn start(&self, arena: &Arena, time: Duration, receiver: &[&str]) -> Result<Running, ContestError> {
+    pub(crate) fn start(&self, testbed: &Testbed, time: Duration, receiver: &[&str]) -> Result<Running, ContestError> {
         let ends = |side| {
-            let addresses = self.links.iter().map(|link| arena.lab.address(side, *link).to_string());
+            let addresses = self.links.iter().map(|link| testbed.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
-        let common = ["--json", "--congestion", &arena.congestion];
+        let common = ["--json", "--congestion", &testbed.congestion];
         let listen = self.listen.map_or_else(|| ends(Side::B), str::to_owned);
-        let mut serve = arena.command(Side::B, &arena.program);
+        let mut serve = testbed.command(Side::B, &testbed.program);
         serve.args(["serve", "--once", "--listen", &listen]).args(common).args(&self.both).args(receiver);
-        self.keep.tell(Side::B, &arena.keys, &mut serve);
-        let mut receiver = Peer::start(serve, arena.cpus(Side::B))?;
+        self.keep.tell(Side::B, &testbed.keys, &mut serve);
+        let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
-        let mut stream = arena.command(Side::A, &arena.program);
+        let mut stream = testbed.command(Side::A, &testbed.program);
         stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A)]);
         stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(&self.both).args(&self.sender);
-        self.keep.tell(Side::A, &arena.keys, &mut stream);
-        let sender = Peer::start(stream, arena.cpus(Side::A))?;
+        self.keep.tell(Side::A, &testbed.keys, &mut stream);
+        let sender = Peer::start(stream, testbed.cpus(Side::A))?;
         Ok(Running { receiver, sender })
     }
 }
 
 impl Rival for Own {
-    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
-        let Running { receiver, sender } = self.start(arena, arena.time, &[])?;
+    fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError> {
+        let Running { receiver, sender } = self.start(testbed, testbed.time, &[])?;
         let report = sender.finish()?;
         receiver.finish()?;
         let measurement: Measurement = serde_json::from_slice(&report)?;

@@ -2,9 +2,9 @@
 //!
 //! It sends a number of messages, not for a time; the number is worked out from the links' rates for the warm-up, and from what it
 //! reached for every later round. It says only what the sender saw: messages of this size are sent by rendezvous, so that is
-//! what the receiver has confirmed, but it is a figure of the sender. Its sockets' congestion control is the system's, which the arena sets.
+//! what the receiver has confirmed, but it is a figure of the sender. Its sockets' congestion control is the system's, which the testbed sets.
 
-use super::{Arena, ContestError, Figures, MeasuredAt, Rival, program};
+use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::measure::compare::peer::Peer;
 use rails_lab::Side;
 use std::{
@@ -45,22 +45,22 @@ impl Ucx {
         }
     }
 
-    fn start(&self, arena: &Arena, side: Side, arguments: &[&str]) -> Result<Peer, ContestError> {
-        let devices: Vec<&str> = (0..arena.links.len()).map(|link| arena.lab.interface(side, link)).collect();
-        let mut command = arena.command(side, &self.program);
+    fn start(&self, testbed: &Testbed, side: Side, arguments: &[&str]) -> Result<Peer, ContestError> {
+        let devices: Vec<&str> = (0..testbed.links.len()).map(|link| testbed.lab.interface(side, link)).collect();
+        let mut command = testbed.command(side, &self.program);
         // Without this it would use shared memory between two processes of one machine.
         command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", devices.join(","));
         // By itself it takes two of them, however many there are.
         command.env("UCX_MAX_RNDV_RAILS", devices.len().to_string());
         self.with_libraries(&mut command).args(["-p", PORT_TEXT]).args(arguments);
-        Peer::start(command, arena.cpus(side))
+        Peer::start(command, testbed.cpus(side))
     }
 
-    /// How many messages take about the arena's time.
-    fn messages(&self, arena: &Arena) -> u64 {
-        let links = arena.links.iter().map(|link| link.mbit().unwrap_or(GUESSED_MBIT) as f64 * 1e6);
+    /// How many messages take about the testbed's time.
+    fn messages(&self, testbed: &Testbed) -> u64 {
+        let links = testbed.links.iter().map(|link| link.mbit().unwrap_or(GUESSED_MBIT) as f64 * 1e6);
         let rate = self.bits_per_second.unwrap_or_else(|| links.sum());
-        ((rate * arena.time.as_secs_f64() / 8.0 / MESSAGE as f64) as u64).clamp(4, 1_000_000)
+        ((rate * testbed.time.as_secs_f64() / 8.0 / MESSAGE as f64) as u64).clamp(4, 1_000_000)
     }
 }
 
@@ -69,13 +69,13 @@ impl Rival for Ucx {
         Some(format!("{}, tag_bw, {} MiB messages", self.version, MESSAGE >> 20))
     }
 
-    fn measure(&mut self, arena: &Arena) -> Result<Figures, ContestError> {
-        let mut server = self.start(arena, Side::B, &[])?;
-        server.wait_until(|| Ok(arena.lab.is_listening(Side::B, PORT)?))?;
-        let (messages, address) = (self.messages(arena), arena.lab.address(Side::B, 0).to_string());
+    fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError> {
+        let mut server = self.start(testbed, Side::B, &[])?;
+        server.wait_until(|| Ok(testbed.lab.is_listening(Side::B, PORT)?))?;
+        let (messages, address) = (self.messages(testbed), testbed.lab.address(Side::B, 0).to_string());
         let (size, count) = (MESSAGE.to_string(), messages.to_string());
         let test = ["-t", "tag_bw", "-s", &size, "-n", &count, "-w", "1", "-f", "-v"];
-        let client = self.start(arena, Side::A, &[&[address.as_str()], test.as_slice()].concat())?;
+        let client = self.start(testbed, Side::A, &[&[address.as_str()], test.as_slice()].concat())?;
         let output = String::from_utf8_lossy(&client.finish()?).into_owned();
         server.finish()?;
         let rate = bits_per_second(&output).ok_or(ContestError::Figure { program: NAME, output })?;

@@ -12,13 +12,13 @@ use tokio::{
 };
 
 /// The queue before a command that takes one stream at a time.
-pub(crate) struct Guests {
+pub(crate) struct Admission {
     waiting: mpsc::Receiver<Result<MultiRailStream>>,
     over: watch::Sender<bool>,
     host: JoinHandle<()>,
 }
 
-impl Guests {
+impl Admission {
     /// Greets every stream of the listener, as a command of this purpose.
     pub(crate) fn of(listener: MultiRailListener, purpose: Purpose) -> Self {
         let (queue, waiting) = mpsc::channel(MOST);

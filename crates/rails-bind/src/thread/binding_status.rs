@@ -18,7 +18,7 @@ use std::fmt;
 /// comes back, so there a binding is lost by hotplug in any case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum BindingStatus {
     /// The thread may run on all of the CPUs that it was bound to, and on none that were not asked for.
     Holds(CpuSet),
     /// It may run on some of the CPUs only; it is nowhere else.
@@ -39,7 +39,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl BindingStatus {
     /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since belong to it.
     pub(super) fn compare(outcome: &Outcome<CpuSet>, now: CpuSet, online: impl FnOnce() -> Option<CpuSet>) -> Self {
         let bound = outcome.got();
@@ -63,7 +63,7 @@ impl Standing {
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for BindingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Holds(cpus) => write!(f, "bound to CPUs {cpus}"),
@@ -84,25 +84,25 @@ mod tests {
         text.parse().expect("a list")
     }
 
-    fn standing(outcome: &Outcome<CpuSet>, now: &str, online: &str) -> Standing {
-        Standing::compare(outcome, set(now), || Some(set(online)))
+    fn standing(outcome: &Outcome<CpuSet>, now: &str, online: &str) -> BindingStatus {
+        BindingStatus::compare(outcome, set(now), || Some(set(online)))
     }
 
     #[test]
     fn a_cpu_that_goes_offline_narrows_or_loses_a_binding() {
         let two = Outcome::Applied(set("2-3"));
-        assert_eq!(standing(&two, "2-3", "0-3"), Standing::Holds(set("2-3")));
-        let narrowed = Standing::Narrowed { bound: set("2-3"), now: set("2"), offline: Some(set("3")) };
+        assert_eq!(standing(&two, "2-3", "0-3"), BindingStatus::Holds(set("2-3")));
+        let narrowed = BindingStatus::Narrowed { bound: set("2-3"), now: set("2"), offline: Some(set("3")) };
         assert_eq!(standing(&two, "2", "0-2"), narrowed);
         let one = Outcome::Applied(set("3"));
-        assert_eq!(standing(&one, "0-3", "0-2"), Standing::Lost { bound: set("3"), now: set("0-3") });
-        assert_eq!(standing(&one, "", "0-2"), Standing::Lost { bound: set("3"), now: set("") });
+        assert_eq!(standing(&one, "0-3", "0-2"), BindingStatus::Lost { bound: set("3"), now: set("0-3") });
+        assert_eq!(standing(&one, "", "0-2"), BindingStatus::Lost { bound: set("3"), now: set("") });
     }
 
     #[test]
     fn a_cpu_that_was_asked_for_may_join_later() {
         let partial = Outcome::Partial { wanted: set("2-3"), got: set("2") };
-        assert_eq!(standing(&partial, "2-3", "0-3"), Standing::Holds(set("2-3")));
+        assert_eq!(standing(&partial, "2-3", "0-3"), BindingStatus::Holds(set("2-3")));
         assert!(!standing(&partial, "1-2", "0-3").holds());
     }
 
@@ -113,9 +113,9 @@ mod tests {
         ) {
             let bound: CpuSet = bound.into_iter().map(CpuId).collect();
             let now: CpuSet = now.into_iter().map(CpuId).collect();
-            let standing = Standing::compare(&Outcome::Applied(bound.clone()), now.clone(), || None);
+            let standing = BindingStatus::compare(&Outcome::Applied(bound.clone()), now.clone(), || None);
             prop_assert_eq!(standing.holds(), bound == now);
-            prop_assert_eq!(matches!(standing, Standing::Lost { .. }), now.is_empty() || !now.is_subset(&bound));
+            prop_assert_eq!(matches!(standing, BindingStatus::Lost { .. }), now.is_empty() || !now.is_subset(&bound));
         }
     }
 }

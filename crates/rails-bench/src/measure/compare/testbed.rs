@@ -7,7 +7,7 @@ use rails_topo::CpuSet;
 use std::{path::PathBuf, process::Command, time::Duration};
 
 /// What every contender is given alike.
-pub(crate) struct Arena {
+pub(crate) struct Testbed {
     pub(crate) lab: LinkLab,
     pub(crate) links: Vec<Link>,
     pub(crate) sender_cpus: CpuSet,
@@ -37,7 +37,7 @@ pub(super) struct Counted {
     pub(super) children: Duration,
 }
 
-impl Arena {
+impl Testbed {
     /// Makes the links, with one congestion control for all.
     pub(crate) fn build(
         links: &[Link],

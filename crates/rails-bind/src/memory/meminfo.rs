@@ -5,25 +5,25 @@ use std::fs;
 
 /// Memory of some nodes or of the machine, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stock {
+pub(super) struct MemInfo {
     pub(super) existing: u64,
     /// Free, or in caches that the kernel gives up when asked.
     pub(super) available: u64,
 }
 
 /// The memory of the machine, if the kernel says so.
-pub(super) fn of_machine() -> Option<Stock> {
+pub(super) fn of_machine() -> Option<MemInfo> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    Some(Stock { existing: field(&text, "MemTotal")?, available: field(&text, "MemAvailable")? })
+    Some(MemInfo { existing: field(&text, "MemTotal")?, available: field(&text, "MemAvailable")? })
 }
 
 /// The memory of `nodes` together, if the kernel says so of each.
-pub(super) fn of_nodes(nodes: &NodeSet) -> Option<Stock> {
-    let mut sum = Stock { existing: 0, available: 0 };
+pub(super) fn of_nodes(nodes: &NodeSet) -> Option<MemInfo> {
+    let mut sum = MemInfo { existing: 0, available: 0 };
     for node in nodes.iter() {
         let text = fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo")).ok()?;
         let one = of_node(&text)?;
-        sum = Stock { existing: sum.existing + one.existing, available: sum.available + one.available };
+        sum = MemInfo { existing: sum.existing + one.existing, available: sum.available + one.available };
     }
     Some(sum)
 }
@@ -53,10 +53,10 @@ pub(super) fn huge_page_file(page_bytes: u64, nodes: Option<&NodeSet>) -> String
 
 /// A node has no `MemAvailable`; this counts what `si_mem_available` counts on the machine, without its reserves: the
 /// caches of files, and what the kernel's own caches can give back.
-fn of_node(text: &str) -> Option<Stock> {
+fn of_node(text: &str) -> Option<MemInfo> {
     let mut caches = ["Active(file)", "Inactive(file)", "SReclaimable"].iter().filter_map(|name| field(text, name));
     let available = caches.try_fold(field(text, "MemFree")?, u64::checked_add)?;
-    Some(Stock { existing: field(text, "MemTotal")?, available })
+    Some(MemInfo { existing: field(text, "MemTotal")?, available })
 }
 
 /// The bytes of a line `MemFree:  12 kB`, of the machine's file or of a node's, where `Node 1 ` goes before.
@@ -84,7 +84,7 @@ mod tests {
     fn a_nodes_file_is_read_with_its_caches() {
         let text = "Node 1 MemTotal:  100 kB\nNode 1 MemFree:  40 kB\nNode 1 Active(file):  3 kB\n\
                     Node 1 Inactive(file):  2 kB\nNode 1 SReclaimable:  1 kB\nNode 1 HugePages_Free: 7\n";
-        assert_eq!(of_node(text), Some(Stock { existing: 100 * 1024, available: 46 * 1024 }));
+        assert_eq!(of_node(text), Some(MemInfo { existing: 100 * 1024, available: 46 * 1024 }));
         assert_eq!(of_node("Node 1 MemFree: 40 kB\n"), None);
         assert_eq!(field(text, "HugePages_Free"), None);
         let most = format!("MemTotal: 1 kB\nMemFree: {0} kB\nSReclaimable: {0} kB\n", u64::MAX / 1024);
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory() {
-        let stock = of_machine().expect("every Linux says so");
-        assert!(stock.available <= stock.existing && stock.existing > 0);
+        let meminfo = of_machine().expect("every Linux says so");
+        assert!(meminfo.available <= meminfo.existing && meminfo.existing > 0);
     }
 
     #[test]

@@ -13,11 +13,11 @@
 //!   banned are dropped from what there is to place.
 //! * A request has room for 500 bytes.
 
+mod client;
 mod error;
 mod options;
 mod plan;
 mod setup;
-mod talk;
 
 pub use error::BalancerError;
 pub use options::{BalancerOptions, HintPolicy};
@@ -93,7 +93,7 @@ impl Balancer {
     /// # Errors
     /// By variant; [`BalancerError::NoSocket`] where it is built without one, or is in a mount namespace of its own.
     pub fn banned(&self) -> Result<BTreeSet<u32>, BalancerError> {
-        talk::banned(self)
+        client::banned(self)
     }
 
     /// Tells it to leave these interrupts alone, besides those that it leaves alone already, and reads that back. What
@@ -110,9 +110,9 @@ impl Balancer {
     /// As [`Balancer::banned`]; [`BalancerError::TooMany`] and [`BalancerError::NotTaken`]. After an error, what it left
     /// alone before is as it was, unless the error is `NotTaken`.
     pub fn ban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
-        let before = talk::banned(self)?;
+        let before = client::banned(self)?;
         let wanted: BTreeSet<u32> = before.iter().chain(interrupts).copied().collect();
-        if wanted == before { Ok(()) } else { talk::replace(self, &wanted) }
+        if wanted == before { Ok(()) } else { client::replace(self, &wanted) }
     }
 
     /// Tells it that it may move these interrupts again, and reads that back.
@@ -123,9 +123,9 @@ impl Balancer {
     /// # Errors
     /// As [`Balancer::ban`].
     pub fn unban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
-        let before = talk::banned(self)?;
+        let before = client::banned(self)?;
         let wanted: BTreeSet<u32> = before.iter().copied().filter(|number| !interrupts.contains(number)).collect();
-        if wanted == before { Ok(()) } else { talk::replace(self, &wanted) }
+        if wanted == before { Ok(()) } else { client::replace(self, &wanted) }
     }
 }
 

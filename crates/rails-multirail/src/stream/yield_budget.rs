@@ -6,11 +6,11 @@
 /// A socket that always has something never makes its task wait. tokio's own budget counts calls, 128 of them, and on a busy CPU 128 reads can
 /// take a tenth of a second, for which nothing that came in would be acknowledged.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct YieldBudget {
     left: u64,
 }
 
-impl Turn {
+impl YieldBudget {
     pub(super) fn new() -> Self {
         Self { left: LONGEST }
     }

@@ -5,7 +5,7 @@ use std::{fmt, process::ExitCode};
 
 /// How a command ended that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum Exit {
     /// All is well: 0.
     Done,
     /// Something failed, and was said: 1.
@@ -38,13 +38,13 @@ impl Signal {
     }
 }
 
-impl From<Ending> for ExitCode {
-    fn from(ending: Ending) -> Self {
+impl From<Exit> for ExitCode {
+    fn from(ending: Exit) -> Self {
         match ending {
-            Ending::Done => Self::SUCCESS,
-            Ending::Failed => Self::FAILURE,
-            Ending::Signal(signal) => Self::from(signal.code()),
-            Ending::Command(code) => Self::from(code),
+            Exit::Done => Self::SUCCESS,
+            Exit::Failed => Self::FAILURE,
+            Exit::Signal(signal) => Self::from(signal.code()),
+            Exit::Command(code) => Self::from(code),
         }
     }
 }

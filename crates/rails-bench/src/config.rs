@@ -1,6 +1,6 @@
 //! Files that say of this machine what it does not say itself: the system's, the user's, and those that the command line names.
 
-use crate::ending::Help;
+use crate::exit::Help;
 use anyhow::{Context, Result};
 use rails_topo::{
     Topology,

@@ -36,8 +36,8 @@ pub(super) async fn plan(
         return Err(PlanLanesError::NoRails);
     }
     let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
-    let answer = ask(rails, RailId(0), options.lane.clone(), contact, options, credentials).await;
-    let Answer { offers: theirs, from } = answer.map_err(|source| PlanLanesError::Ask { contact, source })?;
+    let answer = discover(rails, RailId(0), options.lane.clone(), contact, options, credentials).await;
+    let Answer { offers: theirs, from } = answer.map_err(|source| PlanLanesError::Discover { contact, source })?;
     Ok(pair(rails.offers(), theirs, contact, from))
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn probe(
             let (rails, options, credentials) = (rails.clone(), options.clone(), credentials.clone());
             let lane = rails[rail].lane_options(&options.lane);
             tokio::spawn(async move {
-                let answer = ask(&rails, rail, lane, remote, &options, credentials).await;
+                let answer = discover(&rails, rail, lane, remote, &options, credentials).await;
                 answer.err().map(|error| FailedLane { rail, remote, error })
             })
         })
@@ -68,7 +68,7 @@ pub(super) async fn probe(
 }
 
 /// Asks on the runtime of `rail`, again where the peer is busy.
-async fn ask(
+async fn discover(
     rails: &Rails,
     rail: RailId,
     begins: LaneOptions,
@@ -99,7 +99,7 @@ async fn question(
 ) -> Result<Answer, JoinError> {
     let hello = Hello {
         mode: credentials.mode(),
-        purpose: Purpose::Ask,
+        purpose: Purpose::Discover,
         stream: StreamId(random().map_err(JoinError::Random)?),
         lane: 0,
         lanes: 0,

@@ -5,7 +5,7 @@ use nix::unistd::{Uid, setfsuid};
 use rails_bind::{
     interrupt::{
         self,
-        balancer::{Balancer, BalancerError, BalancerPlan, plan},
+        irqbalance::{Balancer, BalancerError, BalancerPlan, plan},
     },
     settings::{Change, Host, Journal, Refusals},
 };

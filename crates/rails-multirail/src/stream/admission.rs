@@ -21,14 +21,14 @@ pub(super) struct Handshakes {
 
 /// One handshake, counted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    _of_peer: PeerPlace,
+pub(super) struct HandshakePermit {
+    _of_peer: PeerPermit,
     _of_all: OwnedSemaphorePermit,
 }
 
 /// Its part in what its peer has.
 #[derive(Debug)]
-struct PeerPlace {
+struct PeerPermit {
     handshakes: Arc<Handshakes>,
     peer: IpAddr,
 }
@@ -93,24 +93,24 @@ impl Handshakes {
     ///
     /// # Errors
     /// The peer has as many as it may have.
-    pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Limit> {
+    pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<HandshakePermit, Limit> {
         let of_peer = self.enter_of_peer(peer)?;
         // It is never closed.
         let of_all = self.all.clone().acquire_owned().await.map_err(|_| Limit::Handshakes)?;
-        Ok(Place { _of_peer: of_peer, _of_all: of_all })
+        Ok(HandshakePermit { _of_peer: of_peer, _of_all: of_all })
     }
 
     /// A place for one more, if there is one now.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub(super) fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Limit> {
+    pub(super) fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Result<HandshakePermit, Limit> {
         let of_peer = self.enter_of_peer(peer)?;
         let of_all = self.all.clone().try_acquire_owned().map_err(|_| Limit::Handshakes)?;
-        Ok(Place { _of_peer: of_peer, _of_all: of_all })
+        Ok(HandshakePermit { _of_peer: of_peer, _of_all: of_all })
     }
 
-    fn enter_of_peer(self: &Arc<Self>, peer: IpAddr) -> Result<PeerPlace, Limit> {
+    fn enter_of_peer(self: &Arc<Self>, peer: IpAddr) -> Result<PeerPermit, Limit> {
         let peer = peer.to_canonical();
         let mut by_peer = self.lock();
         let of_peer = by_peer.get(&peer).copied().unwrap_or_default();
@@ -118,7 +118,7 @@ impl Handshakes {
             return Err(Limit::PeerHandshakes);
         }
         by_peer.insert(peer, of_peer + 1);
-        Ok(PeerPlace { handshakes: self.clone(), peer })
+        Ok(PeerPermit { handshakes: self.clone(), peer })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -126,7 +126,7 @@ impl Handshakes {
     }
 }
 
-impl Drop for PeerPlace {
+impl Drop for PeerPermit {
     fn drop(&mut self) {
         let mut by_peer = self.handshakes.lock();
         // A peer that has none is forgotten, so that the table is no longer than there are handshakes.

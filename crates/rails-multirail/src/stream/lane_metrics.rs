@@ -17,21 +17,21 @@ use std::{
 
 /// A lane's counters, through all the connections that it had; written by its driver and read by anyone.
 #[derive(Debug)]
-pub(crate) struct LaneRecord {
+pub(crate) struct LaneMetrics {
     pub(crate) index: u16,
     pub(crate) rail: RailId,
     remote: SocketAddr,
     joined: AtomicU64,
     losses: AtomicU64,
-    pub(crate) sent: Traffic,
-    pub(crate) received: Traffic,
+    pub(crate) sent: AtomicByteCount,
+    pub(crate) received: AtomicByteCount,
     state: Mutex<LaneState>,
-    past: Mutex<Past>,
+    past: Mutex<EndedConnections>,
 }
 
 /// What the connections did that have ended.
 #[derive(Debug, Default)]
-struct Past {
+struct EndedConnections {
     figures: LaneFigures,
     /// `None` where the transport did not say of one of them.
     retransmitted: Option<Retransmitted>,
@@ -49,7 +49,7 @@ struct Retransmitted {
 
 /// Bytes and chunks of one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub(crate) struct AtomicByteCount {
     bytes: AtomicU64,
     chunks: AtomicU64,
 }
@@ -57,21 +57,24 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 enum LaneState {
     Up { lane: Arc<dyn Lane>, thread: Tid },
-    Ended { thread: Tid, local: SocketAddr, known: Box<Known>, lost: Option<LaneError> },
+    Ended { thread: Tid, local: SocketAddr, known: Box<TransportMetrics>, lost: Option<LaneError> },
 }
 
 /// What the transport knows of a connection, or knew at its end.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct TransportMetrics {
     transport: Option<TransportStats>,
     tcp: Option<TcpStats>,
 }
 
-impl LaneRecord {
+impl LaneMetrics {
     pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<dyn Lane>) -> Arc<Self> {
         let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
         let (joined, losses, sent, received) = Default::default();
-        let past = Mutex::new(Past { retransmitted: Some(Retransmitted::default()), ..Past::default() });
+        let past = Mutex::new(EndedConnections {
+            retransmitted: Some(Retransmitted::default()),
+            ..EndedConnections::default()
+        });
         Arc::new(Self { index, rail, remote, joined, losses, sent, received, state, past })
     }
 
@@ -90,7 +93,7 @@ impl LaneRecord {
     /// already.
     pub(crate) fn end(&self, ended: &Arc<dyn Lane>, end: Result<(), LaneError>, did: &LaneFigures) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
-        let known = Known::of(&**ended);
+        let known = TransportMetrics::of(&**ended);
         let mut past = self.past();
         past.figures += *did;
         past.retransmitted = Retransmitted::together(past.retransmitted, known.transport.as_ref());
@@ -116,7 +119,7 @@ impl LaneRecord {
 
     /// What it did up to `at`; `now` is what its connections did that are up.
     pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
-        let Known { transport, tcp } = self.known();
+        let TransportMetrics { transport, tcp } = self.known();
         let up = matches!(&*self.lock(), LaneState::Up { .. });
         let past = self.past();
         let mut figures = past.figures;
@@ -167,9 +170,9 @@ impl LaneRecord {
         }
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> TransportMetrics {
         match &*self.lock() {
-            LaneState::Up { lane, .. } => Known::of(&**lane),
+            LaneState::Up { lane, .. } => TransportMetrics::of(&**lane),
             LaneState::Ended { known, .. } => (**known).clone(),
         }
     }
@@ -179,7 +182,7 @@ impl LaneRecord {
     }
 
     /// Taken before the state, where both are.
-    fn past(&self) -> MutexGuard<'_, Past> {
+    fn past(&self) -> MutexGuard<'_, EndedConnections> {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,7 +194,7 @@ impl LaneState {
     }
 }
 
-impl Known {
+impl TransportMetrics {
     fn of(lane: &dyn Lane) -> Self {
         Self { transport: lane.stats().ok(), tcp: lane.tcp_stats() }
     }
@@ -205,7 +208,7 @@ impl Retransmitted {
     }
 }
 
-impl Traffic {
+impl AtomicByteCount {
     /// So many more chunks.
     pub(crate) fn count(&self, chunks: u64, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// The bytes of one direction, in order.
-pub(super) struct MadeUp {
+pub(super) struct Payload {
     stream: blake3::OutputReader,
     expected: Vec<u8>,
     compared: u64,
@@ -18,7 +18,7 @@ pub(super) struct Differs {
     sent: u8,
 }
 
-impl MadeUp {
+impl Payload {
     pub(super) fn new(seed: u64, direction: u8) -> Self {
         let stream = blake3::Hasher::new().update(&seed.to_le_bytes()).update(&[direction]).finalize_xof();
         Self { stream, expected: Vec::new(), compared: 0 }
@@ -49,16 +49,16 @@ mod tests {
 
     #[test]
     fn whoever_has_the_seed_knows_every_byte_however_they_are_cut() {
-        let mut sent = MadeUp::new(7, 1).next(10_000).to_vec();
-        let mut known = MadeUp::new(7, 1);
+        let mut sent = Payload::new(7, 1).next(10_000).to_vec();
+        let mut known = Payload::new(7, 1);
         for piece in sent.chunks(777) {
             known.compare(piece).unwrap();
         }
-        let mut known = MadeUp::new(7, 1);
+        let mut known = Payload::new(7, 1);
         let right = sent[5_000];
         sent[5_000] ^= 1;
         let compared: Result<(), Differs> = sent.chunks(777).try_for_each(|piece| known.compare(piece));
         assert_eq!(compared, Err(Differs { offset: 5_000, found: right ^ 1, sent: right }));
-        assert!(MadeUp::new(7, 2).compare(&sent[..100]).is_err(), "the other direction has others");
+        assert!(Payload::new(7, 2).compare(&sent[..100]).is_err(), "the other direction has others");
     }
 }

@@ -109,29 +109,30 @@ impl LaneDriver {
         let mut protocol = LaneProtocol::new(self.id, seals, most_unsent);
         let mut budget = YieldBudget::new();
         let mut alarm = pin!(sleep(Duration::ZERO));
+        let mut woken = pin!(self.notify.notified());
         loop {
-            let mut woken = pin!(self.notify.notified());
-            let next = poll_fn(|context| {
+            let ended = poll_fn(|context| {
                 // What arrives goes first: it may be what the peer waits for, or make room for what waits here.
                 let received = self.poll_receive(context, &mut protocol, &mut budget);
-                self.transmit(context, &mut protocol);
-                if let Some(end) = protocol.end() {
-                    return Poll::Ready(Step::End(end.clone()));
+                loop {
+                    while woken.as_mut().poll(context).is_ready() {
+                        woken.set(self.notify.notified());
+                        protocol.wake();
+                    }
+                    self.transmit(context, &mut protocol);
+                    let at = protocol.poll_timeout(&mut &*self);
+                    if let Some(end) = protocol.end() {
+                        return Poll::Ready(Some(end.clone()));
+                    }
+                    if poll_alarm(context, alarm.as_mut(), at).is_pending() {
+                        return received.map(|()| None);
+                    }
+                    protocol.handle_timeout(Instant::now(), &mut &*self, || sample(&*self.lane));
                 }
-                if received.is_ready() {
-                    return Poll::Ready(Step::BudgetSpent);
-                }
-                if woken.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(Step::Woken);
-                }
-                let at = protocol.poll_timeout(&mut &*self);
-                poll_alarm(context, alarm.as_mut(), at).map(|()| Step::Timeout)
             });
-            match next.await {
-                Step::Woken => protocol.wake(),
-                Step::BudgetSpent => yield_now().await,
-                Step::Timeout => protocol.handle_timeout(Instant::now(), &mut &*self, || sample(&*self.lane)),
-                Step::End(end) => return end,
+            match ended.await {
+                Some(end) => return end,
+                None => yield_now().await,
             }
         }
     }
@@ -148,13 +149,19 @@ impl LaneDriver {
                 lane.close_receiving(Instant::now(), &mut &*self, Err(error.into()));
                 return Poll::Pending;
             }
-            match lane.receive(Instant::now(), &mut &*self, |buffers| self.lane.try_receive(buffers)) {
+            let mut read = 0;
+            let received = lane.receive(Instant::now(), &mut &*self, |buffers| {
+                let outcome = self.lane.try_receive(buffers);
+                read = *outcome.as_ref().unwrap_or(&0);
+                outcome
+            });
+            match received {
                 Received::Some { chunks, bytes } => {
                     if chunks > 0 {
                         self.metrics.received.count(chunks, bytes);
                     }
                     self.shared.buffers.make_room();
-                    if budget.spend(bytes) {
+                    if budget.spend(read as u64) {
                         return Poll::Ready(());
                     }
                 }
@@ -212,15 +219,6 @@ impl LaneDriver {
             }
         }
     }
-}
-
-/// Why the task of a lane runs on.
-enum Step {
-    Woken,
-    /// It has moved so much that others are to have their budget.
-    BudgetSpent,
-    Timeout,
-    End(Result<(), LaneError>),
 }
 
 /// What a lane has of its stream: the lock's inside, and memory on its rail's node.

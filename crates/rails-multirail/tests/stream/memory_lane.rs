@@ -31,6 +31,8 @@ struct Flow {
     length: usize,
     /// How many more bytes it ever takes, where that is bounded.
     left: Option<usize>,
+    /// What arrives again and again behind all that was sent.
+    flood: Option<Bytes>,
     closed: bool,
     broken: bool,
     receiver: Option<Waker>,
@@ -70,6 +72,12 @@ impl MemoryNetwork {
         for pipe in self.0.first.get().expect("a lane was made") {
             pipe.update(|flow| flow.broken = true);
         }
+    }
+
+    /// Has these bytes arrive without end at the end that dialled the lane which was made first.
+    pub(crate) fn flood_first(&self, bytes: Bytes) {
+        let [_, into] = self.0.first.get().expect("a lane was made");
+        into.update(|flow| flow.flood = Some(bytes));
     }
 
     /// One end of a lane of which the other is gone.
@@ -158,7 +166,11 @@ impl Lane for MemoryLane {
     }
 
     fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let flow = self.into.open()?;
+        let mut flow = self.into.open()?;
+        if let (0, Some(flood)) = (flow.length, flow.flood.clone()) {
+            flow.length = flood.len();
+            flow.under_way.push_back(flood);
+        }
         if flow.length == 0 && !flow.closed {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -186,7 +198,7 @@ impl Lane for MemoryLane {
 
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut flow = self.into.lock();
-        if flow.length > 0 || flow.closed || flow.broken {
+        if flow.length > 0 || flow.flood.is_some() || flow.closed || flow.broken {
             return Poll::Ready(Ok(()));
         }
         flow.receiver = Some(context.waker().clone());

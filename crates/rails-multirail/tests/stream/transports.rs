@@ -4,10 +4,12 @@ use crate::{
     memory_lane::MemoryNetwork,
     util::{PATIENCE, listener, options, pattern, rails, secret},
 };
+use bytes::Bytes;
 use rails_multirail::{
     AdmitError, EventKind, MultiRailListener, MultiRailStream, RailId, Rails, Security, StreamOptions, StreamStats,
 };
 use rails_net::TransportStats;
+use rails_proto::wire::{DataHeader, Frame};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -117,6 +119,22 @@ async fn is_dialled_again(delay: Duration) {
         assert_eq!(end.lanes.iter().map(|lane| lane.losses).sum::<u64>(), 1, "{end:?}");
         assert_eq!(end.lanes.iter().map(|lane| lane.joined).sum::<u64>(), 3, "{end:?}");
     }
+}
+
+/// Duplicates without end: the lane never waits for more, and does what else there is to do.
+#[tokio::test]
+async fn abort_on_a_flooded_lane() {
+    let rails = rails(1);
+    let options = options().linger(Duration::ZERO);
+    let (mut near, mut far, _listener, network) = memory_pair(&rails, &options, Duration::ZERO).await;
+    let payload = Bytes::from(pattern(64 << 10));
+    let header = DataHeader::of(0, std::slice::from_ref(&payload), false);
+    network.flood_first([&Frame::Data(header).encode()[..], &payload].concat().into());
+    near.read_exact(&mut vec![0; payload.len()]).await.unwrap();
+    near.abort();
+    // That the stream was given up, or that more has arrived than was sent.
+    timeout(PATIENCE, far.read_u8()).await.expect("the peer is told").unwrap_err();
+    timeout(PATIENCE, far.close()).await.expect("its lane is let go").unwrap_err();
 }
 
 /// The lane takes the hello and the proof, and not the confirmation.

@@ -49,7 +49,7 @@ struct Traffic {
 /// Where one of them is.
 struct Place {
     number: u32,
-    /// The CPUs that serve it, and those local; `None` is unknown.
+    /// The CPUs that serve it, and those beside it; `None` is unknown.
     served: Option<(CpuSet, Sharing)>,
 }
 

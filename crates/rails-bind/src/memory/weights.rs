@@ -31,7 +31,7 @@ fn read(folder: &Path) -> Result<BTreeMap<NodeId, u32>, BindError> {
     let mut weights = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // BufferState the nodes there is `auto` since Linux 6.16.
+        // Beside the nodes there is `auto` since Linux 6.16.
         let name = entry.file_name();
         let Some(node) = name.to_str().and_then(|name| name.strip_prefix("node")?.parse().ok()) else { continue };
         let text = fs::read_to_string(entry.path()).map_err(failed)?;

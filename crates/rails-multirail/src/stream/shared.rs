@@ -86,7 +86,7 @@ impl State {
         self.connection.is_done() || self.connection.failure().is_some()
     }
 
-    /// What the connections of a lane did that are up: one, or two for the moment in which one takes the slot of another.
+    /// What the connections of a lane did that are up: one, or two for the moment in which one takes the place of another.
     fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
         let mut sum = LaneFigures::default();
         let places = self.lanes.iter().enumerate().filter(|(_, slot)| slot.up && Arc::ptr_eq(&slot.metrics, metrics));

@@ -35,7 +35,7 @@ impl Health {
 }
 
 impl Connection {
-    /// When `lane` is to be [looked at](Connection::check_progress) next; `None` while nothing on it waits for an answer.
+    /// When `lane` is to be [checked for progress](Connection::check_progress) next; `None` while nothing on it waits for an answer.
     pub(super) fn progress_check_at(&self, lane: LaneId) -> Option<Instant> {
         if self.failure.is_some() || self.is_done() {
             return None;

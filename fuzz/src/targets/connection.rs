@@ -130,7 +130,7 @@ impl End {
                     least_rtt: time(1 << 40),
                     silent_for: time(u64::MAX),
                 };
-                connection.look(self.now, lane, &sample);
+                connection.check_progress(self.now, lane, &sample);
                 assert!(
                     connection.lane_timeouts(lane).progress.is_none_or(|at| at > self.now),
                     "it is looked at without end"

@@ -68,7 +68,7 @@ fn asked(mode: Mode) -> (Joined, Proved) {
             secret: Secret::pre_shared(b"nobody can guess this").expect("it is long enough"),
         },
     };
-    let question = Hello { purpose: Purpose::Ask, lanes: 0, ..hello(mode) };
+    let question = Hello { purpose: Purpose::Discover, lanes: 0, ..hello(mode) };
     let (mut initiator, first) = Initiator::start(credentials.clone(), question);
     let Message::Hello(heard) = first else { panic!("it begins with a hello") };
     let (mut responder, challenge) =

@@ -174,7 +174,7 @@ impl World {
 }
 
 /// Where it lies, what it is made of, and its bytes: as an honest peer would say it, but for what the flags spoil.
-fn chunk(script: &mut Script<'_>) -> (u64, Content, Vec<u8>) {
+pub(super) fn chunk(script: &mut Script<'_>) -> (u64, Content, Vec<u8>) {
     let flags = script.byte();
     let priority = Priority::new(flags >> 5).expect("there are eight");
     let base = if flags & 4 == 0 { script.number() % MOST_SLOTS * SLOT } else { script.number() };
@@ -199,7 +199,7 @@ fn chunk(script: &mut Script<'_>) -> (u64, Content, Vec<u8>) {
     (base.wrapping_add(at.into()), Content::Part(Part { priority, number, total, at }), payload)
 }
 
-fn byte_of(priority: Priority, number: u64, at: usize) -> u8 {
+pub(super) fn byte_of(priority: Priority, number: u64, at: usize) -> u8 {
     let mixed = number.wrapping_mul(31).wrapping_add(u64::from(priority.level())).wrapping_add(at as u64);
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

@@ -4,6 +4,7 @@ mod capture;
 mod connection;
 mod handshake;
 mod kernel;
+mod lane;
 mod lanes;
 mod messages;
 mod monitor;
@@ -40,6 +41,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "lane-entries", run: lanes::entries, seeds: lanes::lists, words: lanes::ENTRY_WORDS },
     Target { name: "pairing", run: lanes::pairing, seeds: lanes::offers_of_both, words: &[] },
     Target { name: "connection", run: connection::run, seeds: connection::seeds, words: &[] },
+    Target { name: "lane", run: lane::run, seeds: lane::seeds, words: &[] },
     Target { name: "messages", run: messages::run, seeds: messages::seeds, words: &[] },
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },

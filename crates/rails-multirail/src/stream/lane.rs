@@ -112,7 +112,7 @@ impl LaneDriver {
         let mut woken = pin!(self.notify.notified());
         loop {
             let ended = poll_fn(|context| {
-                // What arrives goes first: it may be what the peer waits for, or make room for what waits here.
+                // The lane receives first: a received acknowledgement may open the window for the next chunk.
                 let received = self.poll_receive(context, &mut protocol, &mut budget);
                 loop {
                     while woken.as_mut().poll(context).is_ready() {
@@ -137,7 +137,7 @@ impl LaneDriver {
         }
     }
 
-    /// Receives what is there; ready where others on this thread are to have their turn before the rest.
+    /// Receives until the socket is empty. Ready once the lane has used up its turn: it yields the thread before it reads on.
     fn poll_receive(
         &self,
         context: &mut Context<'_>,
@@ -197,7 +197,7 @@ impl LaneDriver {
         }
     }
 
-    /// Has the connection take some of what is outgoing.
+    /// Submits outgoing bytes to the connection, as many as it takes at once.
     fn poll_submit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) -> Poll<io::Result<()>> {
         // A lane that always has something must not keep its rail from its other tasks.
         let budget = ready!(coop::poll_proceed(context));

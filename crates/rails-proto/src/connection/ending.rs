@@ -64,7 +64,7 @@ impl Connection {
         self.ending.settled || self.failure.is_some()
     }
 
-    /// When all lanes are closed, whatever they still have.
+    /// When every lane of an abandoned stream ends, even with bytes in flight.
     pub(super) fn lanes_end(&self) -> Option<Instant> {
         Some(self.ending.abandoned? + self.ending.linger + FAREWELL)
     }

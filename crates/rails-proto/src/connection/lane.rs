@@ -52,11 +52,11 @@ pub enum NoLane {
 /// When something is to be done about a lane though nothing happens to it; `None` is never.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTimeouts {
-    /// It is to say what has arrived on it, if it has nothing else to send.
+    /// The lane sends an acknowledgement, unless it sends something else before.
     pub acknowledge: Option<Instant>,
     /// Whether it makes progress is to be checked.
     pub progress: Option<Instant>,
-    /// It is to end, whatever it still has: the application has long been gone, or the stream has long failed.
+    /// The lane ends, even with bytes in flight: its stream was abandoned and has lingered.
     pub end: Option<Instant>,
     /// It is to end at once: another connection has taken its place.
     pub replaced: bool,

@@ -1,4 +1,4 @@
-//! Who is to be woken: lanes that stand idle while there is work, and the tasks that wait for the stream.
+//! The wakes that the driver owes after a call: of idle lanes that have work, and of the tasks that wait for the stream.
 
 use super::{
     Connection, LaneId,

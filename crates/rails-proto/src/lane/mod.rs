@@ -1,7 +1,7 @@
 //! One end of one lane: what lies between the bytes of its connection and the [`Connection`] of its stream.
 //!
-//! [`LaneProtocol`] is the whole of it. Inside, `Sender` says what is sent next, and `Receiver` takes what arrives: frames, and chunks
-//! straight into the memory that is to hold them. `Progress` tells the stream what the transport knows, and `Closing` says how the lane ends.
+//! [`LaneProtocol`] combines four parts. `Sender` chooses the next frame. `Receiver` decodes frames, and reads chunks straight into their
+//! final memory. `Progress` tells the stream what the transport knows, and `Closing` says how the lane ends.
 
 mod closing;
 mod error;

@@ -90,6 +90,11 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         next
     }
 
+    /// Whether the connection has taken everything that was outgoing.
+    pub fn is_submitted(&self) -> bool {
+        self.sender.is_submitted()
+    }
+
     /// What the connection is still to take: headers, and payload behind them.
     pub fn outgoing(&self) -> (&[u8], &[Bytes]) {
         self.sender.outgoing()

@@ -371,7 +371,7 @@ impl World {
             protocol.wake();
         }
         if protocol.end().is_none() && (pipe.has_room() || !protocol.needs_room()) {
-            let is_new = is_submitted(protocol);
+            let is_new = protocol.is_submitted();
             let next = protocol.transmit(self.now, stream);
             side.idle = next == Next::Idle;
             match next {
@@ -648,7 +648,7 @@ impl Lane {
     fn is_ready(&self, end: usize) -> bool {
         let (side, pipe) = (&self.sides[end], &self.pipes[end]);
         let Some((_, protocol)) = &side.up else { return false };
-        let has_room = pipe.has_room() || is_submitted(protocol) && !protocol.needs_room();
+        let has_room = pipe.has_room() || protocol.is_submitted() && !protocol.needs_room();
         side.notified || !side.idle && has_room
     }
 }
@@ -657,11 +657,6 @@ impl Side {
     fn id(&self) -> Option<LaneId> {
         self.up.as_ref().map(|(id, _)| *id)
     }
-}
-
-fn is_submitted(lane: &LaneProtocol<Vec<u8>>) -> bool {
-    let (control, payload) = lane.outgoing();
-    control.is_empty() && payload.is_empty()
 }
 
 /// What readv(2) does, for a socket with these bytes that is interrupted or gives so many of them at most.

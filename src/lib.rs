@@ -25,7 +25,7 @@
 //! // Both ends know the secret; whoever does not cannot join a stream.
 //! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
 //! let mut listener =
-//!     MultiRailListener::bind(&rails, &["127.0.0.1:0".parse()?, "127.0.0.2:0".parse()?], &options).await?;
+//!     MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
 //! let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
 //! let mut far = listener.accept().await?;
 //!

@@ -31,7 +31,9 @@ pub(crate) fn run<A: Send, B: Send>(
             inside(lab, Side::B, async |rails, addresses| {
                 let listener = MultiRailListener::bind(&rails, &addresses, options).await;
                 let mut listener = listener.expect("the addresses are there");
-                listening.send(listener.local_addrs().to_vec()).expect("the other end waits for them");
+                listening
+                    .send(listener.local_addrs().iter().map(|address| address.socket).collect())
+                    .expect("the other end waits for them");
                 far(listener.accept().await.expect("the other end connects")).await
             })
         });

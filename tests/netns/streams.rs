@@ -4,7 +4,7 @@ use crate::ends;
 use bytes::Bytes;
 use rails::{
     multirail::{EventKind, MultiRailStream, Secret, Silence, StreamOptions, StreamStats},
-    net::{KeepAlive, LaneOptions},
+    net::{KeepAlive, TcpTransport},
 };
 use rails_lab::{LinkLab, Shape, Side};
 use std::time::Duration;
@@ -107,9 +107,9 @@ fn two_links() -> LinkLab {
 /// Options with which a silent lane is given up after two seconds, at either end.
 fn options() -> StreamOptions {
     let keepalive = KeepAlive { idle: Duration::from_secs(1), interval: Duration::from_secs(1), probes: 2 };
-    let lane = LaneOptions::new().user_timeout(Duration::from_secs(2)).keepalive(keepalive);
+    let lane = TcpTransport::new().user_timeout(Duration::from_secs(2)).keepalive(keepalive);
     StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough"))
-        .lane(lane)
+        .transport(lane)
         .join_grace(PATIENCE)
 }
 

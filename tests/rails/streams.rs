@@ -2,7 +2,10 @@
 
 use crate::loopback;
 use bytes::Bytes;
-use rails::multirail::{MultiRailListener, MultiRailStream, Policy, RailId, Secret, StreamOptions, StreamStats};
+use rails::{
+    multirail::{MultiRailListener, MultiRailStream, Policy, RailId, Secret, StreamOptions, StreamStats},
+    net::TransportDetails,
+};
 use std::{net::SocketAddr, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -76,7 +79,8 @@ fn assert_lanes_agree(near: &StreamStats, far: &StreamStats) {
         assert_eq!((lane.bytes_sent, lane.chunks_sent), (other.bytes_received, other.chunks_received));
         assert_eq!((lane.bytes_received, lane.chunks_received), (other.bytes_sent, other.chunks_sent));
         assert!(lane.lost.is_none() && other.lost.is_none(), "{lane:?} {other:?}");
-        assert!(lane.tcp.is_some(), "the kernel says how the connection did");
+        let details = lane.transport.as_ref().and_then(|transport| transport.details.as_ref());
+        assert!(matches!(details, Some(TransportDetails::Tcp(_))), "the kernel says how the connection did");
     }
 }
 

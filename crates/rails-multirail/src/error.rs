@@ -2,14 +2,15 @@
 
 pub use rails_proto::lane::LaneError;
 
-use crate::RailId;
+use crate::{RailId, ResolveError};
 use rails_net::{AcceptError, ConnectError, ListenError};
 use rails_proto::{
+    LaneAddress, Scheme,
     connection::{Failure, Refused},
     handshake::{HandshakeError, Refusal, StreamId},
     opening::Setback,
 };
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, sync::Arc};
 
 /// Why a stream is over before its time. Reads and writes hand it back inside an [`io::Error`]
 /// (`error.get_ref()` and a downcast give it back).
@@ -24,10 +25,18 @@ pub struct StreamError {
     pub lanes: Vec<String>,
 }
 
+/// An address of a transport that the options do not have; [`StreamOptions::transport`](crate::StreamOptions::transport) adds one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no transport carries lanes to {0}:// addresses here")]
+pub struct NoTransport(pub Scheme);
+
 /// Why a lane did not come up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
+    /// Nothing carries lanes to such an address.
+    #[error(transparent)]
+    NoTransport(#[from] NoTransport),
     /// No connection.
     #[error("no connection")]
     Connect(#[from] ConnectError),
@@ -61,6 +70,12 @@ pub enum OpenError {
     /// There is nothing to connect to or from.
     #[error("{0}")]
     NoLanes(&'static str),
+    /// A text is no address, or a host name is not known.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// Nothing carries lanes to one of the addresses.
+    #[error(transparent)]
+    NoTransport(#[from] NoTransport),
     /// The security is that of the end that listens.
     #[error("a stream is not opened with the server's side of TLS: the connecting end takes Security::tls_client")]
     Security,
@@ -85,21 +100,12 @@ pub enum AddLaneError {
     /// There is no such rail.
     #[error("there is no rail {0} at this end")]
     NoSuchRail(RailId),
+    /// Nothing carries lanes to such an address.
+    #[error(transparent)]
+    NoTransport(#[from] NoTransport),
     /// The stream has had as many as it may have.
     #[error("a stream has at most 64 lanes")]
     TooMany,
-}
-
-/// Why a listener does not take a lane in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AdmitError {
-    /// The listener is gone, or nothing listens any more.
-    #[error("the listener is closed")]
-    Closed,
-    /// There is no such rail.
-    #[error("there is no rail {0} at this end")]
-    NoSuchRail(RailId),
 }
 
 /// Why it is not known what lanes the other end has.
@@ -109,6 +115,12 @@ pub enum PlanLanesError {
     /// There is nothing to pair.
     #[error("no rails to pair")]
     NoRails,
+    /// There is nobody to ask.
+    #[error("no address to ask at")]
+    NoContact,
+    /// A text is no address, or a host name is not known.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
     /// The options are those of an end that accepts streams: TLS knows a client from a server.
     #[error("the options are for the end that accepts streams: in mode tls the end that asks is a client")]
     Security,
@@ -116,7 +128,7 @@ pub enum PlanLanesError {
     #[error("{contact} did not say what lanes it has")]
     Discover {
         /// Whom it was put to.
-        contact: SocketAddr,
+        contact: LaneAddress,
         /// Why not.
         source: JoinError,
     },
@@ -128,7 +140,7 @@ pub struct FailedLane {
     /// The rail it was to run on.
     pub rail: RailId,
     /// Where it was to lead.
-    pub remote: SocketAddr,
+    pub remote: LaneAddress,
     /// Why it does not.
     pub error: JoinError,
 }
@@ -140,6 +152,12 @@ pub enum BindListenerError {
     /// There is nothing to listen on.
     #[error("{0}")]
     NoLanes(&'static str),
+    /// A text is no address, or a host name is not known.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// Nothing carries lanes to one of the addresses.
+    #[error(transparent)]
+    NoTransport(#[from] NoTransport),
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -171,7 +189,9 @@ impl JoinError {
             Self::Handshake(error) if error.is_lasting() => Setback::Lasting,
             Self::Handshake(_) | Self::Io(_) => Setback::Passing,
             Self::Connect(_) | Self::Timeout => Setback::Plain,
-            Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => Setback::Lasting,
+            Self::NoTransport(_) | Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => {
+                Setback::Lasting
+            }
         }
     }
 

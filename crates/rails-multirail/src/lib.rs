@@ -11,8 +11,7 @@
 //! let plan = plan::plan(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
 //! let rails = Rails::build(&plan)?;
 //! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
-//! let addresses = ["127.0.0.1:0".parse()?, "127.0.0.2:0".parse()?];
-//! let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
+//! let mut listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
 //! let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
 //! let mut far = listener.accept().await?;
 //! near.write_all(b"striped").await?;
@@ -45,21 +44,21 @@
 //! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod error;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod options;
 pub mod plan;
 mod rails;
 pub mod runtime;
 mod stream;
 
-pub use error::{AddLaneError, AdmitError, BindListenerError, ListenerClosed, OpenError, PlanLanesError, StreamError};
+pub use addresses::{ResolveError, ToLaneAddresses};
+pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use plan::{RailPlan, RailRequest, plan};
 pub use rails::{Rail, Rails};
 pub use rails_proto::{
+    AddressError, LaneAddress, Scheme,
     chunk::Priority,
     connection::{EventKind, Failure, LaneTimes, NotForMessages, Reordered, Silence, Stalls, WindowUse},
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
@@ -72,6 +71,6 @@ pub use rails_proto::{
     security::{Identity, KeyPin, PinError, Security, TlsClient, TlsError, TlsServer},
 };
 pub use stream::{
-    Driver, LaneEntrance, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener,
-    MultiRailMessages, MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
+    Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
 };

@@ -10,8 +10,8 @@ use rails_bind::{
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
 };
-use rails_net::{LaneOptions, LocalEnd};
-use rails_proto::pairing::LaneCandidate;
+use rails_net::LocalEnd;
+use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
 use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -50,9 +50,9 @@ impl Rails {
         self.0.is_empty()
     }
 
-    /// What this end can bring to a [`pair`](crate::pair)ing: every address of every rail, with port 0.
-    pub fn offers(&self) -> Vec<LaneCandidate> {
-        self.iter().flat_map(Rail::offers).collect()
+    /// What this end can bring to a [`pair`](crate::pair)ing over that transport: every address of every rail, with port 0.
+    pub fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
+        self.iter().flat_map(|rail| rail.offers(scheme)).collect()
     }
 
     /// Each of them, by number.
@@ -95,30 +95,29 @@ impl Rail {
         &self.runtime
     }
 
-    /// A socket's options for a lane of this rail: bound to what the plan says.
-    pub fn lane_options(&self, options: &LaneOptions) -> LaneOptions {
-        options.clone().local(match &self.plan.end {
+    /// Where its lanes begin: at the address or the device that the plan says.
+    pub fn local_end(&self) -> LocalEnd {
+        match &self.plan.end {
             None => LocalEnd::Any,
             Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
             Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
-        })
+        }
     }
 
     /// Every address that a lane of it may begin at, with port 0; the unspecified one where that is for the routes to say.
-    pub(crate) fn offers(&self) -> Vec<LaneCandidate> {
+    pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         let known = self.plan.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
         let mut addresses: Vec<_> = known.collect();
         if addresses.is_empty() {
             addresses.push((self.plan.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), None));
         }
-        addresses.into_iter().map(|(ip, prefix_len)| self.offer(ip, 0, prefix_len)).collect()
+        addresses.into_iter().map(|(ip, prefix_len)| self.offer(scheme, ip, prefix_len)).collect()
     }
 
-    /// One address of it as an offer.
-    fn offer(&self, ip: IpAddr, port: u16, prefix_len: Option<u8>) -> LaneCandidate {
+    fn offer(&self, scheme: Scheme, ip: IpAddr, prefix_len: Option<u8>) -> LaneCandidate {
         LaneCandidate {
             rail: self.plan.id,
-            address: SocketAddr::new(ip, port),
+            address: LaneAddress { scheme, socket: SocketAddr::new(ip, 0) },
             prefix_len,
             speed: self.plan.speed,
             node: self.plan.node,

@@ -4,6 +4,7 @@
 
 use crate::LocalEnd;
 use std::{
+    error::Error,
     io,
     net::{IpAddr, SocketAddr},
 };
@@ -108,6 +109,17 @@ pub enum ConnectError {
         /// What the operating system said.
         source: io::Error,
     },
+
+    /// The transport failed in a way of its own.
+    #[error("no connection from {local} to {remote}")]
+    Other {
+        /// The address that was called.
+        remote: SocketAddr,
+        /// Where the lane was to begin.
+        local: LocalEnd,
+        /// The transport's error.
+        source: Box<dyn Error + Send + Sync>,
+    },
 }
 
 /// A listener that was not opened.
@@ -132,6 +144,15 @@ pub enum ListenError {
         /// What the operating system said.
         source: io::Error,
     },
+
+    /// The transport failed in a way of its own.
+    #[error("nothing listens on {local}")]
+    Other {
+        /// The address to listen on.
+        local: SocketAddr,
+        /// The transport's error.
+        source: Box<dyn Error + Send + Sync>,
+    },
 }
 
 /// A connection that was not accepted. The listener itself goes on unless [`is_transient`](Self::is_transient) denies
@@ -155,6 +176,15 @@ pub enum AcceptError {
         local: SocketAddr,
         /// What could not be read.
         source: StatsError,
+    },
+
+    /// The transport failed in a way of its own, and for good.
+    #[error("no more lanes come to {local}")]
+    Other {
+        /// The address that is listened on.
+        local: SocketAddr,
+        /// The transport's error.
+        source: Box<dyn Error + Send + Sync>,
     },
 }
 
@@ -185,6 +215,7 @@ impl AcceptError {
                     )
             }
             Self::Lost { .. } => true,
+            Self::Other { .. } => false,
         }
     }
 
@@ -195,7 +226,7 @@ impl AcceptError {
             Self::Accept { source, .. } => {
                 matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
             }
-            Self::Lost { .. } => false,
+            Self::Lost { .. } | Self::Other { .. } => false,
         }
     }
 }
@@ -228,22 +259,21 @@ pub enum StatsError {
         source: io::Error,
     },
 
-    /// The kernel's answer ends before the fields that every kernel has.
-    #[error("TCP_INFO of the lane from {local} to {peer} has {length} bytes, too few")]
-    Truncated {
+    /// The transport failed in a way of its own.
+    #[error("no figures of the lane from {local} to {peer}")]
+    Other {
         /// The lane's own address.
         local: SocketAddr,
         /// The peer's address.
         peer: SocketAddr,
-        /// How many bytes came.
-        length: usize,
+        /// The transport's error.
+        source: Box<dyn Error + Send + Sync>,
     },
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::error::Error;
 
     fn accept_error(code: i32) -> AcceptError {
         AcceptError::Accept { local: ([127, 0, 0, 1], 80).into(), source: io::Error::from_raw_os_error(code) }

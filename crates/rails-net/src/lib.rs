@@ -1,4 +1,4 @@
-//! TCP lanes: connections that begin where a rail is, with their options and statistics read back.
+//! Transports of lanes: connections that begin where a rail is, with their options and statistics read back. TCP is one.
 //!
 //! A *lane* is one connection on one rail. It leaves by the rail's NIC because it is bound to an address or a device,
 //! and its socket is set for long, fast, watched transfers: no hold-back of small writes, a bounded amount of unsent
@@ -6,15 +6,15 @@
 //!
 //! # Smallest use
 //! ```
-//! use rails_net::LaneOptions;
+//! use rails_net::TcpTransport;
 //! use std::net::IpAddr;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let options = LaneOptions::new();
-//! let listener = options.listen("127.0.0.1:0".parse()?)?;
+//! let tcp = TcpTransport::new();
+//! let listener = tcp.listen("127.0.0.1:0".parse()?)?;
 //! // The lane begins at 127.0.0.2: on a machine with several NICs, this is how a rail's NIC is chosen.
-//! let from = options.clone().local("127.0.0.2".parse::<IpAddr>()?);
+//! let from = tcp.clone().local("127.0.0.2".parse::<IpAddr>()?);
 //! let (near, far) = (from.connect(listener.local_addr()).await?, listener.accept().await?);
 //! assert_eq!(near.local_addr(), far.peer_addr());
 //! println!("{} round trip {:?}", near.stats()?.congestion, near.stats()?.rtt);
@@ -32,17 +32,16 @@
 //! * `unsafe` is in `sys` alone, each block argued.
 //!
 //! # Map
-//! [`LaneOptions`] says what lanes are to be, with [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
-//! [`LaneListener`]. [`LaneSettings`] are a lane's options read back, [`TcpStats`] its figures; [`LinkWatch`] tells when the
-//! link under one goes down; [`local_address_towards`] asks the
-//! routing table where a lane would begin.
+//! [`Transport`] connects and accepts lanes; [`Lane`] is one of them, an [`Acceptor`] gives [`IncomingLane`]s, and [`TransportStats`] are the figures that mean
+//! the same for all transports. Another transport is a type that implements these three traits; nothing above knows it.
 //!
-//! [`Lane`] is what a stream needs of a lane, whatever carries it: another transport is a type that implements it, and a [`Connector`] that opens such
-//! lanes, as [`TcpConnector`] opens [`TcpLane`]s. [`TransportStats`] are the figures that mean the same for all of them.
+//! [`TcpTransport`] is TCP with its options, which [`LocalEnd`] and [`KeepAlive`] belong to; it opens a [`TcpLane`] or a [`TcpAcceptor`]. [`TcpSettings`] are a
+//! lane's options read back, [`TcpStats`] its figures. [`LinkWatch`] tells when the link under a lane goes down; [`local_address_towards`] asks the routing table
+//! where a lane would begin.
 //!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
-//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` and [`LaneOptions::busy_poll`] need `CAP_NET_ADMIN`, and a
+//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` and [`TcpTransport::busy_poll`] need `CAP_NET_ADMIN`, and a
 //! listener below port 1024 `CAP_NET_BIND_SERVICE`.
 //!
 //! # What it does not do
@@ -52,28 +51,19 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-net uses Linux socket options and runs on Linux only");
 
-mod busy_poll;
-mod connect;
 mod error;
-mod lane;
 mod links;
-mod listener;
-mod options;
+mod local_end;
 mod route;
-mod socket;
-mod stats;
 mod sys;
 mod tcp;
 mod transport;
-mod zero_copy;
 
 pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
-pub use lane::{DetachedLane, Deviation, LaneSettings, TcpLane};
 pub use links::{LinkChange, LinkWatch};
-pub use listener::LaneListener;
-pub use options::{KeepAlive, LaneOptions, LocalEnd};
+pub use local_end::LocalEnd;
 pub use route::local_address_towards;
-pub use stats::{TcpState, TcpStats};
-pub use tcp::TcpConnector;
-pub use transport::{Connecting, Connector, Lane, TransportStats};
-pub use zero_copy::{ZeroCopy, ZeroCopyStats};
+pub use tcp::{
+    Deviation, KeepAlive, TcpAcceptor, TcpLane, TcpSettings, TcpState, TcpStats, TcpTransport, ZeroCopy, ZeroCopyStats,
+};
+pub use transport::{Acceptor, Connecting, IncomingLane, Lane, Transport, TransportDetails, TransportStats};

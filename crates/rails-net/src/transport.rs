@@ -1,6 +1,6 @@
-//! What a stream needs of a lane, whatever carries it.
+//! The seam below which transports lie: what a stream needs of a transport and of its lanes.
 
-use crate::{ConnectError, LaneOptions, StatsError, TcpStats, ZeroCopyStats};
+use crate::{AcceptError, ConnectError, ListenError, LocalEnd, StatsError, TcpStats, ZeroCopyStats};
 use bytes::Bytes;
 use rails_topo::{Bandwidth, DataSize};
 use serde::Serialize;
@@ -15,37 +15,115 @@ use std::{
     time::Duration,
 };
 
-/// One connection on one rail, over whatever transport: the seam below which transports are, and above which nothing knows them.
+/// A way to carry lanes between two hosts: it connects them at one end, and accepts them at the other.
 ///
-/// [`TcpLane`](crate::TcpLane) is one. A stream holds its lanes as `Arc<dyn Lane>`.
+/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type; nothing above this trait knows them.
+pub trait Transport: fmt::Debug + Send + Sync + 'static {
+    /// Its name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a lower-case letter, then lower-case letters, digits, `+`, `-` and `.`,
+    /// at most 15 in all.
+    fn scheme(&self) -> &'static str;
+
+    /// Opens a lane from `local` to `remote`. The caller is on the runtime that will drive the lane, and may open several lanes at a time. Dropping the future
+    /// gives the lane up.
+    fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a>;
+
+    /// Accepts the lanes that peers open to `address`; port 0 stands for any free one, and [`Acceptor::local_addr`] tells which it is. The caller is on
+    /// the runtime that will accept.
+    ///
+    /// # Errors
+    /// [`ListenError`] for an address that is not of this machine, or is taken, and where the transport cannot listen.
+    fn listen(&self, address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError>;
+}
+
+/// A lane on its way.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Lane>, ConnectError>> + Send + 'a>>;
+
+/// The lanes that peers open to one address.
+pub trait Acceptor: fmt::Debug + Send + 'static {
+    /// The address that peers open lanes to, with the port that was found for port 0.
+    fn local_addr(&self) -> SocketAddr;
+
+    /// Waits for the next lane. One task waits at a time. Dropping the wait loses no lane.
+    ///
+    /// # Errors
+    /// [`AcceptError`]. The acceptor goes on after one that [`is_transient`](AcceptError::is_transient), and is of no use after any other.
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>>;
+}
+
+/// A lane that a peer has opened, and that belongs to no runtime yet: the rail that will drive it [opens](Self::open) it. Dropping it closes the lane.
+pub struct IncomingLane {
+    local: SocketAddr,
+    peer: SocketAddr,
+    open: Box<OpenLane>,
+}
+
+/// Makes the lane, on the runtime that will drive it.
+type OpenLane = dyn FnOnce() -> Result<Arc<dyn Lane>, AcceptError> + Send;
+
+impl IncomingLane {
+    /// A lane between these addresses, which `open` makes on the runtime that will drive it.
+    pub fn new(
+        local: SocketAddr,
+        peer: SocketAddr,
+        open: impl FnOnce() -> Result<Arc<dyn Lane>, AcceptError> + Send + 'static,
+    ) -> Self {
+        Self { local, peer, open: Box::new(open) }
+    }
+
+    /// The address that the peer has called.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The lane, on the runtime that this is called on.
+    ///
+    /// # Errors
+    /// [`AcceptError::Lost`] where the connection has failed since, or an option cannot be set.
+    pub fn open(self) -> Result<Arc<dyn Lane>, AcceptError> {
+        (self.open)()
+    }
+}
+
+impl fmt::Debug for IncomingLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingLane").field("local", &self.local).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// One connection on one rail, over any transport. A stream holds its lanes as `Arc<dyn Lane>`.
 ///
 /// # What an implementation promises
-/// - **Ordered and reliable**: the other end receives the bytes that were submitted, in their order, each once, up to where the lane fails. A lane
-///   that cannot keep that fails: every call then gives an error, and every wait ends. Bytes may arrive in other portions than they were submitted
-///   in. Chunks have checksums or tags of their own, so a transport needs none for them.
-/// - **Bound when taken**: what [`try_submit`](Self::try_submit) has taken is this lane's, and cannot be given to another that is faster. So a lane has
+/// - **Ordered and reliable**: the peer receives the bytes that were submitted, in their order, each once, up to where the lane fails. A lane that cannot
+///   keep that fails: every call then gives an error, and every wait ends. Bytes may arrive in other portions than they were submitted in. Chunks have
+///   checksums or tags of their own, so a transport needs none for them.
+/// - **Bound when taken**: bytes that [`try_submit`](Self::try_submit) has taken are this lane's, and cannot be given to a faster one. So a lane has
 ///   [room](Self::poll_room) only while little waits in it unsent.
-/// - **Nothing waits inside a call**: the `try_` methods give [`io::ErrorKind::WouldBlock`] where they would have to, and have done nothing then. So
+/// - **Nothing waits inside a call**: the `try_` methods give [`io::ErrorKind::WouldBlock`] where they would have to wait, and have done nothing then. So
 ///   dropping a future that waits loses nothing (cancel safety).
 /// - **Wakers**: a `poll_` method that is pending wakes the waker of its context, once it is worth calling again. One task waits in each direction at
 ///   a time, for [room](Self::poll_room) or to [submit](Self::poll_submit_ready) in one and to [receive](Self::poll_receive_ready) in the other, so
 ///   that the latest waker of each direction is enough; both may be the same task's. Ready may be wrong: the next `try_` call then blocks, and the
 ///   waiting begins anew. It must not be wrong for ever, or a rail's thread spins.
-/// - **Threads**: any thread may call any method at any time. A lane is driven on the thread of its rail, and asked for its figures from others. No
-///   method blocks, but for the time of a system call.
-/// - **Dropping** a lane ends it: the other end finds its end or an error, now or after what was submitted. Memory that was handed in and is still
+/// - **Threads**: any thread may call any method at any time. The thread of its rail drives a lane; others ask it for its figures. No method blocks, but
+///   for the time of a system call.
+/// - **Dropping** a lane ends it: the peer finds its end or an error, now or after the bytes that were submitted. Memory that was handed in and is still
 ///   being read, by a kernel or by a device, stays as it is for as long.
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// This end's address.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The other end's address.
+    /// The peer's address.
     fn peer_addr(&self) -> SocketAddr;
 
     /// Takes bytes from the front of `control`, and then of `payload`, as one run of bytes, and says how many. It is at least one, unless both are
     /// empty.
     ///
-    /// What is taken of `control` is copied, or gone when this returns. Of `payload` a transport may keep clones until it has sent them.
+    /// Bytes of `control` are copied, or gone when this returns. Of `payload` a transport may keep clones until it has sent them.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] where it can take nothing now. Any other is the end of the lane.
@@ -57,8 +135,8 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, where it has failed.
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Waits until the lane would soon begin to send what it is given: little waits in it unsent. What is to be sent is chosen then, and not before. It is not
-    /// asked while less than 16 KiB of the lane are unacknowledged.
+    /// Waits until the lane would soon begin to send the bytes that it is given: few wait in it unsent. The scheduler chooses the bytes then, and not before. The
+    /// driver does not ask while less than 16 KiB of the lane are unacknowledged.
     ///
     /// # Errors
     /// The lane's, where it has failed; it may as well be ready, so that submitting finds out.
@@ -81,13 +159,13 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Closes the sending side: the other end receives to the end of what was submitted, and then zero bytes.
+    /// Closes the sending side: the peer receives to the end of the bytes that were submitted, and then zero bytes.
     ///
     /// # Errors
     /// The transport's, most of all that the lane is gone.
     fn close_write(&self) -> io::Result<()>;
 
-    /// Puts bytes that have arrived into the buffers, in their order, and says how many: zero where the other end has closed its sending side and
+    /// Puts bytes that have arrived into the buffers, in their order, and says how many: zero where the peer has closed its sending side and
     /// everything was received.
     ///
     /// # Errors
@@ -100,38 +178,33 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, where it has failed.
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// What the transport knows of the lane now. The health of a lane is judged by it some times per round trip, so it is to be cheap.
+    /// The transport's figures of the lane now. The health of a lane is judged by them some times per round trip, so they are to be cheap.
     ///
     /// # Errors
     /// [`StatsError`] where it cannot say at the moment. That does not end the lane.
     fn stats(&self) -> Result<TransportStats, StatsError>;
 
-    /// What only TCP knows; `None` of other transports, and where the kernel does not say.
-    fn tcp_stats(&self) -> Option<TcpStats> {
-        None
+    /// All that [`stats`](Self::stats) says, and the figures that only this transport has, for reports. The default has none of those.
+    ///
+    /// # Errors
+    /// As [`stats`](Self::stats).
+    fn detailed_stats(&self) -> Result<TransportStats, StatsError> {
+        self.stats()
     }
 
     /// The number of the interface that the lane leaves by, as [`LinkWatch`](crate::LinkWatch) names links; `None` where there is none, or none is
-    /// known. Without it a link that goes down is found out by the silence of its lane.
+    /// known. Without it the stream notices a link that went down only by the silence of its lane.
     fn link_index(&self) -> Option<u32> {
         None
     }
 }
 
-/// What opens lanes of one transport.
-pub trait Connector: fmt::Debug + Send + Sync + 'static {
-    /// Opens a lane to `remote`, which begins where `options` say ([`LaneOptions::local_end`]). It is called on the runtime that will drive the lane, and may be
-    /// called for several lanes at a time. Dropping the future gives the lane up.
-    fn connect<'a>(&'a self, options: &'a LaneOptions, remote: SocketAddr) -> Connecting<'a>;
-}
-
-/// A lane on its way.
-pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Lane>, ConnectError>> + Send + 'a>>;
-
 /// Figures of a lane that mean the same for every transport.
 ///
-/// What a transport does not know is `None`, and never zero. Serialized names carry their units.
+/// A figure that a transport does not know is `None`, and never zero. Serialized names carry their units. Another crate starts from the default, which knows
+/// nothing, and sets what its transport knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TransportStats {
     /// Smoothed round-trip time.
     #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
@@ -142,12 +215,12 @@ pub struct TransportStats {
     /// Least round-trip time seen lately.
     #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub least_rtt: Option<Duration>,
-    /// Packets that were sent and are not acknowledged. A lane that does not say is never taken for silent, so that it is used until it fails.
+    /// Packets that were sent and are not acknowledged. A lane that does not say is never taken for stalled, so that it is used until it fails.
     pub unacknowledged_packets: Option<u64>,
-    /// Bytes that the other end has acknowledged since the lane was made, give or take a few for its beginning and its end: what counts is whether
+    /// Bytes that the peer has acknowledged since the lane was made, give or take a few for its beginning and its end: it matters whether
     /// they become more.
     pub bytes_acknowledged: Option<u64>,
-    /// Time since the other end last acknowledged anything, be it news or not.
+    /// Time since the peer last acknowledged anything, be it news or not.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
     /// Rate of the latest delivery.
@@ -157,8 +230,20 @@ pub struct TransportStats {
     pub bytes_retransmitted: Option<u64>,
     /// Packets sent again since the lane was made.
     pub packets_retransmitted: Option<u64>,
-    /// What decides how much is under way, by its name.
+    /// The congestion control, by its name.
     pub congestion: Option<String>,
-    /// What became of sending without copies; `None` where the lane does not.
+    /// How sending without copies went; `None` where the lane copies.
     pub zero_copy: Option<ZeroCopyStats>,
+    /// The figures that only this transport has ([`Lane::detailed_stats`]).
+    #[serde(flatten)]
+    pub details: Option<TransportDetails>,
+}
+
+/// Figures that one transport has and others do not. Serialized under the transport's [scheme](Transport::scheme).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TransportDetails {
+    /// TCP's.
+    Tcp(TcpStats),
 }

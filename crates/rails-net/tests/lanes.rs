@@ -2,8 +2,8 @@
 //! carry.
 
 use rails_net::{
-    BindEndError, ConnectError, Deviation, KeepAlive, LaneListener, LaneOptions, ListenError, LocalEnd, TcpLane,
-    TcpState,
+    BindEndError, ConnectError, Deviation, KeepAlive, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
+    TcpTransport,
 };
 use rails_topo::{CpuId, DataSize};
 use std::{
@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const OTHER_LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-async fn pair(connecting: &LaneOptions, listening: &LaneOptions) -> (TcpLane, TcpLane) {
-    let listener: LaneListener = listening.listen(LOOPBACK).expect("loopback is there");
+async fn pair(connecting: &TcpTransport, listening: &TcpTransport) -> (TcpLane, TcpLane) {
+    let listener: TcpAcceptor = listening.listen(LOOPBACK).expect("loopback is there");
     let near = connecting.connect(listener.local_addr()).await.expect("it listens");
     (near, listener.accept().await.expect("it was connected"))
 }
@@ -34,8 +34,8 @@ fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
 
 #[tokio::test]
 async fn a_lane_begins_at_the_address_that_was_asked_for() {
-    let from_other = LaneOptions::new().local(OTHER_LOOPBACK);
-    let (near, far) = pair(&from_other, &LaneOptions::new()).await;
+    let from_other = TcpTransport::new().local(OTHER_LOOPBACK);
+    let (near, far) = pair(&from_other, &TcpTransport::new()).await;
     assert_eq!(near.local_addr().ip(), OTHER_LOOPBACK);
     assert_eq!(near.local_addr(), far.peer_addr());
     assert_eq!(near.peer_addr(), far.local_addr());
@@ -45,7 +45,7 @@ async fn a_lane_begins_at_the_address_that_was_asked_for() {
 
 #[tokio::test]
 async fn a_lane_bound_to_a_device_reads_back_as_bound() {
-    let by_device = LaneOptions::new().local(LocalEnd::Device("lo".to_owned()));
+    let by_device = TcpTransport::new().local(LocalEnd::Device("lo".to_owned()));
     let (near, far) = pair(&by_device, &by_device).await;
     for lane in [near, far] {
         assert_eq!(lane.settings().expect("readable").device.as_deref(), Some("lo"));
@@ -54,8 +54,8 @@ async fn a_lane_bound_to_a_device_reads_back_as_bound() {
 }
 
 #[tokio::test]
-async fn a_lane_has_its_default_options_whichever_end_opened_it() {
-    let (near, far) = pair(&LaneOptions::new(), &LaneOptions::new()).await;
+async fn default_options_at_both_ends() {
+    let (near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
     for lane in [near, far] {
         let settings = lane.settings().expect("readable");
         assert!(settings.no_delay);
@@ -71,10 +71,10 @@ async fn a_lane_has_its_default_options_whichever_end_opened_it() {
 }
 
 #[tokio::test]
-async fn options_that_were_given_are_set_whichever_end_opened_it() {
+async fn given_options_at_both_ends() {
     let keepalive = KeepAlive { idle: Duration::from_secs(7), interval: Duration::from_secs(3), probes: 2 };
     let size = DataSize::bytes(64 << 10);
-    let options = LaneOptions::new()
+    let options = TcpTransport::new()
         .congestion("reno")
         .no_delay(false)
         .send_buffer(size)
@@ -103,7 +103,7 @@ async fn options_that_were_given_are_set_whichever_end_opened_it() {
 
 #[tokio::test]
 async fn keepalive_and_user_timeout_can_be_left_off() {
-    let options = LaneOptions::new().keepalive(None).user_timeout(None);
+    let options = TcpTransport::new().keepalive(None).user_timeout(None);
     let (near, _far) = pair(&options, &options).await;
     let settings = near.settings().expect("readable");
     assert_eq!((settings.keepalive, settings.user_timeout), (None, None));
@@ -112,7 +112,7 @@ async fn keepalive_and_user_timeout_can_be_left_off() {
 #[tokio::test]
 async fn a_buffer_that_the_kernel_cuts_is_reported() {
     let wanted = DataSize::bytes(1 << 40);
-    let (near, far) = pair(&LaneOptions::new().send_buffer(wanted), &LaneOptions::new()).await;
+    let (near, far) = pair(&TcpTransport::new().send_buffer(wanted), &TcpTransport::new()).await;
     match near.deviations() {
         [Deviation::SendBuffer { wanted: reported, got }] => {
             assert_eq!(*reported, wanted);
@@ -126,7 +126,7 @@ async fn a_buffer_that_the_kernel_cuts_is_reported() {
 #[tokio::test]
 async fn a_lane_counts_what_it_carries() {
     const BYTES: u64 = 3 << 20;
-    let (mut near, mut far) = pair(&LaneOptions::new(), &LaneOptions::new()).await;
+    let (mut near, mut far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
     let received = tokio::spawn(async move {
         let mut left = BYTES as usize;
         let mut buffer = vec![0; 64 << 10];
@@ -159,7 +159,7 @@ async fn a_lane_counts_what_it_carries() {
 
 #[tokio::test]
 async fn the_peers_closing_is_seen_and_counts_as_one_byte() {
-    let (mut near, far) = pair(&LaneOptions::new(), &LaneOptions::new()).await;
+    let (mut near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
     drop(far.into_stream());
     assert_eq!(near.get_mut().read(&mut [0]).await.expect("the end of the stream"), 0);
     let stats = near.stats().expect("readable");
@@ -172,7 +172,7 @@ async fn a_refused_port_is_refused() {
     let silent = tokio::net::TcpSocket::new_v4().expect("a socket");
     silent.bind(LOOPBACK).expect("loopback is there");
     let unused = silent.local_addr().expect("it is bound");
-    let error = LaneOptions::new().local(OTHER_LOOPBACK).connect(unused).await.expect_err("nothing listens");
+    let error = TcpTransport::new().local(OTHER_LOOPBACK).connect(unused).await.expect_err("nothing listens");
     assert!(matches!(&error, ConnectError::Refused { remote, .. } if *remote == unused), "{error}");
     assert_eq!(error.to_string(), format!("{unused} refused a connection from 127.0.0.2"));
     assert_eq!(errno(&error), Some(libc::ECONNREFUSED));
@@ -181,8 +181,8 @@ async fn a_refused_port_is_refused() {
 #[tokio::test]
 async fn an_unanswered_call_times_out() {
     // A listener whose queue is full answers no further call.
-    let full = LaneOptions::new().backlog(0).listen(LOOPBACK).expect("loopback is there");
-    let options = LaneOptions::new().connect_timeout(Duration::from_millis(50));
+    let full = TcpTransport::new().backlog(0).listen(LOOPBACK).expect("loopback is there");
+    let options = TcpTransport::new().connect_timeout(Duration::from_millis(50));
     let mut waiting = Vec::new();
     let error = loop {
         match options.connect(full.local_addr()).await {
@@ -200,13 +200,13 @@ async fn an_address_of_another_machine_cannot_be_begun_at() {
     // RFC 5737: an address for documentation, of no machine.
     let foreign: IpAddr = [192, 0, 2, 1].into();
     let remote = SocketAddr::new(LOOPBACK.ip(), 9);
-    let error = LaneOptions::new().local(foreign).connect(remote).await.expect_err("it is not ours");
+    let error = TcpTransport::new().local(foreign).connect(remote).await.expect_err("it is not ours");
     assert!(
         matches!(&error, ConnectError::LocalEnd(BindEndError::Address { address, .. }) if address.ip() == foreign),
         "{error}"
     );
     assert_eq!(errno(&error), Some(libc::EADDRNOTAVAIL));
-    let error = LaneOptions::new().listen(SocketAddr::new(foreign, 0)).expect_err("it is not ours");
+    let error = TcpTransport::new().listen(SocketAddr::new(foreign, 0)).expect_err("it is not ours");
     assert!(matches!(error, ListenError::LocalEnd(BindEndError::Address { .. })), "{error}");
 }
 
@@ -214,9 +214,9 @@ async fn an_address_of_another_machine_cannot_be_begun_at() {
 async fn addresses_that_do_not_go_together_are_named() {
     let v6: IpAddr = std::net::Ipv6Addr::LOCALHOST.into();
     let remote = SocketAddr::new(LOOPBACK.ip(), 9);
-    let error = LaneOptions::new().local(v6).connect(remote).await.expect_err("IPv6 to IPv4");
+    let error = TcpTransport::new().local(v6).connect(remote).await.expect_err("IPv6 to IPv4");
     assert!(matches!(error, ConnectError::LocalEnd(BindEndError::Mismatch { .. })), "{error}");
-    let error = LaneOptions::new().local(OTHER_LOOPBACK).listen(LOOPBACK).expect_err("two addresses");
+    let error = TcpTransport::new().local(OTHER_LOOPBACK).listen(LOOPBACK).expect_err("two addresses");
     assert!(matches!(error, ListenError::LocalEnd(BindEndError::Mismatch { .. })), "{error}");
 }
 
@@ -224,7 +224,7 @@ async fn addresses_that_do_not_go_together_are_named() {
 async fn a_wrong_device_is_an_error_and_not_another_device() {
     // The kernel by itself takes the empty name for "no device", and looks for the first 15 characters of a long one.
     for device in ["no-such-device", "", "a-name-of-more-than-15"] {
-        let options = LaneOptions::new().local(LocalEnd::Device(device.to_owned()));
+        let options = TcpTransport::new().local(LocalEnd::Device(device.to_owned()));
         let error = options.connect(SocketAddr::new(LOOPBACK.ip(), 9)).await.expect_err("no such device");
         assert_eq!(error.to_string(), format!("cannot bind to device `{device}`"));
         assert!(matches!(error, ConnectError::LocalEnd(BindEndError::Device { .. })), "{error}");
@@ -235,8 +235,8 @@ async fn a_wrong_device_is_an_error_and_not_another_device() {
 }
 
 #[tokio::test]
-async fn an_unknown_congestion_control_names_option_value_and_errno() {
-    let options = LaneOptions::new().congestion("no-such");
+async fn error_for_an_unknown_congestion_control() {
+    let options = TcpTransport::new().congestion("no-such");
     let error = options.connect(SocketAddr::new(LOOPBACK.ip(), 9)).await.expect_err("no such algorithm");
     assert!(matches!(&error, ConnectError::Option(option) if option.option == "TCP_CONGESTION"), "{error}");
     assert_eq!(error.to_string(), "setsockopt failed for TCP_CONGESTION = `no-such`");
@@ -244,14 +244,14 @@ async fn an_unknown_congestion_control_names_option_value_and_errno() {
 }
 
 #[tokio::test]
-async fn values_that_the_kernel_takes_for_something_else_are_refused() {
+async fn refusal_of_zero_values() {
     let remote = SocketAddr::new(LOOPBACK.ip(), 9);
     let probes = |idle, probes| KeepAlive { idle, interval: Duration::from_secs(1), probes };
     for (options, option) in [
-        (LaneOptions::new().user_timeout(Duration::ZERO), "TCP_USER_TIMEOUT"),
-        (LaneOptions::new().not_sent_lowat(DataSize::bytes(0)), "TCP_NOTSENT_LOWAT"),
-        (LaneOptions::new().keepalive(probes(Duration::ZERO, 1)), "TCP_KEEPIDLE"),
-        (LaneOptions::new().keepalive(probes(Duration::from_secs(1), 0)), "TCP_KEEPCNT"),
+        (TcpTransport::new().user_timeout(Duration::ZERO), "TCP_USER_TIMEOUT"),
+        (TcpTransport::new().not_sent_lowat(DataSize::bytes(0)), "TCP_NOTSENT_LOWAT"),
+        (TcpTransport::new().keepalive(probes(Duration::ZERO, 1)), "TCP_KEEPIDLE"),
+        (TcpTransport::new().keepalive(probes(Duration::from_secs(1), 0)), "TCP_KEEPCNT"),
     ] {
         match options.connect(remote).await.expect_err("the value is refused") {
             ConnectError::Option(error) => assert_eq!((error.option, errno(&error)), (option, Some(libc::EINVAL))),
@@ -263,7 +263,7 @@ async fn values_that_the_kernel_takes_for_something_else_are_refused() {
 #[tokio::test]
 async fn times_are_never_shorter_than_asked_for() {
     let keepalive = KeepAlive { idle: Duration::from_millis(6001), interval: Duration::from_millis(1), probes: 1 };
-    let options = LaneOptions::new().keepalive(keepalive).user_timeout(Duration::from_micros(1001));
+    let options = TcpTransport::new().keepalive(keepalive).user_timeout(Duration::from_micros(1001));
     let (near, _far) = pair(&options, &options).await;
     let settings = near.settings().expect("readable");
     let rounded = KeepAlive { idle: Duration::from_secs(7), interval: Duration::from_secs(1), probes: 1 };
@@ -272,17 +272,17 @@ async fn times_are_never_shorter_than_asked_for() {
 
 #[tokio::test]
 async fn a_taken_port_is_an_error_unless_it_is_shared() {
-    let shared = LaneOptions::new().reuse_port(true);
+    let shared = TcpTransport::new().reuse_port(true);
     let first = shared.listen(LOOPBACK).expect("loopback is there");
     let second = shared.listen(first.local_addr()).expect("both share");
     assert_eq!(second.local_addr(), first.local_addr());
-    let error = LaneOptions::new().listen(first.local_addr()).expect_err("this one does not share");
+    let error = TcpTransport::new().listen(first.local_addr()).expect_err("this one does not share");
     assert_eq!(errno(&error), Some(libc::EADDRINUSE));
 }
 
 #[tokio::test]
-async fn a_lane_that_is_to_poll_says_for_how_long_or_which_privilege_is_missing() {
-    let options = LaneOptions::new().busy_poll(Duration::from_nanos(49_001));
+async fn busy_poll_time_or_missing_privilege() {
+    let options = TcpTransport::new().busy_poll(Duration::from_nanos(49_001));
     match options.listen(LOOPBACK) {
         Ok(listener) => {
             let near = options.connect(listener.local_addr()).await.expect("it listens");
@@ -297,6 +297,6 @@ async fn a_lane_that_is_to_poll_says_for_how_long_or_which_privilege_is_missing(
         }
         Err(error) => panic!("{error}"),
     }
-    let none = LaneOptions::new().busy_poll(Duration::ZERO).listen(LOOPBACK).expect_err("zero is not a time to poll");
+    let none = TcpTransport::new().busy_poll(Duration::ZERO).listen(LOOPBACK).expect_err("zero is not a time to poll");
     assert_eq!(errno(&none), Some(libc::EINVAL));
 }

@@ -2,12 +2,12 @@
 //! its file.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use rails_net::LaneOptions;
+use rails_net::TcpTransport;
 use std::os::fd::AsRawFd;
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_connection_waits_until_there_are_descriptors_again() {
-    let options = LaneOptions::new();
+async fn accept_after_descriptors_ran_out() {
+    let options = TcpTransport::new();
     let listener = options.listen(([127, 0, 0, 1], 0).into()).expect("loopback is there");
     let near = options.connect(listener.local_addr()).await.expect("it listens");
 

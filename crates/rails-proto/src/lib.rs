@@ -5,7 +5,7 @@
 //!
 //! # Map
 //! Each module depends only on those above it.
-//! - [`parameters`], [`chunk`], [`violation`], [`secret`]: the vocabulary;
+//! - [`parameters`], [`address`], [`chunk`], [`violation`], [`secret`]: the vocabulary;
 //! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
 //! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
 //! - [`pairing`]: which lane here leads to which there;
@@ -22,6 +22,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod address;
 pub mod backoff;
 pub mod chunk;
 pub mod connection;
@@ -43,4 +44,5 @@ pub mod security;
 pub mod violation;
 pub mod wire;
 
+pub use address::{AddressError, LaneAddress, Scheme};
 pub use pairing::RailId;

@@ -2,13 +2,13 @@
 
 use super::handshake::{TERMS, hello};
 use crate::script::Script;
-use rails_multirail::{LaneCandidate, RailId};
+use rails_multirail::{LaneAddress, LaneCandidate, RailId, Scheme};
 use rails_proto::{
     handshake::{
         Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Mode, PREFIX_LEN, Proved,
         Purpose, Responder, ResponderStep,
     },
-    pairing::{MOST_OFFERS, pair},
+    pairing::{MOST_OFFERS, pair, pair_with_contact},
     secret::Secret,
 };
 use rails_topo::{Bandwidth, NodeId};
@@ -130,8 +130,8 @@ pub(crate) fn pairing(data: &[u8]) {
         paired.iter().map(|pair| pair.1).chain(left[1].iter().copied()).collect(),
     ];
     assert_eq!(told, [rails(&ours), rails(&theirs)], "{pairing}");
-    let asked = rails_multirail::fuzzing::paired(ours.clone(), theirs.clone(), contact, from);
-    let addresses: HashSet<SocketAddr> = theirs.iter().map(|offer| offer.address).chain([contact]).collect();
+    let asked = pair_with_contact(ours.clone(), theirs.clone(), contact, from.socket);
+    let addresses: HashSet<LaneAddress> = theirs.iter().map(|offer| offer.address).chain([contact]).collect();
     assert!(asked.lanes().all(|(_, address)| addresses.contains(&address)), "{asked}");
     ours.reverse();
     theirs.reverse();
@@ -163,7 +163,10 @@ fn offer(script: &mut Script<'_>) -> LaneCandidate {
     };
     LaneCandidate {
         rail: RailId(usize::from(script.byte() % 8)),
-        address: SocketAddr::new(ip, 1 + u16::from(script.byte() % 2)),
+        address: LaneAddress {
+            scheme: if flags & 64 == 0 { Scheme::TCP } else { Scheme::new("udp").expect("it is a name") },
+            socket: SocketAddr::new(ip, 1 + u16::from(script.byte() % 2)),
+        },
         prefix_len,
         speed: Some(u64::from(script.byte() % 4))
             .filter(|speed| *speed > 0)
@@ -177,4 +180,4 @@ fn offer(script: &mut Script<'_>) -> LaneCandidate {
 const SEED_OFFERS: [[u8; 7]; 3] =
     [[0b1000, 1, 2, 0, 1, 0, 0], [0b11_1010, 2, 9, 1, 0, 3, 1], [0b0011, 1, 3, 2, 0, 1, 0]];
 /// 64 entries, the proof and a tag.
-const LONGEST: usize = 64 * 52 + 32 + 16;
+const LONGEST: usize = 64 * 68 + 32 + 16;

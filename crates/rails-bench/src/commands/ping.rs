@@ -3,7 +3,7 @@
 
 use crate::{
     admission::Admission,
-    endpoint::{Endpoint, not_listening, say_listening},
+    endpoint::{Endpoint, not_listening, say_listening, sockets},
     exit::{Exit, explain},
     measure::latency,
     print,
@@ -11,15 +11,15 @@ use crate::{
     stop::{Stop, Stopped},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailListener, MultiRailMessages, MultiRailStream, Rail};
-use rails_net::LaneListener;
-use std::{net::SocketAddr, sync::Arc};
+use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRailStream, Rail};
+use rails_net::{TcpAcceptor, TcpTransport};
+use std::sync::Arc;
 
 /// What messages go over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Over {
     /// A plain flow to the first address.
-    Plain,
+    Plain(Box<TcpTransport>),
     /// The bytes of a stream.
     Bytes,
     /// The messages of a stream.
@@ -27,11 +27,12 @@ pub(super) enum Over {
 }
 
 impl Over {
-    pub(super) fn chosen(plain: bool, messages: bool) -> Self {
+    /// Plain flows by this transport, if there is one.
+    pub(super) fn chosen(plain: Option<TcpTransport>, messages: bool) -> Self {
         match (plain, messages) {
-            (true, _) => Self::Plain,
-            (false, true) => Self::Messages,
-            (false, false) => Self::Bytes,
+            (Some(tcp), _) => Self::Plain(Box::new(tcp)),
+            (None, true) => Self::Messages,
+            (None, false) => Self::Bytes,
         }
     }
 }
@@ -39,29 +40,30 @@ impl Over {
 /// Sends messages of each length so many times, and prints how long it took.
 pub(super) async fn ask(
     endpoint: &Endpoint,
-    remotes: &[SocketAddr],
+    remotes: &[LaneAddress],
     over: Over,
     (sizes, count): (&[u32], u32),
     json: bool,
     mut stop: Stop,
 ) -> Result<Exit> {
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
-    let figures = if over == Over::Plain {
-        let remote = remotes[0];
-        let lane = rail.lane_options(endpoint.options.lane_options());
+    let figures = if let Over::Plain(tcp) = over {
+        let remote = sockets(&remotes[..1])?[0];
+        let from = tcp.local(rail.local_end());
         let asked = rail.runtime().spawn(move || async move {
-            let mut lane = lane.connect(remote).await?;
+            let mut lane = from.connect(remote).await?;
             approach(lane.get_mut()).await?;
             anyhow::Ok(latency::ask(lane.get_mut(), &sizes, count).await?)
         });
         stop.or(async { asked.await?.context("--to") }).await?
     } else {
-        let (stream, _) = match over {
-            Over::Messages => endpoint.connect(remotes, Purpose::Ask, &mut stop).await?,
-            _ => endpoint.open(remotes, Purpose::Ask, &mut stop).await?,
+        let by_messages = matches!(over, Over::Messages);
+        let (stream, _) = match by_messages {
+            true => endpoint.connect(remotes, Purpose::Ask, &mut stop).await?,
+            false => endpoint.open(remotes, Purpose::Ask, &mut stop).await?,
         };
         let asked = rail.runtime().spawn(move || async move {
-            if over == Over::Messages {
+            if by_messages {
                 let ask = async |messages: &mut MultiRailMessages| {
                     approach(&mut InMessages(messages)).await?;
                     Ok(latency::ask_messages(messages, &sizes, count).await?)
@@ -91,7 +93,7 @@ pub(super) async fn ask(
 /// Sends messages back: those of plain flows to the first address, or those of streams.
 pub(super) async fn answer(
     endpoint: &Endpoint,
-    addresses: &[SocketAddr],
+    addresses: &[LaneAddress],
     over: Over,
     once: bool,
     mut stop: Stop,
@@ -117,22 +119,22 @@ async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Sto
 
 /// Where messages come from.
 enum Source {
-    Plain(Arc<LaneListener>),
+    Plain(Arc<TcpAcceptor>),
     Bytes(Admission),
     Messages(MultiRailListener),
 }
 
 impl Source {
-    async fn bind(endpoint: &Endpoint, addresses: &[SocketAddr], over: Over) -> Result<Self> {
-        match over {
-            Over::Plain => {}
+    async fn bind(endpoint: &Endpoint, addresses: &[LaneAddress], over: Over) -> Result<Self> {
+        let tcp = match over {
+            Over::Plain(tcp) => tcp,
             Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
             Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
-        }
-        let (options, address) = (endpoint.options.lane_options().clone(), addresses[0]);
-        let bound = first(endpoint)?.runtime().spawn(move || async move { options.listen(address) }).await?;
+        };
+        let address = sockets(&addresses[..1])?[0];
+        let bound = first(endpoint)?.runtime().spawn(move || async move { tcp.listen(address) }).await?;
         let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
-        say_listening(&[bound.local_addr()]);
+        say_listening(&[bound.local_addr().into()]);
         Ok(Self::Plain(Arc::new(bound)))
     }
 

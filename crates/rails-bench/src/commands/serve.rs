@@ -4,7 +4,7 @@ use super::{block_on, ping};
 use crate::{
     admission::Admission,
     duration,
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, sockets},
     exit::{Exit, explain},
     measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
     print,
@@ -14,8 +14,9 @@ use crate::{
     tls::ServerTls,
 };
 use anyhow::{Result, bail};
+use rails_multirail::LaneAddress;
 use serde::Serialize;
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 /// Receive what `stream` sends, and say what arrived
 ///
@@ -83,12 +84,13 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
 async fn serve(
     args: &Args,
     endpoint: &Endpoint,
-    addresses: &[SocketAddr],
+    addresses: &[LaneAddress],
     details: bool,
     mut stop: Stop,
 ) -> Result<Exit> {
     if args.ping {
-        return ping::answer(endpoint, addresses, ping::Over::chosen(args.plain, args.messages), args.once, stop).await;
+        let plain = args.plain.then(|| args.stream.tcp()).transpose()?;
+        return ping::answer(endpoint, addresses, ping::Over::chosen(plain, args.messages), args.once, stop).await;
     }
     if args.plain {
         return stop.or(serve_plain(args, endpoint, addresses, details)).await;
@@ -126,11 +128,11 @@ async fn serve_streams(
     }
 }
 
-async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Exit> {
-    let (rails, lane) = (&endpoint.rails, endpoint.options.lane_options());
-    let listeners = plain::Listeners::bind(rails, addresses, lane).await;
+async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress], details: bool) -> Result<Exit> {
+    let (rails, tcp) = (&endpoint.rails, args.stream.tcp()?);
+    let listeners = plain::Listeners::bind(rails, &sockets(addresses)?, &tcp).await;
     let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
-    say_listening(&listeners.local_addrs());
+    say_listening(&listeners.local_addrs().into_iter().map(Into::into).collect::<Vec<_>>());
     loop {
         match listeners.receive(rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
@@ -143,10 +145,10 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr],
     }
 }
 
-async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[SocketAddr], details: bool) -> Result<Exit> {
-    let listener = mptcp::Listener::bind(addresses[0], args.stream.congestion());
+async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress], details: bool) -> Result<Exit> {
+    let listener = mptcp::Listener::bind(sockets(&addresses[..1])?[0], args.stream.congestion());
     let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
-    say_listening(&[listener.local_addr()?]);
+    say_listening(&[listener.local_addr()?.into()]);
     loop {
         match listener.receive(&endpoint.rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,

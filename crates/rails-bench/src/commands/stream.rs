@@ -2,7 +2,7 @@
 
 use super::{block_on, ping, seconds};
 use crate::{
-    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, sockets},
     exit::Exit,
     measure::{Amount, mptcp, plain, striped},
     print,
@@ -12,9 +12,9 @@ use crate::{
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use rails_multirail::RailRequest;
+use rails_multirail::{LaneAddress, RailRequest};
 use rails_topo::DataSize;
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
 async fn measure(
     args: &Args,
     endpoint: &Endpoint,
-    remotes: &[SocketAddr],
+    remotes: &[LaneAddress],
     details: bool,
     mut stop: Stop,
 ) -> Result<Exit> {
@@ -91,17 +91,19 @@ async fn measure(
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
     };
     if !args.ping.is_empty() {
-        let over = ping::Over::chosen(args.plain, args.messages);
+        let plain = args.plain.then(|| args.stream.tcp()).transpose()?;
+        let over = ping::Over::chosen(plain, args.messages);
         return ping::ask(endpoint, remotes, over, (&args.ping, args.round_trips), args.json, stop).await;
     }
     let Endpoint { topology, rails, options, .. } = endpoint;
     let mut explained = None;
     let measurement = if args.plain {
-        let sent = plain::send(rails, remotes, options.lane_options(), amount, topology);
+        let (remotes, tcp) = (sockets(remotes)?, args.stream.tcp()?);
+        let sent = plain::send(rails, &remotes, &tcp, amount, topology);
         stop.or(sent).await.context("--to")?
     } else if args.mptcp {
         let congestion = args.stream.congestion().map(str::to_owned);
-        stop.or(mptcp::send(rails, remotes[0], congestion, amount, topology)).await.context("--to")?
+        stop.or(mptcp::send(rails, sockets(&remotes[..1])?[0], congestion, amount, topology)).await.context("--to")?
     } else {
         let (stream, paired) = endpoint.open(remotes, Purpose::Stream, &mut stop).await?;
         explained = args.explain.then_some(paired);

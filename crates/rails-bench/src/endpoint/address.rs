@@ -2,15 +2,17 @@
 
 use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
+use rails_multirail::{LaneAddress, Scheme};
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     str::FromStr,
 };
 
-/// An address or a host's name, with a port.
+/// An address or a host's name, with a port, and the transport that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
+    scheme: Scheme,
     host: String,
     port: u16,
 }
@@ -19,9 +21,13 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, text) = match text.split_once("://") {
+            Some((name, rest)) => (Scheme::new(name).map_err(|error| error.to_string())?, rest),
+            None => (Scheme::TCP, text),
+        };
         // An IPv6 address without brackets has colons of its own, and no port.
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self { host: address.to_string(), port: DEFAULT_PORT });
+            return Ok(Self { scheme, host: address.to_string(), port: DEFAULT_PORT });
         }
         let port = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is no port (0 to 65535)"));
         if let Some(rest) = text.strip_prefix('[') {
@@ -32,7 +38,7 @@ impl FromStr for Address {
                 None if rest.is_empty() => DEFAULT_PORT,
                 None => return Err(format!("`{rest}` follows the bracket where a port could")),
             };
-            return Ok(Self { host: address.to_string(), port });
+            return Ok(Self { scheme, host: address.to_string(), port });
         }
         let (host, port) = match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => {
@@ -44,12 +50,15 @@ impl FromStr for Address {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err(format!("`{host}` is no address and no host's name"));
         }
-        Ok(Self { host: host.to_owned(), port })
+        Ok(Self { scheme, host: host.to_owned(), port })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.scheme != Scheme::TCP {
+            write!(f, "{}://", self.scheme)?;
+        }
         match self.host.parse::<IpAddr>() {
             Ok(address) => SocketAddr::new(address, self.port).fmt(f),
             Err(_) => write!(f, "{}:{}", self.host, self.port),
@@ -57,14 +66,15 @@ impl fmt::Display for Address {
     }
 }
 
-/// The socket address; the first that is found for a name.
+/// The address; the first that is found for a name.
 ///
 /// # Errors
 /// Where the name is not known; the error names the flag.
-pub(super) fn resolve(flag: &str, address: &Address) -> Result<SocketAddr> {
+pub(super) fn resolve(flag: &str, address: &Address) -> Result<LaneAddress> {
     let found = (address.host.as_str(), address.port).to_socket_addrs().with_context(|| format!("{flag} {address}"));
     let found = found.map_err(|error| error.help(format!("`getent hosts {}` asks the same question", address.host)))?;
-    { found }.next().ok_or_else(|| anyhow!("{flag} {address}: the name has no address"))
+    let socket = { found }.next().ok_or_else(|| anyhow!("{flag} {address}: the name has no address"))?;
+    Ok(LaneAddress { scheme: address.scheme, socket })
 }
 
 /// The port of an address that names none.
@@ -89,6 +99,8 @@ mod tests {
         assert_eq!("[fd00:0::1]".parse::<Address>(), "fd00::1".parse(), "however it is written");
         assert_eq!(parsed("storage.example"), "storage.example:7575");
         assert_eq!(parsed("storage.example:9"), "storage.example:9");
+        assert_eq!(parsed("tcp://10.0.0.1"), "10.0.0.1:7575");
+        assert_eq!(parsed("udp://[fd00::1]:80"), "udp://[fd00::1]:80");
     }
 
     #[test]
@@ -103,6 +115,8 @@ mod tests {
             ("[fd00::1", "no closing bracket"),
             ("[fd00::1]80", "follows the bracket"),
             ("[host]:80", "no IPv6 address"),
+            ("UDP://host:80", "no transport"),
+            ("tcp://tcp://host", "too many colons"),
         ] {
             assert!(parsed(text).contains(reason), "{text}: {}", parsed(text));
         }
@@ -122,7 +136,7 @@ mod tests {
 
         #[test]
         fn a_printed_address_is_read_back(address: std::net::IpAddr, port: u16) {
-            let address = Address { host: address.to_string(), port };
+            let address = Address { scheme: Scheme::TCP, host: address.to_string(), port };
             prop_assert_eq!(address.to_string().parse(), Ok(address));
         }
     }

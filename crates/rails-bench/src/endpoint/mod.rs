@@ -1,9 +1,9 @@
 //! From addresses on the command line to rails, addresses and options.
 
 mod address;
-mod lane;
 mod paired;
 mod striping;
+mod tcp;
 
 pub(crate) use address::Address;
 pub(crate) use paired::Paired;
@@ -19,18 +19,19 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use lane::LaneArgs;
 use rails_multirail::{
-    Driver, HandshakeError, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Security,
-    StreamOptions,
+    Driver, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Scheme,
+    Security, StreamOptions,
     error::JoinError,
     plan::{LaneEnd, PlanError, plan},
 };
+use rails_net::TcpTransport;
 use rails_topo::Topology;
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
+use tcp::TcpArgs;
 
 /// One end of streams: its rails, and how it behaves.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub(crate) struct Endpoint {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StreamArgs<T: TlsArgs> {
     #[command(flatten)]
-    lane: LaneArgs,
+    tcp: TcpArgs,
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerRail)]
     driver: DriverArg,
@@ -75,7 +76,12 @@ enum DriverArg {
 impl<T: TlsArgs> StreamArgs<T> {
     /// The congestion control that was asked for.
     pub(crate) fn congestion(&self) -> Option<&str> {
-        self.lane.congestion()
+        self.tcp.congestion()
+    }
+
+    /// TCP as the options say. Must be called inside a runtime, as it tries them on a socket.
+    pub(crate) fn tcp(&self) -> Result<TcpTransport> {
+        self.tcp.transport()
     }
 
     /// Which threads drive the lanes.
@@ -88,9 +94,8 @@ impl<T: TlsArgs> StreamArgs<T> {
 
     /// The options. Must be called inside a runtime, as it tries the lanes' options on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
-        let lane = self.lane.options()?;
         let security = self.join.security(self.tls.security()?)?;
-        let mut options = StreamOptions::new(security).lane(lane).driver(self.driver());
+        let mut options = StreamOptions::new(security).transport(self.tcp()?).driver(self.driver());
         if let Some(limit) = self.outage_limit {
             options = options.outage_limit(limit);
         }
@@ -104,22 +109,23 @@ impl<T: TlsArgs> StreamArgs<T> {
 impl Endpoint {
     /// An end that waits for streams on `addresses`: a rail for each. If all of them are unspecified (0.0.0.0, ::), a rail on
     /// each NIC, and without a NIC one that is bound to none.
-    pub(crate) fn listening(addresses: &[SocketAddr], options: StreamOptions) -> Result<Self> {
+    pub(crate) fn listening(addresses: &[LaneAddress], options: StreamOptions) -> Result<Self> {
         let topology = this_machine()?;
-        let plan = if addresses.iter().all(|address| address.ip().is_unspecified()) {
+        let ips = || addresses.iter().map(|address| address.socket.ip());
+        let plan = if ips().all(|ip| ip.is_unspecified()) {
             plan(&topology, &RailRequest::Auto).or_else(|error| match error {
-                PlanError::NoNic => plan(&topology, &lanes(addresses.iter().take(1).map(SocketAddr::ip))),
+                PlanError::NoNic => plan(&topology, &lanes(ips().take(1))),
                 other => Err(other),
             })
         } else {
-            plan(&topology, &lanes(addresses.iter().map(SocketAddr::ip)))
+            plan(&topology, &lanes(ips()))
         };
         Self::build(topology, plan.context("--listen")?, options)
     }
 
     /// An end that opens streams to `remotes`: the rails of `from`, or else one towards each distinct remote address, as the
     /// routing table leads.
-    pub(crate) fn calling(remotes: &[SocketAddr], from: Option<&RailRequest>, options: StreamOptions) -> Result<Self> {
+    pub(crate) fn calling(remotes: &[LaneAddress], from: Option<&RailRequest>, options: StreamOptions) -> Result<Self> {
         let topology = this_machine()?;
         let plan = match from {
             None => plan(&topology, &lanes(local_ends(remotes)?.into_iter()))
@@ -137,7 +143,7 @@ impl Endpoint {
     }
 
     /// Listens, and says where.
-    pub(crate) async fn listen(&self, addresses: &[SocketAddr]) -> Result<MultiRailListener> {
+    pub(crate) async fn listen(&self, addresses: &[LaneAddress]) -> Result<MultiRailListener> {
         let listener = MultiRailListener::bind(&self.rails, addresses, &self.options).await;
         let listener = listener.map_err(|error| not_listening(error.into(), addresses))?;
         say_listening(listener.local_addrs());
@@ -172,11 +178,11 @@ fn window(text: &str) -> Result<u64> {
 }
 
 /// Where the routing table would send from to each distinct remote.
-fn local_ends(remotes: &[SocketAddr]) -> Result<Vec<IpAddr>> {
+fn local_ends(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
     let mut distinct: Vec<SocketAddr> = Vec::new();
     for remote in remotes {
-        if !distinct.contains(remote) {
-            distinct.push(*remote);
+        if !distinct.contains(&remote.socket) {
+            distinct.push(remote.socket);
         }
     }
     let local = |remote: SocketAddr| {
@@ -193,30 +199,31 @@ fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
 }
 
 /// Says on stderr where this end listens: with port 0 that is how the other gets to know.
-pub(crate) fn say_listening(addresses: &[SocketAddr]) {
+pub(crate) fn say_listening(addresses: &[LaneAddress]) {
     print::note(format_args!("listening on {}", listed(addresses)));
 }
 
 /// Names the flag, and says what the reader can do.
-pub(crate) fn not_listening(error: anyhow::Error, addresses: &[SocketAddr]) -> anyhow::Error {
+pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
     let error = error.context(format!("--listen {}", listed(addresses)));
     error.help("`ss -ltn` lists the ports that are taken, `rails-bench topo` this machine's addresses")
 }
 
-fn listed(addresses: &[SocketAddr]) -> String {
-    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+fn listed(addresses: &[LaneAddress]) -> String {
+    addresses.iter().map(LaneAddress::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Names where a stream was to lead.
-fn to(remotes: &[SocketAddr]) -> String {
-    let remotes: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
+fn to(remotes: &[LaneAddress]) -> String {
+    let remotes: Vec<String> = remotes.iter().map(LaneAddress::to_string).collect();
     format!("--to {}", remotes.join(","))
 }
 
 /// Names the flag, and says what the reader can do where the lanes' errors tell.
-fn not_connected(error: OpenError, remotes: &[SocketAddr], peer: &str) -> anyhow::Error {
+fn not_connected(error: OpenError, remotes: &[LaneAddress], peer: &str) -> anyhow::Error {
     let help = match &error {
         OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
+        OpenError::NoTransport(_) => Some(TRANSPORTS.to_owned()),
         _ => None,
     };
     let error = anyhow::Error::new(error).context(to(remotes));
@@ -242,6 +249,7 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
         JoinError::Handshake(HandshakeError::NotRails { .. }) => {
             format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
         }
+        JoinError::NoTransport(_) => TRANSPORTS.to_owned(),
         JoinError::Connect(rails_net::ConnectError::Refused { .. }) => {
             format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
         }
@@ -250,13 +258,28 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
 }
 
 /// Resolves what a flag names.
-pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<SocketAddr>> {
-    let resolved: Result<Vec<SocketAddr>> = addresses.iter().map(|address| address::resolve(flag, address)).collect();
+pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<LaneAddress>> {
+    let resolved: Result<Vec<LaneAddress>> = addresses.iter().map(|address| address::resolve(flag, address)).collect();
     match resolved?.as_slice() {
         [] => Err(Helped::usage(format_args!("{flag}: no address"), format!("for example `{flag} 10.0.0.1`"))),
         found => Ok(found.to_vec()),
     }
 }
+
+/// The addresses of plain flows, which are of TCP.
+///
+/// # Errors
+/// Where one is of another transport.
+pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
+    let socket = |address: &LaneAddress| {
+        ensure!(address.scheme == Scheme::TCP, "{address}: plain flows go over TCP alone");
+        Ok(address.socket)
+    };
+    addresses.iter().map(socket).collect()
+}
+
+/// What an address of another transport is answered with.
+const TRANSPORTS: &str = "lanes go over TCP: write tcp://HOST:PORT, or HOST:PORT alone";
 
 #[cfg(test)]
 mod tests {

@@ -7,9 +7,9 @@ use crate::{
     stop::Stop,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{MultiRailStream, Pairing, PlanLanesError, error::FailedLane, in_order};
+use rails_multirail::{LaneAddress, MultiRailStream, Pairing, PlanLanesError, error::FailedLane, in_order};
 use serde::Serialize;
-use std::{fmt, net::SocketAddr};
+use std::fmt;
 
 /// The pairing of two ends, and how its lanes fared.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ pub(crate) struct Paired {
 #[derive(Debug, Serialize)]
 struct Failed {
     rail: usize,
-    remote: SocketAddr,
+    remote: LaneAddress,
     error: String,
 }
 
@@ -32,7 +32,7 @@ impl Endpoint {
     /// Opens a stream for this purpose, says so to the other end, and waits for the stream's turn there. Says over which lanes it goes.
     pub(crate) async fn open(
         &self,
-        remotes: &[SocketAddr],
+        remotes: &[LaneAddress],
         purpose: Purpose,
         stop: &mut Stop,
     ) -> Result<(MultiRailStream, Paired)> {
@@ -49,7 +49,7 @@ impl Endpoint {
     /// lanes and they are paired, otherwise rails and addresses are taken in order.
     pub(crate) async fn connect(
         &self,
-        remotes: &[SocketAddr],
+        remotes: &[LaneAddress],
         purpose: Purpose,
         stop: &mut Stop,
     ) -> Result<(MultiRailStream, Paired)> {
@@ -57,10 +57,10 @@ impl Endpoint {
     }
 
     /// `peer` is the command that should be listening there.
-    async fn connect_explained(&self, remotes: &[SocketAddr], peer: &str) -> Result<(MultiRailStream, Paired)> {
+    async fn connect_explained(&self, remotes: &[LaneAddress], peer: &str) -> Result<(MultiRailStream, Paired)> {
         let pairing = match remotes {
             [contact] if self.rails.len() > 1 => self.ask(*contact, "--to", peer).await?,
-            _ => in_order(&self.rails.offers(), remotes),
+            _ => in_order(&self.rails.offers(remotes[0].scheme), remotes),
         };
         if pairing.pairs.is_empty() {
             let help = "name the addresses of the other end by --to, one for each lane, to pair them by hand";
@@ -74,14 +74,14 @@ impl Endpoint {
     }
 
     /// Pairs with whoever listens at `contact`, and tries every pair without opening a stream.
-    pub(crate) async fn probe(&self, contact: SocketAddr) -> Result<Paired> {
+    pub(crate) async fn probe(&self, contact: LaneAddress) -> Result<Paired> {
         let pairing = self.ask(contact, "--peer", "recv").await?;
         let failed = MultiRailStream::probe(&self.rails, &pairing, &self.options).await?;
         let up = pairing.pairs.len() - failed.len();
         Ok(Paired::new(pairing, up, failed.iter()))
     }
 
-    async fn ask(&self, contact: SocketAddr, flag: &str, peer: &str) -> Result<Pairing> {
+    async fn ask(&self, contact: LaneAddress, flag: &str, peer: &str) -> Result<Pairing> {
         let asked = MultiRailStream::plan(&self.rails, contact, &self.options).await;
         asked.map_err(|error| {
             let help = match &error {

@@ -13,7 +13,7 @@ use super::{
 use crate::purpose::{self, Purpose};
 use anyhow::{Context, Result};
 use rails_multirail::{RailId, Rails};
-use rails_net::{LaneListener, LaneOptions, TcpLane};
+use rails_net::{Lane, TcpAcceptor, TcpLane, TcpTransport};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
@@ -45,7 +45,7 @@ pub(super) struct Receipt {
 pub async fn send(
     rails: &Rails,
     remotes: &[SocketAddr],
-    options: &LaneOptions,
+    tcp: &TcpTransport,
     amount: Amount,
     topology: &Topology,
 ) -> Result<Measurement> {
@@ -58,8 +58,8 @@ pub async fn send(
     let mut flows = Vec::new();
     for index in 0..count {
         let rail = RailId(index % rails.len());
-        let (remote, options) = (remotes[index % remotes.len()], rails[rail].lane_options(options));
-        flows.push((rail, rails[rail].runtime().spawn(move || source(remote, options, share))));
+        let (remote, from) = (remotes[index % remotes.len()], tcp.clone().local(rails[rail].local_end()));
+        flows.push((rail, rails[rail].runtime().spawn(move || source(remote, from, share))));
     }
     let (mut counts, mut lanes, mut last) = (Vec::new(), Vec::new(), None);
     for (rail, flow) in flows {
@@ -87,7 +87,7 @@ pub async fn send(
 /// Sockets that wait for plain flows, one on each address.
 #[derive(Debug)]
 pub struct Listeners {
-    listeners: Vec<(RailId, Arc<LaneListener>)>,
+    listeners: Vec<(RailId, Arc<TcpAcceptor>)>,
     zero: Instant,
 }
 
@@ -96,12 +96,12 @@ impl Listeners {
     ///
     /// # Errors
     /// What kept an address from being listened on.
-    pub async fn bind(rails: &Rails, addresses: &[SocketAddr], options: &LaneOptions) -> Result<Self> {
+    pub async fn bind(rails: &Rails, addresses: &[SocketAddr], tcp: &TcpTransport) -> Result<Self> {
         let mut listeners = Vec::new();
         for (index, address) in addresses.iter().copied().enumerate() {
             let rail = RailId(index % rails.len());
-            let options = options.clone();
-            let listener = rails[rail].runtime().spawn(move || async move { options.listen(address) });
+            let tcp = tcp.clone();
+            let listener = rails[rail].runtime().spawn(move || async move { tcp.listen(address) });
             listeners.push((rail, Arc::new(listener.await??)));
         }
         Ok(Self { listeners, zero: Instant::now() })
@@ -168,8 +168,8 @@ impl Listeners {
 }
 
 /// Sends one flow, and gives what its sink said.
-async fn source(remote: SocketAddr, options: LaneOptions, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
-    let mut lane = options.connect(remote).await?;
+async fn source(remote: SocketAddr, from: TcpTransport, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
+    let mut lane = from.connect(remote).await?;
     approach(lane.get_mut()).await?;
     let (sent, receipt) = give(lane.get_mut(), amount).await?;
     Ok((lane_report(&lane, sent, 0), receipt))
@@ -225,7 +225,7 @@ pub(super) async fn take(stream: &mut TcpStream, mut counter: Counter) -> io::Re
 
 fn lane_report(lane: &TcpLane, bytes_sent: u64, bytes_received: u64) -> LaneReport {
     let carried = (bytes_sent, bytes_received);
-    LaneReport::new((lane.local_addr(), lane.peer_addr()), carried, lane.stats().ok().as_ref())
+    LaneReport::new((lane.local_addr(), lane.peer_addr()), carried, Lane::stats(lane).ok().as_ref())
 }
 
 /// Small beside a measurement, and large beside what a flow takes for a read.

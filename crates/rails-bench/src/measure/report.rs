@@ -2,7 +2,7 @@
 
 use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
 use rails_multirail::{Driver, LaneStats, Policy, RailId, Rails, StreamStats, runtime::Placement};
-use rails_net::TcpStats;
+use rails_net::TransportStats;
 use rails_topo::{CpuSet, NodeId, Topology};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -152,20 +152,20 @@ impl Side {
 }
 
 impl LaneReport {
-    /// A lane between these addresses that sent and received so many bytes and was not lost; `tcp` is what the kernel knows of it.
+    /// A lane between these addresses that sent and received so many bytes and was not lost, with the transport's figures of it.
     pub(crate) fn new(
         (local, remote): (SocketAddr, SocketAddr),
         (bytes_sent, bytes_received): (u64, u64),
-        tcp: Option<&TcpStats>,
+        transport: Option<&TransportStats>,
     ) -> Self {
         Self {
             local,
             remote,
             bytes_sent,
             bytes_received,
-            retransmitted_segments: tcp.map(|tcp| tcp.retransmitted_segments.into()),
-            rtt_us: tcp.and_then(|tcp| tcp.rtt).map(|rtt| rtt.as_micros() as u64),
-            congestion_control: tcp.map(|tcp| tcp.congestion.clone()),
+            retransmitted_segments: transport.and_then(|stats| stats.packets_retransmitted),
+            rtt_us: transport.and_then(|stats| stats.rtt).map(|rtt| rtt.as_micros() as u64),
+            congestion_control: transport.and_then(|stats| stats.congestion.clone()),
             lost: None,
         }
     }
@@ -183,7 +183,7 @@ pub struct LaneReportOn {
 impl From<&LaneStats> for LaneReportOn {
     fn from(lane: &LaneStats) -> Self {
         let carried = (lane.bytes_sent, lane.bytes_received);
-        let report = LaneReport::new((lane.local, lane.remote), carried, lane.tcp.as_ref());
+        let report = LaneReport::new((lane.local, lane.remote), carried, lane.transport.as_ref());
         let retransmitted_segments = lane.segments_retransmitted;
         Self { rail: lane.rail, report: LaneReport { lost: lane.lost.clone(), retransmitted_segments, ..report } }
     }

@@ -3,7 +3,9 @@
 use super::payload::Payload;
 use anyhow::{Context, Result, anyhow};
 use rails_lab::{LinkLab, Side};
-use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, StreamStats, plan};
+use rails_multirail::{
+    LaneAddress, MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, StreamStats, plan,
+};
 use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
 use std::{
     future::poll_fn,
@@ -52,7 +54,7 @@ pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOpti
     let (opened, both) = mpsc::channel();
     let other = opened.clone();
     let a = spawn(lab, machine, Side::A, options, seed, async move |rails, options| {
-        let addresses: Vec<SocketAddr> = found.recv().context("the other end does not listen")?;
+        let addresses: Vec<LaneAddress> = found.recv().context("the other end does not listen")?;
         let stream = MultiRailStream::connect(&rails, &addresses, &options).await?;
         let _ = opened.send(());
         Ok((rails, stream))

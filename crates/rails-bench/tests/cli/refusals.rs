@@ -120,6 +120,18 @@ fn a_receiver_that_cannot_listen_names_the_flag() {
 }
 
 #[test]
+fn addresses_of_unknown_transports() {
+    let help = "help: lanes go over TCP: write tcp://HOST:PORT";
+    for to in [&["--to", "udp://127.0.0.1:1"][..], &["--to", "udp://127.0.0.1:1,udp://127.0.0.1:2"]] {
+        let args = ["stream", "--insecure", "--seconds", "1"].iter().chain(to).copied();
+        refused(args, 1, &["--to udp://127.0.0.1:1", "no transport carries lanes to udp:// addresses here", help]);
+    }
+    refused(["serve", "--insecure", "--listen", "udp://127.0.0.1"], 1, &["--listen udp://127.0.0.1:7575", "udp://"]);
+    refused(["stream", "--insecure", "--plain", "--to", "udp://127.0.0.1"], 1, &["plain flows go over TCP alone"]);
+    refused(["serve", "--insecure", "--listen", "Tcp://127.0.0.1"], 2, &["`Tcp` is no transport"]);
+}
+
+#[test]
 fn a_sender_that_cannot_connect_names_the_flag_and_what_to_do() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let send = |more: &[&'static str], to: &str| {

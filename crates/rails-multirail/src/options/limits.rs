@@ -33,7 +33,7 @@ impl Limits {
     /// sends, or, where streams are opened by TLS, what rustls keeps of at most 64 KiB.
     ///
     /// While there are as many, nothing more is accepted: connections wait in the backlog of the socket
-    /// ([`LaneOptions::backlog`](rails_net::LaneOptions::backlog)).
+    /// ([`TcpTransport::backlog`](rails_net::TcpTransport::backlog)).
     #[must_use]
     pub fn handshakes(self, most: usize) -> Self {
         Self { handshakes: most, ..self }

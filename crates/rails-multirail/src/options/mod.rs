@@ -4,14 +4,15 @@ mod limits;
 
 pub use limits::Limits;
 
-use crate::{Driver, RailId, Security};
-use rails_net::{Connector, LaneOptions, TcpConnector};
+use crate::{Driver, RailId, Security, error::NoTransport};
+use rails_net::{TcpTransport, Transport};
 use rails_proto::{
+    Scheme,
     connection::{Config, Connection},
     parameters::TransportParameters,
     policy::{Policy, StripePolicy},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// How a stream, or every stream of a listener, behaves. Each end has its own.
 #[derive(Debug, Clone)]
@@ -24,8 +25,7 @@ pub struct StreamOptions {
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
     pub(crate) window: u64,
-    pub(crate) lane: LaneOptions,
-    pub(crate) connector: Arc<dyn Connector>,
+    transports: BTreeMap<Scheme, Arc<dyn Transport>>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) join_grace: Duration,
@@ -87,8 +87,7 @@ impl StreamOptions {
             longest_chunk: 512 << 10,
             send_buffer: 4 << 20,
             window: 16 << 20,
-            lane: LaneOptions::default(),
-            connector: Arc::new(TcpConnector),
+            transports: BTreeMap::from([(Scheme::TCP, Arc::new(TcpTransport::new()) as Arc<dyn Transport>)]),
             handshake_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(15),
             join_grace: Duration::from_secs(1),
@@ -111,7 +110,7 @@ impl StreamOptions {
         Self { policy: PolicySource::Own(Arc::new(make)), ..self }
     }
 
-    /// How many TCP connections a lane has: each is a lane of its own for the policy, on the same rail and to the same address (parallel TCP). Default: 1.
+    /// How many connections a lane has: each is a lane of its own for the policy, on the same rail and to the same address (parallel TCP). Default: 1.
     /// It helps where one connection does not fill its link, for loss on a long way or for a window that is too small;
     /// on a short link it only costs. Only the end that opens the stream asks for it; a stream has at most 64 connections.
     ///
@@ -170,18 +169,16 @@ impl StreamOptions {
         Ok(Self { window: bytes, ..self })
     }
 
-    /// The sockets' options. The local end of each is set by its rail.
-    #[must_use]
-    pub fn lane(self, lane: LaneOptions) -> Self {
-        Self { lane, ..self }
-    }
-
-    /// What opens lanes, for the end that opens streams: another transport than TCP. Default: [`TcpConnector`].
+    /// Carries lanes over this transport too, with its options: those whose addresses have its [scheme](Transport::scheme). It takes the place of another
+    /// with the same scheme. Default: [`TcpTransport`] with its defaults, whose addresses need no scheme.
     ///
-    /// The other end hands such lanes to its listener by [`LaneEntrance::admit`](crate::LaneEntrance::admit).
+    /// # Panics
+    /// If the scheme is no name ([`Scheme::new`]).
     #[must_use]
-    pub fn connector(self, connector: impl Connector) -> Self {
-        Self { connector: Arc::new(connector), ..self }
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        let scheme = Scheme::new(transport.scheme()).expect("a transport's scheme is a name");
+        self.transports.insert(scheme, Arc::new(transport));
+        self
     }
 
     /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener). The end that connects has no use for it.
@@ -255,9 +252,9 @@ impl StreamOptions {
         &self.security
     }
 
-    /// The sockets' options.
-    pub fn lane_options(&self) -> &LaneOptions {
-        &self.lane
+    /// The transport of that scheme, where there is one.
+    pub(crate) fn transport_of(&self, scheme: Scheme) -> Result<&Arc<dyn Transport>, NoTransport> {
+        self.transports.get(&scheme).ok_or(NoTransport(scheme))
     }
 
     pub(crate) fn weight(&self, rail: RailId) -> u32 {

@@ -100,16 +100,6 @@ impl Handshakes {
         Ok(HandshakePermit { _of_peer: of_peer, _of_all: of_all })
     }
 
-    /// A place for one more, if there is one now.
-    ///
-    /// # Errors
-    /// The limit that is reached.
-    pub(super) fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Result<HandshakePermit, Limit> {
-        let of_peer = self.enter_of_peer(peer)?;
-        let of_all = self.all.clone().try_acquire_owned().map_err(|_| Limit::Handshakes)?;
-        Ok(HandshakePermit { _of_peer: of_peer, _of_all: of_all })
-    }
-
     fn enter_of_peer(self: &Arc<Self>, peer: IpAddr) -> Result<PeerPermit, Limit> {
         let peer = peer.to_canonical();
         let mut by_peer = self.lock();
@@ -288,10 +278,12 @@ mod tests {
         let _second = handshakes.enter(peer(1)).await.unwrap();
         assert_eq!(handshakes.enter(peer(1)).await.unwrap_err(), Limit::PeerHandshakes);
         let mapped = "::ffff:10.0.0.1".parse().unwrap();
-        assert_eq!(handshakes.try_enter(mapped).unwrap_err(), Limit::PeerHandshakes, "the same, written as IPv6");
+        assert_eq!(handshakes.enter(mapped).await.unwrap_err(), Limit::PeerHandshakes, "the same, written as IPv6");
         let other = handshakes.enter(peer(2)).await.unwrap();
-        assert_eq!(handshakes.try_enter(peer(3)).unwrap_err(), Limit::Handshakes);
-        let (waits, ()) = tokio::join!(handshakes.enter(peer(3)), async { drop(first) });
+        let (waits, ()) = tokio::join!(handshakes.enter(peer(3)), async {
+            assert_eq!(handshakes.all.available_permits(), 0);
+            drop(first);
+        });
         drop(waits.unwrap());
         let _third = handshakes.enter(peer(1)).await.unwrap();
         drop(other);

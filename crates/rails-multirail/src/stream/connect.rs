@@ -5,8 +5,8 @@ use super::{
     dialer::{Dialer, News, Path, Report},
 };
 use crate::{OpenError, RailId, StreamOptions, rails::Rails};
-use rails_proto::parameters::MOST_LANES;
-use std::{collections::BTreeSet, net::SocketAddr};
+use rails_proto::{LaneAddress, parameters::MOST_LANES};
+use std::collections::BTreeSet;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -15,7 +15,7 @@ use tokio::{
 /// Opens a stream with these lanes; see [`MultiRailStream::connect`].
 pub(super) async fn connect(
     rails: &Rails,
-    lanes: &[(RailId, SocketAddr)],
+    lanes: &[(RailId, LaneAddress)],
     options: &StreamOptions,
 ) -> Result<MultiRailStream, OpenError> {
     let count = lanes.len() * options.parallel;
@@ -27,6 +27,9 @@ pub(super) async fn connect(
     }
     if count > MOST_LANES {
         return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
+    }
+    for (_, remote) in lanes {
+        options.transport_of(remote.scheme)?;
     }
     let credentials = options.security.initiator().ok_or(OpenError::Security)?;
     let dialer = Dialer::new(count as u16, rails, options, credentials);

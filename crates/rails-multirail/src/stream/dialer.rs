@@ -14,6 +14,7 @@ use crate::{
 };
 use rails_net::Lane;
 use rails_proto::{
+    LaneAddress,
     backoff::Backoff,
     connection::{LaneId, Refused},
     handshake::{Credentials, Hello, Joined, Purpose, StreamId},
@@ -21,7 +22,6 @@ use rails_proto::{
 };
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -55,7 +55,7 @@ pub(super) struct Path {
     /// The lane's number.
     pub(super) index: u16,
     pub(super) rail: RailId,
-    pub(super) remote: SocketAddr,
+    pub(super) remote: LaneAddress,
 }
 
 /// What the lanes of one stream share at the end that opened it.
@@ -63,7 +63,7 @@ pub(super) struct Path {
 pub(super) struct Dialer {
     lanes: u16,
     pub(super) rails: Rails,
-    options: StreamOptions,
+    pub(super) options: StreamOptions,
     /// What a lane that opens the stream brings.
     credentials: Credentials,
     /// The stream, once a lane has opened it.
@@ -298,8 +298,8 @@ impl Dialer {
     }
 
     async fn connect(&self, path: Path) -> Result<Arc<dyn Lane>, JoinError> {
-        let begins = self.rails[path.rail].lane_options(&self.options.lane);
-        Ok(self.options.connector.connect(&begins, path.remote).await?)
+        let transport = self.options.transport_of(path.remote.scheme)?;
+        Ok(transport.connect(&self.rails[path.rail].local_end(), path.remote.socket).await?)
     }
 
     async fn join_over(

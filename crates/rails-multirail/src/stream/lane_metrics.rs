@@ -3,7 +3,7 @@
 use super::stats::LaneStats;
 use crate::{RailId, error::LaneError};
 use rails_bind::thread::{self, Tid};
-use rails_net::{Lane, TcpStats, TransportStats};
+use rails_net::{Lane, TransportStats};
 use rails_proto::connection::LaneFigures;
 use rails_topo::Bandwidth;
 use std::{
@@ -57,14 +57,7 @@ pub(crate) struct AtomicByteCount {
 #[derive(Debug)]
 enum LaneState {
     Up { lane: Arc<dyn Lane>, thread: Tid },
-    Ended { thread: Tid, local: SocketAddr, known: Box<TransportMetrics>, lost: Option<LaneError> },
-}
-
-/// What the transport knows of a connection, or knew at its end.
-#[derive(Debug, Clone, Default)]
-struct TransportMetrics {
-    transport: Option<TransportStats>,
-    tcp: Option<TcpStats>,
+    Ended { thread: Tid, local: SocketAddr, known: Option<Box<TransportStats>>, lost: Option<LaneError> },
 }
 
 impl LaneMetrics {
@@ -93,16 +86,16 @@ impl LaneMetrics {
     /// already.
     pub(crate) fn end(&self, ended: &Arc<dyn Lane>, end: Result<(), LaneError>, did: &LaneFigures) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
-        let known = TransportMetrics::of(&**ended);
+        let known = ended.detailed_stats().ok();
         let mut past = self.past();
         past.figures += *did;
-        past.retransmitted = Retransmitted::together(past.retransmitted, known.transport.as_ref());
+        past.retransmitted = Retransmitted::together(past.retransmitted, known.as_ref());
         let mut state = self.lock();
         if let LaneState::Up { lane, thread } = &*state
             && Arc::ptr_eq(lane, ended)
         {
             past.down_since = Some(Instant::now());
-            let known = Box::new(known);
+            let known = known.map(Box::new);
             *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), known, lost: end.err() };
         }
     }
@@ -119,7 +112,7 @@ impl LaneMetrics {
 
     /// What it did up to `at`; `now` is what its connections did that are up.
     pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
-        let TransportMetrics { transport, tcp } = self.known();
+        let transport = self.known();
         let up = matches!(&*self.lock(), LaneState::Up { .. });
         let past = self.past();
         let mut figures = past.figures;
@@ -150,7 +143,6 @@ impl LaneMetrics {
             times: figures.times,
             down: past.down + past.down_since.map(|since| at.saturating_duration_since(since)).unwrap_or_default(),
             transport,
-            tcp,
             joined: self.joined.load(Relaxed),
             losses: self.losses.load(Relaxed),
             lost: self.lost(),
@@ -170,10 +162,11 @@ impl LaneMetrics {
         }
     }
 
-    fn known(&self) -> TransportMetrics {
+    /// The transport's figures of the connection, now or at its end.
+    fn known(&self) -> Option<TransportStats> {
         match &*self.lock() {
-            LaneState::Up { lane, .. } => TransportMetrics::of(&**lane),
-            LaneState::Ended { known, .. } => (**known).clone(),
+            LaneState::Up { lane, .. } => lane.detailed_stats().ok(),
+            LaneState::Ended { known, .. } => known.as_deref().cloned(),
         }
     }
 
@@ -191,12 +184,6 @@ impl LaneState {
     /// Up on the calling thread, and to stay on it.
     fn up(lane: &Arc<dyn Lane>) -> Self {
         Self::Up { lane: lane.clone(), thread: thread::current_tid() }
-    }
-}
-
-impl TransportMetrics {
-    fn of(lane: &dyn Lane) -> Self {
-        Self { transport: lane.stats().ok(), tcp: lane.tcp_stats() }
     }
 }
 

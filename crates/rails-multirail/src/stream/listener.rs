@@ -10,12 +10,13 @@ use super::{
     supervisor::supervise,
 };
 use crate::{
-    AdmitError, BindListenerError, ListenerClosed, RailId, StreamOptions,
+    BindListenerError, ListenerClosed, RailId, StreamOptions, ToLaneAddresses, addresses,
     error::{JoinError, with_causes},
     rails::Rails,
 };
-use rails_net::{Lane, LaneListener, TcpLane};
+use rails_net::{Acceptor, IncomingLane, Lane};
 use rails_proto::{
+    LaneAddress, Scheme,
     handshake::{
         Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
         Responder, ResponderStep, StreamId,
@@ -23,9 +24,10 @@ use rails_proto::{
     secret::Secret,
 };
 use std::{
+    future::poll_fn,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -48,13 +50,16 @@ use tokio::{
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: mpsc::Receiver<Result<Unaccepted, ListenerClosed>>,
-    addresses: Vec<SocketAddr>,
-    entrance: LaneEntrance,
+    addresses: Vec<LaneAddress>,
 }
 
-/// Where a listener takes in lanes that did not come by its addresses: those of another transport. Clones lead to the same listener.
-#[derive(Debug, Clone)]
-pub struct LaneEntrance(Weak<Registry>);
+/// A lane that a peer has opened, before its handshake.
+struct Joining {
+    lane: Arc<dyn Lane>,
+    /// The rail that drives it.
+    rail: RailId,
+    scheme: Scheme,
+}
 
 /// What the listening tasks share. It holds the rails, so they run as long as something listens.
 struct Registry {
@@ -66,7 +71,7 @@ struct Registry {
     incoming: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
     handshakes: Arc<Handshakes>,
     /// The addresses that are listened on, and by which rail.
-    bound: Mutex<Vec<(RailId, SocketAddr)>>,
+    bound: Mutex<Vec<(RailId, LaneAddress)>>,
     /// Whose turn it is to take a lane that belongs to no rail by its address.
     turn: AtomicUsize,
 }
@@ -78,9 +83,10 @@ impl MultiRailListener {
     /// [`BindListenerError`], and then nothing listens.
     pub async fn bind(
         rails: &Rails,
-        addresses: &[SocketAddr],
+        addresses: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, BindListenerError> {
+        let addresses = addresses::resolve(addresses.named()).await?;
         if rails.is_empty() || addresses.is_empty() {
             let missing = if rails.is_empty() { "no rails to listen on" } else { "no addresses to listen on" };
             return Err(BindListenerError::NoLanes(missing));
@@ -97,22 +103,21 @@ impl MultiRailListener {
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
         });
-        let entrance = LaneEntrance(Arc::downgrade(&registry));
         let mut bound = Vec::new();
-        for (index, address) in addresses.iter().copied().enumerate() {
-            let rail = registry.rail_of(address).unwrap_or(RailId(index % rails.len()));
+        for (index, address) in addresses.into_iter().enumerate() {
+            let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
             let home = rails[options.driver.home(rail)].runtime();
             let listening = home.spawn(move || async move {
-                let listener = registry.options.lane.listen(address)?;
-                let bound = listener.local_addr();
+                let acceptor = registry.options.transport_of(address.scheme)?.listen(address.socket)?;
+                let bound = LaneAddress { socket: acceptor.local_addr(), ..address };
                 registry.bound.lock().unwrap_or_else(PoisonError::into_inner).push((rail, bound));
-                tokio::task::spawn_local(registry.listen(rail, listener));
+                tokio::task::spawn_local(registry.listen(address.scheme, acceptor));
                 Ok::<_, BindListenerError>(bound)
             });
             bound.push(listening.await.map_err(|_| BindListenerError::RailStopped(rail))??);
         }
-        Ok(Self { incoming, addresses: bound, entrance })
+        Ok(Self { incoming, addresses: bound })
     }
 
     /// The next stream. Its first lane is up; the others join while it is used ([`MultiRailStream::lanes_up`]).
@@ -127,29 +132,8 @@ impl MultiRailListener {
     }
 
     /// The addresses that it listens on, in the order they were given; a port 0 is replaced by the one that was found.
-    pub fn local_addrs(&self) -> &[SocketAddr] {
+    pub fn local_addrs(&self) -> &[LaneAddress] {
         &self.addresses
-    }
-
-    /// Where lanes of another transport are handed in, while this accepts streams.
-    pub fn entrance(&self) -> LaneEntrance {
-        self.entrance.clone()
-    }
-}
-
-impl LaneEntrance {
-    /// Takes in a lane that the other end has opened ([`StreamOptions::connector`]): it shakes hands and joins its stream, or opens one, as if it had come
-    /// in on an address of `rail`. The listener's limits hold for it, by the address of its peer. What becomes of it is logged.
-    ///
-    /// # Errors
-    /// [`AdmitError`], and then the lane is dropped.
-    pub fn admit(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<(), AdmitError> {
-        let registry = self.0.upgrade().ok_or(AdmitError::Closed)?;
-        if rail.0 >= registry.rails.len() {
-            return Err(AdmitError::NoSuchRail(rail));
-        }
-        registry.take_in_foreign(rail, lane);
-        Ok(())
     }
 }
 
@@ -159,23 +143,24 @@ impl Registry {
         self.rails.iter().find(|rail| rail.plan().address == Some(address.ip())).map(|rail| rail.id())
     }
 
-    /// Takes connections until the listener is dropped or its socket fails for good.
-    async fn listen(self: Arc<Self>, rail: RailId, listener: LaneListener) {
+    /// Takes lanes in until the listener is dropped or the acceptor fails for good.
+    async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
         loop {
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = poll_fn(|context| acceptor.poll_accept(context)) => accepted,
                 () = self.incoming.closed() => return,
             };
             match accepted {
                 Ok(lane) => tokio::select! {
-                    // While all places are taken the next connections wait in the socket's backlog.
-                    place = self.enter(&lane) => if let Some(place) = place {
-                        self.clone().take_in(place, rail, lane);
+                    // While all places are taken the next lanes wait in the acceptor's backlog.
+                    permit = self.handshakes.enter(lane.peer_addr().ip()) => match permit {
+                        Ok(permit) => self.clone().take_in(permit, scheme, lane),
+                        Err(limit) => send_away(lane, limit).await,
                     },
                     () = self.incoming.closed() => return,
                 },
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(address = %listener.local_addr(), %error, "a connection was not accepted");
+                    tracing::warn!(address = %acceptor.local_addr(), %error, "a connection was not accepted");
                     // Where file descriptors have run out, trying again at once would only spin.
                     sleep(PAUSE).await;
                 }
@@ -188,55 +173,29 @@ impl Registry {
         }
     }
 
-    /// Hands a connection to the runtime that drives the lanes of the rail that it belongs to.
-    fn take_in(self: Arc<Self>, place: HandshakePermit, listening: RailId, socket: TcpLane) {
-        let peer = socket.peer_addr();
-        let rail = self.rail_of(socket.local_addr()).unwrap_or_else(|| {
+    /// Opens a lane on the runtime that drives the lanes of the rail that it belongs to.
+    fn take_in(self: Arc<Self>, permit: HandshakePermit, scheme: Scheme, lane: IncomingLane) {
+        let rail = self.rail_of(lane.local_addr()).unwrap_or_else(|| {
             // An address that is no rail's own: the lanes that come in on it are spread over all of them.
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
         });
-        let (home, here) = (self.options.driver.home(rail), self.options.driver.home(listening));
-        if home == here {
-            tokio::task::spawn_local(self.serve(place, rail, Arc::new(socket)));
-            return;
-        }
-        // A socket belongs to the runtime that it was made on, so it is taken apart here and put together there.
-        match socket.detach() {
-            Ok(socket) => {
-                let registry = self.clone();
-                drop(self.rails[home].runtime().spawn(move || async move {
-                    match socket.attach() {
-                        Ok(socket) => registry.serve(place, rail, Arc::new(socket)).await,
-                        Err(error) => tracing::warn!(%peer, %error, "a connection was lost between two rails"),
-                    }
-                }));
+        let (home, registry) = (self.options.driver.home(rail), self.clone());
+        drop(self.rails[home].runtime().spawn(move || async move {
+            let peer = lane.peer_addr();
+            match lane.open() {
+                Ok(lane) => registry.serve(permit, Joining { lane, rail, scheme }).await,
+                Err(error) => {
+                    tracing::warn!(%peer, error = with_causes(&error), "a connection was lost between two rails")
+                }
             }
-            Err(error) => tracing::warn!(%peer, %error, "a connection was lost between two rails"),
-        }
-    }
-
-    /// The same for a lane of another transport, which belongs to no runtime and waits in no backlog.
-    fn take_in_foreign(self: Arc<Self>, rail: RailId, lane: Arc<dyn Lane>) {
-        match self.handshakes.try_enter(lane.peer_addr().ip()) {
-            Ok(place) => {
-                let (home, registry) = (self.options.driver.home(rail), self.clone());
-                drop(self.rails[home].runtime().spawn(move || registry.serve(place, rail, lane)));
-            }
-            Err(limit) => send_away(&*lane, limit),
-        }
-    }
-
-    /// A place among those that shake hands, as soon as there is one; `None` where its peer has as many as it may have.
-    async fn enter(&self, lane: &TcpLane) -> Option<HandshakePermit> {
-        let place = self.handshakes.enter(lane.peer_addr().ip()).await;
-        place.inspect_err(|limit| send_away(lane, *limit)).ok()
+        }));
     }
 
     /// Lets a connection join, and drives it to its end.
-    async fn serve(self: Arc<Self>, place: HandshakePermit, rail: RailId, connection: Arc<dyn Lane>) {
-        let peer = connection.peer_addr();
-        let lane = self.join(rail, connection).await;
-        drop((place, self));
+    async fn serve(self: Arc<Self>, permit: HandshakePermit, joining: Joining) {
+        let peer = joining.lane.peer_addr();
+        let lane = self.join(joining).await;
+        drop((permit, self));
         match lane {
             Ok(Some(lane)) => drop(lane.run().await),
             Ok(None) => tracing::debug!(%peer, "was told of the lanes here"),
@@ -253,18 +212,19 @@ impl Registry {
 
     /// The responder's side of the handshake, all of it within the time there is, and what becomes of the lane: nothing where the
     /// other end only asked.
-    async fn join(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<Option<LaneDriver>, JoinError> {
-        let joining = timeout(self.options.handshake_timeout, self.shake_hands(rail, lane));
-        joining.await.map_err(|_| JoinError::Timeout)?
+    async fn join(&self, joining: Joining) -> Result<Option<LaneDriver>, JoinError> {
+        let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining));
+        joined.await.map_err(|_| JoinError::Timeout)?
     }
 
-    async fn shake_hands(&self, rail: RailId, lane: Arc<dyn Lane>) -> Result<Option<LaneDriver>, JoinError> {
+    async fn shake_hands(&self, joining: Joining) -> Result<Option<LaneDriver>, JoinError> {
+        let Joining { lane, rail, scheme } = joining;
         let proved = self.authenticate(&*lane).await?;
         let Hello { purpose, stream, lane: index, .. } = proved.hello;
         match purpose {
             Purpose::Discover => {
                 let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                discovery::answer(&*lane, proved, &self.rails, rail, &bound).await?;
+                discovery::answer(&*lane, proved, &self.rails, rail, &bound, scheme).await?;
                 Ok(None)
             }
             Purpose::Open => {
@@ -381,10 +341,13 @@ impl Registry {
     }
 }
 
-/// Tells an initiator that it is one too many just now, without waiting for anything; the lane is closed with this.
-fn send_away(lane: &dyn Lane, limit: Limit) {
+/// Tells an initiator that it is one too many just now, without waiting for it; the lane is closed with this.
+async fn send_away(lane: IncomingLane, limit: Limit) {
     tracing::debug!(peer = %lane.peer_addr(), "a connection is to be tried again: there are {limit}");
-    // A connection that is closed with bytes that nobody has read is reset, and what was said on it may be lost.
+    let Ok(lane) = lane.open() else { return };
+    // A lane that has just come to its runtime is ready for nothing before the runtime has looked at it.
+    let _ = timeout(PAUSE, poll_fn(|context| lane.poll_submit_ready(context))).await;
+    // A connection that is closed with bytes that nobody has read is reset, and the refusal on it may be lost.
     let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
     let _ = lane.try_submit(&Message::Refused(Refusal::Busy(limit)).encode(), &[]);
 }

@@ -19,19 +19,21 @@ mod stats;
 mod supervisor;
 mod yield_budget;
 
-#[cfg(feature = "fuzzing")]
-pub(crate) use discovery::pair as fuzz_pair;
 pub use driver::Driver;
 pub use events::StreamEvent;
-pub use listener::{LaneEntrance, MultiRailListener};
+pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use prometheus::StreamMetrics;
 pub use stats::{LaneStats, StreamStats, ThreadStats};
 
-use crate::{AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, error::FailedLane, rails::Rails};
+use crate::{
+    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
+    rails::Rails,
+};
 use bytes::{Buf, Bytes};
 use dialer::{Dialer, Path};
 use rails_proto::{
+    LaneAddress,
     connection::Connection,
     handshake::StreamId,
     pairing::{self, Pairing},
@@ -41,7 +43,6 @@ use shared::{Shared, State};
 use std::{
     future::poll_fn,
     io::Result as IoResult,
-    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -104,12 +105,18 @@ impl MultiRailStream {
     ///
     /// # Errors
     /// [`OpenError`] where not one lane came up.
-    pub async fn connect(rails: &Rails, remotes: &[SocketAddr], options: &StreamOptions) -> Result<Self, OpenError> {
+    pub async fn connect(
+        rails: &Rails,
+        remotes: impl ToLaneAddresses,
+        options: &StreamOptions,
+    ) -> Result<Self, OpenError> {
+        let remotes = addresses::resolve(remotes.named()).await?;
         if rails.is_empty() || remotes.is_empty() {
             let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
             return Err(OpenError::NoLanes(missing));
         }
-        Self::connect_paired(rails, &pairing::in_order(&rails.offers(), remotes), options).await
+        let ours = rails.offers(remotes[0].scheme);
+        Self::connect_paired(rails, &pairing::in_order(&ours, &remotes), options).await
     }
 
     /// Asks the listener at `contact`, any of its addresses, which lanes it has, and pairs them with `rails`: by subnet and speed, as
@@ -121,8 +128,12 @@ impl MultiRailStream {
     ///
     /// # Errors
     /// [`PlanLanesError`]. That nothing could be paired is none: the pairing says why.
-    pub async fn plan(rails: &Rails, contact: SocketAddr, options: &StreamOptions) -> Result<Pairing, PlanLanesError> {
-        discovery::plan(rails, contact, options).await
+    pub async fn plan(
+        rails: &Rails,
+        contact: impl ToLaneAddresses,
+        options: &StreamOptions,
+    ) -> Result<Pairing, PlanLanesError> {
+        discovery::plan(rails, addresses::resolve(contact.named()).await?, options).await
     }
 
     /// Tries every pair, without opening a stream: asks through it from its rail. Gives those that do not connect.
@@ -144,7 +155,7 @@ impl MultiRailStream {
     /// # Errors
     /// [`OpenError`] where not one lane came up, or the pairing has none, or names rails that are not there.
     pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
-        let lanes: Vec<(RailId, SocketAddr)> = pairing.lanes().collect();
+        let lanes: Vec<(RailId, LaneAddress)> = pairing.lanes().collect();
         connect::connect(rails, &lanes, options).await
     }
 
@@ -183,12 +194,14 @@ impl MultiRailStream {
     /// [`subscribe`](Self::subscribe) tells when.
     ///
     /// # Errors
-    /// [`AddLaneError`] at the end that accepted the stream, for a rail that it does not have, and beyond 64 lanes.
-    pub fn add_lane(&mut self, rail: RailId, remote: SocketAddr) -> Result<u16, AddLaneError> {
+    /// [`AddLaneError`] at the end that accepted the stream, for a rail or a transport that it does not have, and beyond 64 lanes.
+    pub fn add_lane(&mut self, rail: RailId, remote: impl Into<LaneAddress>) -> Result<u16, AddLaneError> {
+        let remote = remote.into();
         let dialing = self.dialing.as_mut().ok_or(AddLaneError::Accepted)?;
         if rail.0 >= dialing.dialer.rails.len() {
             return Err(AddLaneError::NoSuchRail(rail));
         }
+        dialing.dialer.options.transport_of(remote.scheme)?;
         if dialing.next as usize >= MOST_LANES {
             return Err(AddLaneError::TooMany);
         }

@@ -2,7 +2,7 @@
 
 use crate::{RailId, StreamId};
 use rails_bind::{thread::Tid, usage::ThreadUsage};
-use rails_net::{TcpStats, TransportStats};
+use rails_net::TransportStats;
 use rails_proto::{
     connection::{LaneTimes, Reordered, Stalls, WindowUse},
     scheduler::{ByteCount, Reissued},
@@ -104,10 +104,8 @@ pub struct LaneStats {
     /// For how long it was down between its connections, and since.
     #[serde(rename = "down_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub down: Duration,
-    /// What the transport knows of its newest connection, or knew at its end; `None` where it did not say.
+    /// The transport's figures of its newest connection, now or at its end, with those that only this transport has; `None` where it did not say.
     pub transport: Option<TransportStats>,
-    /// What TCP knows of it besides; `None` where the lane is none of TCP, or the kernel did not say.
-    pub tcp: Option<TcpStats>,
     /// How often it came up: once, and once more for every time that it was dialled again.
     pub joined: u64,
     /// How often it was lost.

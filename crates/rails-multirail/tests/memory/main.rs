@@ -190,7 +190,7 @@ async fn pair(lanes: usize) -> ((Rails, MultiRailListener), MultiRailStream, Mul
 async fn victim() -> ((Rails, MultiRailListener), MultiRailStream, Peer) {
     let rails = rails(1);
     let (mut listener, _) = listener(&rails).await;
-    let peer = Peer::join(listener.local_addrs()[0]).await;
+    let peer = Peer::join(listener.local_addrs()[0].socket).await;
     let stream = listener.accept().await.expect("a stream was opened");
     ((rails, listener), stream, peer)
 }

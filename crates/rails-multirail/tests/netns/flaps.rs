@@ -3,7 +3,7 @@
 use crate::ends::Ends;
 use rails_lab::{LinkLab, Shape, Side};
 use rails_multirail::{Secret, StreamOptions};
-use rails_net::LaneOptions;
+use rails_net::TcpTransport;
 use std::{
     sync::{
         Mutex,
@@ -40,8 +40,8 @@ impl Flap {
             true => lab.bridged(Shape::mbit(RATE)),
             false => lab.link(Shape::mbit(RATE)),
         });
-        let lane = LaneOptions::new().congestion(self.congestion);
-        let options = StreamOptions::new(Secret::pre_shared(b"0123456789abcdef").unwrap()).lane(lane);
+        let lane = TcpTransport::new().congestion(self.congestion);
+        let options = StreamOptions::new(Secret::pre_shared(b"0123456789abcdef").unwrap()).transport(lane);
         let ends = Ends::open(lab.build().unwrap(), &options.parallel(self.parallel).unwrap(), &self.writers);
         ends.pass(SETTLE);
         ends

@@ -57,7 +57,7 @@ async fn an_old_version_is_told_so() {
     old.write_all(b"RAIL\x00\x01\x01\x00").await.unwrap();
     let mut answer = Vec::new();
     timeout(PATIENCE, old.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
-    assert_eq!(answer, b"RAIL\x03\x05\x00\x01", "a refusal that names this end's version");
+    assert_eq!(answer, b"RAIL\x04\x05\x00\x01", "a refusal that names this end's version");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_lane_that_cannot_connect_is_reported_and_the_others_carry_the_stream(
     addresses[1] = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
     assert_eq!(near.failed_lanes().len(), 1);
-    assert_eq!(near.failed_lanes()[0].remote, addresses[1]);
+    assert_eq!(near.failed_lanes()[0].remote.socket, addresses[1]);
     assert_eq!(near.lanes_up(), 1);
     let mut far = listener.accept().await.unwrap();
     near.write_all(b"hello").await.unwrap();

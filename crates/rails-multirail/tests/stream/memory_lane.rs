@@ -1,16 +1,22 @@
 //! A transport that is not TCP: lanes through the memory of the test, which know nothing of themselves.
 
 use bytes::{Buf, Bytes};
-use rails_multirail::{LaneEntrance, RailId};
-use rails_net::{Connecting, Connector, Lane, LaneOptions, LocalEnd, StatsError, TransportStats};
+use rails_net::{
+    AcceptError, Acceptor, ConnectError, Connecting, IncomingLane, Lane, ListenError, LocalEnd, StatsError, Transport,
+    TransportStats,
+};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io::{self, IoSliceMut},
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// One end of a lane: what flows out of it, and into it.
 #[derive(Debug)]
@@ -39,32 +45,38 @@ struct Flow {
     sender: Option<Waker>,
 }
 
-/// Opens them towards the listener that has this entrance; the rail at the other end is that of the address.
+/// A transport of such lanes, for listeners and callers of one process.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryNetwork(Arc<Links>);
 
 #[derive(Debug)]
 struct Links {
-    remotes: Vec<SocketAddr>,
-    entrance: LaneEntrance,
-    /// How long it takes to make one.
+    /// Who listens where.
+    listening: Mutex<BTreeMap<SocketAddr, UnboundedSender<MemoryLane>>>,
+    /// How long it takes to make a lane.
     delay: Duration,
     /// How many bytes a lane ever takes, where that is bounded.
     most: Option<usize>,
     /// The first lane that was made, to be broken.
     first: OnceLock<[Pipe; 2]>,
-    made: Mutex<Vec<SocketAddr>>,
+    made: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct MemoryAcceptor {
+    local: SocketAddr,
+    incoming: UnboundedReceiver<MemoryLane>,
 }
 
 impl MemoryNetwork {
-    pub(crate) fn new(remotes: &[SocketAddr], entrance: LaneEntrance, delay: Duration) -> Self {
-        Self::taking(remotes, entrance, delay, None)
+    pub(crate) fn new(delay: Duration) -> Self {
+        Self::taking(delay, None)
     }
 
     /// The same, where each lane takes so many bytes from the end that dials, and then no more.
-    pub(crate) fn taking(remotes: &[SocketAddr], entrance: LaneEntrance, delay: Duration, most: Option<usize>) -> Self {
-        let (first, made) = Default::default();
-        Self(Arc::new(Links { remotes: remotes.to_vec(), entrance, delay, most, first, made }))
+    pub(crate) fn taking(delay: Duration, most: Option<usize>) -> Self {
+        let (listening, first, made) = Default::default();
+        Self(Arc::new(Links { listening, delay, most, first, made }))
     }
 
     /// Breaks the lane that was made first, in whatever it is in the middle of.
@@ -80,33 +92,58 @@ impl MemoryNetwork {
         into.update(|flow| flow.flood = Some(bytes));
     }
 
-    /// One end of a lane of which the other is gone.
-    pub(crate) fn end(&self) -> MemoryLane {
-        lanes(self.0.remotes[0].ip(), self.0.remotes[0]).1
-    }
-
-    /// Where lanes were made to.
-    pub(crate) fn made(&self) -> Vec<SocketAddr> {
-        self.0.made.lock().unwrap().clone()
+    /// How many lanes were made.
+    pub(crate) fn made(&self) -> usize {
+        self.0.made.load(SeqCst)
     }
 }
 
-impl Connector for MemoryNetwork {
-    fn connect<'a>(&'a self, options: &'a LaneOptions, remote: SocketAddr) -> Connecting<'a> {
-        let LocalEnd::Address(local) = *options.local_end() else { panic!("loopback rails have addresses") };
-        let rail = self.0.remotes.iter().position(|known| *known == remote).expect("a known address is called");
+impl Transport for MemoryNetwork {
+    fn scheme(&self) -> &'static str {
+        "memory"
+    }
+
+    fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a> {
+        let ip = if let LocalEnd::Address(ip) = *local { ip } else { remote.ip() };
         Box::pin(async move {
             tokio::time::sleep(self.0.delay).await;
-            let (near, far) = lanes(local, remote);
+            let (near, far) = lanes(ip, remote);
             near.out.lock().left = self.0.most;
-            let mut made = self.0.made.lock().unwrap();
-            if made.is_empty() {
-                self.0.first.set([near.out.clone(), near.into.clone()]).expect("it is the first");
+            let pipes = [near.out.clone(), near.into.clone()];
+            let listening = self.0.listening.lock().unwrap().get(&remote).cloned();
+            if listening.is_none_or(|listening| listening.send(far).is_err()) {
+                let source = io::ErrorKind::ConnectionRefused.into();
+                return Err(ConnectError::Refused { remote, local: local.clone(), source });
             }
-            made.push(remote);
-            self.0.entrance.admit(RailId(rail), Arc::new(far)).expect("the listener is there");
+            if self.0.made.fetch_add(1, SeqCst) == 0 {
+                self.0.first.set(pipes).expect("it is the first");
+            }
             Ok(Arc::new(near) as Arc<dyn Lane>)
         })
+    }
+
+    fn listen(&self, mut address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError> {
+        let (sender, incoming) = unbounded_channel();
+        let mut listening = self.0.listening.lock().unwrap();
+        if address.port() == 0 {
+            address.set_port(1 + listening.len() as u16);
+        }
+        if listening.insert(address, sender).is_some() {
+            return Err(ListenError::Other { local: address, source: "it is taken".into() });
+        }
+        Ok(Box::new(MemoryAcceptor { local: address, incoming }))
+    }
+}
+
+impl Acceptor for MemoryAcceptor {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>> {
+        let lane = ready!(self.incoming.poll_recv(context)).expect("the network keeps the sender");
+        let (local, peer) = (lane.local, lane.peer);
+        Poll::Ready(Ok(IncomingLane::new(local, peer, move || Ok(Arc::new(lane)))))
     }
 }
 

@@ -199,7 +199,7 @@ async fn mute_addresses_alone_fail_after_one_handshake() {
     let Err(OpenError::AllFailed { lanes }) = failed.expect("not one handshake after the other") else {
         panic!("mute addresses opened a stream");
     };
-    assert_eq!(lanes.iter().map(|lane| lane.remote).collect::<Vec<_>>(), remotes);
+    assert_eq!(lanes.iter().map(|lane| lane.remote.socket).collect::<Vec<_>>(), remotes);
     assert!(lanes.iter().all(|lane| matches!(lane.error, JoinError::Timeout)), "{lanes:?}");
 }
 
@@ -217,7 +217,7 @@ async fn a_mute_lane_is_reported_later_and_dialled_on() {
         dialled.push(timeout(PATIENCE, mute.accept()).await.expect("it is dialled on").unwrap());
     }
     let failed = near.failed_lanes();
-    assert!(matches!(&failed[..], [lane] if lane.remote == addresses[1]), "{failed:?}");
+    assert!(matches!(&failed[..], [lane] if lane.remote.socket == addresses[1]), "{failed:?}");
     assert!(matches!(failed[0].error, JoinError::Timeout), "{failed:?}");
 }
 

@@ -24,7 +24,7 @@ async fn one_address_is_enough_to_use_all_lanes() {
     for (options, theirs) in alike.into_iter().chain([by_tls()]) {
         let (mut listener, addresses) = listener(&rails, &theirs).await;
         let pairing = MultiRailStream::plan(&rails, addresses[1], &options).await.unwrap();
-        let lanes: Vec<(RailId, SocketAddr)> = pairing.lanes().collect();
+        let lanes: Vec<_> = pairing.lanes().map(|(rail, remote)| (rail, remote.socket)).collect();
         assert_eq!(
             lanes,
             [(RailId(0), addresses[0]), (RailId(1), addresses[1]), (RailId(2), addresses[2])],
@@ -51,25 +51,25 @@ async fn a_lane_that_is_gone_when_it_is_called_is_reported_and_the_others_carry_
     let mut pairing = MultiRailStream::plan(&rails, addresses[0], &options()).await.unwrap();
     // A port that nobody listens on any more.
     let gone = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
-    pairing.pairs[1].theirs.address = gone;
+    pairing.pairs[1].theirs.address = gone.into();
     let failed = MultiRailStream::probe(&rails, &pairing, &options()).await.unwrap();
-    assert_eq!(failed.iter().map(|lane| lane.remote).collect::<Vec<_>>(), [gone]);
+    assert_eq!(failed.iter().map(|lane| lane.remote.socket).collect::<Vec<_>>(), [gone]);
     let near = MultiRailStream::connect_paired(&rails, &pairing, &options()).await.unwrap();
-    assert_eq!((near.lanes_up(), near.failed_lanes()[0].remote), (1, gone));
+    assert_eq!((near.lanes_up(), near.failed_lanes()[0].remote.socket), (1, gone));
 }
 
 #[tokio::test]
 async fn a_wildcard_listener_offers_the_addresses_of_its_rails() {
     let rails = rails(2);
-    let listener = MultiRailListener::bind(&rails, &["0.0.0.0:0".parse().unwrap()], &options()).await.unwrap();
+    let listener = MultiRailListener::bind(&rails, "0.0.0.0:0", &options()).await.unwrap();
     let port = listener.local_addrs()[0].port();
-    let pairing = MultiRailStream::plan(&rails, ([127, 0, 0, 2], port).into(), &options()).await.unwrap();
+    let pairing = MultiRailStream::plan(&rails, ("127.0.0.2", port), &options()).await.unwrap();
     let remotes: Vec<String> = pairing.lanes().map(|(_, remote)| remote.to_string()).collect();
     assert_eq!(remotes, [format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")], "{pairing}");
     // An address that is no rail's own is offered where it is what was called.
-    let pairing = MultiRailStream::plan(&rails, ([127, 0, 0, 9], port).into(), &options()).await.unwrap();
+    let pairing = MultiRailStream::plan(&rails, ("127.0.0.9", port), &options()).await.unwrap();
     let called: SocketAddr = ([127, 0, 0, 9], port).into();
-    let offered: Vec<SocketAddr> = pairing.pairs.iter().map(|pair| pair.theirs.address).collect();
+    let offered: Vec<SocketAddr> = pairing.pairs.iter().map(|pair| pair.theirs.address.socket).collect();
     assert_eq!(offered.len(), 2, "{pairing}");
     assert!(!pairing.notes.iter().any(|note| note.contains("translated")), "{called}: {pairing}");
 }
@@ -84,7 +84,7 @@ async fn strangers_are_not_told_of_lanes() {
     ] {
         let error = MultiRailStream::plan(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
         let PlanLanesError::Discover { contact, source } = error else { panic!("{error}") };
-        assert_eq!(contact, addresses[0]);
+        assert_eq!(contact.socket, addresses[0]);
         assert!(source.to_string().contains(said), "{source}");
     }
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -194,7 +194,7 @@ async fn a_server_that_is_not_trusted_gets_no_stream_and_each_end_says_why() {
 async fn each_side_of_tls_is_for_its_own_end() {
     let rails = rails(1);
     let (client, server) = by_tls();
-    let address = ["127.0.0.1:0".parse().unwrap()];
+    let address = "127.0.0.1:0";
     assert!(matches!(
         MultiRailListener::bind(&rails, &address, &client).await,
         Err(rails_multirail::BindListenerError::Security)

@@ -6,15 +6,25 @@ use crate::{
 };
 use bytes::Bytes;
 use rails_multirail::{
-    AdmitError, EventKind, MultiRailListener, MultiRailStream, RailId, Rails, Security, StreamOptions, StreamStats,
+    AddLaneError, BindListenerError, EventKind, LaneAddress, LaneStats, MultiRailListener, MultiRailStream,
+    NoTransport, OpenError, Rail, RailId, Rails, Scheme, Security, StreamOptions, StreamStats,
 };
 use rails_net::TransportStats;
 use rails_proto::wire::{DataHeader, Frame};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
+
+/// A listener over a network in memory, and its addresses.
+async fn listening(rails: &Rails, options: &StreamOptions) -> (MultiRailListener, Vec<LaneAddress>) {
+    let address = |rail: &Rail| format!("memory://{}:0", rail.plan().address.expect("loopback rails have addresses"));
+    let addresses: Vec<String> = rails.iter().map(address).collect();
+    let listener = MultiRailListener::bind(rails, addresses, options).await.expect("memory can be listened on");
+    let addresses = listener.local_addrs().to_vec();
+    (listener, addresses)
+}
 
 /// A stream's two ends over lanes through memory, and their listener, which takes in lanes that are dialled again.
 async fn memory_pair(
@@ -22,10 +32,10 @@ async fn memory_pair(
     options: &StreamOptions,
     delay: Duration,
 ) -> (MultiRailStream, MultiRailStream, MultiRailListener, MemoryNetwork) {
-    let (mut listener, remotes) = listener(rails, options).await;
-    let network = MemoryNetwork::new(&remotes, listener.entrance(), delay);
-    let dialing = options.clone().connector(network.clone());
-    let near = MultiRailStream::connect(rails, &remotes, &dialing).await.expect("memory is there");
+    let network = MemoryNetwork::new(delay);
+    let options = options.clone().transport(network.clone());
+    let (mut listener, remotes) = listening(rails, &options).await;
+    let near = MultiRailStream::connect(rails, &remotes, &options).await.expect("memory is there");
     let far = listener.accept().await.expect("a stream was opened");
     (near, far, listener, network)
 }
@@ -60,7 +70,7 @@ async fn move_both_ways(
         for lane in &end.lanes {
             // What a transport does not know is unknown, not zero.
             assert_eq!(lane.transport, Some(TransportStats::default()), "{lane:?}");
-            assert_eq!((lane.tcp.as_ref(), lane.rtt, lane.bytes_retransmitted), (None, None, None), "{lane:?}");
+            assert_eq!((lane.rtt, lane.bytes_retransmitted), (None, None), "{lane:?}");
         }
     }
     ends
@@ -70,7 +80,7 @@ async fn move_both_ways(
 async fn a_stream_runs_over_lanes_of_another_transport() {
     let rails = rails(2);
     let (near, far, _listener, network) = memory_pair(&rails, &options(), Duration::ZERO).await;
-    assert_eq!(network.made().len(), 2);
+    assert_eq!(network.made(), 2);
     move_both_ways(near, far, async |_| {}).await;
 }
 
@@ -114,7 +124,7 @@ async fn is_dialled_again(delay: Duration) {
         }
     })
     .await;
-    assert_eq!(network.made().len(), 3, "the broken lane was dialled again");
+    assert_eq!(network.made(), 3, "the broken lane was dialled again");
     for end in [near, far] {
         assert_eq!(end.lanes.iter().map(|lane| lane.losses).sum::<u64>(), 1, "{end:?}");
         assert_eq!(end.lanes.iter().map(|lane| lane.joined).sum::<u64>(), 3, "{end:?}");
@@ -142,9 +152,8 @@ async fn abort_on_a_flooded_lane() {
 async fn a_lane_that_takes_no_confirmation_holds_no_connect_up() {
     let rails = rails(1);
     let brief = options().handshake_timeout(Duration::from_millis(200));
-    let (mut listener, remotes) = listener(&rails, &brief).await;
-    let network = MemoryNetwork::taking(&remotes, listener.entrance(), Duration::ZERO, Some(72 + 40));
-    let brief = brief.connector(network);
+    let brief = brief.transport(MemoryNetwork::taking(Duration::ZERO, Some(72 + 40)));
+    let (mut listener, remotes) = listening(&rails, &brief).await;
     let connect = MultiRailStream::connect(&rails, &remotes, &brief);
     let mut near = timeout(PATIENCE, connect).await.expect("it does not hang").expect("the listener has accepted it");
     timeout(PATIENCE, near.read_u8()).await.expect("it does not hang").expect_err("the lane is lost");
@@ -152,17 +161,61 @@ async fn a_lane_that_takes_no_confirmation_holds_no_connect_up() {
     assert!(orphan.is_err(), "nobody has confirmed it: {orphan:?}");
 }
 
+/// The same pairing, discovery and stream as over TCP, by the address's scheme alone.
 #[tokio::test]
-async fn a_listener_that_is_gone_or_has_no_such_rail_takes_no_lane_in() {
+async fn discovery_over_another_transport() {
+    let rails = rails(2);
+    let options = options().transport(MemoryNetwork::new(Duration::ZERO));
+    let (mut listener, remotes) = listening(&rails, &options).await;
+    let pairing = MultiRailStream::plan(&rails, remotes[1], &options).await.unwrap();
+    assert_eq!(pairing.lanes().map(|(_, remote)| remote).collect::<Vec<_>>(), remotes);
+    assert!(MultiRailStream::probe(&rails, &pairing, &options).await.unwrap().is_empty());
+    let near = MultiRailStream::connect_paired(&rails, &pairing, &options).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    assert_eq!(near.lanes_up(), 2);
+    move_both_ways(near, far, async |_| {}).await;
+}
+
+/// One stream over TCP and memory at once: nothing above the transports knows of a difference.
+#[tokio::test]
+async fn stream_over_two_transports() {
+    let rails = rails(2);
+    let options = options().transport(MemoryNetwork::new(Duration::ZERO));
+    let mut listener =
+        MultiRailListener::bind(&rails, ["tcp://127.0.0.1:0", "memory://127.0.0.2:0"], &options).await.unwrap();
+    let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.unwrap();
+    let mut far = listener.accept().await.unwrap();
+    assert_eq!(near.lanes_up(), 2);
+    let bytes = pattern(8 << 20);
+    let expected = bytes.clone();
+    let reading = tokio::spawn(async move {
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.unwrap();
+        assert!(got == expected, "other bytes arrived");
+        far.close().await.unwrap()
+    });
+    near.write_all(&bytes).await.unwrap();
+    let sent = near.close().await.unwrap();
+    reading.await.unwrap();
+    let is_tcp = |lane: &LaneStats| lane.transport.as_ref().is_some_and(|stats| stats.details.is_some());
+    assert_eq!(sent.lanes.iter().map(is_tcp).collect::<Vec<_>>(), [true, false]);
+    assert!(sent.lanes.iter().all(|lane| lane.bytes_sent > 0), "{sent:?}");
+}
+
+#[tokio::test]
+async fn refusal_of_an_address_without_transport() {
     let rails = rails(1);
-    let (listener, remotes) = listener(&rails, &options()).await;
-    let entrance = listener.entrance();
-    let network = MemoryNetwork::new(&remotes, entrance.clone(), Duration::ZERO);
-    assert_eq!(entrance.admit(RailId(7), Arc::new(network.end())).unwrap_err(), AdmitError::NoSuchRail(RailId(7)));
-    drop(listener);
-    // The listening tasks end when they are polled next.
-    while entrance.admit(RailId(0), Arc::new(network.end())).is_ok() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert_eq!(entrance.admit(RailId(0), Arc::new(network.end())).unwrap_err(), AdmitError::Closed);
+    let unknown = NoTransport(Scheme::new("memory").unwrap());
+    let address = "memory://127.0.0.1:0";
+    let bound = MultiRailListener::bind(&rails, address, &options()).await.unwrap_err();
+    assert!(matches!(bound, BindListenerError::NoTransport(scheme) if scheme == unknown), "{bound}");
+    let opened = MultiRailStream::connect(&rails, address, &options()).await.unwrap_err();
+    assert!(matches!(opened, OpenError::NoTransport(scheme) if scheme == unknown), "{opened}");
+    let asked = MultiRailStream::plan(&rails, address, &options()).await.unwrap_err();
+    let said = "memory://127.0.0.1:0 did not say what lanes it has";
+    assert_eq!(asked.to_string(), said);
+    let (_listener, remotes) = listener(&rails, &options()).await;
+    let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();
+    let added = near.add_lane(RailId(0), address.parse::<LaneAddress>().unwrap());
+    assert_eq!(added, Err(AddLaneError::NoTransport(unknown)));
 }

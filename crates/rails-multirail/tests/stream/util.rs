@@ -47,7 +47,7 @@ pub(crate) async fn listener(rails: &Rails, options: &StreamOptions) -> (MultiRa
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
     let listener = MultiRailListener::bind(rails, &addresses, options).await.expect("loopback can be listened on");
-    let addresses = listener.local_addrs().to_vec();
+    let addresses = listener.local_addrs().iter().map(|address| address.socket).collect();
     (listener, addresses)
 }
 

@@ -2,12 +2,12 @@
 
 use crate::util::{options, pair, pattern, rails, secret};
 use rails_multirail::{Rails, Security, StreamOptions, StreamStats};
-use rails_net::{LaneOptions, ZeroCopy, ZeroCopyStats};
+use rails_net::{TcpTransport, ZeroCopy, ZeroCopyStats};
 use rails_topo::DataSize;
 use tokio::io::AsyncWriteExt;
 
-fn zero_copy() -> LaneOptions {
-    LaneOptions::new().zero_copy(ZeroCopy::new().least(DataSize::bytes(4 << 10)))
+fn zero_copy() -> TcpTransport {
+    TcpTransport::new().zero_copy(ZeroCopy::new().least(DataSize::bytes(4 << 10)))
 }
 
 /// Moves bytes, and gives what the end that sent them says.
@@ -38,7 +38,7 @@ fn without_copies(stats: &StreamStats) -> Vec<ZeroCopyStats> {
 #[tokio::test]
 async fn a_stream_sends_without_copies_and_says_what_became_of_it() {
     let rails = rails(2);
-    let stats = moved(&rails, &options().lane(zero_copy())).await;
+    let stats = moved(&rails, &options().transport(zero_copy())).await;
     let lanes = without_copies(&stats);
     assert!(lanes.iter().map(|lane| lane.sends).sum::<u64>() > 0, "{lanes:?}");
     for lane in lanes {
@@ -49,6 +49,6 @@ async fn a_stream_sends_without_copies_and_says_what_became_of_it() {
 #[tokio::test]
 async fn what_is_encrypted_is_sent_from_a_buffer_that_is_used_again_and_so_copied() {
     let rails = rails(1);
-    let options = StreamOptions::new(Security::encrypted(secret())).lane(zero_copy());
+    let options = StreamOptions::new(Security::encrypted(secret())).transport(zero_copy());
     assert_eq!(without_copies(&moved(&rails, &options).await), [ZeroCopyStats::default()]);
 }

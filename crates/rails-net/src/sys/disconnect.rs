@@ -10,7 +10,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Cuts a TCP connection: what waits to be sent is thrown away, and the other end is told by a reset (`tcp_disconnect` in net/ipv4/tcp.c). The descriptor
+/// Cuts a TCP connection: what waits to be sent is thrown away, and the peer is told by a reset (`tcp_disconnect` in net/ipv4/tcp.c). The descriptor
 /// stays open, and with it the socket's error queue.
 pub(crate) fn disconnect(socket: BorrowedFd<'_>) -> io::Result<()> {
     let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };

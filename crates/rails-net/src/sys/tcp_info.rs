@@ -114,7 +114,7 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn the_offsets_are_those_of_the_c_library_as_far_as_it_knows_the_struct() {
+    fn tcp_info_offsets_equal_the_c_librarys() {
         assert_eq!(Field::STATE, Field(offset_of!(libc::tcp_info, tcpi_state)));
         assert_eq!(Field::SND_MSS, Field(offset_of!(libc::tcp_info, tcpi_snd_mss)));
         assert_eq!(Field::UNACKED, Field(offset_of!(libc::tcp_info, tcpi_unacked)));

@@ -5,7 +5,7 @@ use crate::parameters::{MOST_LANES, TransportParameters};
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Bytes that every message of the handshake starts with.
 pub const PREFIX_LEN: usize = 8;

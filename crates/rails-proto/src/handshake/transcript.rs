@@ -57,19 +57,19 @@ impl Transcript {
 
     fn claim(&self, role: Role) -> Vec<u8> {
         let mut claim = match role {
-            Role::Initiator => b"rails 3 initiator".to_vec(),
-            Role::Responder => b"rails 3 responder".to_vec(),
+            Role::Initiator => b"rails 4 initiator".to_vec(),
+            Role::Responder => b"rails 4 responder".to_vec(),
         };
         claim.extend(self.bytes());
         claim
     }
 
     fn claim_confirmed(&self) -> Vec<u8> {
-        [b"rails 3 confirmed", self.bytes().as_slice()].concat()
+        [b"rails 4 confirmed", self.bytes().as_slice()].concat()
     }
 
     fn claim_lanes(&self, message: &[u8]) -> Vec<u8> {
-        [b"rails 3 lanes", self.bytes().as_slice(), message].concat()
+        [b"rails 4 lanes", self.bytes().as_slice(), message].concat()
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -33,13 +33,12 @@ pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Optio
         _ => format!("a stream has no more than {MOST_OFFERS} lanes"),
     };
     let reached = pairs.len() >= most;
-    let unpaired_ours = ours.unused(&matching.lanes_of_ours, |rail| {
-        let could = candidates.iter().any(|candidate| candidate.ours == rail);
-        if could && reached { limit.clone() } else { String::new() }
+    let limited = |could: bool| (could && reached).then(|| limit.clone());
+    let unpaired_ours = ours.unused(&matching.lanes_of_ours, &theirs, |rail| {
+        limited(candidates.iter().any(|candidate| candidate.ours == rail))
     });
-    let unpaired_theirs = theirs.unused(&matching.lanes_of_theirs, |rail| {
-        let could = candidates.iter().any(|candidate| candidate.theirs == rail);
-        if could && reached { limit.clone() } else { String::new() }
+    let unpaired_theirs = theirs.unused(&matching.lanes_of_theirs, &ours, |rail| {
+        limited(candidates.iter().any(|candidate| candidate.theirs == rail))
     });
     Pairing { pairs, unpaired_ours, unpaired_theirs, notes }
 }
@@ -72,12 +71,12 @@ impl End {
         Self { offers, rails, count: seen.len() }
     }
 
-    /// The offers of the rails without a lane. `limited` gives the reason where it is a limit, and nothing where it is the address.
-    fn unused(&self, lanes: &[usize], limited: impl Fn(usize) -> String) -> Vec<Unpaired> {
+    /// The offers of the rails without a lane. `limited` gives the reason where it is a limit; otherwise it is the offer's address.
+    fn unused(&self, lanes: &[usize], other: &Self, limited: impl Fn(usize) -> Option<String>) -> Vec<Unpaired> {
         let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
         let told = |(offer, rail): (&LaneCandidate, &usize)| {
-            let limit = limited(*rail);
-            Unpaired { offer: offer.clone(), why: if limit.is_empty() { no_partner(offer) } else { limit } }
+            let why = limited(*rail).unwrap_or_else(|| no_partner(offer, other));
+            Unpaired { offer: offer.clone(), why }
         };
         unused.map(told).collect()
     }
@@ -101,7 +100,8 @@ fn candidates(
     let mut candidates = Vec::new();
     for (near, our) in ours.offers.iter().enumerate() {
         for (far, their) in theirs.offers.iter().enumerate() {
-            if let Some(relation) = relation(our, their) {
+            let is_possible = our.address.scheme == their.address.scheme;
+            if let Some(relation) = is_possible.then(|| relation(our, their)).flatten() {
                 candidates.push(Candidate { ours: ours.rails[near], theirs: theirs.rails[far], near, far, relation });
             }
         }
@@ -265,19 +265,22 @@ fn speed(speed: Option<Bandwidth>) -> String {
     speed.map_or("speed unknown".to_owned(), |speed| speed.to_string())
 }
 
-fn no_partner(offer: &LaneCandidate) -> String {
-    let ip = offer.ip();
+fn no_partner(offer: &LaneCandidate, other: &End) -> String {
+    let (ip, scheme) = (offer.ip(), offer.address.scheme);
+    if !other.offers.iter().any(|other| other.address.scheme == scheme) {
+        return format!("the peer has no lanes over {scheme}");
+    }
     if ip.is_unspecified() {
         return "its address is not known, so neither is its subnet".to_owned();
     }
     if ip.is_loopback() {
-        return "the other end has no loopback address of its family".to_owned();
+        return "the peer has no loopback address of its family".to_owned();
     }
     if is_link_local(ip) {
-        return "its address is link-local, and the other end was not called through its interface".to_owned();
+        return "its address is link-local, and the peer was not called through its interface".to_owned();
     }
     match subnet(offer) {
-        Some(subnet) => format!("the other end has no address in {subnet}"),
-        None => format!("the other end has no address that is known to be in one subnet with {ip}"),
+        Some(subnet) => format!("the peer has no address in {subnet}"),
+        None => format!("the peer has no address that is known to be in one subnet with {ip}"),
     }
 }

@@ -4,18 +4,17 @@
 //! not one pair of addresses is, as with routed networks or behind address translation, they are paired in order, and the
 //! pairing says that the routes decide.
 
+mod contact;
 mod matching;
 mod relation;
 
+pub use contact::pair_with_contact;
 pub use relation::Relation;
 
-use crate::parameters::MOST_LANES;
+use crate::{LaneAddress, parameters::MOST_LANES};
 use rails_topo::{Bandwidth, NodeId};
 use serde::{Deserialize, Serialize};
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-};
+use std::{fmt, net::IpAddr};
 
 /// A rail's number within its set, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,9 +32,9 @@ impl fmt::Display for RailId {
 pub struct LaneCandidate {
     /// The rail, by its number at its own end.
     pub rail: RailId,
-    /// Its address; where it is listened on, with the port, else with port 0. Unspecified (0.0.0.0) at the end that calls: as the
+    /// Its transport and address; where it is listened on, with the port, else with port 0. Unspecified (0.0.0.0) at the end that calls: as the
     /// routes lead. Of a link-local address of IPv6 the scope is the caller's interface, and 0 is unknown.
-    pub address: SocketAddr,
+    pub address: LaneAddress,
     /// Length of the address's network prefix in bits; `None` is unknown.
     pub prefix_len: Option<u8>,
     /// Speed of its link; `None` is unknown.
@@ -88,7 +87,7 @@ pub const MOST_OFFERS: usize = MOST_LANES;
 /// Pairs what this end offers with what the other does, into `wish` lanes or, for `None`, as many as use every rail that can be.
 ///
 /// The same offers give the same pairing, in whatever order they come. In this order:
-/// 1. Two rails are paired where they have addresses in one subnet; [`Relation`] says what counts as one. Only where that is so for not
+/// 1. Two rails are paired where they have addresses of one transport in one subnet; [`Relation`] says what counts as one. Only where that is so for not
 ///    one pair of rails are they paired across subnets, and a note says so.
 /// 2. No rail has a second lane while another that could be paired with the same one has none, and no rail is left over that could
 ///    be paired.
@@ -105,7 +104,7 @@ pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize
 /// of theirs these are is not known, so each address counts as one.
 ///
 /// Of the addresses of a rail the pair shows the one that is in the same subnet, if any is.
-pub fn in_order(ours: &[LaneCandidate], remotes: &[SocketAddr]) -> Pairing {
+pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
     let mut rails: Vec<RailId> = ours.iter().map(|offer| offer.rail).collect();
     rails.sort_unstable();
     rails.dedup();
@@ -119,7 +118,8 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[SocketAddr]) -> Pairing {
         let direct = of_rail().find_map(|ours| Some((ours, Relation::direct(ours, &theirs)?)));
         let likely = of_rail().find(|ours| ours.ip().is_ipv4() == theirs.ip().is_ipv4()).or(of_rail().next());
         let (ours, relation) = direct.or(likely.map(|ours| (ours, Relation::Routed)))?;
-        Some(Pair { ours: ours.clone(), theirs, relation, why: format!("as named by the caller; {relation}") })
+        let ours = LaneCandidate { address: LaneAddress { scheme: address.scheme, ..ours.address }, ..ours.clone() };
+        Some(Pair { ours, theirs, relation, why: format!("as named by the caller; {relation}") })
     };
     let pairs = (0..lanes).filter_map(pair).collect();
     Pairing { pairs, unpaired_ours: Vec::new(), unpaired_theirs: Vec::new(), notes: Vec::new() }
@@ -128,13 +128,13 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[SocketAddr]) -> Pairing {
 impl LaneCandidate {
     /// The address, out of its IPv4-mapped form if it was in it.
     pub fn ip(&self) -> IpAddr {
-        self.address.ip().to_canonical()
+        self.address.socket.ip().to_canonical()
     }
 }
 
 impl Pairing {
     /// For each lane the rail of ours and the address of theirs.
-    pub fn lanes(&self) -> impl ExactSizeIterator<Item = (RailId, SocketAddr)> {
+    pub fn lanes(&self) -> impl ExactSizeIterator<Item = (RailId, LaneAddress)> {
         self.pairs.iter().map(|pair| (pair.ours.rail, pair.theirs.address))
     }
 }

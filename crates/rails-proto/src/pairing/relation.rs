@@ -38,8 +38,9 @@ impl Relation {
             return (near.is_loopback() && far.is_loopback()).then_some(Self::Loopback);
         }
         if is_link_local(near) || is_link_local(far) {
-            let scope = scope(&ours.address);
-            let same = is_link_local(near) && is_link_local(far) && scope != 0 && scope == self::scope(&theirs.address);
+            let scope = scope(&ours.address.socket);
+            let same =
+                is_link_local(near) && is_link_local(far) && scope != 0 && scope == self::scope(&theirs.address.socket);
             return same.then_some(Self::Link);
         }
         let bits = bits_of(near);
@@ -58,7 +59,7 @@ impl Relation {
     pub(super) fn routed(ours: &LaneCandidate, theirs: &LaneCandidate) -> Option<Self> {
         let (near, far) = (ours.ip(), theirs.ip());
         // Without a scope nobody can say by which interface to call.
-        if far.is_unspecified() || (is_link_local(far) && scope(&theirs.address) == 0) {
+        if far.is_unspecified() || (is_link_local(far) && scope(&theirs.address.socket) == 0) {
             return None;
         }
         let possible = near.is_unspecified()

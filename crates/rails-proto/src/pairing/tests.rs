@@ -1,12 +1,15 @@
 use super::*;
+use crate::Scheme;
 use proptest::prelude::*;
+use rails_topo::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 fn offer(rail: usize, address: &str, gbps: u64) -> LaneCandidate {
     let (ip, prefix_len) = address.split_once('/').map_or((address, None), |(ip, length)| (ip, length.parse().ok()));
     LaneCandidate {
         rail: RailId(rail),
-        address: SocketAddr::new(ip.parse().unwrap(), 0),
+        address: SocketAddr::new(ip.parse().unwrap(), 0).into(),
         prefix_len,
         speed: (gbps > 0).then(|| Bandwidth::mbps(gbps * 1000)),
         node: None,
@@ -16,7 +19,7 @@ fn offer(rail: usize, address: &str, gbps: u64) -> LaneCandidate {
 
 fn link_local(rail: usize, address: &str, scope: u32) -> LaneCandidate {
     let address = std::net::SocketAddrV6::new(address.parse().unwrap(), 0, 0, scope);
-    LaneCandidate { address: address.into(), prefix_len: Some(64), ..offer(rail, "::1", 100) }
+    LaneCandidate { address: SocketAddr::from(address).into(), prefix_len: Some(64), ..offer(rail, "::1", 100) }
 }
 
 /// The pairs' rails.
@@ -40,8 +43,8 @@ fn what_shares_no_subnet_is_left_over_with_the_reason_while_others_are_paired() 
     let theirs = [offer(0, "10.0.1.2/24", 100), offer(1, "10.0.9.2/24", 100)];
     let pairing = pair(&ours, &theirs, None);
     assert_eq!(rails(&pairing), [(0, 0)]);
-    assert_eq!(pairing.unpaired_ours[0].why, "the other end has no address in 10.0.2.0/24");
-    assert_eq!(pairing.unpaired_theirs[0].why, "the other end has no address in 10.0.9.0/24");
+    assert_eq!(pairing.unpaired_ours[0].why, "the peer has no address in 10.0.2.0/24");
+    assert_eq!(pairing.unpaired_theirs[0].why, "the peer has no address in 10.0.9.0/24");
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn loopback_is_paired_with_loopback_alone() {
     assert_eq!(pairing.pairs[0].relation, Relation::Loopback);
     let mixed = pair(&[offer(0, "127.0.0.1/8", 0)], &[offer(0, "10.0.0.1/24", 0)], None);
     assert_eq!(mixed.pairs, []);
-    assert_eq!(mixed.unpaired_ours[0].why, "the other end has no loopback address of its family");
+    assert_eq!(mixed.unpaired_ours[0].why, "the peer has no loopback address of its family");
     assert_eq!(pair(&[offer(0, "127.0.0.1/8", 0)], &[offer(0, "::1", 0)], None).pairs, []);
 }
 
@@ -143,9 +146,25 @@ fn as_many_lanes_are_paired_as_are_wished_for() {
 }
 
 #[test]
+fn pairs_over_one_transport() {
+    let over = |scheme: &str, offer: LaneCandidate| {
+        let address = LaneAddress { scheme: Scheme::new(scheme).unwrap(), ..offer.address };
+        LaneCandidate { address, ..offer }
+    };
+    let ours = [offer(0, "10.0.1.1/24", 100), offer(1, "10.0.2.1/24", 100)];
+    let theirs = [over("udp", offer(0, "10.0.1.2/24", 100)), offer(1, "10.0.2.2/24", 100)];
+    let pairing = pair(&ours, &theirs, None);
+    assert_eq!(rails(&pairing), [(1, 1)]);
+    assert_eq!(pairing.unpaired_ours[0].why, "the peer has no address in 10.0.1.0/24");
+    assert_eq!(pairing.unpaired_theirs[0].why, "the peer has no lanes over udp");
+    let named = in_order(&ours, &[theirs[0].address]);
+    assert!(named.pairs.iter().all(|pair| pair.ours.address.scheme == theirs[0].address.scheme), "{named}");
+}
+
+#[test]
 fn addresses_that_the_caller_names_are_taken_in_order() {
     let ours = [offer(0, "fd00::1/64", 0), offer(0, "10.0.1.1/24", 0), offer(1, "10.0.2.1/24", 0)];
-    let remotes: Vec<SocketAddr> =
+    let remotes: Vec<LaneAddress> =
         ["10.0.1.2:1", "10.9.2.2:1", "10.0.1.3:1"].map(|remote| remote.parse().unwrap()).into();
     let pairing = in_order(&ours, &remotes);
     let expected = [(RailId(0), remotes[0]), (RailId(1), remotes[1]), (RailId(0), remotes[2])];
@@ -166,7 +185,7 @@ fn a_pairing_survives_json_and_prints_its_reasons() {
         "lane 0   rail 0 10.0.1.1  ->  rail 3 10.0.1.2\n          \
          both in 10.0.1.0/24; 25 Gbit/s to speed unknown\n\
          no lane  rail 4 10.0.2.2 (theirs)\n          \
-         the other end has no address in 10.0.2.0/24\n"
+         the peer has no address in 10.0.2.0/24\n"
     );
 }
 
@@ -184,7 +203,7 @@ fn offers() -> impl Strategy<Value = Vec<LaneCandidate>> {
     prop::collection::vec(rail, 0..7).prop_map(|rails| {
         let offers = rails.into_iter().enumerate().flat_map(|(rail, (addresses, speed, node))| {
             addresses.into_iter().map(move |(ip, prefix_len)| LaneCandidate {
-                address: SocketAddr::new(ip, 1),
+                address: SocketAddr::new(ip, 1).into(),
                 prefix_len,
                 node: node.map(NodeId),
                 ..offer(rail, "::1", speed)

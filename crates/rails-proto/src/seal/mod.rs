@@ -1,9 +1,9 @@
 //! The frames of a lane, sealed: AES-256-GCM (NIST SP 800-38D) with keys that no other lane and no other direction has.
 //!
 //! ```text
-//! traffic key 0 = HKDF-SHA-256(salt = SHA-256(Hello, Challenge), secret, "rails 3 initiator traffic" or "... responder traffic")
-//! AES key n     = HKDF-Expand(traffic key n, "rails 3 key")
-//! traffic key n+1 = HKDF-Expand(traffic key n, "rails 3 next traffic")
+//! traffic key 0 = HKDF-SHA-256(salt = SHA-256(Hello, Challenge), secret, "rails 4 initiator traffic" or "... responder traffic")
+//! AES key n     = HKDF-Expand(traffic key n, "rails 4 key")
+//! traffic key n+1 = HKDF-Expand(traffic key n, "rails 4 next traffic")
 //! ```
 //! A frame is one record or two: its header with a tag behind it, so that a length is not believed before it has been
 //! authenticated; then, where the header says that a payload follows, the payload with a tag of its own. The nonce counts the
@@ -91,8 +91,8 @@ impl Seals {
         let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
         let keys = |role| {
             let label = match role {
-                Role::Initiator => &b"rails 3 initiator traffic"[..],
-                Role::Responder => b"rails 3 responder traffic",
+                Role::Initiator => &b"rails 4 initiator traffic"[..],
+                Role::Responder => b"rails 4 responder traffic",
             };
             Keys::new(expand(&prk, label), most)
         };
@@ -181,7 +181,7 @@ impl Keys {
         let blocks = length.div_ceil(BLOCK_LEN) as u64 + 1;
         // A key takes one record whatever its length, and a chunk has at most 2^20 blocks.
         if self.record > 0 && self.blocks + blocks > self.most {
-            let next = expand(&prk_of(&self.traffic), b"rails 3 next traffic");
+            let next = expand(&prk_of(&self.traffic), b"rails 4 next traffic");
             *self = Self::new(next, self.most);
         }
         self.blocks += blocks;
@@ -212,7 +212,7 @@ impl fmt::Debug for Keys {
 }
 
 fn key_of(traffic: &[u8; 32]) -> LessSafeKey {
-    let key = expand(&prk_of(traffic), b"rails 3 key");
+    let key = expand(&prk_of(traffic), b"rails 4 key");
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &*key).expect("a key of AES-256 has 32 bytes"))
 }
 

@@ -200,4 +200,4 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Keeps a certificate that serves something else from being used with it (RFC 7301).
-const ALPN: &[u8] = b"rails/3";
+const ALPN: &[u8] = b"rails/4";

@@ -34,7 +34,6 @@ fn lane(number: u16) -> LaneStats {
         times: LaneTimes { busy: Duration::from_millis(1250), ..LaneTimes::default() },
         down: Duration::ZERO,
         transport: None,
-        tcp: None,
         joined: 1,
         losses: 0,
         lost: None,

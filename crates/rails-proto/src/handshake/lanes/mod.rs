@@ -7,7 +7,7 @@ use super::{
     message::{LANES, MAGIC, array_at},
 };
 use crate::{
-    RailId,
+    LaneAddress, RailId, Scheme,
     pairing::{LaneCandidate, MOST_OFFERS},
     seal::TAG_LEN,
 };
@@ -50,10 +50,13 @@ pub enum LanesError {
     },
     /// One address twice.
     #[error("it names {0} twice")]
-    Repeated(SocketAddr),
+    Repeated(LaneAddress),
     /// A name that no interface has.
     #[error("it names an interface by what is no name")]
     Name,
+    /// A name that no transport has.
+    #[error("it names a transport by what is no name")]
+    Scheme,
 }
 
 impl Proved {
@@ -156,6 +159,7 @@ fn encode(offer: &LaneCandidate, bytes: &mut Vec<u8>) {
         name[..interface.len()].copy_from_slice(interface.as_bytes());
     }
     bytes.extend_from_slice(&name);
+    bytes.extend_from_slice(&offer.address.scheme.to_padded());
 }
 
 fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
@@ -189,9 +193,10 @@ fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
     if rest.iter().any(|byte| *byte != 0) || !(name.is_empty() || is_name(name)) {
         return Err(LanesError::Name);
     }
+    let scheme = Scheme::from_padded(&array_at(entry, 36 + NAME_LEN)).ok_or(LanesError::Scheme)?;
     Ok(LaneCandidate {
         rail: RailId(u16::from_be_bytes(array_at(entry, 0)).into()),
-        address: SocketAddr::new(ip, port),
+        address: LaneAddress { scheme, socket: SocketAddr::new(ip, port) },
         prefix_len,
         speed: speed.map(Bandwidth::bits_per_second),
         node: node.map(NodeId),
@@ -232,7 +237,7 @@ pub(crate) fn fuzz_seed(offers: &[LaneCandidate]) -> Vec<u8> {
 
 /// `IFNAMSIZ` of include/uapi/linux/if.h, with the NUL.
 const NAME_LEN: usize = 16;
-const ENTRY_LEN: usize = 36 + NAME_LEN;
+const ENTRY_LEN: usize = 36 + NAME_LEN + Scheme::MOST_BYTES + 1;
 const MAC_LEN: usize = 32;
 const UNKNOWN_PREFIX: u8 = u8::MAX;
 const UNKNOWN_NODE: u32 = u32::MAX;

@@ -162,8 +162,12 @@ fn entries_that_cannot_be_are_refused_by_name() {
     expect(|entry| entry[20] = 224, LanesError::Address("224.0.0.1".parse().unwrap()));
     expect(|entry| entry[22] = 1, LanesError::Repeated("10.0.1.1:1".parse().unwrap()));
     expect(|entry| entry[36] = 0x1b, LanesError::Name);
-    expect(|entry| entry[36..].fill(b'x'), LanesError::Name);
+    expect(|entry| entry[36..52].fill(b'x'), LanesError::Name);
     expect(|entry| entry[51] = b'x', LanesError::Name);
+    expect(|entry| entry[52] = b'T', LanesError::Scheme);
+    expect(|entry| entry[52..].fill(0), LanesError::Scheme);
+    expect(|entry| entry[52..].fill(b'x'), LanesError::Scheme);
+    expect(|entry| entry[67] = b'x', LanesError::Scheme);
     expect(
         |entry| {
             entry[2] = 6;
@@ -178,7 +182,7 @@ proptest! {
     fn no_entry_makes_the_reader_panic(entry in prop::collection::vec(any::<u8>(), ENTRY_LEN), family in prop::sample::select(vec![4u8, 6])) {
         let mut entry: [u8; ENTRY_LEN] = entry.try_into().unwrap();
         entry[2] = family;
-        for entry in [entry, { entry[6..8].fill(0); entry[36..].fill(0); entry }] {
+        for entry in [entry, { entry[6..8].fill(0); entry[36..52].fill(0); entry[52..].copy_from_slice(&Scheme::TCP.to_padded()); entry }] {
             if let Ok(offer) = decode(&entry) {
                 let mut again = Vec::new();
                 encode(&offer, &mut again);

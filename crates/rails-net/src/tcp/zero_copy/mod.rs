@@ -8,7 +8,8 @@ mod notices;
 mod orphans;
 mod watch;
 
-use crate::{sys::epoll::Watched, tcp::with_slices};
+use super::with_slices;
+use crate::sys::epoll::Watched;
 use bytes::Bytes;
 use ledger::Ledger;
 use nix::sys::socket::{Shutdown, shutdown};
@@ -27,7 +28,7 @@ use std::{
 };
 use watch::{Watch, Writable};
 
-/// When payload is sent without copying it ([`LaneOptions::zero_copy`](crate::LaneOptions::zero_copy)).
+/// When payload is sent without copying it ([`TcpTransport::zero_copy`](crate::TcpTransport::zero_copy)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct ZeroCopy {
@@ -92,13 +93,6 @@ impl Default for ZeroCopy {
 #[derive(Debug)]
 pub(crate) struct ZeroCopySender {
     watch: Watch,
-    owed: Owed,
-}
-
-/// The same between two runtimes.
-#[derive(Debug)]
-pub(crate) struct DetachedSender {
-    watched: Watched,
     owed: Owed,
 }
 
@@ -175,17 +169,6 @@ impl ZeroCopySender {
     pub(crate) fn leave(&self) {
         self.owed.left.store(true, Relaxed);
     }
-
-    pub(crate) fn detach(self) -> DetachedSender {
-        DetachedSender { watched: self.watch.detach(), owed: self.owed }
-    }
-}
-
-impl DetachedSender {
-    /// Puts it on the runtime that this is called on.
-    pub(crate) fn attach(self) -> io::Result<ZeroCopySender> {
-        Ok(ZeroCopySender { watch: Watch::attach(self.watched)?, owed: self.owed })
-    }
 }
 
 impl Owed {
@@ -257,7 +240,7 @@ impl Drop for Owed {
         }
         let may_be_cut = !self.left.load(Relaxed);
         if may_be_cut {
-            // The descriptor that stays open must not keep the other end waiting for the end of the connection.
+            // The descriptor that stays open must not keep the peer waiting for the end of the connection.
             let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
         }
         orphans::adopt(Orphan { socket: self.socket.clone(), ledger, may_be_cut });

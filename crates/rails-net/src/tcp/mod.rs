@@ -1,6 +1,23 @@
-//! TCP as one transport among others.
+//! TCP as a transport.
 
-use crate::{Connecting, Connector, Lane, LaneOptions, StatsError, TcpLane, TcpStats, TransportStats};
+mod acceptor;
+mod busy_poll;
+mod connect;
+mod lane;
+mod options;
+mod socket;
+mod stats;
+mod zero_copy;
+
+pub use acceptor::TcpAcceptor;
+pub use lane::{Deviation, TcpLane, TcpSettings};
+pub use options::{KeepAlive, TcpTransport};
+pub use stats::{TcpState, TcpStats};
+pub use zero_copy::{ZeroCopy, ZeroCopyStats};
+
+use crate::{
+    Acceptor, Connecting, Lane, ListenError, LocalEnd, StatsError, Transport, TransportDetails, TransportStats,
+};
 use bytes::Bytes;
 use rails_topo::DataSize;
 use socket2::SockRef;
@@ -14,13 +31,18 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// Opens [`TcpLane`]s.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TcpConnector;
+impl Transport for TcpTransport {
+    fn scheme(&self) -> &'static str {
+        "tcp"
+    }
 
-impl Connector for TcpConnector {
-    fn connect<'a>(&'a self, options: &'a LaneOptions, remote: SocketAddr) -> Connecting<'a> {
-        Box::pin(async move { Ok(Arc::new(options.connect(remote).await?) as Arc<dyn Lane>) })
+    fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a> {
+        let from = self.clone().local(local.clone());
+        Box::pin(async move { Ok(Arc::new(from.connect(remote).await?) as Arc<dyn Lane>) })
+    }
+
+    fn listen(&self, address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError> {
+        Ok(Box::new(self.listen(address)?))
     }
 }
 
@@ -119,11 +141,13 @@ impl Lane for TcpLane {
     }
 
     fn stats(&self) -> Result<TransportStats, StatsError> {
-        Ok(TransportStats { zero_copy: self.zero_copy_stats(), ..self.stats()?.into() })
+        Ok(self.transport_stats(self.stats()?))
     }
 
-    fn tcp_stats(&self) -> Option<TcpStats> {
-        self.stats().ok()
+    fn detailed_stats(&self) -> Result<TransportStats, StatsError> {
+        let tcp = self.stats()?;
+        let details = Some(TransportDetails::Tcp(tcp.clone()));
+        Ok(TransportStats { details, ..self.transport_stats(tcp) })
     }
 
     fn link_index(&self) -> Option<u32> {
@@ -131,9 +155,9 @@ impl Lane for TcpLane {
     }
 }
 
-impl From<TcpStats> for TransportStats {
-    fn from(tcp: TcpStats) -> Self {
-        Self {
+impl TcpLane {
+    fn transport_stats(&self, tcp: TcpStats) -> TransportStats {
+        TransportStats {
             rtt: tcp.rtt,
             rtt_variation: tcp.rtt_variation,
             least_rtt: tcp.min_rtt,
@@ -144,13 +168,14 @@ impl From<TcpStats> for TransportStats {
             bytes_retransmitted: tcp.bytes_retransmitted,
             packets_retransmitted: Some(tcp.retransmitted_segments.into()),
             congestion: Some(tcp.congestion),
-            zero_copy: None,
+            zero_copy: self.zero_copy_stats(),
+            details: None,
         }
     }
 }
 
 /// Hands both to `send` as one list of slices, without taking memory for a few of them.
-pub(crate) fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
+fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
     if payload.len() < FEW {
         let mut slices = [IoSlice::new(&[]); FEW];
         slices[0] = IoSlice::new(control);
@@ -175,14 +200,14 @@ const MOST: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use super::busy_poll::BusyPoll;
     use super::*;
-    use crate::busy_poll::BusyPoll;
     use std::{future::poll_fn, time::Duration};
 
     #[tokio::test]
-    async fn a_lane_that_polls_receives_what_comes_while_it_polls_and_after() {
+    async fn receiving_on_a_lane_that_busy_polls() {
         let time = Duration::from_millis(5);
-        let options = LaneOptions::new();
+        let options = TcpTransport::new();
         let listener = options.listen(([127, 0, 0, 1], 0).into()).expect("loopback is there");
         let near = options.connect(listener.local_addr()).await.expect("it listens");
         let mut far = listener.accept().await.expect("it was connected");

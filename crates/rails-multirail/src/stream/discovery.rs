@@ -9,12 +9,13 @@ use crate::{
     error::{FailedLane, JoinError},
     rails::Rails,
 };
-use rails_net::{Lane, LaneOptions};
+use rails_net::{Lane, LocalEnd};
 use rails_proto::{
+    LaneAddress, Scheme,
     backoff::Backoff,
     handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
     opening::Setback,
-    pairing::{self, LaneCandidate, MOST_OFFERS, Pairing, Relation, Unpaired},
+    pairing::{LaneCandidate, MOST_OFFERS, Pairing, pair_with_contact},
 };
 use std::net::{IpAddr, SocketAddr};
 use tokio::time::{Instant, sleep, timeout};
@@ -26,19 +27,27 @@ struct Answer {
     from: SocketAddr,
 }
 
-/// Asks at `contact`, and pairs; see [`MultiRailStream::plan`](crate::MultiRailStream::plan).
+/// Asks at the first contact that can be connected to, and pairs; see [`MultiRailStream::plan`](crate::MultiRailStream::plan).
 pub(super) async fn plan(
     rails: &Rails,
-    contact: SocketAddr,
+    contacts: Vec<LaneAddress>,
     options: &StreamOptions,
 ) -> Result<Pairing, PlanLanesError> {
     if rails.is_empty() {
         return Err(PlanLanesError::NoRails);
     }
     let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
-    let answer = discover(rails, RailId(0), options.lane.clone(), contact, options, credentials).await;
-    let Answer { offers: theirs, from } = answer.map_err(|source| PlanLanesError::Discover { contact, source })?;
-    Ok(pair(rails.offers(), theirs, contact, from))
+    let mut last = PlanLanesError::NoContact;
+    for contact in contacts {
+        match discover(rails, RailId(0), LocalEnd::Any, contact, options, credentials.clone()).await {
+            Ok(Answer { offers, from }) => {
+                return Ok(pair_with_contact(rails.offers(contact.scheme), offers, contact, from));
+            }
+            Err(source @ JoinError::Connect(_)) => last = PlanLanesError::Discover { contact, source },
+            Err(source) => return Err(PlanLanesError::Discover { contact, source }),
+        }
+    }
+    Err(last)
 }
 
 /// Asks through every pair from its rail, and says which do not connect.
@@ -48,14 +57,14 @@ pub(super) async fn probe(
     options: &StreamOptions,
 ) -> Result<Vec<FailedLane>, PlanLanesError> {
     let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
-    let lanes: Vec<(RailId, SocketAddr)> = pairing.lanes().filter(|(rail, _)| rail.0 < rails.len()).collect();
+    let lanes: Vec<(RailId, LaneAddress)> = pairing.lanes().filter(|(rail, _)| rail.0 < rails.len()).collect();
     let asked: Vec<_> = lanes
         .into_iter()
         .map(|(rail, remote)| {
             let (rails, options, credentials) = (rails.clone(), options.clone(), credentials.clone());
-            let lane = rails[rail].lane_options(&options.lane);
+            let local = rails[rail].local_end();
             tokio::spawn(async move {
-                let answer = discover(&rails, rail, lane, remote, &options, credentials).await;
+                let answer = discover(&rails, rail, local, remote, &options, credentials).await;
                 answer.err().map(|error| FailedLane { rail, remote, error })
             })
         })
@@ -71,8 +80,8 @@ pub(super) async fn probe(
 async fn discover(
     rails: &Rails,
     rail: RailId,
-    begins: LaneOptions,
-    remote: SocketAddr,
+    local: LocalEnd,
+    remote: LaneAddress,
     options: &StreamOptions,
     credentials: Credentials,
 ) -> Result<Answer, JoinError> {
@@ -80,7 +89,7 @@ async fn discover(
     let asking = rails[options.driver.home(rail)].runtime().spawn(move || async move {
         let (deadline, mut backoff) = (Instant::now() + options.connect_timeout, Backoff::default());
         loop {
-            let answer = question(&begins, remote, &options, credentials.clone()).await;
+            let answer = question(&local, remote, &options, credentials.clone()).await;
             let wait = backoff.next_with(jitter());
             match answer {
                 Err(error) if error.setback() == Setback::Busy && Instant::now() + wait < deadline => sleep(wait).await,
@@ -92,8 +101,8 @@ async fn discover(
 }
 
 async fn question(
-    begins: &LaneOptions,
-    remote: SocketAddr,
+    local: &LocalEnd,
+    remote: LaneAddress,
     options: &StreamOptions,
     credentials: Credentials,
 ) -> Result<Answer, JoinError> {
@@ -106,7 +115,7 @@ async fn question(
         parameters: options.parameters(),
         nonce: nonce()?,
     };
-    let lane = options.connector.connect(begins, remote).await?;
+    let lane = options.transport_of(remote.scheme)?.connect(local, remote.socket).await?;
     let asked = async {
         let mut joined = initiate(&*lane, credentials, hello).await?;
         let mut prefix = [0; PREFIX_LEN];
@@ -119,47 +128,17 @@ async fn question(
     Ok(Answer { offers, from: lane.local_addr() })
 }
 
-/// Pairs our offers with theirs, of which the first is what was called as `contact`.
-pub(crate) fn pair(
-    mut ours: Vec<LaneCandidate>,
-    mut theirs: Vec<LaneCandidate>,
-    contact: SocketAddr,
-    from: SocketAddr,
-) -> Pairing {
-    // The scope of a link-local address is known at this end alone, and here from the question that got through.
-    for offer in ours.iter_mut().filter(|offer| is_link_local(offer.ip()) && offer.ip() == from.ip()) {
-        offer.address = from;
-        offer.address.set_port(0);
-    }
-    let Some(called) = theirs.first_mut() else { return pairing::pair(&ours, &theirs, None) };
-    let said = called.address;
-    let is_translated = (said.ip().to_canonical(), said.port()) != (contact.ip().to_canonical(), contact.port());
-    called.address = contact;
-    if !is_translated {
-        return pairing::pair(&ours, &theirs, None);
-    }
-    called.prefix_len = None;
-    let mut pairing = pairing::pair(&ours, &theirs, None);
-    if pairing.pairs.iter().all(|pair| pair.relation == Relation::Routed) {
-        // What the other end calls itself leads somewhere else from here, or nowhere.
-        let others = theirs.split_off(1).into_iter();
-        pairing = pairing::pair(&ours, &theirs, None);
-        let why = "the other end is behind an address translation, and this address is not known to lead to it";
-        pairing.unpaired_theirs.extend(others.map(|offer| Unpaired { offer, why: why.to_owned() }));
-    }
-    pairing.notes.push(format!("the other end knows {contact} as {said}: addresses are translated on the way"));
-    pairing
-}
-
 /// Answers an initiator that has proved itself and came in on `socket`, which `rail` serves.
 pub(super) async fn answer(
     lane: &dyn Lane,
     mut proved: Proved,
     rails: &Rails,
     rail: RailId,
-    bound: &[(RailId, SocketAddr)],
+    bound: &[(RailId, LaneAddress)],
+    scheme: Scheme,
 ) -> Result<(), JoinError> {
-    let offers = offers(rails, rail, bound, lane.local_addr());
+    let called = LaneAddress { scheme, socket: lane.local_addr() };
+    let offers = offers(rails, rail, bound, called);
     let accept = proved.accept.encode();
     send_all(lane, &[accept, proved.lanes(&offers)].concat(), Vec::new()).await?;
     Ok(())
@@ -167,30 +146,31 @@ pub(super) async fn answer(
 
 /// What a listener offers: the address that was called first, then all others that it listens on and that can be called from
 /// elsewhere, at most [`MOST_OFFERS`].
-fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, SocketAddr)], called: SocketAddr) -> Vec<LaneCandidate> {
+fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: LaneAddress) -> Vec<LaneCandidate> {
     let mut all: Vec<LaneCandidate> = Vec::new();
     for (rail, address) in bound {
-        match address.ip() {
-            ip if !ip.is_unspecified() => all.push(listening(rails, *rail, ip, address.port())),
+        match address.socket.ip() {
+            ip if !ip.is_unspecified() => all.push(listening(rails, *rail, *address)),
             wildcard => {
-                let held = rails.offers().into_iter().filter(|offer| {
+                let held = rails.offers(address.scheme).into_iter().filter(|offer| {
                     !offer.ip().is_unspecified() && (offer.ip().is_ipv4() == wildcard.is_ipv4() || takes_ipv4(wildcard))
                 });
                 all.extend(held.map(|mut offer| {
-                    offer.address.set_port(address.port());
+                    offer.address.socket.set_port(address.port());
                     offer
                 }));
             }
         }
     }
-    let ip = called.ip().to_canonical();
-    let first = all.iter().find(|offer| offer.ip() == ip && offer.address.port() == called.port()).cloned();
-    let first = first.unwrap_or_else(|| listening(rails, rail, ip, called.port()));
+    let mut called = called;
+    called.socket.set_ip(called.socket.ip().to_canonical());
+    let key = |offer: &LaneCandidate| (offer.address.scheme, offer.ip(), offer.address.port());
+    let is_called = |offer: &&LaneCandidate| key(offer) == (called.scheme, called.socket.ip(), called.port());
+    let first = all.iter().find(is_called).cloned().unwrap_or_else(|| listening(rails, rail, called));
     let mut offers = vec![first];
     for offer in all {
         // Without the scope, which only a caller knows, nobody can call a link-local address.
-        let is_new =
-            offers.iter().all(|known| (known.ip(), known.address.port()) != (offer.ip(), offer.address.port()));
+        let is_new = offers.iter().all(|known| key(known) != key(&offer));
         if is_new && !is_link_local(offer.ip()) && offers.len() < MOST_OFFERS {
             offers.push(offer);
         }
@@ -198,22 +178,13 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, SocketAddr)], called: S
     offers
 }
 
-/// An address that is listened on: the offer of the rail that has it, or what little is known of it.
-fn listening(rails: &Rails, rail: RailId, ip: IpAddr, port: u16) -> LaneCandidate {
-    let of_rail = rails[rail].offers().into_iter().find(|offer| offer.ip() == ip);
-    match of_rail.or_else(|| rails.offers().into_iter().find(|offer| offer.ip() == ip)) {
-        Some(mut offer) => {
-            offer.address.set_port(port);
-            offer
-        }
-        None => LaneCandidate {
-            rail,
-            address: SocketAddr::new(ip, port),
-            prefix_len: None,
-            speed: None,
-            node: None,
-            interface: None,
-        },
+/// An address that is listened on: the offer of the rail that has it, or the address alone.
+fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate {
+    let has = |offer: &LaneCandidate| offer.ip() == address.socket.ip();
+    let of_rail = rails[rail].offers(address.scheme).into_iter().find(has);
+    match of_rail.or_else(|| rails.offers(address.scheme).into_iter().find(has)) {
+        Some(offer) => LaneCandidate { address, ..offer },
+        None => LaneCandidate { rail, address, prefix_len: None, speed: None, node: None, interface: None },
     }
 }
 
@@ -226,6 +197,3 @@ fn takes_ipv4(wildcard: IpAddr) -> bool {
 fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
-
-#[cfg(test)]
-mod tests;

@@ -26,11 +26,6 @@ impl Watch {
         Ok(Self(watched.attach()?))
     }
 
-    /// Takes it off its runtime.
-    pub(super) fn detach(self) -> Watched {
-        self.0.into_inner()
-    }
-
     /// Waits until something has changed on the socket since this was last ready: it has room, or notices.
     pub(super) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut ready = ready!(self.0.poll_read_ready(context))?;

@@ -1,14 +1,14 @@
-//! What the sockets of lanes are told on the command line.
+//! Options of TCP on the command line.
 
 use crate::{duration, exit::Help, size};
 use anyhow::{Context, Result};
-use rails_net::{LaneOptions, ZeroCopy};
+use rails_net::{TcpTransport, ZeroCopy};
 use rails_topo::DataSize;
 use std::{net::Ipv4Addr, time::Duration};
 
-/// Options of the lanes' sockets. `docs/lanes.md` says what each was measured to be worth.
+/// Options of TCP lanes. `docs/lanes.md` says what each was measured to be worth.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct LaneArgs {
+pub(crate) struct TcpArgs {
     /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -27,19 +27,19 @@ pub(crate) struct LaneArgs {
     receive_buffer: Option<DataSize>,
 }
 
-impl LaneArgs {
+impl TcpArgs {
     /// The congestion control that was asked for.
     pub(super) fn congestion(&self) -> Option<&str> {
         self.congestion.as_deref()
     }
 
-    /// The options. Must be called inside a runtime, as it tries them on a socket.
-    pub(super) fn options(&self) -> Result<LaneOptions> {
-        let lane = LaneOptions::new().congestion(self.congestion());
+    /// TCP with these options. Must be called inside a runtime, as it tries them on a socket.
+    pub(super) fn transport(&self) -> Result<TcpTransport> {
+        let lane = TcpTransport::new().congestion(self.congestion());
         let lane = lane.zero_copy(self.zerocopy.then(ZeroCopy::new)).busy_poll(self.busy_poll);
         let lane = lane.send_buffer(self.send_buffer).receive_buffer(self.receive_buffer);
         if let Some(name) = &self.congestion {
-            let alone = LaneOptions::new().congestion(name.as_str());
+            let alone = TcpTransport::new().congestion(name.as_str());
             try_on_a_socket(&alone).with_context(|| format!("--congestion {name}")).map_err(|error| {
                 match std::fs::read_to_string(CONGESTION_CONTROLS) {
                     Ok(known) => error.help(format!("this kernel has {} ({CONGESTION_CONTROLS})", known.trim())),
@@ -48,7 +48,7 @@ impl LaneArgs {
             })?;
         }
         if let Some(time) = self.busy_poll {
-            let alone = LaneOptions::new().busy_poll(time);
+            let alone = TcpTransport::new().busy_poll(time);
             try_on_a_socket(&alone).with_context(|| format!("--busy-poll {time:?}")).map_err(|error| {
                 error.help("run it as root, or let everyone poll that long: `sysctl net.core.busy_read=MICROSECONDS`")
             })?;
@@ -57,7 +57,7 @@ impl LaneArgs {
     }
 }
 
-fn try_on_a_socket(options: &LaneOptions) -> Result<()> {
+fn try_on_a_socket(options: &TcpTransport) -> Result<()> {
     options.listen((Ipv4Addr::LOCALHOST, 0).into())?;
     Ok(())
 }

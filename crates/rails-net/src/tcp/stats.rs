@@ -1,7 +1,8 @@
 //! What the kernel knows of a connection.
 
+use super::socket;
 use crate::{
-    StatsError, socket,
+    StatsError,
     sys::tcp_info::{Field, TcpInfo},
 };
 use rails_topo::Bandwidth;
@@ -117,7 +118,10 @@ impl TcpStats {
         })?;
         let congestion = socket::congestion(&SockRef::from(socket));
         let congestion = congestion.map_err(|source| StatsError::Option { local, peer, source: Box::new(source) })?;
-        Self::parse(&info, congestion).ok_or(StatsError::Truncated { local, peer, length: info.length() })
+        Self::parse(&info, congestion).ok_or_else(|| {
+            let source = format!("TCP_INFO has {} bytes, too few", info.length()).into();
+            StatsError::Other { local, peer, source }
+        })
     }
 
     /// `None` if a field is missing that Linux has had since 2.6.
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_leaves_new_figures_unknown_and_half_an_answer_is_an_error() {
+    fn tcp_info_of_an_old_kernel() {
         let old = TcpStats::parse(&info(104, &[(Field::STATE, &[8])]), "reno".to_owned()).expect("Linux 2.6 had these");
         assert_eq!((old.state, old.bytes_acked, old.not_sent_bytes), (TcpState::CloseWait, None, None));
         assert_eq!(TcpStats::parse(&info(103, &[]), "reno".to_owned()), None);

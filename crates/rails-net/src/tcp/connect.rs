@@ -1,11 +1,12 @@
 //! Lanes that this end opens.
 
-use crate::{ConnectError, LaneOptions, TcpLane, socket};
+use super::socket;
+use crate::{ConnectError, TcpLane, TcpTransport};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{io, net::SocketAddr};
 use tokio::net::TcpSocket;
 
-impl LaneOptions {
+impl TcpTransport {
     /// Opens a lane to `remote` from the local end of these options.
     ///
     /// # Errors

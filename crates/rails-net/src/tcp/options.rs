@@ -1,21 +1,22 @@
-//! What a lane is to be: its local end and its socket's options.
+//! TCP as a transport: its sockets' options.
 
-use crate::ZeroCopy;
+use super::zero_copy::ZeroCopy;
+use crate::LocalEnd;
 use rails_topo::{CpuId, DataSize};
 use serde::{Deserialize, Serialize};
-use std::{fmt, net::IpAddr, time::Duration};
+use std::time::Duration;
 
-/// How lanes are opened: where they begin and how their sockets behave.
+/// TCP: how its lanes are opened, where they begin, and how their sockets behave.
 ///
 /// Setters take and return the options, so they chain. One value opens any number of lanes, with
 /// [`connect`](Self::connect) and [`listen`](Self::listen).
 ///
 /// # Examples
 /// ```
-/// use rails_net::{LaneOptions, LocalEnd};
+/// use rails_net::{TcpTransport, LocalEnd};
 /// use rails_topo::DataSize;
 ///
-/// let options = LaneOptions::new()
+/// let options = TcpTransport::new()
 ///     .local(LocalEnd::Device("eth0".to_owned()))
 ///     .congestion("cubic")
 ///     .send_buffer(DataSize::bytes(4 << 20));
@@ -23,7 +24,7 @@ use std::{fmt, net::IpAddr, time::Duration};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub struct LaneOptions {
+pub struct TcpTransport {
     // Where the lane begins.
     pub(crate) local: LocalEnd,
     pub(crate) incoming_cpu: Option<CpuId>,
@@ -48,20 +49,6 @@ pub struct LaneOptions {
     pub(crate) backlog: u32,
 }
 
-/// The local end of a lane: what decides which NIC it leaves by.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LocalEnd {
-    /// The kernel's routes decide.
-    #[default]
-    Any,
-    /// An address of this machine. Which NIC its packets leave by is still the routes' decision (with several NICs in
-    /// one network, or without rules by source address, it can be another's).
-    Address(IpAddr),
-    /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive by it and no other.
-    Device(String),
-}
-
 /// How a silent peer is probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeepAlive {
@@ -75,7 +62,7 @@ pub struct KeepAlive {
     pub probes: u32,
 }
 
-impl LaneOptions {
+impl TcpTransport {
     /// The defaults, as each setter names them.
     pub fn new() -> Self {
         Self {
@@ -108,11 +95,6 @@ impl LaneOptions {
     pub fn local(mut self, local: impl Into<LocalEnd>) -> Self {
         self.local = local.into();
         self
-    }
-
-    /// Where lanes begin.
-    pub fn local_end(&self) -> &LocalEnd {
-        &self.local
     }
 
     /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners that share a port
@@ -281,7 +263,7 @@ impl LaneOptions {
     /// # Default
     /// 1 s, the least that Linux takes; the most is 120 s. None: the system's (`net.ipv4.tcp_rto_max_ms`, 120 s).
     ///
-    /// Before Linux 6.15 there is no such option, and lanes do without; [`LaneSettings::rto_max`](crate::LaneSettings::rto_max) tells.
+    /// Before Linux 6.15 there is no such option, and lanes do without; [`TcpSettings::rto_max`](crate::TcpSettings::rto_max) tells.
     ///
     /// # Cost
     /// A packet each second on a lane that gets nothing through. Without a [`user_timeout`](Self::user_timeout), the connection is given up after as many
@@ -326,7 +308,7 @@ impl LaneOptions {
     }
 }
 
-impl Default for LaneOptions {
+impl Default for TcpTransport {
     fn default() -> Self {
         Self::new()
     }
@@ -336,22 +318,6 @@ impl Default for LaneOptions {
 impl Default for KeepAlive {
     fn default() -> Self {
         Self { idle: Duration::from_secs(10), interval: Duration::from_secs(5), probes: 3 }
-    }
-}
-
-impl From<IpAddr> for LocalEnd {
-    fn from(address: IpAddr) -> Self {
-        Self::Address(address)
-    }
-}
-
-impl fmt::Display for LocalEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => write!(f, "any local address"),
-            Self::Address(address) => write!(f, "{address}"),
-            Self::Device(device) => write!(f, "device {device}"),
-        }
     }
 }
 

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_when_its_time_is_over_and_begins_anew_with_the_next_use() {
+    fn busy_poll_end_and_restart_on_use() {
         let (start, time) = (Instant::now(), Duration::from_micros(50));
         let busy = BusyPoll::new(time);
         assert!(busy.goes_on(start));

@@ -1,6 +1,6 @@
 //! A socket made as the options say, before it connects or listens.
 
-use crate::{BindEndError, KeepAlive, LaneOptions, LocalEnd, OptionError, sys::option::SocketOption};
+use crate::{BindEndError, KeepAlive, LocalEnd, OptionError, TcpTransport, sys::option::SocketOption};
 use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{fmt, io, net::SocketAddr, time::Duration};
@@ -8,7 +8,7 @@ use std::{fmt, io, net::SocketAddr, time::Duration};
 /// Sets what applies to every lane; accepted sockets inherit it from their listener.
 ///
 /// Buffer sizes are set before the connection is made, because the window scale is settled in the handshake (tcp(7)).
-pub(crate) fn set_options(socket: &Socket, options: &LaneOptions) -> Result<(), OptionError> {
+pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), OptionError> {
     if let Some(size) = options.send_buffer {
         set("SO_SNDBUF", size, socket.set_send_buffer_size(c_int(size)))?;
     }

@@ -1,11 +1,11 @@
 //! One TCP connection on one rail.
 
-use crate::{
-    KeepAlive, LaneOptions, OptionError, StatsError, TcpStats, ZeroCopyStats,
+use super::{
     busy_poll::BusyPoll,
     socket,
-    zero_copy::{DetachedSender, ZeroCopySender},
+    zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
+use crate::{KeepAlive, OptionError, StatsError, TcpStats, TcpTransport};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout},
@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// A TCP connection whose options were set as [`LaneOptions`] say, and read back where the kernel may differ.
+/// A TCP connection whose options were set as [`TcpTransport`] say, and read back where the kernel may differ.
 #[derive(Debug)]
 pub struct TcpLane {
     stream: TcpStream,
@@ -70,7 +70,7 @@ pub enum Deviation {
 
 /// A lane's options as the kernel has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LaneSettings {
+pub struct TcpSettings {
     /// Whether small writes are sent at once.
     pub no_delay: bool,
     /// Congestion control.
@@ -103,39 +103,12 @@ pub struct LaneSettings {
     pub device: Option<String>,
 }
 
-/// A lane between two runtimes.
-#[derive(Debug)]
-#[must_use = "a lane that is not attached is closed"]
-pub struct DetachedLane {
-    stream: std::net::TcpStream,
-    local: SocketAddr,
-    peer: SocketAddr,
-    deviations: Vec<Deviation>,
-    busy_poll: Option<BusyPoll>,
-    zero_copy: Option<DetachedSender>,
-}
-
-impl DetachedLane {
-    /// Puts the lane on the runtime that this is called on.
-    ///
-    /// # Errors
-    /// The runtime's, where it does not take the socket.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O enabled.
-    pub fn attach(self) -> io::Result<TcpLane> {
-        let Self { stream, local, peer, deviations, busy_poll, zero_copy } = self;
-        let zero_copy = zero_copy.map(DetachedSender::attach).transpose()?;
-        Ok(TcpLane { stream: TcpStream::from_std(stream)?, local, peer, deviations, busy_poll, zero_copy })
-    }
-}
-
 impl TcpLane {
     pub(crate) fn new(
         stream: TcpStream,
         local: SocketAddr,
         peer: SocketAddr,
-        options: &LaneOptions,
+        options: &TcpTransport,
     ) -> Result<Self, OptionError> {
         let deviations = deviations(&SockRef::from(&stream), options)?;
         for deviation in &deviations {
@@ -158,7 +131,7 @@ impl TcpLane {
         self.local
     }
 
-    /// The other end's address.
+    /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
@@ -172,7 +145,7 @@ impl TcpLane {
     ///
     /// # Errors
     /// [`StatsError::Option`] names the option that could not be read.
-    pub fn settings(&self) -> Result<LaneSettings, StatsError> {
+    pub fn settings(&self) -> Result<TcpSettings, StatsError> {
         settings(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))
     }
 
@@ -184,7 +157,7 @@ impl TcpLane {
         TcpStats::read(&self.stream, self.local, self.peer)
     }
 
-    /// What became of sending without copies; `None` where the lane does not ([`LaneOptions::zero_copy`]).
+    /// What became of sending without copies; `None` where the lane does not ([`TcpTransport::zero_copy`]).
     pub fn zero_copy_stats(&self) -> Option<ZeroCopyStats> {
         self.zero_copy.as_ref().map(ZeroCopySender::stats)
     }
@@ -252,7 +225,7 @@ impl TcpLane {
     }
 
     /// Waits until the kernel takes more to send: there is room in the socket's buffer, and less waits unsent than half of
-    /// [`not_sent_lowat`](LaneOptions::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in include/net/tcp.h). What is to be
+    /// [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in include/net/tcp.h). What is to be
     /// sent can so be chosen when it can be sent, and not before.
     ///
     /// Cancel safe.
@@ -290,22 +263,12 @@ impl TcpLane {
         }
     }
 
-    /// Closes the sending side: the other end reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).
+    /// Closes the sending side: the peer reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).
     ///
     /// # Errors
     /// The kernel's, most of all that the connection is gone.
     pub fn close_write(&self) -> io::Result<()> {
         SockRef::from(&self.stream).shutdown(Shutdown::Write)
-    }
-
-    /// Takes the lane off its runtime, to be attached to another.
-    ///
-    /// # Errors
-    /// The runtime's, where it does not let the socket go.
-    pub fn detach(self) -> io::Result<DetachedLane> {
-        let Self { stream, local, peer, deviations, busy_poll, zero_copy } = self;
-        let zero_copy = zero_copy.map(ZeroCopySender::detach);
-        Ok(DetachedLane { stream: stream.into_std()?, local, peer, deviations, busy_poll, zero_copy })
     }
 
     fn unreadable(&self, source: OptionError) -> StatsError {
@@ -323,7 +286,7 @@ impl fmt::Display for Deviation {
     }
 }
 
-fn deviations(socket: &SockRef<'_>, options: &LaneOptions) -> Result<Vec<Deviation>, OptionError> {
+fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviation>, OptionError> {
     let (send, receive, congestion) = socket::read_back(socket)?;
     // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
     // is returned by getsockopt(2)."
@@ -342,7 +305,7 @@ fn deviations(socket: &SockRef<'_>, options: &LaneOptions) -> Result<Vec<Deviati
     Ok(deviations)
 }
 
-fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
+fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
     let (send_buffer, receive_buffer, congestion) = socket::read_back(socket)?;
     let keepalive = match socket::get("SO_KEEPALIVE", socket.keepalive())? {
         true => Some(KeepAlive {
@@ -352,7 +315,7 @@ fn settings(socket: &SockRef<'_>) -> Result<LaneSettings, OptionError> {
         }),
         false => None,
     };
-    Ok(LaneSettings {
+    Ok(TcpSettings {
         no_delay: socket::get("TCP_NODELAY", socket.tcp_nodelay())?,
         congestion,
         send_buffer,

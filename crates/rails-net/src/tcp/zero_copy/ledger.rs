@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_given_back_when_the_kernel_is_done_with_it_in_whatever_order() {
+    fn release_of_memory_in_any_order_of_notices() {
         let mut ledger = ledger(4);
         assert_eq!(ledger.complete(2, 3, false), [2, 3]);
         assert_eq!(
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_copies_all_the_same_is_not_asked_for_long() {
+    fn zero_copy_stop_after_16_copied_sends() {
         let mut ledger = ledger(2 * PATIENCE);
         ledger.complete(0, PATIENCE - 2, true);
         ledger.complete(PATIENCE - 1, PATIENCE - 1, false);

@@ -1,0 +1,119 @@
+//! Lanes that peers open.
+
+use super::socket;
+use crate::{
+    AcceptError, Acceptor, BindEndError, IncomingLane, Lane, ListenError, LocalEnd, StatsError, TcpLane, TcpTransport,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A listening socket, whose lanes begin as its options say.
+#[derive(Debug)]
+pub struct TcpAcceptor {
+    listener: TcpListener,
+    local: SocketAddr,
+    options: Arc<TcpTransport>,
+}
+
+impl TcpTransport {
+    /// Listens on `local`; port 0 lets the kernel choose, and [`TcpAcceptor::local_addr`] tells.
+    ///
+    /// A device in [`local`](Self::local) holds here too: connections come in by it alone. An address in it must be
+    /// that of `local`.
+    ///
+    /// # Errors
+    /// [`ListenError::LocalEnd`] for an address that is not of this machine or is taken, and for a wrong device.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its I/O driver (`enable_all`).
+    pub fn listen(&self, local: SocketAddr) -> Result<TcpAcceptor, ListenError> {
+        let failed = |call| move |source| ListenError::Call { call, local, source };
+        let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP));
+        let socket = socket.map_err(failed("socket"))?;
+        socket.set_nonblocking(true).map_err(failed("fcntl"))?;
+        socket::set_options(&socket, self)?;
+        socket::set("SO_REUSEADDR", self.reuse_address, socket.set_reuse_address(self.reuse_address))?;
+        socket::set("SO_REUSEPORT", self.reuse_port, socket.set_reuse_port(self.reuse_port))?;
+        match &self.local {
+            LocalEnd::Any => {}
+            LocalEnd::Device(device) => socket::bind_device(&socket, device)?,
+            LocalEnd::Address(address) if *address == local.ip() => {}
+            LocalEnd::Address(address) => {
+                return Err(BindEndError::Mismatch { local: *address, other: local }.into());
+            }
+        }
+        socket::bind_address(&socket, local)?;
+        socket.listen(i32::try_from(self.backlog).unwrap_or(i32::MAX)).map_err(failed("listen"))?;
+        let listener = TcpListener::from_std(socket.into()).map_err(failed("epoll_ctl"))?;
+        let local = listener.local_addr().map_err(failed("getsockname"))?;
+        Ok(TcpAcceptor { listener, local, options: Arc::new(self.clone()) })
+    }
+}
+
+impl TcpAcceptor {
+    /// The address that is listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Waits for the next lane, which is on the caller's runtime.
+    ///
+    /// # Errors
+    /// After an error that [`is_transient`](AcceptError::is_transient) the listener goes on as before.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses no connection.
+    pub async fn accept(&self) -> Result<TcpLane, AcceptError> {
+        let local = self.local;
+        let (stream, peer) = self.listener.accept().await.map_err(|source| AcceptError::Accept { local, source })?;
+        opened(stream, peer, local, &self.options)
+    }
+}
+
+impl Acceptor for TcpAcceptor {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>> {
+        let listening = self.local;
+        let failed = |source| AcceptError::Accept { local: listening, source };
+        let (stream, peer) = ready!(self.listener.poll_accept(context)).map_err(failed)?;
+        let lost = move |call| {
+            move |source| {
+                let source = StatsError::Call { call, local: listening, peer, source };
+                AcceptError::Lost { local: listening, source }
+            }
+        };
+        let local = stream.local_addr().map_err(lost("getsockname"))?;
+        // The socket leaves the runtime that accepts it: it belongs to the one that drives the lane.
+        let stream = stream.into_std().map_err(lost("epoll_ctl"))?;
+        let options = self.options.clone();
+        let open = move || {
+            let stream = TcpStream::from_std(stream).map_err(lost("epoll_ctl"))?;
+            Ok(Arc::new(opened(stream, peer, listening, &options)?) as Arc<dyn Lane>)
+        };
+        Poll::Ready(Ok(IncomingLane::new(local, peer, open)))
+    }
+}
+
+/// The lane of a connection that came to `listening`.
+fn opened(
+    stream: TcpStream,
+    peer: SocketAddr,
+    listening: SocketAddr,
+    options: &TcpTransport,
+) -> Result<TcpLane, AcceptError> {
+    let lost = |source| AcceptError::Lost { local: listening, source };
+    // A listener on a wildcard address learns here which of the machine's addresses was called.
+    let local = stream.local_addr();
+    let local =
+        local.map_err(|source| lost(StatsError::Call { call: "getsockname", local: listening, peer, source }))?;
+    TcpLane::new(stream, local, peer, options)
+        .map_err(|source| lost(StatsError::Option { local, peer, source: Box::new(source) }))
+}

@@ -152,7 +152,7 @@ impl TcpLane {
     /// What the kernel knows of the connection now.
     ///
     /// # Errors
-    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Truncated`] if it knows less than every Linux does.
+    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Other`] if it knows less than every Linux does.
     pub fn stats(&self) -> Result<TcpStats, StatsError> {
         TcpStats::read(&self.stream, self.local, self.peer)
     }

@@ -1,6 +1,8 @@
 //! Two directions, each in hands of its own.
 
 use crate::{in_time, made_up, pair};
+use rails::multirail::ReuniteError;
+use std::{io::ErrorKind, time::Duration};
 use tokio::io::{
     AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter, copy, copy_bidirectional, duplex, split,
 };
@@ -68,6 +70,108 @@ async fn a_dropped_half_leaves_the_other_one_working() {
     // With the second half the stream goes, and ends.
     drop(write);
     assert_eq!(in_time(pair.far.read(&mut got)).await.unwrap(), 0);
+}
+
+/// As those of `TcpStream`: each in a task of its own, and put together again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owned_halves_in_two_tasks() {
+    let mut pair = pair().await;
+    let (there, back) = (made_up(6_000_001, 7), made_up(7_000_003, 8));
+    let (expected_there, expected_back) = (there.clone(), back.clone());
+    let far = tokio::spawn(async move {
+        let mut got = vec![0; there.len()];
+        let (mut read, mut write) = pair.far.split();
+        let (read, written) = tokio::join!(read.read_exact(&mut got), write.write_all(&back));
+        read.and(written.map(|()| 0)).unwrap();
+        assert!(got == there);
+        pair.far
+    });
+    let (mut read, mut write) = pair.near.into_split();
+    assert_eq!(read.peer_addr().unwrap(), write.peer_addr().unwrap());
+    let writing = tokio::spawn(async move {
+        write.write_all(&expected_there).await.unwrap();
+        write
+    });
+    let mut got = vec![0; expected_back.len()];
+    in_time(read.read_exact(&mut got)).await.unwrap();
+    assert!(got == expected_back);
+    let mut near = read.reunite(in_time(writing).await.unwrap()).expect("they are of one stream");
+    let mut far = in_time(far).await.unwrap();
+    far.write_all(b"whole").await.unwrap();
+    let mut word = [0; 5];
+    in_time(near.read_exact(&mut word)).await.unwrap();
+    assert_eq!(&word, b"whole");
+    let (near, far) = in_time(async { tokio::join!(near.close(), far.close()) }).await;
+    near.and(far).unwrap();
+}
+
+#[tokio::test]
+async fn dropped_owned_write_half_is_a_half_close() {
+    let mut pair = pair().await;
+    let (mut read, mut write) = pair.near.into_split();
+    write.write_all(b"question").await.unwrap();
+    drop(write);
+    let mut question = Vec::new();
+    in_time(pair.far.read_to_end(&mut question)).await.unwrap();
+    assert_eq!(question, b"question");
+    pair.far.write_all(b"answer").await.unwrap();
+    in_time(pair.far.shutdown()).await.unwrap();
+    let mut answer = Vec::new();
+    in_time(read.read_to_end(&mut answer)).await.unwrap();
+    assert_eq!(answer, b"answer");
+}
+
+#[tokio::test]
+async fn forgotten_owned_write_half_ends_nothing() {
+    let mut pair = pair().await;
+    let (read, mut write) = pair.near.into_split();
+    write.write_all(b"one").await.unwrap();
+    write.forget();
+    let mut got = [0; 3];
+    in_time(pair.far.read_exact(&mut got)).await.unwrap();
+    let end = tokio::time::timeout(Duration::from_millis(100), pair.far.read(&mut got)).await;
+    assert!(end.is_err(), "the direction is open: {end:?}");
+    drop(read);
+    assert_eq!(in_time(pair.far.read(&mut got)).await.unwrap(), 0);
+}
+
+/// Bytes that were taken from the stream and not copied out belong to the stream again.
+#[tokio::test]
+async fn reunited_halves_lose_no_byte() {
+    let mut pair = pair().await;
+    let all = made_up(100_000, 9);
+    pair.far.write_all(&all).await.unwrap();
+    let (mut read, write) = pair.near.into_split();
+    let mut got = vec![0; 100];
+    in_time(read.read_exact(&mut got)).await.unwrap();
+    let mut near = write.reunite(read).expect("they are of one stream");
+    got.resize(all.len(), 0);
+    in_time(near.read_exact(&mut got[100..])).await.unwrap();
+    assert!(got == all);
+}
+
+#[tokio::test]
+async fn halves_of_two_streams_do_not_reunite() {
+    let (first, second) = (pair().await, pair().await);
+    let (read, write) = first.near.into_split();
+    let (other_read, other_write) = second.near.into_split();
+    let refused = read.reunite(other_write).unwrap_err();
+    assert_eq!(refused.to_string(), "the two halves are of different streams");
+    let ReuniteError(read, other_write) = refused;
+    read.reunite(write).expect("they are of one stream");
+    other_read.reunite(other_write).expect("they are of one stream");
+}
+
+/// As with a whole stream that is dropped: the peer learns that its bytes were in vain.
+#[tokio::test]
+async fn bytes_unread_by_a_dropped_owned_half() {
+    let mut pair = pair().await;
+    pair.far.write_all(&[7; 1000]).await.unwrap();
+    let (mut read, write) = pair.near.into_split();
+    in_time(read.read_exact(&mut [0; 10])).await.unwrap();
+    drop((read, write));
+    let error = in_time(pair.far.close()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
 }
 
 #[tokio::test]

@@ -72,5 +72,6 @@ pub use rails_proto::{
 };
 pub use stream::{
     Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
-    MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
+    MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamMetrics, StreamStats,
+    ThreadStats, TrySendError, WriteHalf,
 };

@@ -310,7 +310,7 @@ mod tests {
             let place = self.queue.clone().try_reserve_owned().unwrap();
             streams.open(StreamId([number; 16]), peer(from), place, || {
                 let connection = options.connection(options.parameters(), false);
-                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), Credentials::Insecure)
+                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), Credentials::Insecure, Vec::new())
             })
         }
 

@@ -341,7 +341,7 @@ impl Dialer {
                 let mut state = self.options.connection(joined.parameters, true);
                 let failed = self.failed();
                 (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
-                *opened = Some(Shared::new(id, state, self.rails.clone(), joined.joining));
+                *opened = Some(Shared::new(id, state, self.rails.clone(), joined.joining, joined.peer_certificates));
                 shared.clone_from(opened);
             }
             shared.is_some()

@@ -322,7 +322,8 @@ impl Registry {
             Ok(place) => {
                 let make = || {
                     let connection = self.options.connection(parameters, false);
-                    Shared::new(stream, connection, self.rails.clone(), proved.joining.clone())
+                    let (joining, certificates) = (proved.joining.clone(), proved.peer_certificates.clone());
+                    Shared::new(stream, connection, self.rails.clone(), joining, certificates)
                 };
                 match self.streams.open(stream, lane.peer_addr().ip(), place, make) {
                     Ok(opening) => return Ok(opening),

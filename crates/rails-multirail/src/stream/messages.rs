@@ -197,7 +197,7 @@ impl MessageSender {
         self.stream.shared.with(|state| {
             let longest = state.connection.longest_message();
             check_length(message.as_ref().map_or(0, Bytes::len), longest)?;
-            ready!(super::poll_room(&self.stream.shared, state, context))?;
+            ready!(self.stream.shared.poll_room(state, context))?;
             if let Some(message) = message.take() {
                 state.connection.send(Instant::now(), priority, message);
             }

@@ -6,6 +6,7 @@ mod dialer;
 mod discovery;
 mod driver;
 mod events;
+mod halves;
 mod io;
 mod join;
 mod lane;
@@ -21,6 +22,7 @@ mod yield_budget;
 
 pub use driver::Driver;
 pub use events::StreamEvent;
+pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use prometheus::StreamMetrics;
@@ -30,21 +32,21 @@ use crate::{
     AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
     rails::Rails,
 };
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use dialer::{Dialer, Path};
 use rails_proto::{
     LaneAddress,
-    connection::Connection,
     handshake::StreamId,
     pairing::{self, Pairing},
     parameters::MOST_LANES,
 };
-use shared::{Shared, State};
+use shared::Shared;
 use std::{
     future::poll_fn,
     io::Result as IoResult,
+    net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -164,6 +166,28 @@ impl MultiRailStream {
         self.shared.id
     }
 
+    /// This end's address of the first lane.
+    ///
+    /// # Errors
+    /// [`NotConnected`](std::io::ErrorKind::NotConnected) where the stream was over before its first lane was up.
+    pub fn local_addr(&self) -> IoResult<SocketAddr> {
+        Ok(self.shared.addresses()?.0)
+    }
+
+    /// The peer's address of the first lane, by which [`Limits`](crate::Limits) count it. Each lane's own are in [`stats`](Self::stats).
+    ///
+    /// # Errors
+    /// As [`local_addr`](Self::local_addr).
+    pub fn peer_addr(&self) -> IoResult<SocketAddr> {
+        Ok(self.shared.addresses()?.1)
+    }
+
+    /// The certificates that the peer has shown when the stream was opened, in DER, its own first (X.509, RFC 5280). Empty unless the stream is kept by
+    /// [TLS](crate::Security::tls_server), and empty at the server where the client has shown none.
+    pub fn peer_certificates(&self) -> &[Bytes] {
+        &self.shared.peer_certificates
+    }
+
     /// How many lanes are up.
     pub fn lanes_up(&self) -> usize {
         *self.shared.lanes_up.borrow()
@@ -226,13 +250,8 @@ impl MultiRailStream {
     ///
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
-    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> IoResult<()> {
-        loop {
-            poll_fn(|context| self.poll_write_bytes(context, &mut bytes)).await?;
-            if bytes.is_empty() {
-                return Ok(());
-            }
-        }
+    pub async fn write_bytes(&mut self, bytes: Bytes) -> IoResult<()> {
+        self.writer().write_bytes(bytes).await
     }
 
     /// Takes from the front of `bytes` what there is room for, at least one byte where there is any. None are taken at once, unless nothing can be written
@@ -241,17 +260,7 @@ impl MultiRailStream {
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
     pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
-        self.shared.with(|state| {
-            if bytes.is_empty() {
-                // Nothing is written at once, whether or not there is room.
-                return Poll::Ready(writable(&self.shared, state).map(|()| 0));
-            }
-            let room = ready!(poll_room(&self.shared, state, context))?;
-            let taken = bytes.split_to(room.min(bytes.len()));
-            let length = taken.len();
-            state.connection.write(Instant::now(), taken);
-            Poll::Ready(Ok(length))
-        })
+        self.writer().poll_write_bytes(context, bytes)
     }
 
     /// The next bytes in order, as they arrived; `None` at the end of the stream. Cancel safe.
@@ -267,10 +276,7 @@ impl MultiRailStream {
     /// # Errors
     /// As [`AsyncRead::poll_read`].
     pub fn poll_read_bytes(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Bytes>>> {
-        if !self.reading.is_empty() {
-            return Poll::Ready(Ok(Some(std::mem::take(&mut self.reading))));
-        }
-        self.shared.poll_next(context, Connection::read)
+        self.reader().poll_read_bytes(context)
     }
 
     /// Brings both directions to their end and says what the stream did: shuts the write side down, reads the other end's bytes to
@@ -298,7 +304,7 @@ impl MultiRailStream {
     /// Shuts the write side down, and waits until the peer has everything, or wants nothing more, which is an error unless it has read everything.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         self.shared.with(|state| {
-            ready!(poll_finish(&self.shared, state, context))?;
+            ready!(self.shared.poll_finish(state, context))?;
             match self.shared.write_error(state) {
                 Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
                 _ => Poll::Ready(Ok(())),
@@ -313,99 +319,31 @@ impl MultiRailStream {
     }
 }
 
-/// Shuts the write side down, and waits until the peer has everything, or wants nothing more.
-fn poll_finish(shared: &Shared, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-    if !state.connection.is_finished() {
-        state.connection.finish(Instant::now());
-    }
-    if state.connection.is_sending_over() {
-        return Poll::Ready(Ok(()));
-    }
-    if let Some(error) = shared.write_error(state) {
-        return Poll::Ready(Err(error.into()));
-    }
-    state.writer = Some(context.waker().clone());
-    Poll::Pending
-}
-
-/// Whether anything can be written, be there room for it now or not.
-fn writable(shared: &Shared, state: &State) -> IoResult<()> {
-    if let Some(error) = shared.write_error(state) {
-        return Err(error.into());
-    }
-    if state.connection.is_finished() {
-        let kind = std::io::ErrorKind::BrokenPipe;
-        return Err(std::io::Error::new(kind, "the write side of the stream was shut down"));
-    }
-    Ok(())
-}
-
-/// Waits for room to write.
-fn poll_room(shared: &Shared, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
-    writable(shared, state)?;
-    match state.connection.room() {
-        0 => {
-            state.writer = Some(context.waker().clone());
-            Poll::Pending
-        }
-        room => Poll::Ready(Ok(room)),
-    }
-}
-
 impl AsyncRead for MultiRailStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
-        if buffer.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        if self.reading.is_empty() {
-            match ready!(self.poll_read_bytes(context))? {
-                Some(bytes) => self.reading = bytes,
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let count = buffer.remaining().min(self.reading.len());
-        buffer.put_slice(&self.reading[..count]);
-        self.reading.advance(count);
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.reader()).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for MultiRailStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
-        // The copy is made outside the lock. What is little is copied without asking for room, which is nearly always there; for more, nobody else
-        // writes, so the room cannot shrink meanwhile.
-        let most = match buffer.len() {
-            little @ ..=LITTLE => little,
-            length => ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?.min(length),
-        };
-        let mut copy = Bytes::copy_from_slice(&buffer[..most.min(MOST_COPIED)]);
-        self.poll_write_bytes(context, &mut copy)
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
+        Pin::new(&mut self.writer()).poll_write(context, buffer)
     }
 
-    /// There is nothing to flush: what is written is sent as soon as a lane has room.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.writer()).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.shared.with(|state| poll_finish(&self.shared, state, context))
+        Pin::new(&mut self.writer()).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<IoResult<usize>> {
-        if slices.iter().all(|slice| slice.is_empty()) {
-            return self.poll_write(context, &[]);
-        }
-        let room = ready!(self.shared.with(|state| poll_room(&self.shared, state, context)))?;
-        let mut copy = bytes::BytesMut::new();
-        for slice in slices {
-            let rest = room.min(MOST_COPIED) - copy.len();
-            copy.extend_from_slice(&slice[..slice.len().min(rest)]);
-        }
-        self.poll_write_bytes(context, &mut copy.freeze())
+        Pin::new(&mut self.writer()).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -416,12 +354,7 @@ impl AsyncWrite for MultiRailStream {
 /// Delivers what was written, and ends the stream.
 impl Drop for MultiRailStream {
     fn drop(&mut self) {
-        let unread = self.reading.len() as u64;
+        let unread = self.reading.len() as u64 + self.shared.unread.load(Relaxed);
         self.shared.with(|state| state.connection.drop_application(Instant::now(), unread));
     }
 }
-
-/// Copying so many bytes costs less than taking the lock.
-const LITTLE: usize = 4 << 10;
-/// The most that one write copies: what a lane takes at once, so that the first chunk is on its way while the next is copied.
-const MOST_COPIED: usize = 256 << 10;

@@ -7,6 +7,7 @@ use super::{
     stats::{StreamStats, ThreadStats},
 };
 use crate::{RailId, StreamError, error::LaneError, rails::Rails};
+use bytes::Bytes;
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
     connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane},
@@ -15,8 +16,9 @@ use rails_proto::{
 };
 use rails_topo::{NodeId, NodeSet};
 use std::{
-    io::Result as IoResult,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    io::{Error as IoError, ErrorKind, Result as IoResult},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -28,11 +30,15 @@ pub(crate) struct Shared {
     pub(crate) id: StreamId,
     /// What lanes join with once the stream is open.
     pub(crate) joining: Credentials,
+    /// The certificates that the peer has shown, DER, its own first.
+    pub(crate) peer_certificates: Vec<Bytes>,
     /// What chunks and large messages are received into.
     pub(crate) buffers: Arc<Pool>,
     state: Mutex<State>,
     /// How many lanes are up.
     pub(crate) lanes_up: watch::Sender<usize>,
+    /// Bytes that a receiving half had taken from the stream and not handed out when it was dropped.
+    pub(crate) unread: AtomicU64,
     /// There is nothing left for which a lane would have to be brought up.
     pub(crate) over: watch::Sender<bool>,
     /// Told that there is news for the supervisor.
@@ -115,7 +121,13 @@ impl State {
 
 impl Shared {
     /// One end of a stream. Somebody has to [keep its time](super::supervisor::supervise).
-    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, joining: Credentials) -> Arc<Self> {
+    pub(crate) fn new(
+        id: StreamId,
+        connection: Connection,
+        rails: Rails,
+        joining: Credentials,
+        peer_certificates: Vec<Bytes>,
+    ) -> Arc<Self> {
         let buffers = Pool::new(connection.window());
         let state = State {
             connection,
@@ -128,9 +140,11 @@ impl Shared {
         Arc::new(Self {
             id,
             joining,
+            peer_certificates,
             buffers,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
+            unread: AtomicU64::new(0),
             over: watch::Sender::new(false),
             supervise: Notify::new(),
             start: Instant::now(),
@@ -182,6 +196,50 @@ impl Shared {
             state.reader = Some(context.waker().clone());
             Poll::Pending
         })
+    }
+
+    /// Shuts the write side down, and waits until the peer has everything, or wants nothing more.
+    pub(crate) fn poll_finish(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        if !state.connection.is_finished() {
+            state.connection.finish(Instant::now());
+        }
+        if state.connection.is_sending_over() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = self.write_error(state) {
+            return Poll::Ready(Err(error.into()));
+        }
+        state.writer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether anything can be written, be there room for it now or not.
+    pub(crate) fn writable(&self, state: &State) -> IoResult<()> {
+        if let Some(error) = self.write_error(state) {
+            return Err(error.into());
+        }
+        if state.connection.is_finished() {
+            return Err(IoError::new(ErrorKind::BrokenPipe, "the write side of the stream was shut down"));
+        }
+        Ok(())
+    }
+
+    /// Waits for room to write, in bytes.
+    pub(crate) fn poll_room(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
+        self.writable(state)?;
+        match state.connection.room() {
+            0 => {
+                state.writer = Some(context.waker().clone());
+                Poll::Pending
+            }
+            room => Poll::Ready(Ok(room)),
+        }
+    }
+
+    /// This end's address and the peer's, of the first lane that joined.
+    pub(crate) fn addresses(&self) -> IoResult<(SocketAddr, SocketAddr)> {
+        let state = self.lock();
+        Ok(state.lane_metrics.first().ok_or(ErrorKind::NotConnected)?.addresses())
     }
 
     /// A lane has joined.

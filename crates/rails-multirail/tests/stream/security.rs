@@ -53,6 +53,42 @@ async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay
     (near, listener.accept().await.expect("a stream was opened"), relays)
 }
 
+/// The server's is known to the client; the client's to the server, where it has shown one.
+#[tokio::test]
+async fn certificates_of_tls_peers() {
+    let rails = rails(2);
+    let (near, far, _relays) = tls_pair(&rails).await;
+    assert_eq!((near.peer_certificates().len(), far.peer_certificates().len()), (1, 0));
+    let (near, far, _relays) = relayed_pair(&rails, &encrypted()).await;
+    assert_eq!((near.peer_certificates().len(), far.peer_certificates().len()), (0, 0));
+
+    let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let identity = || Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+    let client = TlsClient::pinned(identity().pin().unwrap()).unwrap().identity(identity()).unwrap();
+    let server = TlsServer::for_clients_of(identity(), certificate.as_bytes()).unwrap();
+    let (mut listener, addresses) = listener(&rails, &options(Security::tls_server(server))).await;
+    let client = options(Security::tls_client(client));
+    let near = MultiRailStream::connect(&rails, &addresses, &client).await.expect("each trusts the other");
+    let far = listener.accept().await.expect("a stream was opened");
+    for end in [near, far] {
+        assert_eq!(end.peer_certificates(), [&made.cert.der()[..]]);
+    }
+}
+
+#[tokio::test]
+async fn addresses_of_a_streams_two_ends() {
+    let rails = rails(2);
+    let (mut listener, addresses) = listener(&rails, &encrypted()).await;
+    let near = MultiRailStream::connect(&rails, &addresses, &encrypted()).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    assert!(addresses.contains(&near.peer_addr().unwrap()) && addresses.contains(&far.local_addr().unwrap()));
+    let lanes = near.stats().lanes;
+    let known: Vec<_> = lanes.iter().map(|lane| (lane.local, lane.remote)).collect();
+    assert!(known.contains(&(near.local_addr().unwrap(), near.peer_addr().unwrap())), "{known:?}");
+    assert!(known.contains(&(far.peer_addr().unwrap(), far.local_addr().unwrap())), "{known:?}");
+}
+
 #[tokio::test]
 async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
     let rails = rails(2);

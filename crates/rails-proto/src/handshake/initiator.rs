@@ -8,6 +8,7 @@ use crate::{
     parameters::TransportParameters,
     seal::{Role, Seals},
 };
+use bytes::Bytes;
 
 /// The initiator's side of one handshake: made with [`Initiator::start`], then driven message by message.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Joined {
     pub joining: Credentials,
     /// What to send first where the lane opens a stream, and the initiator takes that stream: the responder's application has it only then.
     pub confirmation: Option<Message>,
+    /// The certificates that the peer has shown in a TLS handshake on this lane, DER, its own first; none where it has shown none.
+    pub peer_certificates: Vec<Bytes>,
     pub(super) transcript: Transcript,
 }
 
@@ -46,7 +49,7 @@ enum State {
     /// TLS is under way.
     Tls(Box<Tls>, Transcript),
     /// The proof is sent.
-    Proved(Credentials, Transcript),
+    Proved { joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes> },
     /// It has ended, one way or the other.
     Over,
 }
@@ -76,7 +79,7 @@ impl Initiator {
                         Ok(InitiatorStep::Send(flight))
                     }
                     Credentials::TlsServer(_) => Err(HandshakeError::Disorder),
-                    credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript)])),
+                    credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript, Vec::new())])),
                 }
             }
             (Message::Tls(bytes), State::Tls(mut tls, transcript)) => {
@@ -87,14 +90,14 @@ impl Initiator {
                 }
                 let mut flight = tls.flight();
                 if tls.is_done() {
-                    let secret = tls.secret(&transcript)?;
-                    flight.push(self.prove(Credentials::Secret { mode: Mode::Tls, secret }, transcript));
+                    let joining = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&transcript)? };
+                    flight.push(self.prove(joining, transcript, tls.peer_certificates()));
                 } else {
                     self.state = State::Tls(tls, transcript);
                 }
                 Ok(InitiatorStep::Send(flight))
             }
-            (Message::Accepted(tag), State::Proved(joining, transcript)) => {
+            (Message::Accepted(tag), State::Proved { joining, transcript, peer_certificates }) => {
                 transcript.verify(Role::Responder, joining.key(), &tag)?;
                 let seals = transcript.seals(Role::Initiator, &joining);
                 let opens = self.hello.purpose == Purpose::Open;
@@ -104,6 +107,7 @@ impl Initiator {
                     seals,
                     joining,
                     confirmation,
+                    peer_certificates,
                     transcript,
                 })))
             }
@@ -124,9 +128,9 @@ impl Initiator {
         }
     }
 
-    fn prove(&mut self, credentials: Credentials, transcript: Transcript) -> Message {
-        let tag = transcript.prove(Role::Initiator, credentials.key());
-        self.state = State::Proved(credentials, transcript);
+    fn prove(&mut self, joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes>) -> Message {
+        let tag = transcript.prove(Role::Initiator, joining.key());
+        self.state = State::Proved { joining, transcript, peer_certificates };
         Message::Proof(tag)
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     parameters::TransportParameters,
     seal::{Role, Seals},
 };
+use bytes::Bytes;
 
 /// The responder's side of one handshake.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Proved {
     pub seals: Option<Seals>,
     /// What further lanes of this stream join with.
     pub joining: Credentials,
+    /// The certificates that the peer has shown in a TLS handshake on this lane, DER, its own first; none where it has shown none.
+    pub peer_certificates: Vec<Bytes>,
     pub(super) transcript: Transcript,
 }
 
@@ -58,7 +61,10 @@ impl Proved {
 enum State {
     Tls(Box<Tls>),
     /// Waiting for a proof by these credentials.
-    Challenged(Credentials),
+    Challenged {
+        joining: Credentials,
+        peer_certificates: Vec<Bytes>,
+    },
     Over,
 }
 
@@ -85,7 +91,7 @@ impl Responder {
         let state = match credentials {
             Credentials::TlsServer(config) => State::Tls(Box::new(Tls::server(config)?)),
             Credentials::TlsClient { .. } => return Err(HandshakeError::Disorder),
-            credentials => State::Challenged(credentials),
+            joining => State::Challenged { joining, peer_certificates: Vec::new() },
         };
         Ok((Self { transcript: Transcript { hello, challenge }, state }, Message::Challenge(challenge)))
     }
@@ -108,11 +114,11 @@ impl Responder {
                     return Ok(ResponderStep::Send(self.flight()));
                 }
                 let flight = tls.flight();
-                let secret = tls.secret(&self.transcript)?;
-                self.state = State::Challenged(Credentials::Secret { mode: Mode::Tls, secret });
+                let joining = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&self.transcript)? };
+                self.state = State::Challenged { joining, peer_certificates: tls.peer_certificates() };
                 Ok(ResponderStep::Send(flight))
             }
-            (Message::Proof(tag), State::Challenged(joining)) => {
+            (Message::Proof(tag), State::Challenged { joining, peer_certificates }) => {
                 let hello = self.transcript.hello;
                 self.transcript.verify(Role::Initiator, joining.key(), &tag).map_err(|error| {
                     match (hello.mode, hello.purpose) {
@@ -127,6 +133,7 @@ impl Responder {
                     accept,
                     seals,
                     joining,
+                    peer_certificates,
                     transcript: self.transcript,
                 })))
             }

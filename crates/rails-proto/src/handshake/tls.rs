@@ -2,6 +2,7 @@
 
 use super::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript};
 use crate::secret::Secret;
+use bytes::Bytes;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, pki_types::ServerName};
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -60,6 +61,12 @@ impl Tls {
         !self.connection.is_handshaking()
     }
 
+    /// The certificates that the peer has shown and proved to own, DER, its own first.
+    pub(super) fn peer_certificates(&self) -> Vec<Bytes> {
+        let shown = self.connection.peer_certificates().unwrap_or_default();
+        shown.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect()
+    }
+
     /// The secret that both ends of this session share, and that is bound to what was said before it (RFC 8446, section 7.5).
     pub(super) fn secret(&self, transcript: &Transcript) -> Result<Secret, HandshakeError> {
         let mut key = Zeroizing::new([0; 32]);
@@ -73,7 +80,7 @@ fn failed(error: rustls::Error) -> HandshakeError {
     HandshakeError::Tls(Box::new(error))
 }
 
-const EXPORTER: &[u8] = b"EXPORTER-rails-3-stream";
+const EXPORTER: &[u8] = b"EXPORTER-rails-4-stream";
 
 /// How many bytes of TLS one end takes in a handshake: a chain of a few certificates with room to spare.
 const MOST_TLS: usize = 64 << 10;

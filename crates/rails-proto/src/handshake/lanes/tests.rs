@@ -27,9 +27,23 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
     let transcript = Transcript { hello, challenge: Challenge { parameters: TERMS, nonce: [9; 32] } };
     let (our, their) = (credentials(ours), credentials(theirs));
     let seals = transcript.seals(Role::Initiator, &our);
-    let joined = Joined { parameters: TERMS, seals, joining: our, confirmation: None, transcript };
+    let joined = Joined {
+        parameters: TERMS,
+        seals,
+        joining: our,
+        confirmation: None,
+        peer_certificates: Vec::new(),
+        transcript,
+    };
     let accept = Message::Accepted([0; 32]);
-    let proved = Proved { hello, accept, seals: transcript.seals(Role::Responder, &their), joining: their, transcript };
+    let proved = Proved {
+        hello,
+        accept,
+        seals: transcript.seals(Role::Responder, &their),
+        joining: their,
+        peer_certificates: Vec::new(),
+        transcript,
+    };
     (joined, proved)
 }
 

@@ -1,0 +1,360 @@
+//! The two directions of a stream, by themselves.
+
+use super::{MultiRailStream, shared::Shared};
+use bytes::{Buf, Bytes, BytesMut};
+use rails_proto::connection::Connection;
+use std::{
+    fmt,
+    future::poll_fn,
+    io::{IoSlice, Result as IoResult},
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The receiving direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
+#[derive(Debug)]
+pub struct ReadHalf<'a> {
+    pub(super) shared: &'a Shared,
+    /// Bytes that were taken from the stream, and not yet copied out.
+    pub(super) reading: &'a mut Bytes,
+}
+
+/// The sending direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
+#[derive(Debug)]
+pub struct WriteHalf<'a> {
+    pub(super) shared: &'a Shared,
+}
+
+/// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it ends nothing: the peer may send up to this end's window. The
+/// stream ends when both halves are dropped.
+#[derive(Debug)]
+pub struct OwnedReadHalf {
+    stream: Arc<MultiRailStream>,
+    reading: Bytes,
+}
+
+/// The sending direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it shuts the direction down: the peer receives what was written,
+/// and then the end. [`forget`](Self::forget) does not.
+#[derive(Debug)]
+pub struct OwnedWriteHalf {
+    stream: Arc<MultiRailStream>,
+    shuts_down: bool,
+}
+
+/// Two halves of different streams. Here they are.
+#[derive(Debug)]
+pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
+
+impl MultiRailStream {
+    /// Both directions, to be used at the same time by one task, without any cost.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        (ReadHalf { shared: &self.shared, reading: &mut self.reading }, WriteHalf { shared: &self.shared })
+    }
+
+    /// Both directions, to be used by different tasks. Neither locks the other out.
+    pub fn into_split(mut self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        let reading = std::mem::take(&mut self.reading);
+        let stream = Arc::new(self);
+        (OwnedReadHalf { stream: stream.clone(), reading }, OwnedWriteHalf { stream, shuts_down: true })
+    }
+
+    pub(super) fn reader(&mut self) -> ReadHalf<'_> {
+        self.split().0
+    }
+
+    pub(super) fn writer(&self) -> WriteHalf<'_> {
+        WriteHalf { shared: &self.shared }
+    }
+}
+
+impl ReadHalf<'_> {
+    /// As [`MultiRailStream::read_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_bytes(&mut self) -> IoResult<Option<Bytes>> {
+        poll_fn(|context| self.poll_read_bytes(context)).await
+    }
+
+    /// As [`MultiRailStream::poll_read_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_read_bytes(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Bytes>>> {
+        if !self.reading.is_empty() {
+            return Poll::Ready(Ok(Some(std::mem::take(self.reading))));
+        }
+        self.shared.poll_next(context, Connection::read)
+    }
+}
+
+impl AsyncRead for ReadHalf<'_> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if self.reading.is_empty() {
+            match ready!(self.poll_read_bytes(context))? {
+                Some(bytes) => *self.reading = bytes,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let count = buffer.remaining().min(self.reading.len());
+        buffer.put_slice(&self.reading[..count]);
+        self.reading.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl WriteHalf<'_> {
+    /// As [`MultiRailStream::write_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> IoResult<()> {
+        loop {
+            poll_fn(|context| self.poll_write_bytes(context, &mut bytes)).await?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`MultiRailStream::poll_write_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
+        self.shared.with(|state| {
+            if bytes.is_empty() {
+                // Nothing is written at once, whether or not there is room.
+                return Poll::Ready(self.shared.writable(state).map(|()| 0));
+            }
+            let room = ready!(self.shared.poll_room(state, context))?;
+            let taken = bytes.split_to(room.min(bytes.len()));
+            let length = taken.len();
+            state.connection.write(Instant::now(), taken);
+            Poll::Ready(Ok(length))
+        })
+    }
+}
+
+impl AsyncWrite for WriteHalf<'_> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
+        // The copy is made outside the lock. A short buffer is copied without asking for room, which is nearly always there; for a long one, nobody else
+        // writes, so the room cannot shrink meanwhile.
+        let most = match buffer.len() {
+            short @ ..=SHORT => short,
+            length => ready!(self.shared.with(|state| self.shared.poll_room(state, context)))?.min(length),
+        };
+        let mut copy = Bytes::copy_from_slice(&buffer[..most.min(MOST_COPIED)]);
+        self.poll_write_bytes(context, &mut copy)
+    }
+
+    /// There is nothing to flush: bytes are sent as soon as a lane has room.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.shared.with(|state| self.shared.poll_finish(state, context))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<IoResult<usize>> {
+        if slices.iter().all(|slice| slice.is_empty()) {
+            return self.poll_write(context, &[]);
+        }
+        let room = ready!(self.shared.with(|state| self.shared.poll_room(state, context)))?;
+        let mut copy = BytesMut::new();
+        for slice in slices {
+            let rest = room.min(MOST_COPIED) - copy.len();
+            copy.extend_from_slice(&slice[..slice.len().min(rest)]);
+        }
+        self.poll_write_bytes(context, &mut copy.freeze())
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}
+
+impl OwnedReadHalf {
+    fn half(&mut self) -> ReadHalf<'_> {
+        ReadHalf { shared: &self.stream.shared, reading: &mut self.reading }
+    }
+
+    /// As [`MultiRailStream::read_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_bytes(&mut self) -> IoResult<Option<Bytes>> {
+        self.half().read_bytes().await
+    }
+
+    /// As [`MultiRailStream::poll_read_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_read_bytes(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Bytes>>> {
+        self.half().poll_read_bytes(context)
+    }
+
+    /// The stream again.
+    ///
+    /// # Errors
+    /// [`ReuniteError`] where the other half is of another stream.
+    ///
+    /// # Panics
+    /// Never: a stream has two halves, and both are handed in.
+    pub fn reunite(mut self, other: OwnedWriteHalf) -> Result<MultiRailStream, ReuniteError> {
+        if !Arc::ptr_eq(&self.stream, &other.stream) {
+            return Err(ReuniteError(self, other));
+        }
+        let (stream, reading) = (self.stream.clone(), std::mem::take(&mut self.reading));
+        drop(self);
+        other.forget();
+        let mut stream = Arc::into_inner(stream).expect("both halves are gone");
+        stream.reading = reading;
+        Ok(stream)
+    }
+
+    /// As [`MultiRailStream::local_addr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn local_addr(&self) -> IoResult<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// As [`MultiRailStream::peer_addr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn peer_addr(&self) -> IoResult<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+/// The bytes that were taken from the stream and not copied out are lost, of which the peer is told when the stream ends.
+impl Drop for OwnedReadHalf {
+    fn drop(&mut self) {
+        self.stream.shared.unread.fetch_add(self.reading.len() as u64, Relaxed);
+    }
+}
+
+impl AsyncRead for OwnedReadHalf {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.half()).poll_read(context, buffer)
+    }
+}
+
+impl OwnedWriteHalf {
+    fn half(&self) -> WriteHalf<'_> {
+        self.stream.writer()
+    }
+
+    /// As [`MultiRailStream::write_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_bytes(&mut self, bytes: Bytes) -> IoResult<()> {
+        self.half().write_bytes(bytes).await
+    }
+
+    /// As [`MultiRailStream::poll_write_bytes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
+        self.half().poll_write_bytes(context, bytes)
+    }
+
+    /// Drops this half without shutting its direction down. The stream does so when the other half is dropped too.
+    pub fn forget(mut self) {
+        self.shuts_down = false;
+    }
+
+    /// As [`OwnedReadHalf::reunite`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reunite(self, other: OwnedReadHalf) -> Result<MultiRailStream, ReuniteError> {
+        other.reunite(self)
+    }
+
+    /// As [`MultiRailStream::local_addr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn local_addr(&self) -> IoResult<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// As [`MultiRailStream::peer_addr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn peer_addr(&self) -> IoResult<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+/// Shuts the direction down; the bytes that were written are delivered in the background.
+impl Drop for OwnedWriteHalf {
+    fn drop(&mut self) {
+        if self.shuts_down {
+            self.stream.shared.with(|state| {
+                if !state.connection.is_finished() {
+                    state.connection.finish(Instant::now());
+                }
+            });
+        }
+    }
+}
+
+impl AsyncWrite for OwnedWriteHalf {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
+        Pin::new(&mut self.half()).poll_write(context, buffer)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.half()).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.half()).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<IoResult<usize>> {
+        Pin::new(&mut self.half()).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Display for ReuniteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the two halves are of different streams")
+    }
+}
+
+impl std::error::Error for ReuniteError {}
+
+/// Copying so many bytes costs less than taking the lock.
+const SHORT: usize = 4 << 10;
+/// The most that one write copies: what a lane takes at once, so that the first chunk is on its way while the next is copied.
+const MOST_COPIED: usize = 256 << 10;

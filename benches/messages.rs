@@ -131,7 +131,7 @@ async fn pair(interleaved: bool) -> (MultiRailStream, MultiRailStream) {
     let options = options.window(64 << 20).expect("it is within the bounds");
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("free ports");
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("free ports");
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it listens");
     (near, listener.accept().await.expect("one comes"))
 }

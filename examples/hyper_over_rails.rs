@@ -47,7 +47,7 @@ pub(crate) async fn run() -> anyhow::Result<Done> {
 
     let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
     let far = listener.accept().await?;
     let ((), done) = tokio::try_join!(serve(far), ask(near))?;

@@ -53,7 +53,7 @@ pub(crate) async fn run(large: usize, questions: usize) -> anyhow::Result<Exchan
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);
     let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?.into_messages()?;
     let far = listener.accept().await?.into_messages()?;
 

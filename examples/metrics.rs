@@ -39,7 +39,7 @@ pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<S
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
     let options = StreamOptions::new(Secret::pre_shared(&random)?);
-    let mut listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
+    let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
     let mut stream = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
     let mut other = listener.accept().await?;
 

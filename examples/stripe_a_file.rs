@@ -65,7 +65,7 @@ pub(crate) async fn run(source: impl AsyncRead + Unpin) -> anyhow::Result<Stripe
 
     let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let sender = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
     let receiver = listener.accept().await?;
 

@@ -45,7 +45,7 @@ async fn pair_with(options: StreamOptions) -> Pair {
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback can be bound");
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback can be bound");
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it can be reached");
     let far = listener.accept().await.expect("a stream was opened");
     assert_eq!(near.lanes_up(), 2);

@@ -30,7 +30,7 @@ pub(crate) fn run<A: Send, B: Send>(
         let far = scope.spawn(move || {
             inside(lab, Side::B, async |rails, addresses| {
                 let listener = MultiRailListener::bind(&rails, &addresses, options).await;
-                let mut listener = listener.expect("the addresses are there");
+                let listener = listener.expect("the addresses are there");
                 listening
                     .send(listener.local_addrs().iter().map(|address| address.socket).collect())
                     .expect("the other end waits for them");

@@ -33,7 +33,7 @@ async fn exchange(policy: Policy) -> (StreamStats, StreamStats) {
     let options = options.join_grace(PATIENCE).handshake_timeout(PATIENCE);
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.plan().address.unwrap(), 0)).collect();
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.unwrap();
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await.unwrap();
     let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.unwrap();
     let mut far = listener.accept().await.unwrap();
     assert_eq!((near.id(), near.lanes_up()), (far.id(), 2));

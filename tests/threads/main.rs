@@ -35,7 +35,7 @@ async fn dropped_rails_leave_no_thread() {
 
 async fn talk(rails: &Rails) {
     let options = StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").unwrap());
-    let mut listener = MultiRailListener::bind(rails, "127.0.0.1:0", &options).await.unwrap();
+    let listener = MultiRailListener::bind(rails, "127.0.0.1:0", &options).await.unwrap();
     let mut near = MultiRailStream::connect(rails, listener.local_addrs(), &options).await.unwrap();
     let mut far = listener.accept().await.unwrap();
     near.write_all(b"hello").await.unwrap();

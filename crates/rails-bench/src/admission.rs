@@ -54,7 +54,7 @@ impl Admission {
 
 /// Takes streams from the listener until the queue is given up, and holds the listener as long: lanes that were lost come back to it.
 async fn host(
-    mut listener: MultiRailListener,
+    listener: MultiRailListener,
     purpose: Purpose,
     queue: mpsc::Sender<Result<MultiRailStream>>,
     over: watch::Receiver<bool>,

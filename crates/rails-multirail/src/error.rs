@@ -3,26 +3,45 @@
 pub use rails_proto::lane::LaneError;
 
 use crate::{RailId, ResolveError};
-use rails_net::{AcceptError, ConnectError, ListenError};
+use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
 use rails_proto::{
     LaneAddress, Scheme,
     connection::{Failure, Refused},
     handshake::{HandshakeError, Refusal, StreamId},
     opening::Setback,
+    parameters::MOST_LANES,
 };
-use std::{io, sync::Arc};
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 /// Why a stream is over before its time. Reads and writes hand it back inside an [`io::Error`]
 /// (`error.get_ref()` and a downcast give it back).
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("stream {stream}: {failure}{}", said_of_lanes(.lanes))]
+#[error("stream {stream}: {failure}{}", listed_in_line(.lanes))]
 pub struct StreamError {
     /// The stream.
     pub stream: StreamId,
     /// What became of it.
     pub failure: Failure,
     /// How its lanes ended, those that were lost.
-    pub lanes: Vec<String>,
+    pub lanes: Vec<LostLane>,
+}
+
+/// A lane that was lost.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("lane {lane} from {local} to {remote}: {source}")]
+pub struct LostLane {
+    /// Its number.
+    pub lane: u16,
+    /// Its address at this end.
+    pub local: SocketAddr,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// How it was lost.
+    pub source: LaneError,
 }
 
 /// An address of a transport that the options do not have; [`StreamOptions::transport`](crate::StreamOptions::transport) adds one.
@@ -46,8 +65,8 @@ pub enum JoinError {
     /// The handshake failed.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// The other end took too long.
-    #[error("the other end did not finish the handshake in time")]
+    /// The peer took too long.
+    #[error("the peer did not finish the handshake in time")]
     Timeout,
     /// The rail's runtime has stopped.
     #[error("the rail's runtime has stopped")]
@@ -55,7 +74,7 @@ pub enum JoinError {
     /// The system gave no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
-    /// This end refused it, and told the other why.
+    /// This end refused it, and told the peer why.
     #[error("this end refused the lane: {0}")]
     Refusing(Refusal),
     /// The stream was over before this lane could join it.
@@ -67,9 +86,21 @@ pub enum JoinError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is nothing to connect to or from.
-    #[error("{0}")]
-    NoLanes(&'static str),
+    /// There is nothing to connect from.
+    #[error("no rails to connect from")]
+    NoRails,
+    /// There is nothing to connect to.
+    #[error("no addresses to connect to")]
+    NoAddresses,
+    /// The pairing has no lanes.
+    #[error("no rail of one end could be paired with one of the other")]
+    Unpaired,
+    /// The pairing was made for other rails.
+    #[error("the pairing names rail {0}, which is not there: it was made for other rails")]
+    NoSuchRail(RailId),
+    /// More lanes than a stream may have.
+    #[error("{0} lanes are too many: a stream has at most {MOST_LANES}")]
+    TooManyLanes(usize),
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -104,11 +135,11 @@ pub enum AddLaneError {
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// The stream has had as many as it may have.
-    #[error("a stream has at most 64 lanes")]
+    #[error("a stream has at most {MOST_LANES} lanes")]
     TooMany,
 }
 
-/// Why it is not known what lanes the other end has.
+/// Why it is not known what lanes the peer has.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanLanesError {
@@ -116,8 +147,8 @@ pub enum PlanLanesError {
     #[error("no rails to pair")]
     NoRails,
     /// There is nobody to ask.
-    #[error("no address to ask at")]
-    NoContact,
+    #[error("no addresses to ask at")]
+    NoAddresses,
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -149,9 +180,12 @@ pub struct FailedLane {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindListenerError {
-    /// There is nothing to listen on.
-    #[error("{0}")]
-    NoLanes(&'static str),
+    /// There are no rails.
+    #[error("no rails to listen on")]
+    NoRails,
+    /// There are no addresses.
+    #[error("no addresses to listen on")]
+    NoAddresses,
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -179,6 +213,9 @@ pub enum ListenerClosed {
     /// The rails' runtimes have stopped.
     #[error("the rails' runtimes have stopped")]
     RailsStopped,
+    /// The listener was closed.
+    #[error("the listener was closed")]
+    Closed,
 }
 
 impl JoinError {
@@ -211,6 +248,83 @@ impl From<StreamError> for io::Error {
     }
 }
 
+impl JoinError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Connect(ConnectError::Refused { .. }) => ErrorKind::ConnectionRefused,
+            Self::Connect(ConnectError::TimedOut { .. }) | Self::Timeout => ErrorKind::TimedOut,
+            Self::Connect(ConnectError::Call { source, .. }) | Self::Io(source) => source.kind(),
+            Self::Handshake(HandshakeError::Secret | HandshakeError::Tls(_)) => ErrorKind::PermissionDenied,
+            Self::Handshake(HandshakeError::Refused(Refusal::Secret | Refusal::Tls)) => ErrorKind::PermissionDenied,
+            Self::Handshake(_) => ErrorKind::InvalidData,
+            Self::NoTransport(_) => ErrorKind::Unsupported,
+            Self::StreamOver => ErrorKind::NotConnected,
+            _ => ErrorKind::Other,
+        }
+    }
+}
+
+impl ResolveError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Text(_) | Self::Scheme(_) => ErrorKind::InvalidInput,
+            Self::Lookup { source, .. } => source.kind(),
+        }
+    }
+}
+
+/// Of the kind of the first lane's error, where lanes failed.
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match &error {
+            OpenError::AllFailed { lanes } => lanes.first().map_or(ErrorKind::Other, |lane| lane.error.kind()),
+            OpenError::Resolve(error) => error.kind(),
+            OpenError::NoTransport(_) => ErrorKind::Unsupported,
+            OpenError::Random(_) => ErrorKind::Other,
+            _ => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<BindListenerError> for io::Error {
+    fn from(error: BindListenerError) -> Self {
+        let kind = match &error {
+            BindListenerError::Listen(ListenError::LocalEnd(BindEndError::Address { source, .. })) => source.kind(),
+            BindListenerError::Listen(ListenError::Call { source, .. }) => source.kind(),
+            BindListenerError::Resolve(error) => error.kind(),
+            BindListenerError::NoTransport(_) => ErrorKind::Unsupported,
+            BindListenerError::Listen(_) | BindListenerError::RailStopped(_) => ErrorKind::Other,
+            _ => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<PlanLanesError> for io::Error {
+    fn from(error: PlanLanesError) -> Self {
+        let kind = match &error {
+            PlanLanesError::Discover { source, .. } => source.kind(),
+            PlanLanesError::Resolve(error) => error.kind(),
+            _ => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<AddLaneError> for io::Error {
+    fn from(error: AddLaneError) -> Self {
+        let is_foreign = matches!(error, AddLaneError::NoTransport(_));
+        Self::new(if is_foreign { ErrorKind::Unsupported } else { ErrorKind::InvalidInput }, error)
+    }
+}
+
+impl From<ListenerClosed> for io::Error {
+    fn from(error: ListenerClosed) -> Self {
+        Self::new(ErrorKind::NotConnected, error)
+    }
+}
+
 impl std::fmt::Display for FailedLane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "rail {} to {}: {}", self.rail, self.remote, with_causes(&self.error))
@@ -223,7 +337,8 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-fn said_of_lanes(lanes: &[String]) -> String {
+fn listed_in_line(lanes: &[LostLane]) -> String {
+    let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
     if lanes.is_empty() { String::new() } else { format!(" ({})", lanes.join("; ")) }
 }
 

@@ -11,7 +11,7 @@
 //! let plan = plan::plan(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
 //! let rails = Rails::build(&plan)?;
 //! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
-//! let mut listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
+//! let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
 //! let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
 //! let mut far = listener.accept().await?;
 //! near.write_all(b"striped").await?;

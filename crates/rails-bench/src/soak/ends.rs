@@ -62,7 +62,7 @@ pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOpti
     let b = spawn(lab, machine, Side::B, options, seed, async move |rails, options| {
         let ends = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
         let addresses: Vec<SocketAddr> = ends.collect::<Option<_>>().context("a rail has no address")?;
-        let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
+        let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
         let _ = listening.send(listener.local_addrs().to_vec());
         let stream = listener.accept().await?;
         // It goes on listening for as long as the stream lives: a lane that was lost may come back.

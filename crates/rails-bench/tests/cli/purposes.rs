@@ -108,7 +108,7 @@ fn a_mute_peer_is_named_and_holds_nobody_up() {
 fn who_waits_for_a_turn_sends_nothing_and_says_so() {
     runtime().block_on(async {
         let rails = rails();
-        let mut listener = MultiRailListener::bind(&rails, "127.0.0.1:0", &options()).await.unwrap();
+        let listener = MultiRailListener::bind(&rails, "127.0.0.1:0", &options()).await.unwrap();
         let to = listener.local_addrs()[0].to_string();
         let (child, lines) = start(rails_bench(["stream", "--insecure", "--to", &to]));
         let mut stream = listener.accept().await.unwrap();

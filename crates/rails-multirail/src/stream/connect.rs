@@ -20,13 +20,13 @@ pub(super) async fn connect(
 ) -> Result<MultiRailStream, OpenError> {
     let count = lanes.len() * options.parallel;
     if count == 0 {
-        return Err(OpenError::NoLanes("no rail of one end could be paired with one of the other"));
+        return Err(OpenError::Unpaired);
     }
-    if lanes.iter().any(|(rail, _)| rail.0 >= rails.len()) {
-        return Err(OpenError::NoLanes("the pairing was made for other rails: it names one that is not there"));
+    if let Some((rail, _)) = lanes.iter().find(|(rail, _)| rail.0 >= rails.len()) {
+        return Err(OpenError::NoSuchRail(*rail));
     }
     if count > MOST_LANES {
-        return Err(OpenError::NoLanes("more lanes than a stream may have (64)"));
+        return Err(OpenError::TooManyLanes(count));
     }
     for (_, remote) in lanes {
         options.transport_of(remote.scheme)?;

@@ -37,7 +37,7 @@ pub(super) async fn plan(
         return Err(PlanLanesError::NoRails);
     }
     let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
-    let mut last = PlanLanesError::NoContact;
+    let mut last = PlanLanesError::NoAddresses;
     for contact in contacts {
         match discover(rails, RailId(0), LocalEnd::Any, contact, options, credentials.clone()).await {
             Ok(Answer { offers, from }) => {

@@ -1,7 +1,10 @@
 //! A lane's counters, from its first connection to its last.
 
 use super::stats::LaneStats;
-use crate::{RailId, error::LaneError};
+use crate::{
+    RailId,
+    error::{LaneError, LostLane},
+};
 use rails_bind::thread::{self, Tid};
 use rails_net::{Lane, TransportStats};
 use rails_proto::connection::LaneFigures;
@@ -100,11 +103,11 @@ impl LaneMetrics {
         }
     }
 
-    /// How it was lost, with its addresses.
-    pub(crate) fn lost(&self) -> Option<String> {
+    /// How it was lost, where it is down now for that reason.
+    pub(crate) fn lost(&self) -> Option<LostLane> {
         match &*self.lock() {
             LaneState::Ended { local, lost: Some(error), .. } => {
-                Some(format!("lane {} from {local} to {}: {error}", self.index, self.remote))
+                Some(LostLane { lane: self.index, local: *local, remote: self.remote, source: error.clone() })
             }
             _ => None,
         }
@@ -145,7 +148,7 @@ impl LaneMetrics {
             transport,
             joined: self.joined.load(Relaxed),
             losses: self.losses.load(Relaxed),
-            lost: self.lost(),
+            lost: self.lost().map(|lane| lane.to_string()),
         }
     }
 

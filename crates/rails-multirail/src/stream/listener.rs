@@ -33,7 +33,8 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{Mutex as AsyncMutex, mpsc, watch},
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 
@@ -49,8 +50,12 @@ use tokio::{
 /// be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
-    incoming: mpsc::Receiver<Result<Unaccepted, ListenerClosed>>,
+    incoming: AsyncMutex<mpsc::Receiver<Result<Unaccepted, ListenerClosed>>>,
     addresses: Vec<LaneAddress>,
+    /// Whether it was closed.
+    closed: watch::Sender<bool>,
+    /// What takes lanes in at each address.
+    listening: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A lane that a peer has opened, before its handshake.
@@ -69,6 +74,8 @@ struct Registry {
     credentials: Credentials,
     streams: Streams,
     incoming: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
+    /// Whether the listener was closed.
+    closed: watch::Receiver<bool>,
     handshakes: Arc<Handshakes>,
     /// The addresses that are listened on, and by which rail.
     bound: Mutex<Vec<(RailId, LaneAddress)>>,
@@ -87,23 +94,28 @@ impl MultiRailListener {
         options: &StreamOptions,
     ) -> Result<Self, BindListenerError> {
         let addresses = addresses::resolve(addresses.named()).await?;
-        if rails.is_empty() || addresses.is_empty() {
-            let missing = if rails.is_empty() { "no rails to listen on" } else { "no addresses to listen on" };
-            return Err(BindListenerError::NoLanes(missing));
+        if rails.is_empty() {
+            return Err(BindListenerError::NoRails);
+        }
+        if addresses.is_empty() {
+            return Err(BindListenerError::NoAddresses);
         }
         let credentials = options.security.responder().ok_or(BindListenerError::Security)?;
         let (sender, incoming) = mpsc::channel(BACKLOG);
+        let (closed, is_closed) = watch::channel(false);
         let registry = Arc::new(Registry {
             rails: rails.clone(),
             options: options.clone(),
             credentials,
             streams: Streams::new(options.limits, options.window),
             incoming: sender,
+            closed: is_closed,
             handshakes: Handshakes::new(options.limits),
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
         });
-        let mut bound = Vec::new();
+        let (addresses_found, listening) = Default::default();
+        let mut listener = Self { incoming: AsyncMutex::new(incoming), addresses: addresses_found, closed, listening };
         for (index, address) in addresses.into_iter().enumerate() {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
@@ -112,28 +124,58 @@ impl MultiRailListener {
                 let acceptor = registry.options.transport_of(address.scheme)?.listen(address.socket)?;
                 let bound = LaneAddress { socket: acceptor.local_addr(), ..address };
                 registry.bound.lock().unwrap_or_else(PoisonError::into_inner).push((rail, bound));
-                tokio::task::spawn_local(registry.listen(address.scheme, acceptor));
-                Ok::<_, BindListenerError>(bound)
+                let listening = tokio::task::spawn_local(registry.listen(address.scheme, acceptor));
+                Ok::<_, BindListenerError>((bound, listening))
             });
-            bound.push(listening.await.map_err(|_| BindListenerError::RailStopped(rail))??);
+            let (bound, task) = listening.await.map_err(|_| BindListenerError::RailStopped(rail))??;
+            listener.addresses.push(bound);
+            listener.listening.get_mut().unwrap_or_else(PoisonError::into_inner).push(task);
         }
-        Ok(Self { incoming, addresses: bound })
+        Ok(listener)
     }
 
     /// The next stream. Its first lane is up; the others join while it is used ([`MultiRailStream::lanes_up`]).
     ///
-    /// Cancel safe: no stream is lost when this is dropped.
+    /// Cancel safe: no stream is lost when this is dropped. Several tasks may wait, and each stream is one's.
     ///
     /// # Errors
     /// [`ListenerClosed`] when nothing listens any more.
-    pub async fn accept(&mut self) -> Result<MultiRailStream, ListenerClosed> {
-        let next = self.incoming.recv().await.unwrap_or(Err(ListenerClosed::RailsStopped));
+    pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
+        let mut closed = self.closed.subscribe();
+        let next = tokio::select! {
+            biased;
+            // It is true before the sender is gone, so waiting for it cannot fail.
+            _ = closed.wait_for(|closed| *closed) => return Err(ListenerClosed::Closed),
+            next = async { self.incoming.lock().await.recv().await } => next,
+        };
+        let next = next.unwrap_or(Err(ListenerClosed::RailsStopped));
         next.and_then(|stream| stream.accept().ok_or(ListenerClosed::RailsStopped))
+    }
+
+    /// Listens no more: when this returns, the addresses are free again. Streams that wait to be accepted are given up, and every [`accept`](Self::accept) ends.
+    ///
+    /// Streams that were accepted go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the background.
+    pub async fn close(&self) {
+        self.closed.send_replace(true);
+        let mut incoming = self.incoming.lock().await;
+        incoming.close();
+        while incoming.try_recv().is_ok() {}
+        let listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in listening {
+            // One that has ended, with its rail or by a panic, listens no more either.
+            let _ = task.await;
+        }
     }
 
     /// The addresses that it listens on, in the order they were given; a port 0 is replaced by the one that was found.
     pub fn local_addrs(&self) -> &[LaneAddress] {
         &self.addresses
+    }
+}
+
+impl Drop for MultiRailListener {
+    fn drop(&mut self) {
+        self.closed.send_replace(true);
     }
 }
 
@@ -145,10 +187,11 @@ impl Registry {
 
     /// Takes lanes in until the listener is dropped or the acceptor fails for good.
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
+        let mut closed = self.closed.clone();
         loop {
             let accepted = tokio::select! {
                 accepted = poll_fn(|context| acceptor.poll_accept(context)) => accepted,
-                () = self.incoming.closed() => return,
+                _ = closed.wait_for(|closed| *closed) => return,
             };
             match accepted {
                 Ok(lane) => tokio::select! {
@@ -157,7 +200,7 @@ impl Registry {
                         Ok(permit) => self.clone().take_in(permit, scheme, lane),
                         Err(limit) => send_away(lane, limit).await,
                     },
-                    () = self.incoming.closed() => return,
+                    _ = closed.wait_for(|closed| *closed) => return,
                 },
                 Err(error) if error.is_transient() => {
                     tracing::warn!(address = %acceptor.local_addr(), %error, "a connection was not accepted");
@@ -257,7 +300,12 @@ impl Registry {
     fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
         if let Some(place) = announcement {
             tokio::spawn(supervise(shared.clone()));
-            place.send(Ok(Unaccepted::new(MultiRailStream::new(shared.clone()))));
+            let stream = Unaccepted::new(MultiRailStream::new(shared.clone()));
+            // Closing waits for this: nobody would find the stream in the queue of a listener that is closed.
+            let closed = self.closed.borrow();
+            if !*closed {
+                place.send(Ok(stream));
+            }
         }
     }
 

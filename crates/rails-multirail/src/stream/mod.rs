@@ -113,11 +113,11 @@ impl MultiRailStream {
         options: &StreamOptions,
     ) -> Result<Self, OpenError> {
         let remotes = addresses::resolve(remotes.named()).await?;
-        if rails.is_empty() || remotes.is_empty() {
-            let missing = if rails.is_empty() { "no rails to connect from" } else { "no addresses to connect to" };
-            return Err(OpenError::NoLanes(missing));
+        if rails.is_empty() {
+            return Err(OpenError::NoRails);
         }
-        let ours = rails.offers(remotes[0].scheme);
+        let first = remotes.first().ok_or(OpenError::NoAddresses)?;
+        let ours = rails.offers(first.scheme);
         Self::connect_paired(rails, &pairing::in_order(&ours, &remotes), options).await
     }
 

@@ -46,7 +46,7 @@ fn rails_on(nodes: &[u32]) -> Rails {
 async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailStream, MultiRailStream) {
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
-    let mut listener = MultiRailListener::bind(rails, &addresses, options).await.expect("free ports");
+    let listener = MultiRailListener::bind(rails, &addresses, options).await.expect("free ports");
     let near = MultiRailStream::connect(rails, listener.local_addrs(), options).await.expect("it listens");
     (near, listener.accept().await.expect("a stream was opened"))
 }

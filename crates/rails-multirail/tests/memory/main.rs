@@ -181,7 +181,7 @@ async fn listener(rails: &Rails) -> (MultiRailListener, StreamOptions) {
 
 async fn pair(lanes: usize) -> ((Rails, MultiRailListener), MultiRailStream, MultiRailStream) {
     let rails = rails(lanes);
-    let (mut listener, options) = listener(&rails).await;
+    let (listener, options) = listener(&rails).await;
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it listens");
     let far = listener.accept().await.expect("a stream was opened");
     ((rails, listener), near, far)
@@ -189,7 +189,7 @@ async fn pair(lanes: usize) -> ((Rails, MultiRailListener), MultiRailStream, Mul
 
 async fn victim() -> ((Rails, MultiRailListener), MultiRailStream, Peer) {
     let rails = rails(1);
-    let (mut listener, _) = listener(&rails).await;
+    let (listener, _) = listener(&rails).await;
     let peer = Peer::join(listener.local_addrs()[0].socket).await;
     let stream = listener.accept().await.expect("a stream was opened");
     ((rails, listener), stream, peer)

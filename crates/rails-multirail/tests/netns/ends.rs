@@ -45,7 +45,7 @@ impl Ends {
         let (near, far) = runtime.block_on(async {
             let ends = rails[1].iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0));
             let addresses: Vec<SocketAddr> = ends.collect();
-            let mut listener = MultiRailListener::bind(&rails[1], &addresses, options).await.expect("it can listen");
+            let listener = MultiRailListener::bind(&rails[1], &addresses, options).await.expect("it can listen");
             let near = MultiRailStream::connect(&rails[0], listener.local_addrs(), options).await.expect("it listens");
             let far = listener.accept().await.expect("a stream was opened");
             // It takes in lanes that are dialled again.

@@ -53,7 +53,7 @@ async fn a_regular_end_is_silent() {
     let secret = Secret::pre_shared(b"0123456789abcdef").expect("it is long enough");
     let options = StreamOptions::new(secret).join_grace(std::time::Duration::ZERO);
     let addresses: Vec<SocketAddr> = (1..=4).map(|last| SocketAddr::from(([127, 0, 0, last], 0))).collect();
-    let mut listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback");
+    let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback");
     let addresses = listener.local_addrs().to_vec();
 
     let is_over = Arc::new(AtomicBool::new(false));

@@ -25,7 +25,7 @@ async fn a_blocked_rail_does_not_delay_an_answer() {
 async fn answer(end: usize, rail: usize) -> Duration {
     let rails = [rails(2), rails(2)];
     let options = options().outage_limit(10 * BLOCKED);
-    let (mut listening, addresses) = listener(&rails[1], &options).await;
+    let (listening, addresses) = listener(&rails[1], &options).await;
     let mut near = MultiRailStream::connect(&rails[0], &addresses, &options).await.expect("it listens");
     let mut far = listening.accept().await.expect("a stream was opened");
     while near.lanes_up() < 2 || far.lanes_up() < 2 {

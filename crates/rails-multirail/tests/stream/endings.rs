@@ -48,7 +48,7 @@ async fn lanes_end_in_peace(mut events: broadcast::Receiver<StreamEvent>, lanes:
 #[tokio::test]
 async fn what_was_written_before_a_drop_is_delivered() {
     let (near_rails, far_rails) = (rails(2), rails(2));
-    let (mut listener, addresses) = listener(&far_rails, &options()).await;
+    let (listener, addresses) = listener(&far_rails, &options()).await;
     for length in [0, 3, 3 << 20] {
         let mut near = MultiRailStream::connect(&near_rails, &addresses, &options()).await.unwrap();
         let mut far = listener.accept().await.unwrap();
@@ -68,7 +68,7 @@ async fn what_was_written_before_a_drop_is_delivered() {
 #[tokio::test]
 async fn rails_that_were_dropped_deliver_what_was_written() {
     let (near_rails, far_rails) = (rails(2), rails(2));
-    let (mut listener, addresses) = listener(&far_rails, &options()).await;
+    let (listener, addresses) = listener(&far_rails, &options()).await;
     let mut near = MultiRailStream::connect(&near_rails, &addresses, &options()).await.unwrap();
     let mut far = listener.accept().await.unwrap();
     let sent = pattern(3 << 20);

@@ -29,7 +29,7 @@ struct Victim {
 impl Victim {
     async fn new() -> Self {
         let rails = rails(1);
-        let (mut listener, addresses) = listener(&rails, &options()).await;
+        let (listener, addresses) = listener(&rails, &options()).await;
         let credentials = Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() };
         let (peer, joined) =
             peer::join(addresses[0], credentials, TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 })

@@ -27,7 +27,7 @@ fn threads(rails: &Rails) -> impl Iterator<Item = Tid> {
 async fn an_idle_stream_wakes_no_thread() {
     let rails = [rails(2), rails(2)];
     let options = options().outage_limit(Duration::from_secs(10));
-    let (mut listening, addresses) = listener(&rails[1], &options).await;
+    let (listening, addresses) = listener(&rails[1], &options).await;
     let mut near = MultiRailStream::connect(&rails[0], &addresses, &options).await.expect("it listens");
     let mut far = listening.accept().await.expect("a stream was opened");
     near.write_all(b"the last for a while").await.expect("a lane is whole");

@@ -12,7 +12,7 @@ use tokio::{
 #[tokio::test]
 async fn strangers_are_refused_and_the_stream_goes_on() {
     let rails = rails(2);
-    let (mut listener, addresses) = listener(&rails, &options()).await;
+    let (listener, addresses) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
     let mut far = listener.accept().await.unwrap();
     near.write_all(b"before").await.unwrap();
@@ -63,7 +63,7 @@ async fn an_old_version_is_told_so() {
 #[tokio::test]
 async fn a_lane_that_cannot_connect_is_reported_and_the_others_carry_the_stream() {
     let rails = rails(2);
-    let (mut listener, mut addresses) = listener(&rails, &options()).await;
+    let (listener, mut addresses) = listener(&rails, &options()).await;
     // A port that nobody listens on any more.
     addresses[1] = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();

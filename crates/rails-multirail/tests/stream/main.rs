@@ -7,6 +7,7 @@ mod faults;
 mod hostile;
 mod idle;
 mod join;
+mod listening;
 mod memory_lane;
 mod messages;
 mod opening;

@@ -253,7 +253,7 @@ async fn bytes_that_arrived_before_are_told_apart_from_messages() {
 #[tokio::test]
 async fn messages_wait_for_an_end_that_says_late_what_it_uses_the_stream_for() {
     let rails = rails(2);
-    let (mut listener, addresses) = listener(&rails, &options()).await;
+    let (listener, addresses) = listener(&rails, &options()).await;
     let near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
     let mut near = near.into_messages().unwrap();
     near.send(Bytes::from(vec![5; 1 << 20]), Priority::NORMAL).await.unwrap();

@@ -100,7 +100,7 @@ fn kinds() -> [(StreamOptions, StreamOptions, usize); 3] {
 
 /// Connects to that many addresses, of which the last is honest, and makes sure that both ends have one stream and the same.
 async fn connects(rails: &Rails, lanes: usize, kind: Trouble, ours: &StreamOptions, theirs: &StreamOptions) {
-    let (mut listener, honest) = listener(rails, theirs).await;
+    let (listener, honest) = listener(rails, theirs).await;
     let mut remotes = Vec::new();
     for honest in &honest[..lanes - 1] {
         remotes.push(trouble(kind, *honest).await);
@@ -123,11 +123,11 @@ async fn connects(rails: &Rails, lanes: usize, kind: Trouble, ours: &StreamOptio
         .unwrap_or_else(|_| panic!("{said}: nothing comes back"))
         .unwrap();
     assert_eq!(&got, b"again");
-    nothing_more(&mut listener, &said).await;
+    nothing_more(&listener, &said).await;
 }
 
 /// No stream is handed out that nobody has.
-async fn nothing_more(listener: &mut MultiRailListener, said: &str) {
+async fn nothing_more(listener: &MultiRailListener, said: &str) {
     let orphan = timeout(Duration::from_millis(300), listener.accept()).await;
     assert!(orphan.is_err(), "{said}: a stream that the client does not have: {orphan:?}");
 }
@@ -148,7 +148,7 @@ async fn mute_addresses_hold_no_connect_up() {
 async fn an_address_that_answers_garbage_first_is_tried_again() {
     let rails = rails(4);
     for (ours, theirs, _) in &kinds() {
-        let (mut listener, honest) = listener(&rails, theirs).await;
+        let (listener, honest) = listener(&rails, theirs).await;
         let mut remotes = Vec::new();
         for honest in honest {
             remotes.push(trouble(Trouble::GarbageFirst, honest).await);
@@ -177,12 +177,12 @@ async fn the_only_address_stalling_at_the_end_leaves_no_orphan() {
     for (ours, theirs, messages) in kinds() {
         let brief = Duration::from_millis(500);
         let (ours, theirs) = (ours.handshake_timeout(brief), theirs.handshake_timeout(brief));
-        let (mut listener, honest) = listener(&rails, &theirs).await;
+        let (listener, honest) = listener(&rails, &theirs).await;
         // The listener's acceptance is lost: the client has no stream.
         let remote = trouble(Trouble::StallsAfter(messages - 2), honest[0]).await;
         let failed = MultiRailStream::connect(&rails, &[remote], &ours).await;
         assert!(matches!(failed, Err(OpenError::AllFailed { .. })), "{failed:?}");
-        nothing_more(&mut listener, "the acceptance was lost").await;
+        nothing_more(&listener, "the acceptance was lost").await;
     }
 }
 
@@ -207,7 +207,7 @@ async fn mute_addresses_alone_fail_after_one_handshake() {
 async fn a_mute_lane_is_reported_later_and_dialled_on() {
     let rails = rails(2);
     let options = StreamOptions::new(secret()).handshake_timeout(Duration::from_millis(300));
-    let (mut listener, mut addresses) = listener(&rails, &options).await;
+    let (listener, mut addresses) = listener(&rails, &options).await;
     let mute = TcpListener::bind("127.0.0.2:0").await.unwrap();
     addresses[1] = mute.local_addr().unwrap();
     let near = MultiRailStream::connect(&rails, &addresses, &options.join_grace(Duration::ZERO)).await.unwrap();
@@ -242,7 +242,7 @@ async fn two_hundred_streams_at_once_come_up() {
     let rails = rails(2);
     // Much is done here at a time by debug code: the deadline is the test's own.
     let options = StreamOptions::new(secret()).connect_timeout(Duration::from_secs(120));
-    let (mut listener, addresses) = listener(&rails, &options.clone().limits(Limits::default())).await;
+    let (listener, addresses) = listener(&rails, &options.clone().limits(Limits::default())).await;
     let accepting = tokio::spawn(async move {
         let mut accepted = Vec::new();
         while accepted.len() < STREAMS {
@@ -263,10 +263,10 @@ async fn two_hundred_streams_at_once_come_up() {
         ids.push(stream.id().0);
         streams.push(stream);
     }
-    let (mut listener, accepted) = timeout(Duration::from_secs(20), accepting).await.expect("all are there").unwrap();
+    let (listener, accepted) = timeout(Duration::from_secs(20), accepting).await.expect("all are there").unwrap();
     let mut accepted_ids: Vec<_> = accepted.iter().map(|stream| stream.id().0).collect();
     ids.sort_unstable();
     accepted_ids.sort_unstable();
     assert!(ids == accepted_ids);
-    nothing_more(&mut listener, "200 streams").await;
+    nothing_more(&listener, "200 streams").await;
 }

@@ -81,7 +81,7 @@ async fn a_stream_outlives_the_loss_of_every_lane() {
 async fn a_stream_that_the_other_end_does_not_have_any_more_is_not_waited_for() {
     let (near_rails, far_rails) = (rails(1), rails(1));
     let options = options().outage_limit(Duration::from_secs(60));
-    let (mut listening, addresses) = listener(&far_rails, &options).await;
+    let (listening, addresses) = listener(&far_rails, &options).await;
     let relay = Relay::start_lasting(addresses[0]).await;
     let mut near = MultiRailStream::connect(&near_rails, &[relay.address], &options).await.unwrap();
     let far = listening.accept().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_stream_that_the_other_end_does_not_have_any_more_is_not_waited_for() 
 #[tokio::test]
 async fn lanes_are_added_and_taken_out_while_bytes_flow() {
     let rails = rails(2);
-    let (mut listening, addresses) = listener(&rails, &options()).await;
+    let (listening, addresses) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
     let mut far = listening.accept().await.unwrap();
     let mut events = near.subscribe();
@@ -196,7 +196,7 @@ impl Door {
 async fn garbage_in_a_redial_ends_neither_lane_nor_stream() {
     let rails = rails(1);
     let options = options().outage_limit(Duration::from_secs(60));
-    let (mut listening, addresses) = listener(&rails, &options).await;
+    let (listening, addresses) = listener(&rails, &options).await;
     let (doors, remotes) = Door::before_each(&addresses).await;
     let mut near = MultiRailStream::connect(&rails, &remotes, &options).await.unwrap();
     let mut far = listening.accept().await.unwrap();
@@ -213,7 +213,7 @@ async fn garbage_in_a_redial_ends_neither_lane_nor_stream() {
 async fn replaced_connection_ends_with_an_error() {
     let rails = rails(1);
     let options = options().outage_limit(Duration::from_secs(60));
-    let (mut listening, addresses) = listener(&rails, &options).await;
+    let (listening, addresses) = listener(&rails, &options).await;
     let (doors, remotes) = Door::before_each(&addresses).await;
     let _near = MultiRailStream::connect(&rails, &remotes, &options).await.unwrap();
     let far = listening.accept().await.unwrap();
@@ -228,7 +228,7 @@ async fn replaced_connection_ends_with_an_error() {
 async fn sixty_four_lanes_come_back_after_a_one_sided_cut() {
     let rails = rails(2);
     let options = options().outage_limit(Duration::from_secs(60)).parallel(32).unwrap().join_grace(PATIENCE);
-    let (mut listening, addresses) = listener(&rails, &options).await;
+    let (listening, addresses) = listener(&rails, &options).await;
     let (doors, remotes) = Door::before_each(&addresses).await;
     let mut near = MultiRailStream::connect(&rails, &remotes, &options).await.unwrap();
     let mut far = listening.accept().await.unwrap();
@@ -248,7 +248,7 @@ async fn sixty_four_lanes_come_back_after_a_one_sided_cut() {
 #[tokio::test]
 async fn a_lane_taken_out_stays_out_when_it_is_dialled_again() {
     let rails = rails(2);
-    let (mut listening, addresses) = listener(&rails, &options()).await;
+    let (listening, addresses) = listener(&rails, &options()).await;
     let (doors, remotes) = Door::before_each(&addresses).await;
     let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();
     let mut far = listening.accept().await.unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn by_tls() -> (StreamOptions, StreamOptions) {
 /// A stream's two ends by TLS, with a relay before each lane.
 async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay>) {
     let (client, server) = by_tls();
-    let (mut listener, addresses) = listener(rails, &server).await;
+    let (listener, addresses) = listener(rails, &server).await;
     let mut relays = Vec::new();
     for address in addresses {
         relays.push(Relay::start(address).await);
@@ -67,7 +67,7 @@ async fn certificates_of_tls_peers() {
     let identity = || Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let client = TlsClient::pinned(identity().pin().unwrap()).unwrap().identity(identity()).unwrap();
     let server = TlsServer::for_clients_of(identity(), certificate.as_bytes()).unwrap();
-    let (mut listener, addresses) = listener(&rails, &options(Security::tls_server(server))).await;
+    let (listener, addresses) = listener(&rails, &options(Security::tls_server(server))).await;
     let client = options(Security::tls_client(client));
     let near = MultiRailStream::connect(&rails, &addresses, &client).await.expect("each trusts the other");
     let far = listener.accept().await.expect("a stream was opened");
@@ -79,7 +79,7 @@ async fn certificates_of_tls_peers() {
 #[tokio::test]
 async fn addresses_of_a_streams_two_ends() {
     let rails = rails(2);
-    let (mut listener, addresses) = listener(&rails, &encrypted()).await;
+    let (listener, addresses) = listener(&rails, &encrypted()).await;
     let near = MultiRailStream::connect(&rails, &addresses, &encrypted()).await.unwrap();
     let far = listener.accept().await.unwrap();
     assert!(addresses.contains(&near.peer_addr().unwrap()) && addresses.contains(&far.local_addr().unwrap()));
@@ -182,7 +182,7 @@ async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<
 async fn who_joins_another_s_stream_is_told_what_he_is_told_of_one_that_is_not_there() {
     let rails = rails(1);
     let (client, server) = by_tls();
-    let (mut listener, addresses) = listener(&rails, &server).await;
+    let (listener, addresses) = listener(&rails, &server).await;
     let mut near = MultiRailStream::connect(&rails, &addresses, &client).await.unwrap();
     let mut far = listener.accept().await.unwrap();
     for stream in [near.id(), StreamId([9; 16])] {
@@ -256,7 +256,7 @@ async fn a_peer_has_no_more_streams_and_memory_than_its_share_and_gets_them_back
         (Limits::default().streams_per_peer(2), Limit::PeerStreams),
         (Limits::default().memory_per_peer(40 << 20), Limit::PeerMemory),
     ] {
-        let (mut listener, addresses) = listener(&rails, &encrypted().limits(limits).linger(Duration::ZERO)).await;
+        let (listener, addresses) = listener(&rails, &encrypted().limits(limits).linger(Duration::ZERO)).await;
         let ours = encrypted();
         let connect = || MultiRailStream::connect(&rails, &addresses, &ours);
         let (first, _second) = (connect().await.unwrap(), connect().await.unwrap());

@@ -34,7 +34,7 @@ async fn memory_pair(
 ) -> (MultiRailStream, MultiRailStream, MultiRailListener, MemoryNetwork) {
     let network = MemoryNetwork::new(delay);
     let options = options.clone().transport(network.clone());
-    let (mut listener, remotes) = listening(rails, &options).await;
+    let (listener, remotes) = listening(rails, &options).await;
     let near = MultiRailStream::connect(rails, &remotes, &options).await.expect("memory is there");
     let far = listener.accept().await.expect("a stream was opened");
     (near, far, listener, network)
@@ -153,7 +153,7 @@ async fn a_lane_that_takes_no_confirmation_holds_no_connect_up() {
     let rails = rails(1);
     let brief = options().handshake_timeout(Duration::from_millis(200));
     let brief = brief.transport(MemoryNetwork::taking(Duration::ZERO, Some(72 + 40)));
-    let (mut listener, remotes) = listening(&rails, &brief).await;
+    let (listener, remotes) = listening(&rails, &brief).await;
     let connect = MultiRailStream::connect(&rails, &remotes, &brief);
     let mut near = timeout(PATIENCE, connect).await.expect("it does not hang").expect("the listener has accepted it");
     timeout(PATIENCE, near.read_u8()).await.expect("it does not hang").expect_err("the lane is lost");
@@ -166,7 +166,7 @@ async fn a_lane_that_takes_no_confirmation_holds_no_connect_up() {
 async fn discovery_over_another_transport() {
     let rails = rails(2);
     let options = options().transport(MemoryNetwork::new(Duration::ZERO));
-    let (mut listener, remotes) = listening(&rails, &options).await;
+    let (listener, remotes) = listening(&rails, &options).await;
     let pairing = MultiRailStream::plan(&rails, remotes[1], &options).await.unwrap();
     assert_eq!(pairing.lanes().map(|(_, remote)| remote).collect::<Vec<_>>(), remotes);
     assert!(MultiRailStream::probe(&rails, &pairing, &options).await.unwrap().is_empty());
@@ -181,7 +181,7 @@ async fn discovery_over_another_transport() {
 async fn stream_over_two_transports() {
     let rails = rails(2);
     let options = options().transport(MemoryNetwork::new(Duration::ZERO));
-    let mut listener =
+    let listener =
         MultiRailListener::bind(&rails, ["tcp://127.0.0.1:0", "memory://127.0.0.2:0"], &options).await.unwrap();
     let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.unwrap();
     let mut far = listener.accept().await.unwrap();

@@ -65,7 +65,7 @@ pub(crate) async fn relayed_pair_by(
     options: &StreamOptions,
     lasting: bool,
 ) -> (MultiRailStream, MultiRailStream, Vec<Relay>) {
-    let (mut listener, addresses) = listener(rails, options).await;
+    let (listener, addresses) = listener(rails, options).await;
     let mut relays = Vec::new();
     for address in addresses {
         relays.push(if lasting { Relay::start_lasting(address).await } else { Relay::start(address).await });
@@ -81,7 +81,7 @@ pub(crate) async fn relayed_pair_by(
 }
 
 pub(crate) async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailStream, MultiRailStream) {
-    let (mut listener, addresses) = listener(rails, options).await;
+    let (listener, addresses) = listener(rails, options).await;
     let near = MultiRailStream::connect(rails, &addresses, options).await.expect("loopback can be connected to");
     let far = listener.accept().await.expect("a stream was opened");
     (near, far)

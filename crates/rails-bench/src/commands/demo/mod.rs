@@ -128,7 +128,7 @@ async fn connect(sender: &Endpoint, receiver: &Endpoint) -> Result<(MultiRailStr
     let addresses: Option<Vec<SocketAddr>> =
         receiver.rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0))).collect();
     let addresses = addresses.context("a loopback rail has no address")?;
-    let mut listener = MultiRailListener::bind(&receiver.rails, &addresses, &receiver.options).await?;
+    let listener = MultiRailListener::bind(&receiver.rails, &addresses, &receiver.options).await?;
     let near = MultiRailStream::connect(&sender.rails, listener.local_addrs(), &sender.options).await?;
     let far = listener.accept().await?;
     Ok((near, far))

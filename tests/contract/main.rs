@@ -1,5 +1,6 @@
 //! What tokio's traits promise, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
 
+mod adapters;
 mod endings;
 mod grpc;
 mod halves;

@@ -6,7 +6,7 @@ use rails::{
         memory::{self, MemoryPolicy},
         thread::{self, Tid},
     },
-    multirail::{RailId, runtime::RailStopped},
+    multirail::{RailId, runtime::TaskError},
     topo::CpuSet,
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -59,11 +59,15 @@ async fn a_task_that_panics_does_not_take_its_rail_along() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         "alive"
     });
-    let panicked: Result<(), RailStopped> = runtime.spawn(|| async { panic!("on purpose") }).await;
-    assert_eq!(panicked, Err(RailStopped));
+    let panicked: Result<(), TaskError> = runtime.spawn(|| async { panic!("on purpose") }).await;
+    let Err(TaskError::Panicked(panic)) = panicked else { panic!("{panicked:?}") };
+    assert_eq!(panic.to_string(), "on purpose");
+    assert_eq!(panic.into_payload().downcast_ref(), Some(&"on purpose"));
     let panicked =
-        runtime.spawn(|| if true { panic!("before there is a future") } else { std::future::ready(()) }).await;
-    assert_eq!(panicked, Err(RailStopped));
+        runtime.spawn(|| if true { panic!("before there is {}", "a future") } else { std::future::ready(()) }).await;
+    assert_eq!(panicked.unwrap_err().to_string(), "the task panicked: before there is a future");
+    let panicked = runtime.spawn(|| async { std::panic::panic_any(7) }).await;
+    assert_eq!(panicked.map(|(): ()| ()).unwrap_err().to_string(), "the task panicked: its payload is no text");
     assert_eq!(witness.await.unwrap(), "alive");
     assert_eq!(runtime.spawn(|| async { 7 }).await.unwrap(), 7);
     let by_handle = runtime.handle().spawn(async { thread::current_tid() }).await.unwrap();
@@ -93,7 +97,7 @@ async fn dropped_rails_end_their_tasks() {
     drop(rails);
     assert_eq!(another[RailId(1)].runtime().spawn(|| async { 1 }).await.unwrap(), 1, "a clone keeps them");
     drop(another);
-    assert_eq!(timeout(PATIENCE, waiting).await.unwrap(), Err(RailStopped));
+    assert!(matches!(timeout(PATIENCE, waiting).await.unwrap(), Err(TaskError::Stopped)));
     assert!(timeout(PATIENCE, dropped).await.unwrap().is_err());
 }
 

@@ -44,6 +44,8 @@
 //! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
 #![forbid(unsafe_code)]
 
+#[cfg(any(feature = "axum", feature = "tonic"))]
+mod adapters;
 mod addresses;
 pub mod error;
 mod options;
@@ -52,6 +54,8 @@ mod rails;
 pub mod runtime;
 mod stream;
 
+#[cfg(any(feature = "axum", feature = "tonic"))]
+pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses};
 pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};

@@ -1,5 +1,6 @@
 //! One OS thread per rail: bound to its CPUs, its memory policy set, and then a tokio runtime built on it.
 
+use futures_util::FutureExt;
 use rails_bind::{
     BindError, Outcome,
     memory::{self, BufferOptions, MemoryPolicy, NumaBuffer},
@@ -8,10 +9,13 @@ use rails_bind::{
 };
 use rails_topo::{CpuId, CpuSet, NodeId};
 use std::{
+    any::Any,
+    fmt,
     future::Future,
     io,
+    panic::AssertUnwindSafe,
     pin::Pin,
-    sync::mpsc as std_mpsc,
+    sync::{Mutex, PoisonError, mpsc as std_mpsc},
     task::{Context, Poll},
     thread::JoinHandle,
 };
@@ -90,14 +94,25 @@ pub enum RuntimeError {
     },
 }
 
-/// A rail's runtime has stopped, or the task panicked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the rail's runtime has stopped, or the task panicked")]
-pub struct RailStopped;
+/// Why a task on a rail has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// The rail's runtime has stopped.
+    #[error("the rail's runtime has stopped")]
+    Stopped,
+    /// The task panicked.
+    #[error("the task panicked: {0}")]
+    Panicked(Panic),
+}
+
+/// The payload of a panic.
+pub struct Panic(Mutex<Payload>);
+
+type Payload = Box<dyn Any + Send>;
 
 /// The outcome of a task on a rail; the task goes on when this is dropped.
 #[derive(Debug)]
-pub struct RailTask<T>(oneshot::Receiver<T>);
+pub struct RailTask<T>(oneshot::Receiver<Result<T, Payload>>);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -217,7 +232,8 @@ impl RailRuntime {
         &self.handle
     }
 
-    /// Runs a task on the rail: `make` is called on the rail's thread, and its future stays there, so it need not be `Send`.
+    /// Runs a task on the rail: `make` is called on the rail's thread, and its future stays there, so it need not be `Send`. A panic is the task's alone:
+    /// [`TaskError::Panicked`] has its payload.
     pub fn spawn<F, Fut>(&self, make: F) -> RailTask<Fut::Output>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -228,8 +244,10 @@ impl RailRuntime {
         let job = Box::new(move || {
             // `make` runs inside the task, so that a panic of it is the task's and not the rail's.
             tokio::task::spawn_local(async move {
+                // The future is dropped after a panic, and nobody sees it again.
+                let outcome = AssertUnwindSafe(async { make().await }).catch_unwind().await;
                 // Nobody may be waiting for the outcome, and that is fine.
-                let _ = done.send(make().await);
+                let _ = done.send(outcome);
             });
         });
         // Where the rail has stopped the job is dropped, and the waiting side sees that.
@@ -269,10 +287,35 @@ impl Drop for RailRuntime {
 }
 
 impl<T> Future for RailTask<T> {
-    type Output = Result<T, RailStopped>;
+    type Output = Result<T, TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map_err(|_| RailStopped)
+        Pin::new(&mut self.0).poll(context).map(|outcome| match outcome {
+            Ok(outcome) => outcome.map_err(|payload| TaskError::Panicked(Panic(Mutex::new(payload)))),
+            Err(_) => Err(TaskError::Stopped),
+        })
+    }
+}
+
+impl Panic {
+    /// The payload, for [`resume_unwind`](std::panic::resume_unwind) or a downcast.
+    pub fn into_payload(self) -> Box<dyn Any + Send> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The message of a panic by `panic!`.
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let payload = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = payload.downcast_ref::<&str>().copied();
+        f.write_str(text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("its payload is no text"))
+    }
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Panic({self})")
     }
 }
 

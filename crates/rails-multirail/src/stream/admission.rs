@@ -190,7 +190,7 @@ impl Streams {
 
     /// What lanes join this stream with.
     pub(super) fn joining(&self, stream: StreamId) -> Option<Credentials> {
-        Some(self.find(stream)?.joining.clone())
+        Some(self.find(stream)?.opened_by.joining.clone())
     }
 
     /// Whether the stream was there, not long ago.
@@ -264,8 +264,10 @@ const MOST_ENDED: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::shared::OpeningLane;
     use crate::{RailRequest, Rails, Security, StreamOptions, plan};
     use rails_topo::Topology;
+    use std::net::Ipv4Addr;
 
     fn peer(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
@@ -310,7 +312,10 @@ mod tests {
             let place = self.queue.clone().try_reserve_owned().unwrap();
             streams.open(StreamId([number; 16]), peer(from), place, || {
                 let connection = options.connection(options.parameters(), false);
-                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), Credentials::Insecure, Vec::new())
+                let any = (Ipv4Addr::UNSPECIFIED, 0).into();
+                let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
+                let opened_by = OpeningLane { joining, peer_certificates, local: any, peer: any };
+                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by)
             })
         }
 

@@ -4,7 +4,7 @@ use super::{
     MultiRailStream,
     join::{initiate, jitter, nonce, random, send_messages},
     lane::{Ended, LaneDriver},
-    shared::Shared,
+    shared::{OpeningLane, Shared},
     supervisor::supervise,
 };
 use crate::{
@@ -308,7 +308,7 @@ impl Dialer {
         connection: Arc<dyn Lane>,
         shared: Arc<Shared>,
     ) -> Result<LaneDriver, JoinError> {
-        let credentials = shared.joining.clone();
+        let credentials = shared.opened_by.joining.clone();
         let joined = self.shake_hands(&*connection, path.index, Purpose::Join, shared.id, credentials).await?;
         let lane = LaneDriver::up(shared, path.index, path.rail, connection, joined.seals, &self.options).await;
         lane.ok_or(JoinError::StreamOver)
@@ -341,7 +341,13 @@ impl Dialer {
                 let mut state = self.options.connection(joined.parameters, true);
                 let failed = self.failed();
                 (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
-                *opened = Some(Shared::new(id, state, self.rails.clone(), joined.joining, joined.peer_certificates));
+                let opened_by = OpeningLane {
+                    joining: joined.joining,
+                    peer_certificates: joined.peer_certificates,
+                    local: connection.local_addr(),
+                    peer: connection.peer_addr(),
+                };
+                *opened = Some(Shared::new(id, state, self.rails.clone(), opened_by));
                 shared.clone_from(opened);
             }
             shared.is_some()

@@ -152,11 +152,6 @@ impl LaneMetrics {
         }
     }
 
-    /// This end's address and the peer's.
-    pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        (self.local(), self.remote)
-    }
-
     fn thread(&self) -> Tid {
         match &*self.lock() {
             LaneState::Up { thread, .. } | LaneState::Ended { thread, .. } => *thread,

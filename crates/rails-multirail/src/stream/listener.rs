@@ -6,7 +6,7 @@ use super::{
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
-    shared::Shared,
+    shared::{OpeningLane, Shared},
     supervisor::supervise,
 };
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     error::{JoinError, with_causes},
     rails::Rails,
 };
+use futures_util::{Stream, stream};
 use rails_net::{Acceptor, IncomingLane, Lane};
 use rails_proto::{
     LaneAddress, Scheme,
@@ -150,6 +151,19 @@ impl MultiRailListener {
         };
         let next = next.unwrap_or(Err(ListenerClosed::RailsStopped));
         next.and_then(|stream| stream.accept().ok_or(ListenerClosed::RailsStopped))
+    }
+
+    /// The streams that it accepts, as a stream of them, which ends when the [listener is closed](Self::close), and with the error when nothing listens any
+    /// more.
+    pub fn into_incoming(self) -> impl Stream<Item = Result<MultiRailStream, ListenerClosed>> + Send {
+        stream::unfold(Some(self), async |listener| {
+            let listener = listener?;
+            match listener.accept().await {
+                Ok(stream) => Some((Ok(stream), Some(listener))),
+                Err(ListenerClosed::Closed) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })
     }
 
     /// Listens no more: when this returns, the addresses are free again. Streams that wait to be accepted are given up, and every [`accept`](Self::accept) ends.
@@ -370,8 +384,13 @@ impl Registry {
             Ok(place) => {
                 let make = || {
                     let connection = self.options.connection(parameters, false);
-                    let (joining, certificates) = (proved.joining.clone(), proved.peer_certificates.clone());
-                    Shared::new(stream, connection, self.rails.clone(), joining, certificates)
+                    let opened_by = OpeningLane {
+                        joining: proved.joining.clone(),
+                        peer_certificates: proved.peer_certificates.clone(),
+                        local: lane.local_addr(),
+                        peer: lane.peer_addr(),
+                    };
+                    Shared::new(stream, connection, self.rails.clone(), opened_by)
                 };
                 match self.streams.open(stream, lane.peer_addr().ip(), place, make) {
                     Ok(opening) => return Ok(opening),

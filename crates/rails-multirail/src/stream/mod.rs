@@ -79,7 +79,7 @@ use tokio::{
 /// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
 #[derive(Debug)]
 pub struct MultiRailStream {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// What was taken from the stream and not yet copied out.
     reading: Bytes,
     /// Where this end opened the stream.
@@ -166,26 +166,26 @@ impl MultiRailStream {
         self.shared.id
     }
 
-    /// This end's address of the first lane.
+    /// This end's address of the lane that has opened the stream, which is the [peer's address](Self::peer_addr) at the peer.
     ///
     /// # Errors
-    /// [`NotConnected`](std::io::ErrorKind::NotConnected) where the stream was over before its first lane was up.
+    /// None; the signature is that of `TcpStream`.
     pub fn local_addr(&self) -> IoResult<SocketAddr> {
-        Ok(self.shared.addresses()?.0)
+        Ok(self.shared.opened_by.local)
     }
 
-    /// The peer's address of the first lane, by which [`Limits`](crate::Limits) count it. Each lane's own are in [`stats`](Self::stats).
+    /// The peer's address of the lane that has opened the stream. Those of each lane are in [`stats`](Self::stats).
     ///
     /// # Errors
-    /// As [`local_addr`](Self::local_addr).
+    /// None; the signature is that of `TcpStream`.
     pub fn peer_addr(&self) -> IoResult<SocketAddr> {
-        Ok(self.shared.addresses()?.1)
+        Ok(self.shared.opened_by.peer)
     }
 
     /// The certificates that the peer has shown when the stream was opened, in DER, its own first (X.509, RFC 5280). Empty unless the stream is kept by
     /// [TLS](crate::Security::tls_server), and empty at the server where the client has shown none.
     pub fn peer_certificates(&self) -> &[Bytes] {
-        &self.shared.peer_certificates
+        &self.shared.opened_by.peer_certificates
     }
 
     /// How many lanes are up.

@@ -28,10 +28,7 @@ use tokio::sync::{Notify, broadcast, watch};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
-    /// What lanes join with once the stream is open.
-    pub(crate) joining: Credentials,
-    /// The certificates that the peer has shown, DER, its own first.
-    pub(crate) peer_certificates: Vec<Bytes>,
+    pub(crate) opened_by: OpeningLane,
     /// What chunks and large messages are received into.
     pub(crate) buffers: Arc<Pool>,
     state: Mutex<State>,
@@ -48,6 +45,18 @@ pub(crate) struct Shared {
     summarized: Mutex<bool>,
     /// The lanes run on these: they are kept until the last lane has ended.
     rails: Rails,
+}
+
+/// What is known of a stream from the lane that has opened it.
+#[derive(Debug)]
+pub(crate) struct OpeningLane {
+    /// What other lanes join with.
+    pub(crate) joining: Credentials,
+    /// The certificates that the peer has shown, DER, its own first.
+    pub(crate) peer_certificates: Vec<Bytes>,
+    /// The lane's address at this end, and the peer's.
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
 }
 
 /// What is under the lock.
@@ -121,13 +130,7 @@ impl State {
 
 impl Shared {
     /// One end of a stream. Somebody has to [keep its time](super::supervisor::supervise).
-    pub(crate) fn new(
-        id: StreamId,
-        connection: Connection,
-        rails: Rails,
-        joining: Credentials,
-        peer_certificates: Vec<Bytes>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, opened_by: OpeningLane) -> Arc<Self> {
         let buffers = Pool::new(connection.window());
         let state = State {
             connection,
@@ -139,8 +142,7 @@ impl Shared {
         };
         Arc::new(Self {
             id,
-            joining,
-            peer_certificates,
+            opened_by,
             buffers,
             state: Mutex::new(state),
             lanes_up: watch::Sender::new(0),
@@ -234,12 +236,6 @@ impl Shared {
             }
             room => Poll::Ready(Ok(room)),
         }
-    }
-
-    /// This end's address and the peer's, of the first lane that joined.
-    pub(crate) fn addresses(&self) -> IoResult<(SocketAddr, SocketAddr)> {
-        let state = self.lock();
-        Ok(state.lane_metrics.first().ok_or(ErrorKind::NotConnected)?.addresses())
     }
 
     /// A lane has joined.

@@ -85,8 +85,9 @@ async fn addresses_of_a_streams_two_ends() {
     assert!(addresses.contains(&near.peer_addr().unwrap()) && addresses.contains(&far.local_addr().unwrap()));
     let lanes = near.stats().lanes;
     let known: Vec<_> = lanes.iter().map(|lane| (lane.local, lane.remote)).collect();
-    assert!(known.contains(&(near.local_addr().unwrap(), near.peer_addr().unwrap())), "{known:?}");
-    assert!(known.contains(&(far.peer_addr().unwrap(), far.local_addr().unwrap())), "{known:?}");
+    let ends = (near.local_addr().unwrap(), near.peer_addr().unwrap());
+    assert!(known.contains(&ends), "{known:?}");
+    assert_eq!(ends, (far.peer_addr().unwrap(), far.local_addr().unwrap()));
 }
 
 #[tokio::test]

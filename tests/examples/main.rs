@@ -23,6 +23,9 @@ mod show_topology;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/stripe_a_file.rs"]
 mod stripe_a_file;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/tls.rs"]
+mod tls;
 
 use rails::{
     multirail::{RailId, plan},
@@ -133,6 +136,14 @@ async fn hyper_over_rails_answers_every_request_on_one_stream_of_two_lanes() {
 }
 
 #[tokio::test]
+async fn tls_greets_the_client_that_it_trusts() {
+    let said = tls::run().await.unwrap();
+    let (greeting, from) = said.split_once('\n').unwrap();
+    let pin = greeting.strip_prefix("welcome, ").unwrap();
+    assert!(pin.len() == 64 && from.len() == 5 + 64 && !from.ends_with(pin), "{said}");
+}
+
+#[tokio::test]
 async fn metrics_are_served_while_a_stream_runs() {
     let page = metrics::run("127.0.0.1:0".parse().unwrap(), std::time::Duration::from_millis(300)).await.unwrap();
     let lanes =
@@ -148,7 +159,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 7, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 8, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();

@@ -30,9 +30,10 @@ pub struct PinError {
 }
 
 impl KeyPin {
-    /// The pin of a certificate's key; `None` where it is no X.509 certificate.
-    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let key = ParsedCertificate::try_from(certificate).ok()?.subject_public_key_info();
+    /// The pin of the key of a certificate in DER; `None` where it is no X.509 certificate.
+    pub fn of(certificate: &[u8]) -> Option<Self> {
+        let certificate = CertificateDer::from(certificate);
+        let key = ParsedCertificate::try_from(&certificate).ok()?.subject_public_key_info();
         let mut pin = [0; 32];
         pin.copy_from_slice(digest(&SHA256, &key).as_ref());
         Some(Self(pin))

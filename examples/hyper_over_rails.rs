@@ -55,7 +55,7 @@ pub(crate) async fn run() -> anyhow::Result<Done> {
 }
 
 /// Answers requests until the client has no more. `without_shutdown` hands the stream back, so that it can be closed, which
-/// waits until the other end has everything: this program ends then, and its rails with it.
+/// waits until the peer has everything: this program ends then, and its rails with it.
 async fn serve(stream: MultiRailStream) -> anyhow::Result<()> {
     let connection = server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
     connection.without_shutdown().await?.io.into_inner().close().await?;

@@ -36,8 +36,7 @@ async fn pair() -> Pair {
 
 /// With so little memory that whoever writes waits soon.
 async fn narrow_pair() -> Pair {
-    let narrow = options().longest_chunk(16 << 10).and_then(|options| options.window(WINDOW as u64));
-    pair_with(narrow.and_then(|options| options.send_buffer(SEND_BUFFER)).expect("the sizes are sound")).await
+    pair_with(options().longest_chunk(16 << 10).window(WINDOW as u64).send_buffer(SEND_BUFFER)).await
 }
 
 async fn pair_with(options: StreamOptions) -> Pair {

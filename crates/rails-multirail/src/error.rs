@@ -2,7 +2,7 @@
 
 pub use rails_proto::lane::LaneError;
 
-use crate::{RailId, ResolveError};
+use crate::{OptionError, RailId, ResolveError};
 use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
 use rails_proto::{
     LaneAddress, Scheme,
@@ -101,6 +101,9 @@ pub enum OpenError {
     /// More lanes than a stream may have.
     #[error("{0} lanes are too many: a stream has at most {MOST_LANES}")]
     TooManyLanes(usize),
+    /// A setting is outside its bounds.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -149,6 +152,9 @@ pub enum PlanLanesError {
     /// There is nobody to ask.
     #[error("no addresses to ask at")]
     NoAddresses,
+    /// A setting is outside its bounds.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -186,6 +192,9 @@ pub enum BindListenerError {
     /// There are no addresses.
     #[error("no addresses to listen on")]
     NoAddresses,
+    /// A setting is outside its bounds.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),

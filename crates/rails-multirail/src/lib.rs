@@ -25,12 +25,12 @@
 //!
 //! # Contract
 //! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lane ended. Losing a lane
-//!   loses nothing: what the other end does not have goes over the others, a lane that falls silent is found out within a few round trips, and the end that
+//!   loses nothing: what the peer does not have goes over the others, a lane that falls silent is found out within a few round trips, and the end that
 //!   opened the stream dials lost and silent lanes again as long as the stream lasts. With no lane left the stream waits for
 //!   [`StreamOptions::outage_limit`] and then fails. [`MultiRailStream::events`] tells of all of that.
-//! - Memory per stream is bounded: this end's [window](StreamOptions::window) and a tenth of it for what arrives, whatever the other end sends, the send buffer and the other
+//! - Memory per stream is bounded: this end's [window](StreamOptions::window) and a tenth of it for what arrives, whatever the peer sends, the send buffer and the other
 //!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
-//! - What was written is with the other end once the write side has been shut down. A stream that is dropped before delivers it in the background, as a
+//! - What was written is with the peer once the write side has been shut down. A stream that is dropped before delivers it in the background, as a
 //!   `TcpStream` does, while the process lives; [`MultiRailStream::abort`] gives it up.
 //! - What others can do is up to the [`Security`]: with a pre-shared secret nobody joins who does not know it; encrypted, or by
 //!   TLS, nobody on the way reads or changes a byte either.

@@ -5,7 +5,7 @@
 pub struct TransportParameters {
     /// The longest chunk that it takes, in bytes.
     pub longest_chunk: u32,
-    /// The stream offset that the other end may send up to at first, in bytes: its receive window.
+    /// The stream offset that the peer may send up to at first, in bytes: its receive window.
     pub window: u64,
 }
 

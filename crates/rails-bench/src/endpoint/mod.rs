@@ -100,7 +100,7 @@ impl<T: TlsArgs> StreamArgs<T> {
             options = options.outage_limit(limit);
         }
         if let Some(window) = self.window {
-            options = options.window(window)?;
+            options = options.window(window);
         }
         Ok(options)
     }
@@ -173,7 +173,7 @@ fn seconds(text: &str) -> Result<Duration> {
 /// A size that a window may have.
 fn window(text: &str) -> Result<u64> {
     let window = size::parse(text).map_err(anyhow::Error::msg)?.as_bytes();
-    StreamOptions::new(Security::insecure()).window(window)?;
+    StreamOptions::new(Security::insecure()).window(window).validate()?;
     Ok(window)
 }
 

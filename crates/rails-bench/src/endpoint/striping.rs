@@ -42,7 +42,7 @@ impl StripingArgs {
 
     /// The options of streams over these rails.
     pub(super) fn applied(&self, options: StreamOptions, rails: &Rails) -> Result<StreamOptions> {
-        let options = options.policy(self.policy()).parallel(self.parallel.into())?;
+        let options = options.policy(self.policy()).parallel(self.parallel.into());
         Ok(match self.policy {
             PolicyArg::Weighted => options.weights(self.weights_of(rails)?),
             _ if !self.weights.is_empty() => {

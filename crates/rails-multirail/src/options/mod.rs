@@ -9,7 +9,7 @@ use rails_net::{TcpTransport, Transport};
 use rails_proto::{
     Scheme,
     connection::{Config, Connection},
-    parameters::TransportParameters,
+    parameters::{MOST_LANES, TransportParameters},
     policy::{Policy, StripePolicy},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -113,12 +113,9 @@ impl StreamOptions {
     /// How many connections a lane has: each is a lane of its own for the policy, on the same rail and to the same address (parallel TCP). Default: 1.
     /// It helps where one connection does not fill its link, for loss on a long way or for a window that is too small;
     /// on a short link it only costs. Only the end that opens the stream asks for it; a stream has at most 64 connections.
-    ///
-    /// # Errors
-    /// [`OptionError`] outside 1 to 64.
-    pub fn parallel(self, connections: usize) -> Result<Self, OptionError> {
-        bounded("parallel connections", connections as u64, 1, 64)?;
-        Ok(Self { parallel: connections, ..self })
+    #[must_use]
+    pub fn parallel(self, connections: usize) -> Self {
+        Self { parallel: connections, ..self }
     }
 
     /// Which threads drive the lanes of this end. Default: [`Driver::PerRail`].
@@ -132,21 +129,15 @@ impl StreamOptions {
     /// Longer chunks cost fewer system calls and wakes; lanes that are slow are given shorter ones. The shorter of both ends' wishes
     /// holds. On an unshaped veth pair one lane carried 1.05 times what a plain flow with 256 KiB writes did with the default, and
     /// 0.91 times with 256 KiB (two cores of an EPYC, medians of three rounds, `rails-bench compare --rates unshaped`).
-    ///
-    /// # Errors
-    /// [`OptionError`] outside the bounds, or beyond the window.
-    pub fn longest_chunk(self, bytes: usize) -> Result<Self, OptionError> {
-        bounded("a longest chunk in bytes", bytes as u64, 1 << 10, self.window.min(16 << 20))?;
-        Ok(Self { longest_chunk: bytes, ..self })
+    #[must_use]
+    pub fn longest_chunk(self, bytes: usize) -> Self {
+        Self { longest_chunk: bytes, ..self }
     }
 
     /// How many written bytes may wait for a lane, from 1 KiB to 1 GiB. Default: 4 MiB. A writer waits beyond that.
-    ///
-    /// # Errors
-    /// [`OptionError`] outside the bounds.
-    pub fn send_buffer(self, bytes: usize) -> Result<Self, OptionError> {
-        bounded("a send buffer in bytes", bytes as u64, 1 << 10, 1 << 30)?;
-        Ok(Self { send_buffer: bytes, ..self })
+    #[must_use]
+    pub fn send_buffer(self, bytes: usize) -> Self {
+        Self { send_buffer: bytes, ..self }
     }
 
     /// How many bytes this end takes that its application has not read, from the longest chunk to 1 GiB. Default: 16 MiB.
@@ -156,17 +147,14 @@ impl StreamOptions {
     /// the kernel's `tcp_rmem`.
     ///
     /// # What a stream costs
-    /// This end's memory for what arrives is at most the window and a tenth of it, beside 1 MiB for each lane, whatever the other end sends: with the default, 17.6 MiB
+    /// This end's memory for what arrives is at most the window and a tenth of it, beside 1 MiB for each lane, whatever the peer sends: with the default, 17.6 MiB
     /// and 1 MiB per lane (`tests/memory` floods a stream in a dozen ways and reads the process's resident set). That is taken as it is needed: an idle stream
     /// has next to nothing, for a buffer that was not used for 10 s is given back. What the application has received and not dropped is its own, and not counted. For what
-    /// is sent, up to the [send buffer](Self::send_buffer) and the other end's window are kept; nothing of that is copied where it came as
+    /// is sent, up to the [send buffer](Self::send_buffer) and the peer's window are kept; nothing of that is copied where it came as
     /// [`Bytes`](bytes::Bytes). The kernel's socket buffers are not counted.
-    ///
-    /// # Errors
-    /// [`OptionError`] outside the bounds.
-    pub fn window(self, bytes: u64) -> Result<Self, OptionError> {
-        bounded("a window in bytes", bytes, self.longest_chunk as u64, 1 << 30)?;
-        Ok(Self { window: bytes, ..self })
+    #[must_use]
+    pub fn window(self, bytes: u64) -> Self {
+        Self { window: bytes, ..self }
     }
 
     /// Carries lanes over this transport too, with its options: those whose addresses have its [scheme](Transport::scheme). It takes the place of another
@@ -210,8 +198,8 @@ impl StreamOptions {
 
     /// How long a stream lives on after the application has dropped it, to deliver what was written. Default: 10 s.
     ///
-    /// It ends sooner where everything is delivered and the other end has ended its own direction, or was told that nobody reads it. What could not be delivered
-    /// by then is thrown away: the other end gets [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes that were.
+    /// It ends sooner where everything is delivered and the peer has ended its own direction, or was told that nobody reads it. What could not be delivered
+    /// by then is thrown away: the peer gets [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes that were.
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
@@ -245,6 +233,19 @@ impl StreamOptions {
     #[must_use]
     pub fn interleaved_messages(self, interleaved: bool) -> Self {
         Self { interleaved_messages: interleaved, ..self }
+    }
+
+    /// Whether every setting is inside its bounds. Whatever opens streams or listens with these options asks this first, so that the order of setters does not
+    /// matter.
+    ///
+    /// # Errors
+    /// [`OptionError`] names the first setting that is not.
+    pub fn validate(&self) -> Result<(), OptionError> {
+        let Self { parallel, longest_chunk, send_buffer, window, .. } = self;
+        bounded("parallel connections", *parallel as u64, 1, MOST_LANES as u64)?;
+        bounded("a longest chunk in bytes", *longest_chunk as u64, 1 << 10, 16 << 20)?;
+        bounded("a send buffer in bytes", *send_buffer as u64, 1 << 10, 1 << 30)?;
+        bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
     }
 
     /// How streams are kept.
@@ -290,12 +291,18 @@ mod tests {
     #[test]
     fn settings_outside_their_bounds_are_refused() {
         let options = || StreamOptions::new(Security::insecure());
-        assert!(options().longest_chunk(1 << 9).is_err());
-        assert!(options().window(1 << 10).is_err());
-        assert!(options().window(1 << 20).unwrap().longest_chunk(2 << 20).is_err());
+        let said = |options: StreamOptions| options.validate().unwrap_err().to_string();
+        assert_eq!(options().validate(), Ok(()));
         assert_eq!(
-            options().send_buffer(0).unwrap_err().to_string(),
+            said(options().send_buffer(0)),
             "a send buffer in bytes of 0: it is at least 1024 and at most 1073741824"
         );
+        assert!(options().longest_chunk(1 << 9).validate().is_err());
+        assert!(options().parallel(0).validate().is_err() && options().parallel(65).validate().is_err());
+        assert!(options().window(1 << 10).validate().is_err(), "it holds a chunk");
+        for both in [options().window(1 << 12).longest_chunk(1 << 12), options().longest_chunk(1 << 12).window(1 << 12)]
+        {
+            assert_eq!(both.validate(), Ok(()), "in either order");
+        }
     }
 }

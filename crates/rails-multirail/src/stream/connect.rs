@@ -18,6 +18,7 @@ pub(super) async fn connect(
     lanes: &[(RailId, LaneAddress)],
     options: &StreamOptions,
 ) -> Result<MultiRailStream, OpenError> {
+    options.validate()?;
     let count = lanes.len() * options.parallel;
     if count == 0 {
         return Err(OpenError::Unpaired);

@@ -1,4 +1,4 @@
-//! Asking the other end for its lanes, and answering.
+//! Asking the peer for its lanes, and answering.
 
 use super::{
     io::{receive_exact, send_all},
@@ -33,6 +33,7 @@ pub(super) async fn plan(
     contacts: Vec<LaneAddress>,
     options: &StreamOptions,
 ) -> Result<Pairing, PlanLanesError> {
+    options.validate()?;
     if rails.is_empty() {
         return Err(PlanLanesError::NoRails);
     }

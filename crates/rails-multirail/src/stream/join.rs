@@ -51,7 +51,7 @@ pub(crate) async fn initiate(lane: &dyn Lane, credentials: Credentials, hello: H
             Ok(InitiatorStep::Send(next)) => messages = next,
             Ok(InitiatorStep::Joined(joined)) => return Ok(*joined),
             Err(error) => {
-                // The other end is told as a courtesy; what matters is the error here.
+                // The peer is told as a courtesy; what matters is the error here.
                 let _ = send_messages(lane, &initiator.farewell(&error)).await;
                 return Err(error.into());
             }

@@ -94,6 +94,7 @@ impl MultiRailListener {
         addresses: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, BindListenerError> {
+        options.validate()?;
         let addresses = addresses::resolve(addresses.named()).await?;
         if rails.is_empty() {
             return Err(BindListenerError::NoRails);
@@ -300,7 +301,7 @@ impl Registry {
                     self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
-                // The lane is up before the other end is told so, or what it then sends could come before there is a lane to take it.
+                // The lane is up before the peer is told so, or what it then sends could come before there is a lane to take it.
                 let up = LaneDriver::up(shared.clone(), index, rail, lane.clone(), proved.seals, &self.options).await;
                 self.announce(&shared, announcement);
                 let up = up.ok_or(JoinError::StreamOver)?;
@@ -403,7 +404,7 @@ impl Registry {
         Err(JoinError::Refusing(refusal))
     }
 
-    /// Tells the other end, as a courtesy, why the lane may not join; the lane is closed either way.
+    /// Tells the peer, as a courtesy, why the lane may not join; the lane is closed either way.
     async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
         let _ = send_messages(lane, messages).await;
     }

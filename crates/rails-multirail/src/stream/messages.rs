@@ -22,11 +22,11 @@ use std::{
 /// - **Large messages** are received straight into their own buffer, by all lanes at once; several can be on their way. **Small ones** (up to
 ///   16 KiB) travel together while lanes are busy, and are taken out of what arrived without a copy unless they would hold much more than themselves.
 /// - **Priorities**: a more urgent message is sent before what is left of others, and may be received before them. It still needs
-///   room in the other end's window: where large messages that nobody reads fill it, it waits.
-/// - **Length**: a message may be as long as three quarters of the other end's [window](crate::StreamOptions::window). One that is more than half of it
+///   room in the peer's window: where large messages that nobody reads fill it, it waits.
+/// - **Length**: a message may be as long as three quarters of the peer's [window](crate::StreamOptions::window). One that is more than half of it
 ///   is alone on its way.
-/// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the other end receive to the end, and resolves when it
-///   has everything. Each half ends its direction when it is dropped: the other end receives what was sent and then the end; what it sends itself fails.
+/// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the peer receive to the end, and resolves when it
+///   has everything. Each half ends its direction when it is dropped: the peer receives what was sent and then the end; what it sends itself fails.
 ///   Only [`abort`](Self::abort) throws away what was sent.
 #[derive(Debug)]
 pub struct MultiRailMessages {
@@ -50,15 +50,15 @@ pub struct MessageReceiver {
     priority: Priority,
 }
 
-/// A message that is too long for the other end.
+/// A message that is too long for the peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {length} bytes: the other end's window of {window} bytes takes at most {longest}")]
+#[error("a message of {length} bytes: the peer's window of {window} bytes takes at most {longest}")]
 pub struct MessageTooLong {
     /// Its length in bytes.
     pub length: usize,
-    /// The longest that the other end takes, in bytes.
+    /// The longest that the peer takes, in bytes.
     pub longest: u64,
-    /// The other end's window in bytes.
+    /// The peer's window in bytes.
     pub window: u64,
 }
 
@@ -74,11 +74,11 @@ pub enum TrySendError {
 }
 
 impl MultiRailStream {
-    /// Uses the stream for messages. The other end has to do the same.
+    /// Uses the stream for messages. The peer has to do the same.
     ///
     /// # Errors
-    /// [`NotForMessages`] inside an [`std::io::Error`], where bytes went out before or the other end takes too little at a time;
-    /// [`StreamError`](crate::StreamError), where the other end sent bytes.
+    /// [`NotForMessages`] inside an [`std::io::Error`], where bytes went out before or the peer takes too little at a time;
+    /// [`StreamError`](crate::StreamError), where the peer sent bytes.
     pub fn into_messages(self) -> IoResult<MultiRailMessages> {
         let outcome: IoResult<()> = self.shared.with(|state| {
             // Where the stream had failed before, what had arrived can still be received.
@@ -158,7 +158,7 @@ impl MultiRailMessages {
         self.sender.stats()
     }
 
-    /// Brings both directions to their end and says what the stream did: finishes, receives the other end's messages to their end (there
+    /// Brings both directions to their end and says what the stream did: finishes, receives the peer's messages to their end (there
     /// should be none left that matter: they are dropped), and waits until the lanes are closed.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ impl MessageSender {
         }
     }
 
-    /// Says that there are no more messages, and waits until the other end has all of them in its memory.
+    /// Says that there are no more messages, and waits until the peer has all of them in its memory.
     ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`].
@@ -231,7 +231,7 @@ impl MessageSender {
         self.stream.shared.with(|state| state.connection.abort(Instant::now()));
     }
 
-    /// The longest message that the other end takes, in bytes.
+    /// The longest message that the peer takes, in bytes.
     pub fn longest_message(&self) -> u64 {
         self.stream.shared.with(|state| state.connection.longest_message().0)
     }
@@ -275,14 +275,14 @@ impl MessageReceiver {
     }
 }
 
-/// There are no more messages, as [`finish`](MessageSender::finish) says; nobody waits for the other end to have them.
+/// There are no more messages, as [`finish`](MessageSender::finish) says; nobody waits for the peer to have them.
 impl Drop for MessageSender {
     fn drop(&mut self) {
         self.stream.shared.with(|state| state.connection.finish(Instant::now()));
     }
 }
 
-/// Nobody receives any more: the other end is told so as soon as it sends something.
+/// Nobody receives any more: the peer is told so as soon as it sends something.
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let unread = self.packet.len() as u64;

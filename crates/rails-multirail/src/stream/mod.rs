@@ -60,20 +60,20 @@ use tokio::{
 /// It is a tokio stream ([`AsyncRead`] + [`AsyncWrite`]), so whatever runs on a `TcpStream` runs on it. Bulk data goes faster
 /// through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy nothing.
 ///
-/// - **Half-close**: shutting the write side down lets the other end read to the end of the stream. It resolves when the other
+/// - **Half-close**: shutting the write side down lets the peer read to the end of the stream. It resolves when the other
 ///   end has every byte in its memory, which is more than a TCP socket says, or has dropped the stream and wants none of them, which is as much.
 ///   [`close`](Self::close) tells the two apart.
-/// - **Losing a lane** loses nothing: what the other end does not have goes over the others, and the end that opened the stream dials the lane
+/// - **Losing a lane** loses nothing: what the peer does not have goes over the others, and the end that opened the stream dials the lane
 ///   again. While no lane can be used the stream waits, up to [`StreamOptions::outage_limit`]; then reads give what had arrived in order and
 ///   then a [`StreamError`](crate::StreamError), writes give it at once.
 /// - **Dropping** it ends it as dropping a `TcpStream` does: what was written is delivered, and then the end of file, in the background and within
-///   [`StreamOptions::linger`]. What the other end has sent that was not read, or sends from then on, is in vain, and its writes fail with
+///   [`StreamOptions::linger`]. What the peer has sent that was not read, or sends from then on, is in vain, and its writes fail with
 ///   [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all that was written here. What cannot be delivered in time is thrown away:
-///   the other end gets an error, and the log a warning. Only [`abort`](Self::abort) gives the stream up at once.
+///   the peer gets an error, and the log a warning. Only [`abort`](Self::abort) gives the stream up at once.
 /// - **The end of the process** is the end of its lanes. The kernel delivers what a `TcpStream` was given, whatever becomes of the process; here the rails' threads
 ///   do, so that a program that is about to end shuts its streams down or [closes](Self::close) them first. Dropping [`Rails`] waits for nothing: streams that linger
 ///   keep the rails that they need.
-/// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the other end's window for what
+/// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the peer's window for what
 ///   is sent.
 ///
 /// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
@@ -124,8 +124,8 @@ impl MultiRailStream {
     /// Asks the listener at `contact`, any of its addresses, which lanes it has, and pairs them with `rails`: by subnet and speed, as
     /// [`pair`](rails_proto::pairing::pair) does. Nothing is opened yet; [`connect_paired`](Self::connect_paired) does that.
     ///
-    /// The question is asked as the routes lead, from no rail in particular. The other end proves itself as for a stream, and what it says
-    /// is authenticated, and encrypted where the stream would be. A contact that the other end knows by another address
+    /// The question is asked as the routes lead, from no rail in particular. The peer proves itself as for a stream, and what it says
+    /// is authenticated, and encrypted where the stream would be. A contact that the peer knows by another address
     /// (address translation) keeps the one that was called.
     ///
     /// # Errors
@@ -279,11 +279,11 @@ impl MultiRailStream {
         self.reader().poll_read_bytes(context)
     }
 
-    /// Brings both directions to their end and says what the stream did: shuts the write side down, reads the other end's bytes to
+    /// Brings both directions to their end and says what the stream did: shuts the write side down, reads the peer's bytes to
     /// their end (there should be none left that matter: they are dropped), and waits until the lanes are closed.
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails, or the other end has dropped the stream with bytes that it
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails, or the peer has dropped the stream with bytes that it
     /// had not read ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped)).
     pub async fn close(mut self) -> IoResult<StreamStats> {
         poll_fn(|context| self.poll_delivered(context)).await?;
@@ -295,7 +295,7 @@ impl MultiRailStream {
     /// Waits until the lanes of a stream that has come to its end are closed.
     async fn wait_for_lanes(&self) {
         let mut lanes_up = self.shared.lanes_up.subscribe();
-        // The other end may keep its side open for a while; what it wrote and what it was sent is complete.
+        // The peer may keep its side open for a while; what it wrote and what it was sent is complete.
         self.shared.with(|state| state.connection.abandon(Instant::now()));
         let _ = lanes_up.wait_for(|up| *up == 0).await;
         self.shared.summarize();
@@ -312,7 +312,7 @@ impl MultiRailStream {
         })
     }
 
-    /// Gives the stream up at once: what the other end does not have yet is thrown away, and it gets an error
+    /// Gives the stream up at once: what the peer does not have yet is thrown away, and it gets an error
     /// ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) and no end of file. Dropping the stream delivers what was written instead.
     pub fn abort(self) {
         self.shared.with(|state| state.connection.abort(Instant::now()));

@@ -25,7 +25,7 @@ pub struct StreamStats {
     pub age: Duration,
     /// Bytes that this end wrote.
     pub bytes_written: u64,
-    /// Bytes that the other end's application is known to have read of them.
+    /// Bytes that the peer's application is known to have read of them.
     pub bytes_consumed_by_peer: u64,
     /// Bytes that this end sent more than once: those of lost lanes, and those that a fast lane took over from a slow one.
     pub bytes_sent_again: u64,
@@ -39,7 +39,7 @@ pub struct StreamStats {
     pub chunks_duplicated: u64,
     /// Bytes that have arrived and wait for others before them; `None` of messages, whose bytes lie where they belong whatever the order.
     pub reordered: Option<Reordered>,
-    /// How much of the other end's window is in use by what this end sends.
+    /// How much of the peer's window is in use by what this end sends.
     pub send_window: WindowUse,
     /// How much of this end's window is in use by what has arrived.
     pub receive_window: WindowUse,
@@ -62,7 +62,7 @@ pub struct LaneStats {
     pub thread: Tid,
     /// Its address at this end, that of its newest connection.
     pub local: SocketAddr,
-    /// Its address at the other end.
+    /// Its address at the peer.
     pub remote: SocketAddr,
     /// Whether it is up.
     pub up: bool,

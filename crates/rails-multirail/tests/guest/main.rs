@@ -65,7 +65,7 @@ fn residency(bytes: &[u8]) -> Residency {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_chunks_lie_on_the_node_of_the_rail_that_receives_them() {
+fn guest_chunks_on_the_receiving_rails_node() {
     let _on_node_0 = guest();
     for node in [1, 0] {
         let rails = rails_on(&[node]);
@@ -108,7 +108,7 @@ const OWN_PAGES: usize = 128 << 10;
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_large_messages_are_interleaved_over_the_nodes_of_the_rails_in_use_where_asked_for() {
+fn guest_interleaved_large_messages() {
     const LENGTH: usize = 4 << 20;
     let _on_node_0 = guest();
     let rails = rails_on(&[0, 1]);

@@ -42,7 +42,7 @@ impl Flap {
         });
         let lane = TcpTransport::new().congestion(self.congestion);
         let options = StreamOptions::new(Secret::pre_shared(b"0123456789abcdef").unwrap()).transport(lane);
-        let ends = Ends::open(lab.build().unwrap(), &options.parallel(self.parallel).unwrap(), &self.writers);
+        let ends = Ends::open(lab.build().unwrap(), &options.parallel(self.parallel), &self.writers);
         ends.pass(SETTLE);
         ends
     }

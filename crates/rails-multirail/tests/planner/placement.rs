@@ -105,7 +105,7 @@ fn what_is_not_known_of_a_nic_is_not_made_up() {
 }
 
 #[test]
-fn an_interface_without_a_device_is_not_said_to_have_interrupts() {
+fn plan_on_an_interface_without_a_device() {
     let machine = two_packages(vec![Nic { kind: NicKind::Virtual, ..Nic::named("veth0") }, loopback()]);
     for request in ["veth0", "loopback:1", "0.0.0.0"] {
         let plan = planned(&machine, request);

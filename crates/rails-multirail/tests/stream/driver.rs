@@ -28,7 +28,7 @@ async fn each_lane_is_driven_by_its_own_rails_thread() {
 }
 
 #[tokio::test]
-async fn a_single_driver_drives_every_lane_by_the_first_rails_thread() {
+async fn single_driver_uses_the_first_rails_thread() {
     let rails = rails(2);
     let first = threads(&rails)[0];
     for end in driven(&rails, Driver::Single).await {

@@ -98,7 +98,7 @@ async fn an_aborted_stream_is_an_error_to_the_peer() {
 async fn a_reply_written_before_a_drop_arrives() {
     let rails = rails(2);
     for read in [0, 1, 100_000] {
-        let small = options().longest_chunk(16 << 10).unwrap().window(256 << 10).unwrap();
+        let small = options().longest_chunk(16 << 10).window(256 << 10);
         let (mut near, mut far) = pair(&rails, &small).await;
         let events = near.subscribe();
         let asks = tokio::spawn(async move {
@@ -122,7 +122,7 @@ async fn a_reply_written_before_a_drop_arrives() {
 }
 
 #[tokio::test]
-async fn both_ends_dropped_over_unread_bytes_wait_for_nothing() {
+async fn both_ends_dropped_over_unread_bytes() {
     let rails = rails(2);
     let patient = options().linger(Duration::from_secs(3_600));
     let (mut near, mut far) = pair(&rails, &patient).await;
@@ -138,7 +138,7 @@ async fn both_ends_dropped_over_unread_bytes_wait_for_nothing() {
 #[tokio::test]
 async fn a_drop_behind_a_closed_window_delivers_later() {
     let rails = rails(2);
-    let small = options().longest_chunk(16 << 10).unwrap().window(64 << 10).unwrap().send_buffer(1 << 20).unwrap();
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20);
     let (mut near, mut far) = pair(&rails, &small).await;
     let sent = pattern(1 << 20);
     near.write_all(&sent).await.unwrap();
@@ -150,9 +150,9 @@ async fn a_drop_behind_a_closed_window_delivers_later() {
 }
 
 #[tokio::test]
-async fn a_drop_lingers_in_vain_for_a_peer_that_does_not_read() {
+async fn dropped_stream_whose_peer_does_not_read() {
     let rails = rails(2);
-    let small = options().longest_chunk(16 << 10).unwrap().window(64 << 10).unwrap().send_buffer(1 << 20).unwrap();
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20);
     let (mut near, mut far) = pair(&rails, &small.linger(Duration::from_millis(300))).await;
     let sent = pattern(1 << 20);
     near.write_all(&sent).await.unwrap();

@@ -50,7 +50,7 @@ async fn when_the_last_lane_is_cut_both_ends_say_so() {
 }
 
 #[tokio::test]
-async fn what_was_shut_down_is_delivered_after_the_stream_is_dropped() {
+async fn delivery_after_shutdown_and_drop() {
     let rails = rails(2);
     let (mut near, mut far) = pair(&rails, &options()).await;
     let sent = pattern(3 << 20);

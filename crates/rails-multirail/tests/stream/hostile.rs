@@ -84,7 +84,7 @@ async fn what_comes_twice_or_overlaps_is_read_once() {
 }
 
 #[tokio::test]
-async fn a_chunk_longer_than_was_agreed_ends_the_stream_before_its_bytes_are_taken() {
+async fn chunk_longer_than_agreed() {
     let mut victim = Victim::new().await;
     let longest = victim.parameters.longest_chunk;
     let header = DataHeader { offset: 0, length: u32::MAX, fin: false, checksum: 0 };
@@ -93,7 +93,7 @@ async fn a_chunk_longer_than_was_agreed_ends_the_stream_before_its_bytes_are_tak
 }
 
 #[tokio::test]
-async fn a_chunk_beyond_the_window_ends_the_stream_and_the_peer_is_told_why() {
+async fn chunk_beyond_the_window() {
     let mut victim = Victim::new().await;
     let limit = victim.parameters.window;
     victim.send(limit - 1, b"ab", false).await;
@@ -103,7 +103,7 @@ async fn a_chunk_beyond_the_window_ends_the_stream_and_the_peer_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_wrong_checksum_on_the_only_lane_is_the_stream_s_error() {
+async fn wrong_checksum_on_the_only_lane() {
     let mut victim = Victim::new().await;
     victim.send(0, b"good", false).await;
     let header = DataHeader { offset: 4, length: 3, fin: false, checksum: 1 };

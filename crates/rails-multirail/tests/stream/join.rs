@@ -10,7 +10,7 @@ use tokio::{
 };
 
 #[tokio::test]
-async fn strangers_are_refused_and_the_stream_goes_on() {
+async fn strangers_beside_a_stream() {
     let rails = rails(2);
     let (listener, addresses) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
@@ -23,7 +23,7 @@ async fn strangers_are_refused_and_the_stream_goes_on() {
     };
     assert_eq!(lanes.len(), 2);
     for lane in lanes {
-        let refused = "the other end refused the lane: the join secret is wrong";
+        let refused = "the peer refused the lane: the join secret is wrong";
         assert_eq!(lane.error.to_string(), refused);
     }
     let none = patient(Security::insecure());
@@ -50,7 +50,7 @@ async fn strangers_are_refused_and_the_stream_goes_on() {
 }
 
 #[tokio::test]
-async fn an_old_version_is_told_so() {
+async fn refusal_of_an_old_version() {
     let rails = rails(2);
     let (_listener, addresses) = listener(&rails, &options()).await;
     let mut old = TcpStream::connect(addresses[0]).await.unwrap();
@@ -61,7 +61,7 @@ async fn an_old_version_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_lane_that_cannot_connect_is_reported_and_the_others_carry_the_stream() {
+async fn stream_without_a_lane_that_cannot_connect() {
     let rails = rails(2);
     let (listener, mut addresses) = listener(&rails, &options()).await;
     // A port that nobody listens on any more.
@@ -78,7 +78,7 @@ async fn a_lane_that_cannot_connect_is_reported_and_the_others_carry_the_stream(
 }
 
 #[tokio::test]
-async fn a_peer_that_says_nothing_does_not_hold_its_place_for_ever() {
+async fn handshake_permit_of_a_mute_peer() {
     let rails = rails(2);
     let patience = options().handshake_timeout(Duration::from_millis(200));
     let (_listener, addresses) = listener(&rails, &patience).await;

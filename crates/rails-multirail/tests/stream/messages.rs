@@ -56,8 +56,8 @@ fn failure(error: &io::Error) -> &Failure {
 }
 
 #[tokio::test]
-async fn messages_of_all_lengths_arrive_whole_and_in_the_order_of_their_priority() {
-    let options = options().window(128 << 20).unwrap().policy(Policy::Static);
+async fn messages_of_all_lengths_and_priorities() {
+    let options = options().window(128 << 20).policy(Policy::Static);
     let (near, far) = message_pair(&options).await;
     let source = Bytes::from(pattern(65 << 20));
     let mut lengths: Vec<usize> = (0..2_000).map(|index| index * index % 300_000).collect();
@@ -87,8 +87,8 @@ async fn a_hundred_thousand_tiny_messages_travel_together() {
 }
 
 #[tokio::test]
-async fn a_lane_cut_in_the_middle_of_messages_loses_and_doubles_none() {
-    let options = options().window(64 << 20).unwrap().policy(Policy::Static);
+async fn lane_cut_in_the_middle_of_messages() {
+    let options = options().window(64 << 20).policy(Policy::Static);
     let (near, far, relays) = relayed_pair(&rails(2), &options).await;
     let (near, far) = (near.into_messages().unwrap(), far.into_messages().unwrap());
     let source = Bytes::from(pattern(9 << 20));
@@ -148,7 +148,7 @@ async fn requests_are_answered_while_more_are_on_their_way() {
 
 #[tokio::test]
 async fn an_urgent_message_overtakes_what_waits() {
-    let options = options().window(64 << 20).unwrap().send_buffer(64 << 20).unwrap();
+    let options = options().window(64 << 20).send_buffer(64 << 20);
     let (mut near, far) = message_pair(&options).await;
     let bulk = Bytes::from(pattern(8 << 20));
     for _ in 0..4 {
@@ -165,8 +165,8 @@ async fn an_urgent_message_overtakes_what_waits() {
 }
 
 #[tokio::test]
-async fn a_message_longer_than_the_other_end_takes_names_both() {
-    let (mut near, _far) = message_pair(&options().window(1 << 20).unwrap()).await;
+async fn error_for_a_message_beyond_the_peers_window() {
+    let (mut near, _far) = message_pair(&options().window(1 << 20)).await;
     let error = near.send(Bytes::from(vec![0; 1 << 20]), Priority::NORMAL).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     let said = error.get_ref().and_then(|error| error.downcast_ref::<MessageTooLong>()).unwrap();
@@ -176,8 +176,8 @@ async fn a_message_longer_than_the_other_end_takes_names_both() {
 
 /// Each waits for the one before it to be received.
 #[tokio::test]
-async fn messages_as_long_as_the_window_allows_come_one_by_one() {
-    let options = options().window(1 << 20).unwrap();
+async fn messages_as_long_as_the_window_allows() {
+    let options = options().window(1 << 20);
     let (near, far) = message_pair(&options).await;
     let source = Bytes::from(pattern(1 << 20));
     let lengths: Vec<usize> = (0..30).map(|index| if index % 3 == 1 { 10 } else { 785_408 }).collect();
@@ -191,7 +191,7 @@ async fn messages_as_long_as_the_window_allows_come_one_by_one() {
 
 #[tokio::test]
 async fn a_sender_waits_while_nobody_receives() {
-    let options = options().longest_chunk(16 << 10).unwrap().window(64 << 10).unwrap().send_buffer(32 << 10).unwrap();
+    let options = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(32 << 10);
     let (mut near, mut far) = message_pair(&options).await;
     let message = Bytes::from(pattern(1_000));
     let (mut sent, mut refused) = (0, 0);
@@ -220,7 +220,7 @@ async fn a_sender_waits_while_nobody_receives() {
 }
 
 #[tokio::test]
-async fn an_end_that_uses_the_stream_for_bytes_is_told_so_and_so_is_the_other() {
+async fn bytes_at_one_end_and_messages_at_the_other() {
     let (near, mut far) = pair(&rails(2), &options()).await;
     let mut near = near.into_messages().unwrap();
     near.send(Bytes::from_static(b"a message"), Priority::NORMAL).await.unwrap();
@@ -233,7 +233,7 @@ async fn an_end_that_uses_the_stream_for_bytes_is_told_so_and_so_is_the_other() 
 }
 
 #[tokio::test]
-async fn bytes_that_arrived_before_are_told_apart_from_messages() {
+async fn bytes_before_a_stream_of_messages() {
     let (mut near, far) = pair(&rails(2), &options()).await;
     near.write_all(b"bytes").await.unwrap();
     let arrived = async {
@@ -251,7 +251,7 @@ async fn bytes_that_arrived_before_are_told_apart_from_messages() {
 }
 
 #[tokio::test]
-async fn messages_wait_for_an_end_that_says_late_what_it_uses_the_stream_for() {
+async fn messages_to_an_end_that_chooses_late() {
     let rails = rails(2);
     let (listener, addresses) = listener(&rails, &options()).await;
     let near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
@@ -270,7 +270,7 @@ async fn messages_wait_for_an_end_that_says_late_what_it_uses_the_stream_for() {
 }
 
 #[tokio::test]
-async fn an_end_alone_says_nothing_of_what_the_stream_is_used_for() {
+async fn one_end_alone_settles_no_use() {
     let (mut near, far) = pair(&rails(2), &options()).await;
     let finishing = tokio::spawn(async move {
         near.shutdown().await.unwrap();
@@ -284,7 +284,7 @@ async fn an_end_alone_says_nothing_of_what_the_stream_is_used_for() {
 
 #[tokio::test]
 async fn small_messages_pass_a_window_of_one_chunk() {
-    let narrow = options().longest_chunk(4_096).unwrap().window(4_096).unwrap();
+    let narrow = options().longest_chunk(4_096).window(4_096);
     let (mut near, mut far) = message_pair(&narrow).await;
     for length in [2_000, 2_000, 0, 1_020, 1_020, 1_020, 2_000] {
         near.send(Bytes::from(vec![7; length]), Priority::NORMAL).await.unwrap();

@@ -145,7 +145,7 @@ async fn mute_addresses_hold_no_connect_up() {
 }
 
 #[tokio::test]
-async fn an_address_that_answers_garbage_first_is_tried_again() {
+async fn address_that_answers_garbage_first() {
     let rails = rails(4);
     for (ours, theirs, _) in &kinds() {
         let (listener, honest) = listener(&rails, theirs).await;
@@ -172,7 +172,7 @@ async fn a_handshake_that_stalls_anywhere_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn the_only_address_stalling_at_the_end_leaves_no_orphan() {
+async fn no_orphan_where_the_only_address_stalls() {
     let rails = rails(1);
     for (ours, theirs, messages) in kinds() {
         let brief = Duration::from_millis(500);

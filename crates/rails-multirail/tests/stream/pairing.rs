@@ -45,7 +45,7 @@ async fn one_address_is_enough_to_use_all_lanes() {
 }
 
 #[tokio::test]
-async fn a_lane_that_is_gone_when_it_is_called_is_reported_and_the_others_carry_the_stream() {
+async fn paired_lane_that_is_gone() {
     let rails = rails(2);
     let (_listener, addresses) = listener(&rails, &options()).await;
     let mut pairing = MultiRailStream::plan(&rails, addresses[0], &options()).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_lane_that_is_gone_when_it_is_called_is_reported_and_the_others_carry_
 }
 
 #[tokio::test]
-async fn a_wildcard_listener_offers_the_addresses_of_its_rails() {
+async fn offers_of_a_wildcard_listener() {
     let rails = rails(2);
     let listener = MultiRailListener::bind(&rails, "0.0.0.0:0", &options()).await.unwrap();
     let port = listener.local_addrs()[0].port();
@@ -93,7 +93,7 @@ async fn strangers_are_not_told_of_lanes() {
 }
 
 #[tokio::test]
-async fn an_end_that_does_not_answer_with_lanes_is_told_apart() {
+async fn discovery_answered_with_something_else() {
     let rails = rails(1);
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let contact = other.local_addr().unwrap();
@@ -128,7 +128,7 @@ async fn cut_after(most: u64, to: SocketAddr) -> SocketAddr {
 
 /// In the challenge, behind it, in the acceptance, in the list of lanes: each byte in turn is the last.
 #[tokio::test]
-async fn an_answer_that_is_cut_off_anywhere_is_an_error_and_no_plan() {
+async fn answer_of_lanes_cut_off_anywhere() {
     let rails = rails(2);
     for security in [Security::psk(secret()), Security::encrypted(secret())] {
         let options = StreamOptions::new(security);

@@ -91,7 +91,7 @@ async fn addresses_of_a_streams_two_ends() {
 }
 
 #[tokio::test]
-async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
+async fn sealed_streams_show_no_byte_on_the_wire() {
     let rails = rails(2);
     for tls in [false, true] {
         let (near, far, relays) = if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
@@ -108,7 +108,7 @@ async fn sealed_streams_carry_every_byte_and_the_wire_shows_none_of_them() {
 }
 
 #[tokio::test]
-async fn what_is_changed_on_the_way_costs_its_lane_and_no_byte() {
+async fn sealed_frame_changed_on_the_way() {
     let rails = rails(2);
     for tls in [false, true] {
         let (near, far, relays) = if tls { tls_pair(&rails).await } else { relayed_pair(&rails, &encrypted()).await };
@@ -121,7 +121,7 @@ async fn what_is_changed_on_the_way_costs_its_lane_and_no_byte() {
 
 /// Acknowledgements and headers as well: the other direction of a transfer has nothing else.
 #[tokio::test]
-async fn an_acknowledgement_that_is_changed_costs_its_lane_and_no_byte() {
+async fn sealed_acknowledgement_changed_on_the_way() {
     let rails = rails(2);
     let (near, far, relays) = relayed_pair(&rails, &encrypted()).await;
     relays[0].flip_an_answer();
@@ -132,7 +132,7 @@ async fn an_acknowledgement_that_is_changed_costs_its_lane_and_no_byte() {
 
 /// The lanes of two streams are exchanged in between once they have joined.
 #[tokio::test]
-async fn a_lane_of_one_stream_spliced_into_another_gets_nothing_through() {
+async fn lane_of_one_stream_spliced_into_another() {
     let rails = rails(1);
     let (mut one, mut far_one, relays_of_one) = relayed_pair(&rails, &encrypted()).await;
     let (two, mut far_two, relays_of_two) = relayed_pair(&rails, &encrypted()).await;
@@ -180,7 +180,7 @@ async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<
 }
 
 #[tokio::test]
-async fn who_joins_another_s_stream_is_told_what_he_is_told_of_one_that_is_not_there() {
+async fn join_of_a_foreign_and_of_an_unknown_stream() {
     let rails = rails(1);
     let (client, server) = by_tls();
     let (listener, addresses) = listener(&rails, &server).await;
@@ -200,7 +200,7 @@ async fn who_joins_another_s_stream_is_told_what_he_is_told_of_one_that_is_not_t
 
 /// A clean end of the connection is not the stream's end, whoever makes it.
 #[tokio::test]
-async fn a_stream_cut_off_between_two_frames_is_an_error_and_not_an_end() {
+async fn sealed_stream_cut_off_between_two_frames() {
     let rails = rails(1);
     for tls in [false, true] {
         let (mut near, mut far, relays) =
@@ -216,7 +216,7 @@ async fn a_stream_cut_off_between_two_frames_is_an_error_and_not_an_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_gets_no_stream_and_each_end_says_why() {
+async fn untrusted_server() {
     let rails = rails(1);
     let ((stranger, _), (_, server)) = (by_tls(), by_tls());
     let (_listener, addresses) = listener(&rails, &server).await;
@@ -251,7 +251,7 @@ fn refused(opened: Result<MultiRailStream, OpenError>) -> Refusal {
 }
 
 #[tokio::test]
-async fn a_peer_has_no_more_streams_and_memory_than_its_share_and_gets_them_back() {
+async fn streams_and_memory_of_one_peer() {
     let rails = rails(1);
     for (limits, limit) in [
         (Limits::default().streams_per_peer(2), Limit::PeerStreams),
@@ -274,7 +274,7 @@ async fn a_peer_has_no_more_streams_and_memory_than_its_share_and_gets_them_back
 }
 
 #[tokio::test]
-async fn a_peer_has_no_more_handshakes_than_its_share() {
+async fn handshakes_of_one_peer() {
     let rails = rails(1);
     let limits = Limits::default().handshakes_per_peer(3);
     let (_listener, addresses) = listener(&rails, &encrypted().limits(limits)).await;
@@ -299,7 +299,7 @@ async fn a_peer_has_no_more_handshakes_than_its_share() {
 
 /// A byte now and then keeps no handshake alive. The hello is through in time, the first flight of TLS is not.
 #[tokio::test]
-async fn a_handshake_that_drips_is_cut_off_in_time_tls_and_all() {
+async fn dripping_handshake_in_every_mode() {
     let rails = rails(1);
     let (client, server) = by_tls();
     let patience = Duration::from_millis(500);

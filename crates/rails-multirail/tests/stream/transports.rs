@@ -61,7 +61,7 @@ async fn move_both_ways(
     near.write_all(&there[..2 << 20]).await.expect("it is open");
     midway(&near).await;
     near.write_all(&there[2 << 20..]).await.expect("it is open");
-    near.shutdown().await.expect("the other end has everything");
+    near.shutdown().await.expect("the peer has everything");
     let mut got = Vec::new();
     near.read_to_end(&mut got).await.expect("the other direction");
     assert!(got == back, "other bytes came back");
@@ -77,7 +77,7 @@ async fn move_both_ways(
 }
 
 #[tokio::test]
-async fn a_stream_runs_over_lanes_of_another_transport() {
+async fn stream_over_another_transport() {
     let rails = rails(2);
     let (near, far, _listener, network) = memory_pair(&rails, &options(), Duration::ZERO).await;
     assert_eq!(network.made(), 2);
@@ -85,7 +85,7 @@ async fn a_stream_runs_over_lanes_of_another_transport() {
 }
 
 #[tokio::test]
-async fn it_is_encrypted_like_any_other() {
+async fn encrypted_stream_over_another_transport() {
     let rails = rails(2);
     let security = Security::encrypted(secret());
     let (near, far, _listener, _network) = memory_pair(&rails, &StreamOptions::new(security), Duration::ZERO).await;
@@ -93,12 +93,12 @@ async fn it_is_encrypted_like_any_other() {
 }
 
 #[tokio::test]
-async fn losing_such_a_lane_loses_nothing_and_it_is_dialled_again() {
+async fn loss_of_a_lane_in_memory() {
     is_dialled_again(Duration::ZERO).await;
 }
 
 #[tokio::test]
-async fn so_is_a_lane_on_a_path_of_many_hundred_milliseconds() {
+async fn lane_loss_on_a_path_of_over_a_second() {
     is_dialled_again(Duration::from_millis(1200)).await;
 }
 
@@ -114,7 +114,7 @@ async fn is_dialled_again(delay: Duration) {
         loop {
             let event = events.recv().await.expect("the stream lives");
             if matches!(event.kind, EventKind::Ended { .. }) {
-                // Reset, or closed by the other end, where that has seen it before.
+                // Reset, or closed by the peer, where that has seen it before.
                 assert!(event.error.is_some());
                 break;
             }
@@ -149,7 +149,7 @@ async fn abort_on_a_flooded_lane() {
 
 /// The lane takes the hello and the proof, and not the confirmation.
 #[tokio::test]
-async fn a_lane_that_takes_no_confirmation_holds_no_connect_up() {
+async fn connect_over_a_lane_that_takes_no_confirmation() {
     let rails = rails(1);
     let brief = options().handshake_timeout(Duration::from_millis(200));
     let brief = brief.transport(MemoryNetwork::taking(Duration::ZERO, Some(72 + 40)));

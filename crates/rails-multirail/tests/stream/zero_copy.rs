@@ -36,7 +36,7 @@ fn without_copies(stats: &StreamStats) -> Vec<ZeroCopyStats> {
 }
 
 #[tokio::test]
-async fn a_stream_sends_without_copies_and_says_what_became_of_it() {
+async fn zero_copy_stream_and_its_statistics() {
     let rails = rails(2);
     let stats = moved(&rails, &options().transport(zero_copy())).await;
     let lanes = without_copies(&stats);
@@ -47,7 +47,7 @@ async fn a_stream_sends_without_copies_and_says_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn what_is_encrypted_is_sent_from_a_buffer_that_is_used_again_and_so_copied() {
+async fn zero_copy_and_encryption() {
     let rails = rails(1);
     let options = StreamOptions::new(Security::encrypted(secret())).transport(zero_copy());
     assert_eq!(without_copies(&moved(&rails, &options).await), [ZeroCopyStats::default()]);

@@ -29,7 +29,7 @@ pub enum InitiatorStep {
 /// A lane that has joined, as its initiator sees it.
 #[derive(Debug)]
 pub struct Joined {
-    /// What the other end takes.
+    /// What the peer takes.
     pub parameters: TransportParameters,
     /// What seals and opens this lane's frames; `None` where they travel in the clear.
     pub seals: Option<Seals>,
@@ -64,7 +64,7 @@ impl Initiator {
     /// Takes the responder's next message.
     ///
     /// # Errors
-    /// Whatever ends the handshake; [`Initiator::farewell`] is what to tell the other end.
+    /// Whatever ends the handshake; [`Initiator::farewell`] is what to tell the peer.
     pub fn handle(&mut self, message: Message) -> Result<InitiatorStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, State::Over)) {
             (Message::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
@@ -120,7 +120,7 @@ impl Initiator {
         if matches!(self.state, State::Tls(..)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
-    /// What to tell the other end after an error: TLS's alert, and the refusal.
+    /// What to tell the peer after an error: TLS's alert, and the refusal.
     pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
         match &mut self.state {
             State::Tls(tls, _) => farewell(Some(tls), error),

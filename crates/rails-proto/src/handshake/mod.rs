@@ -43,14 +43,14 @@ pub use responder::{Proved, Responder, ResponderStep};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The other end does not speak this protocol at all.
-    #[error("the other end does not speak the rails protocol (its first bytes are {first:02x?})")]
+    /// The peer does not speak this protocol at all.
+    #[error("the peer does not speak the rails protocol (its first bytes are {first:02x?})")]
     NotRails {
         /// What it sent instead of the magic bytes.
         first: [u8; 4],
     },
-    /// The other end speaks another version.
-    #[error("the other end speaks version {theirs} of the protocol, this end version {VERSION}")]
+    /// The peer speaks another version.
+    #[error("the peer speaks version {theirs} of the protocol, this end version {VERSION}")]
     Version {
         /// Its version.
         theirs: u8,
@@ -66,29 +66,29 @@ pub enum HandshakeError {
     /// A message came out of turn.
     #[error("a message of the handshake came out of turn")]
     Disorder,
-    /// The other end's proof is wrong.
-    #[error("the other end does not know the join secret")]
+    /// The peer's proof is wrong.
+    #[error("the peer does not know the join secret")]
     Secret,
     /// A lane was to join a stream by TLS that is not there, or whose session it does not know.
     #[error("there is no such stream to join, or the proof does not belong to it")]
     NoSuchStream,
     /// The two ends keep their streams in different ways.
-    #[error("the other end keeps its streams in another mode than this end, which is in mode {ours}")]
+    #[error("the peer keeps its streams in another mode than this end, which is in mode {ours}")]
     Mode {
         /// This end's mode.
         ours: Mode,
     },
-    /// TLS failed: a certificate, a signature, an alert of the other end.
+    /// TLS failed: a certificate, a signature, an alert of the peer.
     #[error("the TLS handshake failed")]
     Tls(#[source] Box<rustls::Error>),
-    /// The other end's TLS flights are longer than any that this end takes.
-    #[error("the TLS handshake of the other end is too long")]
+    /// The peer's TLS flights are longer than any that this end takes.
+    #[error("the TLS handshake of the peer is too long")]
     TlsTooLong,
     /// What it said of its lanes cannot be.
-    #[error("what the other end says of its lanes cannot be: {0}")]
+    #[error("what the peer says of its lanes cannot be: {0}")]
     Lanes(LanesError),
-    /// The other end refused the lane.
-    #[error("the other end refused the lane: {0}")]
+    /// The peer refused the lane.
+    #[error("the peer refused the lane: {0}")]
     Refused(Refusal),
 }
 
@@ -104,7 +104,7 @@ impl HandshakeError {
         }
     }
 
-    /// What to tell the other end, where it is to be told.
+    /// What to tell the peer, where it is to be told.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Version { .. } => Some(Refusal::Version),

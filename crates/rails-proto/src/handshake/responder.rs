@@ -77,7 +77,7 @@ impl Responder {
     ///
     /// # Errors
     /// [`HandshakeError::Mode`] where the hello is of another mode; [`HandshakeError::Tls`] where TLS cannot start.
-    /// [`HandshakeError::refusal`] is what to tell the other end.
+    /// [`HandshakeError::refusal`] is what to tell the peer.
     pub fn start(
         credentials: Credentials,
         hello: Hello,
@@ -101,7 +101,7 @@ impl Responder {
     /// # Errors
     /// [`HandshakeError::Secret`] where the proof is wrong, [`HandshakeError::NoSuchStream`] where it is one for a stream by
     /// TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] where the initiator gave up. [`Responder::farewell`] is what
-    /// to tell the other end.
+    /// to tell the peer.
     pub fn handle(&mut self, message: Message) -> Result<ResponderStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, State::Over)) {
             (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
@@ -146,7 +146,7 @@ impl Responder {
         if matches!(self.state, State::Tls(_)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
-    /// What to tell the other end after an error: TLS's alert, and the refusal.
+    /// What to tell the peer after an error: TLS's alert, and the refusal.
     pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
         match &mut self.state {
             State::Tls(tls) => farewell(Some(tls), error),

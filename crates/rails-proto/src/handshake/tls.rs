@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 #[derive(Debug)]
 pub(super) struct Tls {
     connection: Connection,
-    /// How many bytes the other end has sent.
+    /// How many bytes the peer has sent.
     received: usize,
 }
 
@@ -24,7 +24,7 @@ impl Tls {
         Ok(Self { connection: ServerConnection::new(config).map_err(failed)?.into(), received: 0 })
     }
 
-    /// Takes a piece of the other end's flight. [`Tls::flight`] is what to send then, whatever came of it.
+    /// Takes a piece of the peer's flight. [`Tls::flight`] is what to send then, whatever came of it.
     pub(super) fn handle(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
         if self.is_done() {
             return Err(HandshakeError::Disorder);

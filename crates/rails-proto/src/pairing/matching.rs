@@ -207,7 +207,7 @@ impl<'a> Matching<'a> {
         self.by_theirs[self.candidates[index].theirs] = Some(index);
     }
 
-    /// Second lanes of rails: for those that are left over at the other end, and then, if `fill`, until there are `most`.
+    /// Second lanes of rails: for those that are left over at the peer, and then, if `fill`, until there are `most`.
     fn add_lanes(&mut self, most: usize, fill: bool) {
         let mut used = self.used();
         while used.len() < most {

@@ -100,7 +100,7 @@ pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize
     matching::pair(ours, theirs, wish)
 }
 
-/// The pairs of a caller who names the other end's addresses: rail *i* of ours with address *i*, the shorter list starting over. Which rails
+/// The pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*, the shorter list starting over. Which rails
 /// of theirs these are is not known, so each address counts as one.
 ///
 /// Of the addresses of a rail the pair shows the one that is in the same subnet, if any is.

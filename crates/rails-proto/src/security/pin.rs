@@ -61,7 +61,7 @@ impl fmt::Debug for KeyPin {
     }
 }
 
-/// Takes the certificate of one key and no other, whatever else stands in it; that the other end has the key is verified by its
+/// Takes the certificate of one key and no other, whatever else stands in it; that the peer has the key is verified by its
 /// signature of the handshake, as ever.
 #[derive(Debug)]
 pub(super) struct PinVerifier {

@@ -7,7 +7,7 @@ const HERE: Option<NodeId> = Some(NodeId(0));
 const THERE: Option<NodeId> = Some(NodeId(1));
 
 #[test]
-fn a_buffer_comes_back_to_its_node_when_its_last_bytes_are_dropped() {
+fn buffer_back_on_its_node_after_its_last_bytes() {
     let pool = Pool::new(WINDOW);
     let mut buffer = pool.chunk(THERE, 20_000);
     buffer.fill(7);

@@ -57,7 +57,7 @@ pub(super) const METRICS: &[Metric] = &[
     counter(
         "rails_stream_consumed",
         Some(BYTES),
-        "Bytes that the other end's application is known to have read.",
+        "Bytes that the peer's application is known to have read.",
         |stats, to| to.push(of(stats, &[], Total(stats.bytes_consumed_by_peer))),
     ),
     counter(
@@ -94,7 +94,7 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "rails_stream_window",
         Some(BYTES),
-        "The window of the other end (sent) and of this one (received).",
+        "The window of the peer (sent) and of this one (received).",
         |stats, to| windows(stats, to, |window| window.size_bytes as f64),
     ),
     gauge("rails_stream_window_used", Some("ratio"), "The part of the window that is in use.", |stats, to| {

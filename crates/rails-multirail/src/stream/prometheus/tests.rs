@@ -104,7 +104,7 @@ fn full_name(metric: &metrics::Metric) -> String {
 }
 
 #[test]
-fn every_line_is_of_the_format_and_says_what_the_statistics_say() {
+fn metrics_text_equals_the_statistics() {
     let text = stats(0xab).to_prometheus(&[("host", "a \"b\"\\")]);
     let stream = "ab".repeat(16);
     let own = format!("host=\"a \\\"b\\\"\\\\\",stream=\"{stream}\"");
@@ -141,7 +141,7 @@ impl Collector for Both {
 }
 
 #[test]
-fn the_list_for_readers_names_each_metric_and_no_other() {
+fn documented_metrics_are_all_metrics() {
     let list = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
     let row = |line: &str| Some(line.strip_prefix("| `rails_")?.split_once('`')?.0.to_owned());
     let listed: BTreeSet<String> = list.lines().filter_map(row).map(|name| format!("rails_{name}")).collect();

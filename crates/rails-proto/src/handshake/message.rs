@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_survives_the_wire_and_one_that_is_empty_or_too_long_is_refused() {
+    fn encoding_of_tls_flights() {
         for length in [1, 300, LONGEST_TLS] {
             let bytes = Message::Tls(vec![7; length]).encode();
             let (prefix, body) = bytes.split_first_chunk().unwrap();

@@ -181,7 +181,7 @@ fn a_responder_without_the_secret_is_found_out() {
 }
 
 #[test]
-fn a_proof_is_of_no_use_a_second_time_or_the_other_way_round() {
+fn proof_replayed_or_reflected() {
     let (mut initiator, first) = Initiator::start(psk(1), hello(Purpose::Join));
     let Message::Hello(hello) = first else { panic!() };
     let (_, challenge) = Responder::start(psk(1), hello, TERMS, [9; 32]).unwrap();
@@ -235,7 +235,7 @@ fn messages_out_of_turn_and_other_protocols_are_named() {
 }
 
 #[test]
-fn a_stream_is_opened_by_tls_and_joined_with_what_it_leaves() {
+fn open_by_tls_and_join_by_its_secret() {
     let pem = certificate();
     let trusting = client(TlsClient::trusting(pem.0.as_bytes(), "rails.example").unwrap());
     for opening in [pinned(&pem), trusting] {
@@ -248,7 +248,7 @@ fn a_stream_is_opened_by_tls_and_joined_with_what_it_leaves() {
 }
 
 #[test]
-fn a_server_that_is_not_the_one_that_is_trusted_is_told_so_by_an_alert() {
+fn alert_to_an_untrusted_server() {
     let (ours, theirs) = (certificate(), certificate());
     let other_name = client(TlsClient::trusting(theirs.0.as_bytes(), "other.example").unwrap());
     let other_authority = client(TlsClient::trusting(ours.0.as_bytes(), "rails.example").unwrap());
@@ -274,7 +274,7 @@ fn a_server_that_is_not_the_one_that_is_trusted_is_told_so_by_an_alert() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_certificate_takes_nobody_without_a_good_one() {
+fn client_without_a_good_certificate() {
     let (pem, good, bad) = (certificate(), certificate(), certificate());
     let theirs = || {
         let server = TlsServer::for_clients_of(identity(&pem), good.0.as_bytes()).unwrap();
@@ -289,7 +289,7 @@ fn a_server_that_asks_for_a_certificate_takes_nobody_without_a_good_one() {
 }
 
 #[test]
-fn joining_another_s_stream_and_a_stream_that_is_not_there_look_alike() {
+fn join_of_a_foreign_and_of_an_unknown_stream() {
     let pem = certificate();
     let (mine, _) = join_as(pinned(&pem), server(&pem), Purpose::Open).unwrap();
     let (_, another) = join_as(pinned(&pem), server(&pem), Purpose::Open).unwrap();

@@ -28,7 +28,7 @@ fn rails(pairing: &Pairing) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn rails_are_paired_by_subnet_in_whatever_order_they_come() {
+fn pairs_by_subnet_in_any_order() {
     let ours = [offer(0, "10.0.1.1/24", 100), offer(1, "10.0.2.1/24", 100), offer(2, "fd00:3::1/64", 100)];
     let theirs = [offer(0, "fd00:3::2/64", 100), offer(1, "10.0.1.2/24", 100), offer(2, "10.0.2.2/24", 100)];
     let pairing = pair(&ours, &theirs, None);
@@ -38,7 +38,7 @@ fn rails_are_paired_by_subnet_in_whatever_order_they_come() {
 }
 
 #[test]
-fn what_shares_no_subnet_is_left_over_with_the_reason_while_others_are_paired() {
+fn reasons_for_rails_without_a_shared_subnet() {
     let ours = [offer(0, "10.0.1.1/24", 100), offer(1, "10.0.2.1/24", 100)];
     let theirs = [offer(0, "10.0.1.2/24", 100), offer(1, "10.0.9.2/24", 100)];
     let pairing = pair(&ours, &theirs, None);
@@ -48,7 +48,7 @@ fn what_shares_no_subnet_is_left_over_with_the_reason_while_others_are_paired() 
 }
 
 #[test]
-fn where_no_subnet_is_shared_rails_are_paired_in_order_and_it_is_said() {
+fn pairs_in_order_where_no_subnet_is_shared() {
     let ours = [offer(0, "10.0.1.1/24", 25), offer(1, "10.0.2.1/24", 100)];
     let pairing = pair(&ours, &[offer(0, "10.1.1.1/24", 25), offer(1, "10.1.2.1/24", 100)], None);
     assert_eq!(rails(&pairing), [(1, 1), (0, 0)], "fast with fast");
@@ -61,7 +61,7 @@ fn where_no_subnet_is_shared_rails_are_paired_in_order_and_it_is_said() {
 }
 
 #[test]
-fn one_known_prefix_is_enough_and_the_longer_of_two_holds() {
+fn longer_of_two_known_prefixes() {
     let relation = |a: &str, b: &str| pair(&[offer(0, a, 0)], &[offer(0, b, 0)], None).pairs[0].relation;
     assert!(matches!(relation("10.0.1.1/24", "10.0.1.2"), Relation::Subnet { prefix_len: 24, .. }));
     assert!(matches!(relation("10.0.1.1", "10.0.1.2/24"), Relation::Subnet { prefix_len: 24, .. }));
@@ -90,7 +90,7 @@ fn loopback_is_paired_with_loopback_alone() {
 }
 
 #[test]
-fn link_local_addresses_are_paired_where_the_scope_is_known_to_be_the_same() {
+fn link_local_pairs_of_one_scope() {
     let both = [link_local(0, "fe80::1", 2), link_local(1, "fe80::2", 3)];
     let pairing = pair(&both, &[link_local(0, "fe80::9", 3)], None);
     assert_eq!(rails(&pairing), [(1, 0)]);
@@ -107,7 +107,7 @@ fn families_do_not_meet() {
 }
 
 #[test]
-fn fast_rails_are_paired_with_fast_ones_and_nodes_break_ties() {
+fn pairs_by_speed_and_then_by_node() {
     let ours = [offer(0, "10.0.0.1/24", 25), offer(1, "10.0.0.2/24", 100)];
     let theirs = [offer(0, "10.0.0.3/24", 25), offer(1, "10.0.0.4/24", 100)];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(1, 1), (0, 0)]);
@@ -223,7 +223,7 @@ fn related(ours: &[LaneCandidate], theirs: &[LaneCandidate]) -> BTreeSet<(usize,
 
 proptest! {
     #[test]
-    fn nobody_is_left_over_who_could_be_paired_and_no_subnet_is_crossed(ours in offers(), theirs in offers()) {
+    fn maximum_matching_within_subnets(ours in offers(), theirs in offers()) {
         let pairing = pair(&ours, &theirs, None);
         let related = related(&ours, &theirs);
         if !related.is_empty() {
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn no_rail_is_used_twice_while_one_that_could_take_its_place_is_free(ours in offers(), theirs in offers(), wish in prop::option::of(1..12usize)) {
+    fn no_second_lane_beside_a_free_rail(ours in offers(), theirs in offers(), wish in prop::option::of(1..12usize)) {
         let pairing = pair(&ours, &theirs, wish);
         let related = related(&ours, &theirs);
         let mut uses = [BTreeMap::new(), BTreeMap::new()];

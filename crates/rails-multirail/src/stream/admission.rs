@@ -264,7 +264,7 @@ const MOST_ENDED: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RailRequest, Rails, Security, StreamOptions, plan};
+    use crate::{RailRequest, Rails, Security, StreamOptions, plan_rails};
     use rails_topo::Topology;
 
     fn peer(last: u8) -> IpAddr {
@@ -300,7 +300,7 @@ mod tests {
     impl House {
         fn new() -> Self {
             let topology = Topology::detect().unwrap();
-            let rails = Rails::build(&plan::plan(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
+            let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
             let (queue, _waiting) = mpsc::channel(20);
             Self { rails, queue, _waiting }
         }

@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
-use rails_multirail::{RailPlan, RailRequest, plan::plan};
+use rails_multirail::{RailPlan, RailRequest, plan_rails};
 use std::path::Path;
 
 /// Say what rails would be made of, and why, without making them
@@ -22,7 +22,8 @@ Which rails (SPEC):
   loopback             one per core on 127.0.0.1, 127.0.0.2, ..., at least two
   loopback:3           three of them
   eth0,10.0.1.2        one on each of these interfaces and local addresses
-  eth0@4,eth1@8-11     the same, on these CPUs
+  eth0,eth0            two on one interface, on two of its addresses where it has two
+  eth0@4,eth1@8-11     one on each, on these CPUs
 
 Examples:
   rails-bench plan --rails auto
@@ -46,7 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
-    let mut plan = plan(&args.machine.topology()?, &args.rails).context("--rails")?;
+    let mut plan = plan_rails(&args.machine.topology()?, &args.rails).context("--rails")?;
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }

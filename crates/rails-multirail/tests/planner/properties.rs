@@ -3,8 +3,8 @@
 use crate::{loopback, nic, on_card, served_by};
 use proptest::{option, prelude::*};
 use rails_multirail::{
-    RailId, RailPlan, RailRequest, plan,
-    plan::{LaneEnd, LaneWish},
+    RailId, RailPlan, RailRequest, plan_rails,
+    planner::{LaneWish, LocalEnd},
 };
 use rails_topo::{CpuId, CpuSet, Nic, Topology};
 
@@ -49,11 +49,11 @@ fn machines() -> impl Strategy<Value = Topology> {
 
 fn requests() -> impl Strategy<Value = RailRequest> {
     let end = prop_oneof![
-        (0u8..6).prop_map(|index| LaneEnd::Interface(format!("eth{index}"))),
-        (0u8..6).prop_map(|index| LaneEnd::Address([10, 0, index, 1].into())),
-        Just(LaneEnd::Interface("lo".to_owned())),
-        Just(LaneEnd::Address([127, 0, 0, 5].into())),
-        Just(LaneEnd::Address([0, 0, 0, 0].into())),
+        (0u8..6).prop_map(|index| LocalEnd::Device(format!("eth{index}"))),
+        (0u8..6).prop_map(|index| LocalEnd::Address([10, 0, index, 1].into())),
+        Just(LocalEnd::Device("lo".to_owned())),
+        Just(LocalEnd::Address([127, 0, 0, 5].into())),
+        Just(LocalEnd::Address([0, 0, 0, 0].into())),
     ];
     let lane = (end, option::weighted(0.3, cpu_sets())).prop_map(|(end, cpus)| LaneWish { end, cpus });
     prop_oneof![
@@ -69,8 +69,8 @@ proptest! {
 
     #[test]
     fn a_plan_keeps_to_what_is_allowed_and_says_why(machine in machines(), request in requests()) {
-        let planned = plan(&machine, &request);
-        prop_assert_eq!(&planned, &plan(&machine, &request), "the same arguments give the same plan");
+        let planned = plan_rails(&machine, &request);
+        prop_assert_eq!(&planned, &plan_rails(&machine, &request), "the same arguments give the same plan");
         let Ok(plan) = planned else { return Ok(()) };
         prop_assert!((1..=64).contains(&plan.rails.len()));
         for (index, rail) in plan.rails.iter().enumerate() {
@@ -92,7 +92,7 @@ proptest! {
     /// As long as there are free cores near a lane, no two rails meet on one.
     #[test]
     fn loopback_rails_meet_on_a_core_only_when_there_are_no_more(machine in machines(), count in 1usize..16) {
-        let Ok(plan) = plan(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };
+        let Ok(plan) = plan_rails(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };
         let usable = machine.cores().iter().filter(|core| core.cpus.intersects(machine.allowed_cpus())).count();
         let mut used: Vec<_> = plan.rails.iter().map(|rail| machine.core_of_cpu(rail.cpu).unwrap().cpus.first()).collect();
         used.sort_unstable();

@@ -1,107 +1,16 @@
 //! The planner.
 
-use super::{LaneEnd, LaneWish, RailRequest, request::MOST_RAILS};
-use crate::RailId;
-use rails_topo::{
-    Bandwidth, CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, NodeId, Topology,
+use super::{
+    LaneWish, LocalEnd, PlanError, PlannedRail, RailPlan, RailRequest,
+    rail_request::MOST_RAILS,
+    reasons::{describe_cpu, describe_lane, plural},
 };
-use serde::{Deserialize, Serialize};
+use crate::RailId;
+use rails_topo::{CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, Topology};
 use std::{
     cmp::Reverse,
-    fmt,
     net::{IpAddr, Ipv4Addr},
 };
-
-/// What would be placed where, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RailPlan {
-    /// The rails, by number.
-    pub rails: Vec<PlannedRail>,
-    /// What is to be known of the plan as a whole.
-    pub notes: Vec<String>,
-}
-
-/// One rail of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedRail {
-    /// Its number.
-    pub id: RailId,
-    /// The interface that its lane uses; `None` where that is for the routing to say.
-    pub interface: Option<String>,
-    /// The local address of its lane; `None` where that is for the kernel to choose.
-    pub address: Option<IpAddr>,
-    /// What its lane's socket is bound to; `None` leaves the local end to the kernel.
-    pub end: Option<LaneEnd>,
-    /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
-    #[serde(default)]
-    pub addresses: Vec<InterfaceAddress>,
-    /// Speed of its link; `None` is unknown.
-    #[serde(default, rename = "speed_bits_per_second")]
-    pub speed: Option<Bandwidth>,
-    /// The CPU that its thread is bound to.
-    pub cpu: CpuId,
-    /// The node that its memory comes from; `None` where the machine has no nodes.
-    pub node: Option<NodeId>,
-    /// Why these.
-    pub reasons: Vec<String>,
-}
-
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// No NIC could carry a rail.
-    #[error("this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one")]
-    NoNic,
-    /// There is no such interface.
-    #[error("there is no interface `{name}`; there are: {}", list(.known))]
-    NoSuchInterface {
-        /// The name.
-        name: String,
-        /// The names there are.
-        known: Vec<String>,
-    },
-    /// No interface has that address.
-    #[error("no interface has the address {address}; there are: {}", list(.known))]
-    NoSuchAddress {
-        /// The address.
-        address: IpAddr,
-        /// The addresses there are, and whose they are.
-        known: Vec<String>,
-    },
-    /// The interface that a lane asks for is to be left alone.
-    #[error("`{name}` is to be left alone: {reason} ({said})")]
-    LeftAlone {
-        /// The interface.
-        name: String,
-        /// Why.
-        reason: String,
-        /// Which file and line says so.
-        said: String,
-    },
-    /// The CPUs that a lane asks for may not be used.
-    #[error("CPUs {wanted} were asked for `{lane}`, and none of them may be used here (allowed: {allowed})")]
-    CpusNotAllowed {
-        /// The lane.
-        lane: String,
-        /// The CPUs asked for.
-        wanted: CpuSet,
-        /// The CPUs that may be used.
-        allowed: CpuSet,
-    },
-    /// No CPU may be used at all.
-    #[error("the machine's model allows no CPU")]
-    NoCpu,
-    /// Not one rail was asked for.
-    #[error("no rails were asked for")]
-    NoRails,
-    /// More rails than a stream has lanes.
-    #[error("{count} rails were asked for, {MOST_RAILS} are the most")]
-    TooMany {
-        /// How many were asked for.
-        count: usize,
-    },
-}
 
 /// Plans rails for a machine. It reads nothing but its arguments, and the same arguments give the same plan.
 ///
@@ -111,7 +20,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// [`PlanError`] where the wish cannot be met.
-pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
+pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
     if topology.allowed_cpus().is_empty() {
         return Err(PlanError::NoCpu);
     }
@@ -127,6 +36,7 @@ pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, Plan
         RailRequest::Loopback(count) => planner.on_loopback(*count)?,
         RailRequest::Lanes(lanes) => lanes.iter().try_for_each(|lane| planner.on_lane(lane))?,
     }
+    planner.divide_addresses();
     planner.note_shared_cpus();
     Ok(RailPlan { rails: planner.rails, notes: planner.notes })
 }
@@ -140,12 +50,12 @@ struct Planner<'a> {
 
 /// A CPU that a rail could use, and how well it would suit; the least is the best.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    far: bool,
-    rails_on_cpu: usize,
-    rails_on_core: usize,
-    from_interrupt: FromInterrupt,
-    cpu: CpuId,
+pub(super) struct Candidate {
+    pub(super) far: bool,
+    pub(super) rails_on_cpu: usize,
+    pub(super) rails_on_core: usize,
+    pub(super) from_interrupt: FromInterrupt,
+    pub(super) cpu: CpuId,
 }
 
 /// What two NICs share, so that two rails on them carry less than two; the first is the worst.
@@ -158,7 +68,7 @@ enum SharedPart {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum FromInterrupt {
+pub(super) enum FromInterrupt {
     Serves,
     SharesCache,
     Apart,
@@ -191,9 +101,8 @@ impl<'a> Planner<'a> {
             ));
         }
         for nic in nics.iter().cycle().take(wanted) {
-            let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
-            let end = LaneEnd::Interface(nic.name.clone());
-            self.add(Some(nic), address, Some(end), None)?;
+            let (address, end) = self.next_end(nic);
+            self.add(Some(nic), address, end, None)?;
         }
         Ok(())
     }
@@ -240,8 +149,8 @@ impl<'a> Planner<'a> {
         let count = count.unwrap_or(cores.clamp(2, MOST_RAILS));
         let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
         for index in 0..count {
-            let address = Ipv4Addr::new(127, 0, 0, index as u8 + 1).into();
-            self.add(loopback, Some(address), Some(LaneEnd::Address(address)), None)?;
+            let address = loopback_address(index);
+            self.add(loopback, Some(address), LocalEnd::Address(address), None)?;
         }
         Ok(())
     }
@@ -250,37 +159,68 @@ impl<'a> Planner<'a> {
         let nics = self.topology.nics();
         let cpus = wish.cpus.as_ref();
         match &wish.end {
-            LaneEnd::Interface(name) => {
-                let known = || nics.iter().map(|nic| nic.name.clone()).collect();
-                let nic = self.topology.nic(name);
-                let nic = nic.ok_or_else(|| PlanError::NoSuchInterface { name: name.clone(), known: known() })?;
-                let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
-                self.add(Some(nic), address, Some(wish.end.clone()), cpus)
+            LocalEnd::Device(name) => {
+                let nic = self.interface(name)?;
+                let (address, end) = self.next_end(nic);
+                self.add(Some(nic), address, end, cpus)
             }
-            LaneEnd::Address(address) if address.is_unspecified() => self.add(None, None, None, cpus),
-            LaneEnd::Address(address) => {
+            LocalEnd::DeviceAddress { device, address } => {
+                let nic = self.interface(device)?;
+                let nic = Some(nic).filter(|nic| has_address(nic, *address));
+                self.add(
+                    Some(nic.ok_or_else(|| self.no_such_address(*address))?),
+                    Some(*address),
+                    wish.end.clone(),
+                    cpus,
+                )
+            }
+            LocalEnd::Any => self.add(None, None, LocalEnd::Any, cpus),
+            LocalEnd::Address(address) if address.is_unspecified() => self.add(None, None, LocalEnd::Any, cpus),
+            LocalEnd::Address(address) => {
                 let holds = |nic: &&Nic| nic.addresses.iter().any(|held| held.ip == *address);
-                // All of 127.0.0.0/8 is local (RFC 1122, section 3.2.1.3), though only one address of it is listed.
-                let loops = |nic: &&Nic| address.is_loopback() && nic.kind == NicKind::Loopback;
-                let nic = nics.iter().find(holds).or_else(|| nics.iter().find(loops));
-                match nic {
-                    Some(nic) => self.add(Some(nic), Some(*address), Some(wish.end.clone()), cpus),
-                    None if address.is_loopback() => self.add(None, Some(*address), Some(wish.end.clone()), cpus),
-                    None => {
-                        let held = nics.iter().flat_map(|nic| nic.addresses.iter().map(move |held| (nic, held)));
-                        let known = held.map(|(nic, held)| format!("{} ({})", held.ip, nic.name)).collect();
-                        Err(PlanError::NoSuchAddress { address: *address, known })
-                    }
+                let nic = nics.iter().find(holds).or_else(|| nics.iter().find(|nic| has_address(nic, *address)));
+                if nic.is_none() && !address.is_loopback() {
+                    return Err(self.no_such_address(*address));
                 }
+                self.add(nic, Some(*address), wish.end.clone(), cpus)
             }
         }
+    }
+
+    fn no_such_address(&self, address: IpAddr) -> PlanError {
+        let held = self.topology.nics().iter().flat_map(|nic| nic.addresses.iter().map(move |held| (nic, held)));
+        let known = held.map(|(nic, held)| format!("{} ({})", held.ip, nic.name)).collect();
+        PlanError::NoSuchAddress { address, known }
+    }
+
+    fn interface(&self, name: &str) -> Result<&'a Nic, PlanError> {
+        let known = || self.topology.nics().iter().map(|nic| nic.name.clone()).collect();
+        self.topology.nic(name).ok_or_else(|| PlanError::NoSuchInterface { name: name.to_owned(), known: known() })
+    }
+
+    /// The address and the local end of the next rail on this NIC: the first rail is bound to the interface, each further
+    /// one to another address of it as well. A NIC without one more address has its first address shared.
+    fn next_end(&self, nic: &Nic) -> (Option<IpAddr>, LocalEnd) {
+        let device = nic.name.clone();
+        let held = || nic.addresses.iter().map(|address| address.ip).filter(|ip| is_usable(*ip));
+        let is_loopback = nic.kind == NicKind::Loopback;
+        let first = held().next().or_else(|| is_loopback.then(|| loopback_address(0)));
+        let is_free = |ip: &IpAddr| self.rails.iter().all(|rail| rail.address != Some(*ip));
+        if self.rails.iter().any(|rail| rail.interface.as_ref() == Some(&device)) {
+            let alike = held().filter(|ip| !is_loopback && first.is_some_and(|first| first.is_ipv4() == ip.is_ipv4()));
+            let loopback = (0..MOST_RAILS).filter(|_| is_loopback).map(loopback_address);
+            if let Some(address) = alike.chain(loopback).find(is_free) {
+                return (Some(address), LocalEnd::DeviceAddress { device, address });
+            }
+        }
+        (first, LocalEnd::Device(device))
     }
 
     fn add(
         &mut self,
         nic: Option<&Nic>,
         address: Option<IpAddr>,
-        end: Option<LaneEnd>,
+        end: LocalEnd,
         within: Option<&CpuSet>,
     ) -> Result<(), PlanError> {
         if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
@@ -322,7 +262,7 @@ impl<'a> Planner<'a> {
             id,
             interface: nic.map(|nic| nic.name.clone()),
             address,
-            addresses: usable_addresses(nic, end.as_ref()),
+            addresses: usable_addresses(nic, &end),
             speed: nic.and_then(|nic| nic.speed),
             end,
             cpu: best.cpu,
@@ -381,6 +321,23 @@ impl<'a> Planner<'a> {
         });
     }
 
+    /// Gives an address that one rail was planned for to no other rail, and notes the addresses that several rails share.
+    fn divide_addresses(&mut self) {
+        let planned: Vec<Option<IpAddr>> = self.rails.iter().map(|rail| rail.address).collect();
+        for rail in &mut self.rails {
+            let own = rail.address;
+            rail.addresses.retain(|held| Some(held.ip) == own || !planned.contains(&Some(held.ip)));
+        }
+        let mut known: Vec<IpAddr> = Vec::new();
+        for address in planned.iter().flatten().filter(|address| !address.is_unspecified()) {
+            let sharing = planned.iter().filter(|other| **other == Some(*address)).count();
+            if sharing > 1 && !known.contains(address) {
+                known.push(*address);
+                self.notes.push(format!("{sharing} rails share the address {address}"));
+            }
+        }
+    }
+
     fn note_shared_cpus(&mut self) {
         let mut cpus: Vec<CpuId> = self.rails.iter().map(|rail| rail.cpu).collect();
         cpus.sort_unstable();
@@ -394,6 +351,17 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one of them is listed.
+fn has_address(nic: &Nic, address: IpAddr) -> bool {
+    let is_held = nic.addresses.iter().any(|held| held.ip == address);
+    is_held || (address.is_loopback() && nic.kind == NicKind::Loopback)
+}
+
+/// Addresses of the loopback interface (RFC 1122, section 3.2.1.3).
+fn loopback_address(index: usize) -> IpAddr {
+    Ipv4Addr::new(127, 0, 0, index as u8 + 1).into()
+}
+
 /// Whether a peer on another machine could reach the address without naming an interface.
 fn is_usable(address: IpAddr) -> bool {
     match address {
@@ -403,10 +371,10 @@ fn is_usable(address: IpAddr) -> bool {
 }
 
 /// What a lane with that local end may begin at: an address alone, or all that its interface has.
-fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAddress> {
+fn usable_addresses(nic: Option<&Nic>, end: &LocalEnd) -> Vec<InterfaceAddress> {
     let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match end {
-        Some(LaneEnd::Address(ip)) => held
+        LocalEnd::Address(ip) | LocalEnd::DeviceAddress { address: ip, .. } => held
             .iter()
             // Of 127.0.0.0/8 one address is listed, and with its prefix it stands for all of them.
             .filter(|held| {
@@ -415,83 +383,12 @@ fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAd
             .take(1)
             .map(|held| InterfaceAddress { ip: *ip, prefix_len: held.prefix_len })
             .collect(),
-        Some(LaneEnd::Interface(_)) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
-        None => Vec::new(),
+        LocalEnd::Device(_) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
+        LocalEnd::Any => Vec::new(),
     }
 }
 
 /// The CPUs that serve the NIC's interrupts, as far as the kernel says.
 fn serving_cpus(nic: &Nic) -> CpuSet {
     nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
-}
-
-fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> String {
-    let address = address.map(|address| format!(" from {address}")).unwrap_or_default();
-    let Some(nic) = nic else {
-        return format!("lane{address} by whatever interface the routing chooses");
-    };
-    let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
-    let place = match (nic.kind, nic.pci, nic.node) {
-        (NicKind::Loopback, ..) => "loopback: no device, no interrupt".to_owned(),
-        (NicKind::Virtual, ..) => format!("made in software: no device, no interrupt; {speed}"),
-        (NicKind::Device, Some(pci), Some(node)) => format!("PCI {pci} on node {node}; {speed}"),
-        (NicKind::Device, Some(pci), None) => format!("PCI {pci}, node unknown; {speed}"),
-        (NicKind::Device, None, _) => format!("a device without a PCI address; {speed}"),
-    };
-    format!("lane {}{address} ({place})", nic.name)
-}
-
-fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, near: Option<&CpuSet>, serving: &CpuSet) -> String {
-    let name = nic.map_or("the lane", |nic| nic.name.as_str());
-    let mut because = vec![match near {
-        Some(near) if !best.far => format!("near {name} (CPUs {near})"),
-        Some(near) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
-        None => format!("which CPUs are near {name} is not known"),
-    }];
-    match best.from_interrupt {
-        FromInterrupt::Serves => because.push(format!("serves its interrupts (on CPUs {serving})")),
-        FromInterrupt::SharesCache => {
-            because.push(format!("shares a cache with CPUs {serving}, which serve its interrupts"));
-        }
-        FromInterrupt::Apart => {
-            because.push(format!("shares no cache with CPUs {serving}, which serve its interrupts"))
-        }
-        FromInterrupt::Unknown if nic.is_some_and(|nic| nic.kind == NicKind::Device) => {
-            because.push("which CPU serves its interrupts is not known".to_owned());
-        }
-        // Without a device there are none, and the lane's own line says so.
-        FromInterrupt::Unknown => {}
-    }
-    because.push(match (best.rails_on_cpu, best.rails_on_core) {
-        (0, 0) => "no other rail on its core".to_owned(),
-        (0, others) => format!("{} on its core, on another CPU", plural(others, "other rail")),
-        (others, _) => format!("{} on it already", plural(others, "other rail")),
-    });
-    format!("CPU {} of {usable} usable: {}", best.cpu, because.join("; "))
-}
-
-fn list(known: &[String]) -> String {
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// As `rails-bench plan` prints it.
-impl fmt::Display for RailPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for rail in &self.rails {
-            let lane = match (&rail.interface, rail.address) {
-                (Some(name), Some(address)) => format!("{name} {address}"),
-                (Some(name), None) => name.clone(),
-                (None, Some(address)) => address.to_string(),
-                (None, None) => "any".to_owned(),
-            };
-            let node = rail.node.map_or("-".to_owned(), |node| node.to_string());
-            writeln!(f, "rail {}  {lane:<24} cpu {:<4} node {node}", rail.id, rail.cpu.to_string())?;
-            rail.reasons.iter().try_for_each(|reason| writeln!(f, "          {reason}"))?;
-        }
-        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
-    }
 }

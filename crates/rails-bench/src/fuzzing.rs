@@ -1,7 +1,7 @@
 //! What is parsed inside, for the fuzz targets: each takes any input, and panics where a parser does or where what it promises does
 //! not hold.
 
-use crate::{duration, endpoint::Address, links, measure, purpose, rate, size, transfer};
+use crate::{duration, endpoint::Address, links, measure, purpose, rate, size};
 
 /// What stands behind flags.
 pub fn command_line(text: &str) {
@@ -23,16 +23,6 @@ pub fn greeting(bytes: &[u8]) {
 /// What each command says first.
 pub fn greetings() -> Vec<Vec<u8>> {
     purpose::fuzz_seeds()
-}
-
-/// A message of the sender's, then one of the receiver's.
-pub fn transfer_message(bytes: &[u8]) {
-    transfer::fuzz(bytes);
-}
-
-/// Everything that a sender says of a batch with a folder and a file in it, and everything that a receiver answers.
-pub fn transfer_seeds() -> (Vec<u8>, Vec<u8>) {
-    transfer::fuzz_seeds()
 }
 
 /// What other programs print of their measurements.

@@ -1,8 +1,7 @@
 //! What the program `rails-bench` is made of; its `main` parses a [`Cli`], runs it and [`explain`]s what went wrong.
 //!
-//! [`transfer`] moves files and folders over one ordered byte stream; the command line gives it a striped stream, its tests
-//! give it a pipe in memory. [`measure`] sends from memory to memory and compares. Everything else is the command line: one
-//! file for each command, and one for each thing that commands have in common.
+//! [`measure`] sends from memory to memory and compares. Everything else is the command line: one file for each command, and one
+//! for each thing that commands have in common. `rails-transfer` moves the files; the command line gives it a striped stream.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +31,6 @@ mod size;
 mod soak;
 mod stop;
 mod tls;
-pub mod transfer;
 
 pub use cli::Cli;
 pub use exit::{Exit, Signal, explain};

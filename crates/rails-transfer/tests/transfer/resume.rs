@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use rails_bench::transfer::{How, WireError};
-use rails_bench::transfer::{ReceiveError, SendError};
+use rails_transfer::{How, WireError};
+use rails_transfer::{ReceiveError, SendError};
 use tempfile::tempdir;
 
 use super::support::{Node, Tree, bytes, harvest, plant, transfer, transfer_cut};

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;
-use rails_bench::transfer::How;
+use rails_transfer::How;
 use tempfile::tempdir;
 
 use super::support::{Node, Notes, Tree, bytes, harvest, plant, transfer, watched};

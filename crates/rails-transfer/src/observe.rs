@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::message::{Digest, Reason, Totals};
-use super::path::RelPath;
+use crate::message::{Digest, Reason, Totals};
+use crate::path::RelPath;
 
 /// Watches a transfer: progress bars, counters, logs.
 ///
@@ -47,7 +47,6 @@ impl Observer for () {}
 
 /// How an entry ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Outcome<'a> {
     /// The file is whole and verified under its final name.
     Stored(Digest),
@@ -55,6 +54,6 @@ pub enum Outcome<'a> {
     AlreadyThere,
     /// The folder is there.
     Made,
-    /// It failed, here or at the other side.
+    /// It failed, here or at the peer.
     Failed(&'a Reason),
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Violation;
-use super::super::message::Held;
-use super::WINDOW;
+use crate::error::Violation;
+use crate::message::Held;
+use crate::proto::WINDOW;
 
 /// Which entries the receiver has open, which file the blocks belong to, and how many bytes it still lacks.
 #[derive(Debug, Default)]
-pub(in super::super) struct Inbound {
+pub(crate) struct Inbound {
     has_totals: bool,
     next_id: u64,
     /// Offers that were answered and have not started.
@@ -18,7 +18,7 @@ pub(in super::super) struct Inbound {
 
 /// What becomes of the current file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Fate {
+pub(crate) enum Fate {
     /// They belong to the file.
     Write,
     /// The file has failed here; what was under way is read and forgotten.
@@ -42,7 +42,7 @@ struct Current {
 
 impl Inbound {
     /// `Totals` came.
-    pub(in super::super) fn on_totals(&mut self) -> Result<(), Violation> {
+    pub(crate) fn on_totals(&mut self) -> Result<(), Violation> {
         if std::mem::replace(&mut self.has_totals, true) {
             return Err(Violation::Unexpected("a second message of totals"));
         }
@@ -50,17 +50,17 @@ impl Inbound {
     }
 
     /// `Unreadable` came.
-    pub(in super::super) fn on_unreadable(&self) -> Result<(), Violation> {
+    pub(crate) fn on_unreadable(&self) -> Result<(), Violation> {
         self.after_totals()
     }
 
     /// `Folder` or `Seal` came, which are settled at once.
-    pub(in super::super) fn on_simple(&mut self, id: u64) -> Result<(), Violation> {
+    pub(crate) fn on_simple(&mut self, id: u64) -> Result<(), Violation> {
         self.on_opened(id)
     }
 
     /// `Offer` came; the caller looks at its disk and then calls [`answer`](Self::answer), unless the file fails.
-    pub(in super::super) fn on_offer(&mut self, id: u64) -> Result<(), Violation> {
+    pub(crate) fn on_offer(&mut self, id: u64) -> Result<(), Violation> {
         self.on_opened(id)?;
         if self.offered.len() + usize::from(self.current.is_some()) >= WINDOW {
             return Err(Violation::Window);
@@ -69,13 +69,13 @@ impl Inbound {
     }
 
     /// The offer is being answered with `held`.
-    pub(in super::super) fn answer(&mut self, id: u64, size: u64, held: &Held) {
+    pub(crate) fn answer(&mut self, id: u64, size: u64, held: &Held) {
         let prefix = held.part.map_or(0, |part| part.len);
         self.offered.insert(id, Offered { size, has_whole: held.whole.is_some(), prefix });
     }
 
     /// `Start` came.
-    pub(in super::super) fn on_start(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
+    pub(crate) fn on_start(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
         if self.current.is_some() {
             return Err(Violation::Unexpected("the start of a second file"));
         }
@@ -88,7 +88,7 @@ impl Inbound {
     }
 
     /// A block of `len` bytes came; gives the file it belongs to.
-    pub(in super::super) fn on_block(&mut self, len: usize) -> Result<(u64, Fate), Violation> {
+    pub(crate) fn on_block(&mut self, len: usize) -> Result<(u64, Fate), Violation> {
         let current = self.current.as_mut().ok_or(Violation::Unexpected("a data block"))?;
         let (id, size) = (current.id, current.size);
         let len = u64::try_from(len).map_err(|_| Violation::Length { id, size })?;
@@ -101,14 +101,14 @@ impl Inbound {
     }
 
     /// The current file failed here and is being settled: its further bytes are discarded.
-    pub(in super::super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         if let Some(current) = &mut self.current {
             current.fate = Fate::Discard;
         }
     }
 
     /// `Finish` came.
-    pub(in super::super) fn on_finish(&mut self, id: u64) -> Result<Fate, Violation> {
+    pub(crate) fn on_finish(&mut self, id: u64) -> Result<Fate, Violation> {
         match self.current.take() {
             Some(current) if current.id != id => Err(Violation::Entry { what: "an end", id }),
             Some(current) if current.reached != current.size => Err(Violation::Length { id, size: current.size }),
@@ -118,7 +118,7 @@ impl Inbound {
     }
 
     /// `Keep` came.
-    pub(in super::super) fn on_keep(&mut self, id: u64) -> Result<(), Violation> {
+    pub(crate) fn on_keep(&mut self, id: u64) -> Result<(), Violation> {
         match self.offered.remove(&id) {
             Some(Offered { has_whole: true, .. }) => Ok(()),
             _ => Err(Violation::Entry { what: "a keep", id }),
@@ -126,7 +126,7 @@ impl Inbound {
     }
 
     /// `Abort` came; `Discard` says that the file was settled before.
-    pub(in super::super) fn on_abort(&mut self, id: u64) -> Result<Fate, Violation> {
+    pub(crate) fn on_abort(&mut self, id: u64) -> Result<Fate, Violation> {
         if self.offered.remove(&id).is_some() {
             return Ok(Fate::Write);
         }
@@ -137,7 +137,7 @@ impl Inbound {
     }
 
     /// `Done` came.
-    pub(in super::super) fn on_done(&self) -> Result<(), Violation> {
+    pub(crate) fn on_done(&self) -> Result<(), Violation> {
         self.after_totals()?;
         if self.current.is_some() || !self.offered.is_empty() {
             return Err(Violation::Unexpected("the end of the batch, with files open,"));

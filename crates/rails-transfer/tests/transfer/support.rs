@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rails_bench::transfer::{
-    Observer, Outcome, ReceiveError, ReceiveSummary, RelPath, SendError, SendSummary, receive, send,
+use rails_transfer::{
+    Observer, Outcome, Reason, ReceiveError, ReceiveSummary, RelPath, SendError, SendSummary, Totals, receive, send,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use walkdir::WalkDir;
@@ -141,7 +141,7 @@ impl<F: Fn(&str) + Send + Sync> Notes<F> {
 }
 
 impl<F: Fn(&str) + Send + Sync> Observer for Notes<F> {
-    fn totals(&self, totals: &rails_bench::transfer::Totals) {
+    fn totals(&self, totals: &Totals) {
         self.note(format!("totals {} {} {}", totals.files, totals.folders, totals.bytes));
     }
 
@@ -159,12 +159,11 @@ impl<F: Fn(&str) + Send + Sync> Observer for Notes<F> {
             Outcome::AlreadyThere => "there",
             Outcome::Made => "made",
             Outcome::Failed(_) => "failed",
-            _ => "unknown",
         };
         self.note(format!("{outcome} {path} {size}"));
     }
 
-    fn skipped(&self, source: &Path, reason: &rails_bench::transfer::Reason) {
+    fn skipped(&self, source: &Path, reason: &Reason) {
         self.note(format!("skipped {} {reason}", source.file_name().unwrap().display()));
     }
 }

@@ -8,36 +8,36 @@ use std::sync::mpsc;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 
-use super::error::WireError;
-use super::message;
+use crate::error::WireError;
+use crate::message;
 
-/// The version in the greeting. Versions are not negotiated: both sides must name the same one.
-pub(super) const VERSION: u16 = 1;
+/// The version in the greeting. Versions are not negotiated: both peers must name the same one.
+pub(crate) const VERSION: u16 = 1;
 /// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes, is half of it.
-pub(super) const MAX_CONTROL: usize = 8 * 1024;
+pub(crate) const MAX_CONTROL: usize = 8 * 1024;
 /// The longest payload of a data block.
-pub(super) const MAX_BLOCK: usize = 1024 * 1024;
+pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
 
-/// Which end of the protocol this side is.
+/// Which end of the protocol this one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Sender = b'S' as isize,
     Receiver = b'R' as isize,
 }
 
 /// What one frame held.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame<M> {
+pub(crate) enum Frame<M> {
     Message(M),
     Block(Vec<u8>),
 }
 
 /// A data block that carries room for its own frame header, so that it goes out in one write.
 #[derive(Debug, Default)]
-pub(super) struct Block(Vec<u8>);
+pub(crate) struct Block(Vec<u8>);
 
 /// The reading half.
-pub(super) struct FrameReader<R> {
+pub(crate) struct FrameReader<R> {
     inner: BufReader<R>,
     control: Vec<u8>,
     /// Blocks whose bytes have been used, to be filled again.
@@ -45,7 +45,7 @@ pub(super) struct FrameReader<R> {
 }
 
 /// The writing half. What is written may stay in the buffer until [`flush`](Self::flush).
-pub(super) struct FrameWriter<W> {
+pub(crate) struct FrameWriter<W> {
     inner: BufWriter<W>,
     control: Vec<u8>,
 }
@@ -53,7 +53,7 @@ pub(super) struct FrameWriter<W> {
 /// Exchanges greetings: 8 bytes of magic, the version, the role.
 ///
 /// Both directions at once, because a stream may hold fewer bytes than one greeting.
-pub(super) async fn greet<R, W>(
+pub(crate) async fn greet<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut FrameWriter<W>,
     role: Role,
@@ -80,7 +80,7 @@ where
 
 impl Block {
     /// Empties the block and gives the room for `len` bytes of payload, at most [`MAX_BLOCK`].
-    pub(super) fn payload_mut(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn payload_mut(&mut self, len: usize) -> &mut [u8] {
         assert!((1..=MAX_BLOCK).contains(&len), "a block of {len} bytes does not exist");
         self.0.resize(HEADER_LEN + len, 0);
         self.0[..HEADER_LEN].copy_from_slice(&header(KIND_BLOCK, len));
@@ -88,19 +88,19 @@ impl Block {
     }
 
     /// The payload's length in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len().saturating_sub(HEADER_LEN)
     }
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `inner`, filling buffers that come back through `used`.
-    pub(super) fn new(inner: R, used: mpsc::Receiver<Vec<u8>>) -> Self {
+    pub(crate) fn new(inner: R, used: mpsc::Receiver<Vec<u8>>) -> Self {
         Self { inner: BufReader::with_capacity(BUFFER, inner), control: Vec::new(), used }
     }
 
     /// Reads one frame. Not cancel-safe: a dropped call may have taken half a frame.
-    pub(super) async fn frame<M: DeserializeOwned>(&mut self) -> Result<Frame<M>, WireError> {
+    pub(crate) async fn frame<M: DeserializeOwned>(&mut self) -> Result<Frame<M>, WireError> {
         let mut header = [0; HEADER_LEN];
         self.inner.read_exact(&mut header).await.map_err(reading)?;
         let [kind, len @ ..] = header;
@@ -125,43 +125,43 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         message::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
     }
 
-    /// Waits for the other side to close, whatever it still says: the last step of an orderly end.
-    pub(super) async fn drain(&mut self) {
+    /// Waits until the peer closes, whatever it still says: the last step of an orderly end.
+    pub(crate) async fn drain(&mut self) {
         let mut rest = [0; 256];
         while matches!(self.inner.read(&mut rest).await, Ok(1..)) {}
     }
 }
 
 impl<W: AsyncWrite + Unpin> FrameWriter<W> {
-    pub(super) fn new(inner: W) -> Self {
+    pub(crate) fn new(inner: W) -> Self {
         Self { inner: BufWriter::with_capacity(BUFFER, inner), control: Vec::new() }
     }
 
     /// Writes one message.
-    pub(super) async fn message<M: Serialize>(&mut self, message: &M) -> Result<(), WireError> {
+    pub(crate) async fn message<M: Serialize>(&mut self, message: &M) -> Result<(), WireError> {
         let mut frame = std::mem::take(&mut self.control);
         frame.clear();
         frame.extend_from_slice(&[0; HEADER_LEN]);
         frame = message::encode(message, frame);
         let len = frame.len() - HEADER_LEN;
-        assert!(len <= MAX_CONTROL, "a message of {len} bytes exceeds the limit that the other side checks");
+        assert!(len <= MAX_CONTROL, "a message of {len} bytes exceeds the limit that the peer checks");
         frame[..HEADER_LEN].copy_from_slice(&header(KIND_MESSAGE, len));
         self.control = frame;
         self.inner.write_all(&self.control).await.map_err(writing)
     }
 
     /// Writes one block.
-    pub(super) async fn block(&mut self, block: &Block) -> Result<(), WireError> {
+    pub(crate) async fn block(&mut self, block: &Block) -> Result<(), WireError> {
         self.inner.write_all(&block.0).await.map_err(writing)
     }
 
     /// Hands everything written to the stream.
-    pub(super) async fn flush(&mut self) -> Result<(), WireError> {
+    pub(crate) async fn flush(&mut self) -> Result<(), WireError> {
         self.inner.flush().await.map_err(writing)
     }
 
     /// Says that nothing further will be written.
-    pub(super) async fn shutdown(&mut self) -> Result<(), WireError> {
+    pub(crate) async fn shutdown(&mut self) -> Result<(), WireError> {
         self.inner.shutdown().await.map_err(writing)
     }
 }
@@ -206,15 +206,15 @@ const KIND_BLOCK: u8 = 1;
 /// Gathers small messages into one write; blocks are larger and pass it by.
 const BUFFER: usize = 64 * 1024;
 
-/// For [`crate::fuzzing`]: what a side says first.
+/// For [`crate::fuzzing`]: the first bytes of a peer.
 #[cfg(feature = "fuzzing")]
-pub(super) fn greeting(role: Role) -> Vec<u8> {
+pub(crate) fn greeting(role: Role) -> Vec<u8> {
     [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8]].concat()
 }
 
 /// For [`crate::fuzzing`]: a message in its frame.
 #[cfg(feature = "fuzzing")]
-pub(super) fn framed<M: Serialize>(message: &M) -> Vec<u8> {
+pub(crate) fn framed<M: Serialize>(message: &M) -> Vec<u8> {
     let message = message::encode(message, Vec::new());
     [&header(KIND_MESSAGE, message.len())[..], &message].concat()
 }
@@ -223,8 +223,8 @@ pub(super) fn framed<M: Serialize>(message: &M) -> Vec<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::message::FromSender;
     use super::*;
+    use crate::message::FromSender;
 
     fn read_all(bytes: &[u8]) -> Result<Frame<FromSender>, WireError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,4 +1,4 @@
-//! Drives the receiving side over a stream.
+//! Drives the receiver over a stream.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,27 +9,27 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::error::{ReceiveError, Violation, WireError};
-use super::message::{FromReceiver, FromSender, Reason, Settled};
-use super::observe::{Observer, Outcome};
-use super::path::RelPath;
-use super::proto::{Fate, Inbound, MAX_ANSWERS};
-use super::store::{Incoming, Store};
-use super::summary::ReceiveSummary;
-use super::wire::{Frame, FrameReader, FrameWriter, Role, greet};
+use crate::error::{ReceiveError, Violation, WireError};
+use crate::message::{FromReceiver, FromSender, Reason, Settled};
+use crate::observe::{Observer, Outcome};
+use crate::path::RelPath;
+use crate::proto::{Fate, Inbound, MAX_ANSWERS};
+use crate::store::{Incoming, Store};
+use crate::summary::ReceiveSummary;
+use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 
-/// Receives one batch from a [`send`](super::send) at the other end of `stream` and writes it below `into`.
+/// Receives one batch from `stream`, whose peer runs [`send`](crate::send), and writes it below `into`.
 ///
 /// `into` is made if it is not there; nothing outside it is touched. The stream is shut down at the end. When this
 /// returns, with or without an error, no thread of it is writing any more; when the future is dropped, the thread
 /// ends by itself a moment later.
 ///
 /// Must run inside a tokio runtime; no timer or I/O driver is needed beyond what `stream` needs. No time limit is
-/// applied: whoever owns the stream decides how long a silent peer is waited for.
+/// applied: the stream's owner decides how long a silent peer is waited for.
 ///
 /// # Deadlock
 /// What is read goes to the disk thread, which never waits for the answers it gives: they go into a queue with
-/// room for all that a peer that keeps to the protocol can be owed. See [`send`](super::send).
+/// room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
 ///
 /// # Errors
 /// What ends the batch as a whole: a folder that cannot be opened (the sender is told why), a stream that fails or

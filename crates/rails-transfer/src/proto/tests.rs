@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::message::{Digest, Held, Prefix, Reason, Settled};
 use super::*;
+use crate::message::{Digest, Held, Prefix, Reason, Settled};
 
 fn digest(byte: u8) -> Digest {
     blake3::hash(&[byte]).into()

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use rails_bench::transfer::{ReceiveError, SendError};
+use rails_transfer::{ReceiveError, SendError};
 use tempfile::tempdir;
 use tokio::io::duplex;
 

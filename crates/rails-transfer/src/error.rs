@@ -1,15 +1,15 @@
-//! What can end a transfer as a whole. One file's failure is not here: it is a [`Reason`] in the summary.
+//! The errors that end a whole transfer. One file's failure is no error here: it is a [`Reason`] in the summary.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use super::message::Reason;
-use super::path::PathError;
-use super::proto::WINDOW;
-use super::wire::{MAX_BLOCK, MAX_CONTROL, VERSION};
+use crate::message::Reason;
+use crate::path::PathError;
+use crate::proto::WINDOW;
+use crate::wire::{MAX_BLOCK, MAX_CONTROL, VERSION};
 
-/// Why [`send`](super::send) gave up.
+/// Why [`send`](crate::send) gave up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -56,7 +56,7 @@ pub enum SendError {
     Thread(#[source] tokio::task::JoinError),
 }
 
-/// Why [`receive`](super::receive) gave up.
+/// Why [`receive`](crate::receive) gave up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -92,16 +92,16 @@ pub enum WireError {
     #[error("the stream ended before the transfer was complete")]
     Cut,
     /// The first bytes are not this protocol's.
-    #[error("the other side does not speak the file-transfer protocol")]
+    #[error("the peer does not speak the file-transfer protocol")]
     Foreign,
-    /// The other side speaks another version.
-    #[error("the other side speaks version {theirs} of the file-transfer protocol, this side version {VERSION}")]
+    /// The peer speaks another version.
+    #[error("the peer speaks version {theirs} of the file-transfer protocol, and this end version {VERSION}")]
     Version {
         /// The version in the peer's greeting.
         theirs: u16,
     },
     /// Two senders, or two receivers, were connected.
-    #[error("the other side has the same role: one must send and one receive")]
+    #[error("the peer has the same role: one must send and one receive")]
     SameRole,
     /// A frame is longer than its kind may be; nothing was allocated for it.
     #[error(
@@ -123,7 +123,7 @@ pub enum WireError {
     #[error("a message cannot be decoded")]
     Message(#[source] postcard::Error),
     /// A message that must not come at this point.
-    #[error("the other side broke the protocol: {0}")]
+    #[error("the peer broke the protocol: {0}")]
     Violation(#[from] Violation),
 }
 

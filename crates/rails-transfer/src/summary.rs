@@ -1,11 +1,11 @@
-//! What a transfer amounted to.
+//! The result of a transfer.
 
 use std::path::PathBuf;
 
-use super::message::{Digest, Reason};
-use super::path::RelPath;
+use crate::message::{Digest, Reason};
+use crate::path::RelPath;
 
-/// What [`send`](super::send) did.
+/// What [`send`](crate::send) did.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SendSummary {
@@ -15,7 +15,7 @@ pub struct SendSummary {
     pub folders: u64,
     /// File bytes that went over the stream; a resumed file counts from where it was resumed.
     pub bytes_sent: u64,
-    /// What failed, at either side.
+    /// The failures, of the sender and of the receiver.
     pub failures: Vec<Failure>,
     /// What was left out on purpose.
     pub skipped: Vec<Skipped>,
@@ -28,7 +28,7 @@ impl SendSummary {
     }
 }
 
-/// What [`receive`](super::receive) did.
+/// What [`receive`](crate::receive) did.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReceiveSummary {
@@ -40,7 +40,7 @@ pub struct ReceiveSummary {
     pub folders: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
-    /// Number of failures, at either side.
+    /// Number of failures, of the sender and of the receiver.
     pub failed: u64,
     /// The first 1000 of them: a peer decides how many there are, and must not fill our memory with them.
     pub failures: Vec<Failure>,
@@ -52,7 +52,7 @@ impl ReceiveSummary {
         self.failed == 0
     }
 
-    pub(super) fn fail(&mut self, path: Option<&RelPath>, reason: &Reason) {
+    pub(crate) fn fail(&mut self, path: Option<&RelPath>, reason: &Reason) {
         self.failed += 1;
         if self.failures.len() < MAX_FAILURES {
             let path = path.map(|path| path.as_path().to_owned());
@@ -68,7 +68,7 @@ pub struct SentFile {
     pub path: RelPath,
     /// Its size in bytes.
     pub size: u64,
-    /// The BLAKE3 on which both sides agree.
+    /// The BLAKE3 on which both peers agree.
     pub digest: Digest,
     /// Whether and from where it was sent.
     pub how: How,
@@ -92,7 +92,7 @@ pub struct Failure {
     /// The entry's path below the receiving folder; `None` for a source that never became an entry, which the
     /// reason then names.
     pub path: Option<PathBuf>,
-    /// Which side failed, at what, and why.
+    /// Which peer failed, at what, and why.
     pub reason: Reason,
 }
 

@@ -7,9 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rails_bench::transfer::{
-    ReceiveError, ReceiveSummary, SendError, Violation, WireError, make_folder, receive, send,
-};
+use rails_transfer::{ReceiveError, ReceiveSummary, SendError, Violation, WireError, make_folder, receive, send};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 

@@ -10,26 +10,26 @@ use std::sync::mpsc as sync_mpsc;
 use cap_std::fs::OpenOptionsExt as _;
 use tokio::sync::mpsc;
 
-use super::message::{Digest, Held, Reason};
-use super::plan::Place;
-use super::proto::{Choice, choose, prefix_to_check};
-use super::wire::Block;
+use crate::message::{Digest, Held, Reason};
+use crate::plan::Place;
+use crate::proto::{Choice, choose, prefix_to_check};
+use crate::wire::Block;
 
 /// A file to read, now that the receiver has said what it holds.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) id: u64,
-    pub(super) source: Place,
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) source: Place,
     /// The size that was offered.
-    pub(super) size: u64,
-    pub(super) held: Held,
+    pub(crate) size: u64,
+    pub(crate) held: Held,
     /// Set when the receiver has given up on the file.
-    pub(super) stop: Arc<AtomicBool>,
+    pub(crate) stop: Arc<AtomicBool>,
 }
 
 /// What the thread has read; in the order of the jobs.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Start {
         id: u64,
         offset: u64,
@@ -54,15 +54,15 @@ pub(super) enum Event {
 }
 
 /// The channels of the thread's owner.
-pub(super) struct Handles {
-    pub(super) jobs: sync_mpsc::Sender<Job>,
-    pub(super) events: mpsc::Receiver<Event>,
+pub(crate) struct Handles {
+    pub(crate) jobs: sync_mpsc::Sender<Job>,
+    pub(crate) events: mpsc::Receiver<Event>,
     /// Where sent blocks go to be filled again.
-    pub(super) used: sync_mpsc::Sender<Block>,
+    pub(crate) used: sync_mpsc::Sender<Block>,
 }
 
 /// Makes the thread's half and its owner's half.
-pub(super) fn channels() -> (Reader, Handles) {
+pub(crate) fn channels() -> (Reader, Handles) {
     let (jobs_in, jobs) = sync_mpsc::channel();
     let (events, events_out) = mpsc::channel(READ_AHEAD);
     let (used_in, used) = sync_mpsc::channel();
@@ -70,7 +70,7 @@ pub(super) fn channels() -> (Reader, Handles) {
 }
 
 /// The thread's half.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     jobs: sync_mpsc::Receiver<Job>,
     events: mpsc::Sender<Event>,
     used: sync_mpsc::Receiver<Block>,
@@ -86,7 +86,7 @@ enum Stop {
 
 impl Reader {
     /// Reads the files of all jobs, until the owner drops either end.
-    pub(super) fn run(self) {
+    pub(crate) fn run(self) {
         while let Ok(job) = self.jobs.recv() {
             let outcome = match self.read(&job) {
                 Err(Stop::Failed(reason)) => self.tell(Event::Failed { id: job.id, reason }),

@@ -2,7 +2,7 @@
 //!
 //! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which the kernel
 //! (`openat2(2)` with `RESOLVE_BENEATH`) refuses whatever leads out, be it `..` or a link. A failure is a
-//! [`Reason`], because it concerns one entry and is told to both sides.
+//! [`Reason`], because it concerns one entry and is told to both peers.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions, TryLockError};
@@ -13,19 +13,19 @@ use std::path::Path;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt};
 
-use super::message::{Digest, Held, Prefix, Reason};
-use super::path::RelPath;
-use super::plan::MODE_BITS;
+use crate::message::{Digest, Held, Prefix, Reason};
+use crate::path::RelPath;
+use crate::plan::MODE_BITS;
 
 /// The receiving folder.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     root: Dir,
 }
 
 /// A file that is on offer or being written.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     /// The folder that holds it.
     dir: Dir,
     name: OsString,
@@ -47,13 +47,13 @@ struct Part {
 
 impl Store {
     /// Opens the receiving folder, which is made if it is not there.
-    pub(super) fn open(into: &Path) -> io::Result<Self> {
+    pub(crate) fn open(into: &Path) -> io::Result<Self> {
         make_folder(into)?;
         Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())? })
     }
 
     /// Makes a folder, private to us until it is sealed; one that is there already is taken as it is.
-    pub(super) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
+    pub(crate) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
         let made = self.root.create_dir_with(path.as_path(), DirBuilder::new().mode(PRIVATE_FOLDER));
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// Puts a folder's names on disk and gives it its mode.
-    pub(super) fn seal_folder(&self, path: &RelPath, mode: u32) -> Result<(), Reason> {
+    pub(crate) fn seal_folder(&self, path: &RelPath, mode: u32) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
         let handle = dir.open(".").map_err(because("open the folder"))?.into_std();
         let mode = Permissions::from_mode(mode & MODE_BITS);
@@ -74,14 +74,14 @@ impl Store {
     }
 
     /// Puts the names in the receiving folder itself on disk.
-    pub(super) fn sync(&self) -> Result<(), Reason> {
+    pub(crate) fn sync(&self) -> Result<(), Reason> {
         // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
         let handle = self.root.open(".").map_err(because("open the folder"))?;
         handle.sync_all().map_err(because("put the folder on disk"))
     }
 
     /// Finds out what is there of an offered file, while the answer is awaited, and locks its unfinished part.
-    pub(super) fn look(
+    pub(crate) fn look(
         &self,
         path: &RelPath,
         size: u64,
@@ -103,7 +103,7 @@ impl Store {
 
 impl Incoming {
     /// Begins to write at `offset`, which is 0 or the length of the prefix that was reported.
-    pub(super) fn start(&mut self, offset: u64) -> Result<(), Reason> {
+    pub(crate) fn start(&mut self, offset: u64) -> Result<(), Reason> {
         self.whole = None;
         let part = match &mut self.part {
             Some(part) => part,
@@ -118,7 +118,7 @@ impl Incoming {
     }
 
     /// Appends bytes to the part.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Reason> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Reason> {
         let part = self.part.as_mut().expect("a file is written after it is started");
         part.file.write_all(bytes).map_err(because("write"))?;
         part.hasher.update(bytes);
@@ -127,7 +127,7 @@ impl Incoming {
     }
 
     /// Verifies what was written, puts it on disk, and only then gives it its final name.
-    pub(super) fn finish(mut self, expected: Digest) -> Result<(), Reason> {
+    pub(crate) fn finish(mut self, expected: Digest) -> Result<(), Reason> {
         let part = self.part.as_ref().expect("a file is finished after it is started");
         let digest = Digest::from(part.hasher.finalize());
         if digest != expected {
@@ -153,7 +153,7 @@ impl Incoming {
     }
 
     /// Leaves the file that is there, but gives it the sender's mode, and clears away an old part.
-    pub(super) fn keep(mut self) -> Result<(), Reason> {
+    pub(crate) fn keep(mut self) -> Result<(), Reason> {
         if self.part.is_some() {
             self.discard();
         }
@@ -168,7 +168,7 @@ impl Incoming {
     }
 
     /// Stops writing and leaves the part for a later run, unless it holds nothing.
-    pub(super) fn park(mut self) {
+    pub(crate) fn park(mut self) {
         if self.part.as_ref().is_some_and(|part| part.len == 0) {
             self.discard();
         }
@@ -265,8 +265,8 @@ impl Incoming {
     }
 }
 
-/// Makes sure that nobody else had or has a hand in a part that was found: whoever owns it, may write to it or has another name for it
-/// could read, or change, what arrives.
+/// Makes sure that a part that was found is ours alone: its owner, anyone who may write to it, and anyone with another name
+/// for it could read or change the bytes that arrive.
 fn ours_alone(file: &File) -> Result<(), Reason> {
     let part = file.metadata().map_err(because("inspect the part file"))?;
     let (user, mode, names) = (part.uid(), part.mode() & 0o7777, part.nlink());

@@ -67,7 +67,7 @@ impl RelPath {
     ///
     /// `.NAME.rails-part`; where that would be longer than a name may be (255 bytes), the name's BLAKE3 takes its
     /// place and the suffix differs, so that no short name has the same temporary name.
-    pub(super) fn part_name(&self) -> OsString {
+    pub(crate) fn part_name(&self) -> OsString {
         let name = self.name().as_bytes();
         let mut part = vec![b'.'];
         if 1 + name.len() + PART_SUFFIX.len() <= MAX_COMPONENT {

@@ -1,10 +1,10 @@
 //! Keep, resume or send anew.
 
-use super::super::message::{Digest, Held};
+use crate::message::{Digest, Held};
 
 /// What to do with an offered file, given what the receiver holds of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Choice {
+pub(crate) enum Choice {
     /// It is there already.
     Keep,
     /// Send from this offset on.
@@ -12,13 +12,13 @@ pub(in super::super) enum Choice {
 }
 
 /// The length of the receiver's prefix if it is worth comparing with ours.
-pub(in super::super) fn prefix_to_check(held: &Held, size: u64) -> Option<u64> {
+pub(crate) fn prefix_to_check(held: &Held, size: u64) -> Option<u64> {
     held.part.map(|part| part.len).filter(|len| (1..=size).contains(len))
 }
 
 /// Chooses, given the digests of our own file: of its first [`prefix_to_check`] bytes, and of all of it (needed
 /// only where the receiver holds a whole file).
-pub(in super::super) fn choose(held: &Held, size: u64, prefix: Option<Digest>, whole: Option<Digest>) -> Choice {
+pub(crate) fn choose(held: &Held, size: u64, prefix: Option<Digest>, whole: Option<Digest>) -> Choice {
     if held.whole.is_some() && held.whole == whole {
         return Choice::Keep;
     }

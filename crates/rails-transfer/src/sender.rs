@@ -1,4 +1,4 @@
-//! Drives the sending side over a stream.
+//! Drives the sender over a stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,27 +9,27 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::error::{SendError, Violation, WireError};
-use super::message::{Digest, FromReceiver, FromSender, Held, Reason, Settled};
-use super::observe::{Observer, Outcome};
-use super::plan::{Entry, Plan, What, plan};
-use super::proto::{Kind, MAX_ANSWERS, Outbound};
-use super::source::{self, Event, Handles, Job};
-use super::summary::{Failure, How, SendSummary, SentFile};
-use super::wire::{Frame, FrameReader, FrameWriter, Role, greet};
+use crate::error::{SendError, Violation, WireError};
+use crate::message::{Digest, FromReceiver, FromSender, Held, Reason, Settled};
+use crate::observe::{Observer, Outcome};
+use crate::plan::{Entry, Plan, What, plan};
+use crate::proto::{Kind, MAX_ANSWERS, Outbound};
+use crate::source::{self, Event, Handles, Job};
+use crate::summary::{Failure, How, SendSummary, SentFile};
+use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 
-/// Sends files and folders to a [`receive`](super::receive) at the other end of `stream`.
+/// Sends files and folders over `stream`, whose peer runs [`receive`](crate::receive).
 ///
 /// A file arrives under its name, a folder under its name with all that it holds; a source that ends in `.` or
 /// `..` stands for its contents. A link named as a source is followed; links and special files below a source are
 /// left out and reported. The stream is shut down at the end.
 ///
 /// Must run inside a tokio runtime; no timer or I/O driver is needed beyond what `stream` needs. When the future
-/// is dropped, the transfer is cut: a later one goes on from there. No time limit is applied: whoever owns the
+/// is dropped, the transfer is cut: a later one goes on from there. No time limit is applied: the owner of the
 /// stream decides how long a silent peer is waited for.
 ///
 /// # Deadlock
-/// Each side reads whatever state its writing is in: here, answers go into a queue that has room for as many as a
+/// Each end reads whatever state its writing is in: here, answers go into a queue that has room for as many as a
 /// peer that keeps to the protocol can ever have under way. So the receiver's writing always gets on, and with it
 /// its reading waits for nothing but its disk, and with that our writing gets on, however few bytes the stream
 /// holds.
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// The sending side's task, all but the reading of answers.
+/// The sender's task, all but the reading of answers.
 struct Sending<W> {
     writer: FrameWriter<W>,
     disk: Handles,
@@ -245,7 +245,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     fn on_settled(&mut self, id: u64, outcome: Settled) -> Result<(), WireError> {
         let index = self.outbound.on_settled(id, &outcome)?;
         let entry = &self.plan.entries[index];
-        // A file that failed over there while it is still being read here stays until it is taken back.
+        // A file that failed at the receiver while it is still being read here stays until it is taken back.
         if self.outbound.is_lost(id) {
             self.files[&id].stop.store(true, Ordering::Relaxed);
         }

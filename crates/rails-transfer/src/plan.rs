@@ -12,43 +12,43 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use walkdir::WalkDir;
 
-use super::error::SendError;
-use super::message::{Reason, Totals};
-use super::path::RelPath;
-use super::summary::Skipped;
+use crate::error::SendError;
+use crate::message::{Reason, Totals};
+use crate::path::RelPath;
+use crate::summary::Skipped;
 
 /// Everything that a batch will offer, in the order in which it will.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// A folder comes before what it holds.
-    pub(super) entries: Vec<Entry>,
-    pub(super) totals: Totals,
-    pub(super) skipped: Vec<Skipped>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) totals: Totals,
+    pub(crate) skipped: Vec<Skipped>,
     /// What could not be read, each named in its reason.
-    pub(super) unreadable: Vec<Reason>,
+    pub(crate) unreadable: Vec<Reason>,
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
 }
 
 /// One folder or file.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) path: RelPath,
+pub(crate) struct Entry {
+    pub(crate) path: RelPath,
     /// Nine permission bits.
-    pub(super) mode: u32,
-    pub(super) what: What,
+    pub(crate) mode: u32,
+    pub(crate) what: What,
 }
 
 impl Entry {
     /// The file's size in bytes; 0 for a folder.
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         if let What::File { size, .. } = self.what { size } else { 0 }
     }
 }
 
 /// What an entry is.
 #[derive(Debug, Clone)]
-pub(super) enum What {
+pub(crate) enum What {
     Folder,
     File {
         /// Where it is at the sender.
@@ -60,7 +60,7 @@ pub(super) enum What {
 
 /// Where a file is at the sender.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Named by the caller, who means what a link of that name leads to.
     Named(PathBuf),
     /// Below a folder that the caller named. It is looked for from there, so that no folder on the way that became a link leads elsewhere.
@@ -71,7 +71,7 @@ pub(super) enum Place {
 ///
 /// A folder arrives under its own name, with what it holds; a source that ends in `.` or `..`, or is `/`, has no
 /// name of its own, and its contents arrive directly in the receiving folder (as with `cp -r`).
-pub(super) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
+pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
     let mut plan = Plan::default();
     for source in sources {
         let metadata =
@@ -173,7 +173,7 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-fn below(base: Option<&RelPath>, source: &Path, at: &Path) -> Result<RelPath, super::path::PathError> {
+fn below(base: Option<&RelPath>, source: &Path, at: &Path) -> Result<RelPath, crate::path::PathError> {
     let inside = at.strip_prefix(source).expect("a walk stays below its root").as_os_str().as_bytes();
     let mut bytes = base.map(|base| base.as_bytes().to_vec()).unwrap_or_default();
     if !bytes.is_empty() && !inside.is_empty() {
@@ -185,7 +185,7 @@ fn below(base: Option<&RelPath>, source: &Path, at: &Path) -> Result<RelPath, su
 
 /// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried to another
 /// machine, where the owner is another one.
-pub(super) const MODE_BITS: u32 = 0o777;
+pub(crate) const MODE_BITS: u32 = 0o777;
 
 #[cfg(test)]
 mod tests {

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Violation;
-use super::super::message::{Digest, Settled};
-use super::WINDOW;
+use crate::error::Violation;
+use crate::message::{Digest, Settled};
+use crate::proto::WINDOW;
 
 /// Which entries the sender has open, and what each of them awaits.
 ///
-/// An entry closes when both sides are through with it: the receiver has settled it and, for a file that was
+/// An entry closes when both peers are through with it: the receiver has settled it and, for a file that was
 /// answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
 #[derive(Debug, Default)]
-pub(in super::super) struct Outbound {
+pub(crate) struct Outbound {
     next_id: u64,
     open: BTreeMap<u64, Slot>,
 }
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Kind {
+pub(crate) enum Kind {
     /// `Folder` or `Seal`: settled at once.
     Simple,
     /// `Offer`: answered, streamed, settled.
@@ -47,17 +47,17 @@ enum Stage {
 
 impl Outbound {
     /// Whether another entry may be opened.
-    pub(in super::super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.open.len() < WINDOW
     }
 
     /// Whether everything opened is closed.
-    pub(in super::super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Opens the caller's `entry` and gives its number on the wire.
-    pub(in super::super) fn open(&mut self, entry: usize, kind: Kind) -> u64 {
+    pub(crate) fn open(&mut self, entry: usize, kind: Kind) -> u64 {
         assert!(self.has_room(), "an entry was opened past the window");
         let id = self.next_id;
         self.next_id += 1;
@@ -67,7 +67,7 @@ impl Outbound {
     }
 
     /// The receiver said what it holds; gives the caller's entry.
-    pub(in super::super) fn on_held(&mut self, id: u64) -> Result<usize, Violation> {
+    pub(crate) fn on_held(&mut self, id: u64) -> Result<usize, Violation> {
         match self.open.get_mut(&id) {
             Some(slot) if slot.stage == Stage::Offered => {
                 slot.stage = Stage::Answered;
@@ -78,7 +78,7 @@ impl Outbound {
     }
 
     /// The receiver settled the entry; gives the caller's entry.
-    pub(in super::super) fn on_settled(&mut self, id: u64, outcome: &Settled) -> Result<usize, Violation> {
+    pub(crate) fn on_settled(&mut self, id: u64, outcome: &Settled) -> Result<usize, Violation> {
         let slot = match self.open.get_mut(&id) {
             Some(slot) if !slot.settled => slot,
             _ => return Err(Violation::Entry { what: "an outcome", id }),
@@ -103,32 +103,32 @@ impl Outbound {
     }
 
     /// The caller's entry, if it is still open.
-    pub(in super::super) fn entry(&self, id: u64) -> Option<usize> {
+    pub(crate) fn entry(&self, id: u64) -> Option<usize> {
         self.open.get(&id).map(|slot| slot.entry)
     }
 
     /// Whether the receiver has given up on a file that the sender is still to end.
-    pub(in super::super) fn is_lost(&self, id: u64) -> bool {
+    pub(crate) fn is_lost(&self, id: u64) -> bool {
         self.open.get(&id).is_some_and(|slot| slot.settled)
     }
 
     /// `Start` is being sent.
-    pub(in super::super) fn start(&mut self, id: u64) {
+    pub(crate) fn start(&mut self, id: u64) {
         self.advance(id, Stage::Started);
     }
 
     /// `Finish` is being sent.
-    pub(in super::super) fn finish(&mut self, id: u64, digest: Digest) {
+    pub(crate) fn finish(&mut self, id: u64, digest: Digest) {
         self.advance(id, Stage::Finished(digest));
     }
 
     /// `Keep` is being sent.
-    pub(in super::super) fn keep(&mut self, id: u64) {
+    pub(crate) fn keep(&mut self, id: u64) {
         self.advance(id, Stage::Kept);
     }
 
     /// `Abort` is being sent.
-    pub(in super::super) fn abort(&mut self, id: u64) {
+    pub(crate) fn abort(&mut self, id: u64) {
         self.advance(id, Stage::Aborted);
     }
 

@@ -1,10 +1,10 @@
-//! What the two sides say to each other, and its bytes.
+//! The messages of the two peers, and their bytes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::path::RelPath;
+use crate::path::RelPath;
 
 /// A file's BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct Reason(String);
 
 /// A message from the sender. Entries are numbered 0, 1, 2, ... in the order in which they are opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum FromSender {
+pub(crate) enum FromSender {
     /// First, and once.
     Totals(Totals),
     /// Something named by the sources could not be read, and so is not part of the batch.
@@ -55,7 +55,7 @@ pub(super) enum FromSender {
 
 /// A message from the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum FromReceiver {
+pub(crate) enum FromReceiver {
     /// The receiver cannot take the batch at all, or cannot put its names on disk.
     Refuse { reason: Reason },
     /// Answers an offer with what is there already.
@@ -68,23 +68,23 @@ pub(super) enum FromReceiver {
 
 /// What the receiver has of an offered file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// The digest of the file under the final name, where that has the size of the offered one.
-    pub(super) whole: Option<Digest>,
+    pub(crate) whole: Option<Digest>,
     /// The unfinished file.
-    pub(super) part: Option<Prefix>,
+    pub(crate) part: Option<Prefix>,
 }
 
 /// The first `len` bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Prefix {
-    pub(super) len: u64,
-    pub(super) digest: Digest,
+pub(crate) struct Prefix {
+    pub(crate) len: u64,
+    pub(crate) digest: Digest,
 }
 
 /// How an entry ended at the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Settled {
+pub(crate) enum Settled {
     /// The file is whole, verified and under its final name.
     Stored { digest: Digest },
     /// The file that was there stays.
@@ -127,7 +127,7 @@ impl Reason {
     /// Makes a reason out of any text: control characters become spaces, and what is past 1024 bytes is cut off.
     pub fn new(text: impl fmt::Display) -> Self {
         let mut text = text.to_string().replace(char::is_control, " ");
-        text.truncate(text.floor_char_boundary_at(MAX_REASON));
+        text.truncate(text.floor_char_boundary(MAX_REASON));
         Self(text)
     }
 
@@ -156,27 +156,16 @@ impl fmt::Debug for Reason {
 }
 
 /// Appends the message's bytes.
-pub(super) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
+pub(crate) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
     // Serializing into a growing vector fails only for types without a known length, of which there is none here.
     postcard::to_extend(message, onto).expect("a message has a length known beforehand")
 }
 
 /// Reads exactly one message; bytes left over are an error too.
-pub(super) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::Error> {
+pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::Error> {
     match postcard::take_from_bytes(bytes)? {
         (message, []) => Ok(message),
         _ => Err(postcard::Error::DeserializeBadEncoding),
-    }
-}
-
-/// `str::floor_char_boundary` is newer than the oldest compiler this crate supports.
-trait FloorCharBoundary {
-    fn floor_char_boundary_at(&self, at: usize) -> usize;
-}
-
-impl FloorCharBoundary for str {
-    fn floor_char_boundary_at(&self, at: usize) -> usize {
-        (0..=at.min(self.len())).rev().find(|&index| self.is_char_boundary(index)).unwrap_or(0)
     }
 }
 
@@ -227,10 +216,10 @@ mod tests {
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
         let offer = FromSender::Offer { id: u64::MAX, path, size: u64::MAX, mode: u32::MAX };
-        assert!(encode(&offer, Vec::new()).len() <= super::super::wire::MAX_CONTROL);
+        assert!(encode(&offer, Vec::new()).len() <= crate::wire::MAX_CONTROL);
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
-        assert!(encode(&settled, Vec::new()).len() <= super::super::wire::MAX_CONTROL);
+        assert!(encode(&settled, Vec::new()).len() <= crate::wire::MAX_CONTROL);
     }
 
     proptest! {

@@ -61,6 +61,8 @@ pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, Op
 pub use options::{Limits, OptionError, StreamOptions};
 pub use plan::{RailPlan, RailRequest, plan};
 pub use rails::{Rail, Rails};
+#[cfg(feature = "tls")]
+pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError, TlsServer};
 pub use rails_proto::{
     AddressError, LaneAddress, Scheme,
     chunk::Priority,
@@ -72,10 +74,12 @@ pub use rails_proto::{
     policy::{Adaptive, LaneView, Policy, SchedulerView, Static, StripePolicy},
     scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
-    security::{Identity, KeyPin, PinError, Security, TlsClient, TlsError, TlsServer},
+    security::Security,
 };
+#[cfg(feature = "prometheus")]
+pub use stream::StreamMetrics;
 pub use stream::{
     Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
-    MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamMetrics, StreamStats,
-    ThreadStats, TrySendError, WriteHalf,
+    MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,
+    TrySendError, WriteHalf,
 };

@@ -1,31 +1,60 @@
 //! TLS 1.3 inside the handshake: its flights are messages of ours, so nothing is read ahead of them.
 
-use super::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript};
-use crate::secret::Secret;
+use crate::{
+    handshake::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript},
+    secret::Secret,
+};
 use bytes::Bytes;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, pki_types::ServerName};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// One end's side of the TLS handshake.
+/// The initiator's part of TLS, to open a stream: [`Security::tls_client`](crate::security::Security::tls_client) makes it.
+#[derive(Clone)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// The responder's part of TLS, for every peer that opens a stream:
+/// [`Security::tls_server`](crate::security::Security::tls_server) makes it.
+#[derive(Clone)]
+pub struct Server(Arc<ServerConfig>);
+
+impl Client {
+    /// Expects a server of this name. The configuration speaks TLS 1.3 alone, and resumes no session.
+    pub(crate) fn new(config: Arc<ClientConfig>, name: ServerName<'static>) -> Self {
+        Self { config, name }
+    }
+}
+
+impl Server {
+    /// The configuration speaks TLS 1.3 alone, and resumes no session.
+    pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
+        Self(config)
+    }
+}
+
+/// One end's part of a TLS handshake.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(in crate::handshake) struct Session {
     connection: Connection,
-    /// How many bytes the other end has sent.
+    /// How many bytes the peer has sent.
     received: usize,
 }
 
-impl Tls {
-    pub(super) fn client(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, HandshakeError> {
-        Ok(Self { connection: ClientConnection::new(config, name).map_err(failed)?.into(), received: 0 })
+impl Session {
+    pub(in crate::handshake) fn client(client: Client) -> Result<Self, HandshakeError> {
+        let connection = ClientConnection::new(client.config, client.name).map_err(failed)?;
+        Ok(Self { connection: connection.into(), received: 0 })
     }
 
-    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Self, HandshakeError> {
-        Ok(Self { connection: ServerConnection::new(config).map_err(failed)?.into(), received: 0 })
+    pub(in crate::handshake) fn server(server: Server) -> Result<Self, HandshakeError> {
+        Ok(Self { connection: ServerConnection::new(server.0).map_err(failed)?.into(), received: 0 })
     }
 
-    /// Takes a piece of the other end's flight. [`Tls::flight`] is what to send then, whatever came of it.
-    pub(super) fn handle(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
+    /// Takes a piece of the peer's flight. [`Session::flight`] is what to send then, whatever came of it.
+    pub(in crate::handshake) fn handle(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
         if self.is_done() {
             return Err(HandshakeError::Disorder);
         }
@@ -46,7 +75,7 @@ impl Tls {
     }
 
     /// What there is to send.
-    pub(super) fn flight(&mut self) -> Vec<Message> {
+    pub(in crate::handshake) fn flight(&mut self) -> Vec<Message> {
         let mut flight = Vec::new();
         while self.connection.wants_write() {
             // Writing into a vector cannot fail.
@@ -57,18 +86,18 @@ impl Tls {
         flight.chunks(LONGEST_TLS).map(|piece| Message::Tls(piece.to_vec())).collect()
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::handshake) fn is_done(&self) -> bool {
         !self.connection.is_handshaking()
     }
 
     /// The certificates that the peer has shown and proved to own, DER, its own first.
-    pub(super) fn peer_certificates(&self) -> Vec<Bytes> {
+    pub(in crate::handshake) fn peer_certificates(&self) -> Vec<Bytes> {
         let shown = self.connection.peer_certificates().unwrap_or_default();
         shown.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect()
     }
 
     /// The secret that both ends of this session share, and that is bound to what was said before it (RFC 8446, section 7.5).
-    pub(super) fn secret(&self, transcript: &Transcript) -> Result<Secret, HandshakeError> {
+    pub(in crate::handshake) fn secret(&self, transcript: &Transcript) -> Result<Secret, HandshakeError> {
         let mut key = Zeroizing::new([0; 32]);
         let context = transcript.hash();
         self.connection.export_keying_material(&mut *key, EXPORTER, Some(&context)).map_err(failed)?;

@@ -18,18 +18,21 @@ mod farewell;
 #[doc(hidden)]
 pub mod fuzzing;
 mod journal;
-mod links;
+#[cfg(feature = "lab")]
+mod lab;
 mod machine;
-pub mod measure;
+mod measure;
 mod print;
 mod progress;
 mod purpose;
-mod rate;
 mod report;
 mod secret;
 mod size;
-mod soak;
 mod stop;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
 mod tls;
 
 pub use cli::Cli;

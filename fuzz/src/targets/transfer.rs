@@ -1,6 +1,6 @@
 //! What commands say to each other before anything else, and the two sides of a file transfer, each against a peer that says anything.
 
-use rails_bench::{fuzzing as commands, measure::latency};
+use rails_bench::fuzzing as commands;
 use rails_transfer::{ReceiveSummary, fuzzing};
 use std::{fs, path::Path, sync::Arc};
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ pub(crate) const WORDS: &[&str] = &["RAILS-FT\x01", "..", "/", "d/f", ".rails-pa
 
 /// Who answers round trips, against a peer that asks for anything: it answers what came, and keeps no more than one message.
 pub(crate) fn latency(data: &[u8]) {
-    let answered = run(data, async |mut stream| latency::answer(&mut stream).await);
+    let answered = run(data, async |mut stream| commands::answer(&mut stream).await);
     if let Ok(count) = answered {
         assert!(count <= data.len() as u64, "{count} answers to {} bytes", data.len());
     }
@@ -91,7 +91,7 @@ pub(crate) fn questions() -> Vec<Vec<u8>> {
     vec![
         [header(1, 3), vec![1, 2, 3], header(5, 2), vec![7; 10]].concat(),
         [header(100, u32::MAX), vec![1; 300]].concat(),
-        header(latency::LONGEST, 1),
+        header(commands::LONGEST, 1),
         header(0, u32::MAX),
     ]
 }

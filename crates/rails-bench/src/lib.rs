@@ -1,8 +1,10 @@
 //! What the program `rails-bench` is made of; its `main` parses a [`Cli`], runs it and [`explain`]s what went wrong.
 //!
-//! [`measure`] sends from memory to memory and compares. Everything else is the command line: one file for each command, and one
-//! for each thing that commands have in common. `rails-transfer` moves the files; the command line gives it a striped stream.
+//! `commands` has one file for each command, and the other modules hold what commands have in common. `measure` sends from memory to
+//! memory. `lab`, with the feature of that name, makes network namespaces. The crate `rails-transfer` moves the files; the command line
+//! gives it a striped stream.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod admission;

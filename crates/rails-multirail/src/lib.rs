@@ -42,6 +42,7 @@
 //!
 //! # What it does not do
 //! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(any(feature = "axum", feature = "tonic"))]

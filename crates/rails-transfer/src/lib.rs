@@ -72,6 +72,7 @@
 //! `path` and `message` are the vocabulary and its codec, `wire` the framing, `proto` the two state machines
 //! (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `sender` and `receiver` the drivers.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod error;

@@ -74,7 +74,14 @@
 //!
 //! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs libhwloc 2.8 or newer and
 //!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
+//! - `config` (on by default): TOML files that add, override and hide facts of the machine.
 //! - `monitor`: `topo::monitor`, a stream of what changes on this machine.
+//! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs, which
+//!   takes a C compiler to build.
+//! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and
+//!   `encryption`.
+//! - `prometheus`: `StreamMetrics` and `StreamStats::to_prometheus`, statistics as the text that Prometheus reads.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub use rails_bind as bind;

@@ -50,9 +50,9 @@ pub(crate) fn run(command: &mut Command) -> Result<Exit> {
     Ok(status.into())
 }
 
-/// Runs a subcommand of `rails-bench` through `cargo run`, which knows the target folder and builds first.
+/// Runs a subcommand of `rails-bench` with its laboratory through `cargo run`, which knows the target folder and builds first.
 pub(crate) fn rails_bench<S: AsRef<OsStr>>(subcommand: &str, args: impl IntoIterator<Item = S>) -> Result<Exit> {
-    let mut command = cargo(["run", "--release", "--package", "rails-bench", "--", subcommand]);
+    let mut command = cargo(["run", "--release", "--package", "rails-bench", "--features", "lab", "--", subcommand]);
     command.args(args);
     run(&mut command)
 }

@@ -11,10 +11,10 @@ use crate::{
     farewell,
     measure::report::{Baseline, LaneReportOn, Side},
     stop::Stop,
-    transfer::{self, Observer, ReceiveSummary, SendSummary},
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Mode, MultiRailStream};
+use rails_transfer::{Observer, ReceiveSummary, SendSummary};
 use std::{
     path::PathBuf,
     sync::Arc,
@@ -52,7 +52,7 @@ pub(crate) async fn send(
             // First, so that the end of a peer that had the same signal is not taken for the cause.
             biased;
             signal = stop.requested() => Err(signal),
-            sent = transfer::send(&mut stream, &sources, observer) => Ok(sent),
+            sent = rails_transfer::send(&mut stream, &sources, observer) => Ok(sent),
         };
         (sent, begin.elapsed(), stream)
     });
@@ -83,7 +83,7 @@ pub(crate) async fn receive(
             // First, so that the end of a peer that had the same signal is not taken for the cause.
             biased;
             signal = stop.requested() => Err(signal),
-            received = transfer::receive(&mut stream, &into, observer) => Ok(received),
+            received = rails_transfer::receive(&mut stream, &into, observer) => Ok(received),
         };
         (received, begin.elapsed(), stream)
     });

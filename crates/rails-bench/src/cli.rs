@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{compare, demo, disturb, doctor, lab, latency, plan, recv, send, serve, soak, stream, topo, undo},
+    commands::{demo, doctor, plan, recv, send, serve, stream, topo, undo},
     config::ConfigArgs,
     exit::Exit,
     print,
@@ -34,14 +34,12 @@ enum Command {
     Recv(recv::Args),
     Serve(serve::Args),
     Stream(stream::Args),
-    Compare(compare::Args),
-    Latency(latency::Args),
-    Disturb(disturb::Args),
-    Soak(soak::Args),
     Demo(demo::Args),
-    Lab(lab::Args),
     Doctor(doctor::Args),
     Undo(undo::Args),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Lab(crate::lab::Command),
 }
 
 impl Cli {
@@ -64,14 +62,11 @@ impl Cli {
             Command::Recv(args) => recv::run(args, details),
             Command::Serve(args) => serve::run(&args, details),
             Command::Stream(args) => stream::run(&args, details),
-            Command::Compare(args) => compare::run(&args),
-            Command::Latency(args) => latency::run(&args),
-            Command::Disturb(args) => disturb::run(&args),
-            Command::Soak(args) => soak::run(&args),
             Command::Demo(args) => demo::run(args),
-            Command::Lab(args) => lab::run(args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Undo(args) => undo::run(&args),
+            #[cfg(feature = "lab")]
+            Command::Lab(command) => command.run(),
         };
         ended.or_else(|error| match error.downcast_ref() {
             Some(Stopped(signal)) => Ok(Exit::Signal(*signal)),
@@ -88,7 +83,8 @@ First steps:
   rails-bench recv --help        moving files between two machines
 
 Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, \
-129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM; `lab` ends as its command.";
+129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM; `lab` ends as its command. \
+The commands compare, latency, disturb, soak and lab are there where rails-bench was built with `--features lab`.";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,15 @@
 //! What is parsed inside, for the fuzz targets: each takes any input, and panics where a parser does or where what it promises does
 //! not hold.
 
-use crate::{duration, endpoint::Address, links, measure, purpose, rate, size, transfer};
+use crate::{
+    duration,
+    endpoint::Address,
+    lab::{self, links, rate},
+    measure::latency,
+    purpose, size,
+};
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What stands behind flags.
 pub fn command_line(text: &str) {
@@ -25,17 +33,18 @@ pub fn greetings() -> Vec<Vec<u8>> {
     purpose::fuzz_seeds()
 }
 
-/// A message of the sender's, then one of the receiver's.
-pub fn transfer_message(bytes: &[u8]) {
-    transfer::fuzz(bytes);
-}
-
-/// Everything that a sender says of a batch with a folder and a file in it, and everything that a receiver answers.
-pub fn transfer_seeds() -> (Vec<u8>, Vec<u8>) {
-    transfer::fuzz_seeds()
-}
-
 /// What other programs print of their measurements.
 pub fn rivals_output(bytes: &[u8]) {
-    measure::compare::fuzz(bytes);
+    lab::compare::fuzz(bytes);
 }
+
+/// Answers round trips, however a peer asks for them; gives how many messages were answered.
+///
+/// # Errors
+/// How the stream failed, or what it announced.
+pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
+    latency::answer(stream).await
+}
+
+/// The longest message that is answered.
+pub const LONGEST: u32 = latency::LONGEST;

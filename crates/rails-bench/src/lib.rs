@@ -1,9 +1,10 @@
 //! What the program `rails-bench` is made of; its `main` parses a [`Cli`], runs it and [`explain`]s what went wrong.
 //!
-//! [`transfer`] moves files and folders over one ordered byte stream; the command line gives it a striped stream, its tests
-//! give it a pipe in memory. [`measure`] sends from memory to memory and compares. Everything else is the command line: one
-//! file for each command, and one for each thing that commands have in common.
+//! `commands` has one file for each command, and the other modules hold what commands have in common. `measure` sends from memory to
+//! memory. `lab`, with the feature of that name, makes network namespaces. The crate `rails-transfer` moves the files; the command line
+//! gives it a striped stream.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -19,20 +20,22 @@ mod farewell;
 #[doc(hidden)]
 pub mod fuzzing;
 mod journal;
-mod links;
+#[cfg(feature = "lab")]
+mod lab;
 mod machine;
-pub mod measure;
+mod measure;
 mod print;
 mod progress;
 mod purpose;
-mod rate;
 mod report;
 mod secret;
 mod size;
-mod soak;
 mod stop;
+#[cfg(feature = "tls")]
 mod tls;
-pub mod transfer;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 
 pub use cli::Cli;
 pub use exit::{Exit, Signal, explain};

@@ -1,11 +1,9 @@
 //! Shows how a transfer gets on: a bar on a terminal, otherwise a line for each file.
 
-use crate::{
-    print,
-    transfer::{Observer, Outcome, Reason, RelPath, Totals},
-};
+use crate::print;
 use indicatif::{ProgressBar, ProgressStyle};
 use rails_topo::DataSize;
+use rails_transfer::{Observer, Outcome, Reason, RelPath, Totals};
 use std::{
     collections::BTreeMap,
     io::IsTerminal,

@@ -62,7 +62,8 @@ impl JoinArgs {
                 if self.encrypt {
                     format!("--encrypt takes a secret to make keys of: give --secret-file PATH, or set {VARIABLE}")
                 } else {
-                    format!("no join secret: give --secret-file PATH, or set {VARIABLE}, or use TLS, or say --insecure")
+                    let tls = if cfg!(feature = "tls") { ", or use TLS" } else { "" };
+                    format!("no join secret: give --secret-file PATH, or set {VARIABLE}{tls}, or say --insecure")
                 },
                 "make one with `(umask 077; head -c 32 /dev/urandom | base64 > secret)`, copy it to the other machine, \
                  and give `--secret-file secret` at both ends",

@@ -61,6 +61,7 @@
 //!
 //! # What it does not do
 //! It plans no rails and moves no bytes: that is what the crates above it are for. It runs on Linux only.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-bind binds by Linux system calls and runs on Linux only");

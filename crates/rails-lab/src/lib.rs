@@ -78,6 +78,7 @@
 //! no bursts. A wire has no offloads, so it costs the machine more than a veth pair does, and it ends where a thread's
 //! reads and writes end. No interrupts: neither kind of interface has any. New namespaces start with the kernel's default congestion control, which
 //! may be BBR, and BBR measures a token bucket badly; set it per socket where a figure depends on it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod builder;

@@ -42,6 +42,7 @@
 //!
 //! # What it does not do
 //! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
@@ -61,6 +62,8 @@ pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, Op
 pub use options::{Limits, OptionError, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};
 pub use rails::{Rail, Rails};
+#[cfg(feature = "tls")]
+pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError, TlsServer};
 pub use rails_proto::{
     AddressError, LaneAddress, Scheme,
     chunk::Priority,
@@ -72,10 +75,12 @@ pub use rails_proto::{
     policy::{Adaptive, LaneView, Policy, SchedulerView, Static, StripePolicy},
     scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
-    security::{Identity, KeyPin, PinError, Security, TlsClient, TlsError, TlsServer},
+    security::Security,
 };
+#[cfg(feature = "prometheus")]
+pub use stream::StreamMetrics;
 pub use stream::{
     Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
-    MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamMetrics, StreamStats,
-    ThreadStats, TrySendError, WriteHalf,
+    MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,
+    TrySendError, WriteHalf,
 };

@@ -47,6 +47,7 @@
 //! # What it does not do
 //! It binds no threads and no memory (`rails-bind` does), resolves no names, encrypts nothing, and has neither UDP nor
 //! `SO_MAX_PACING_RATE` yet. It runs on Linux only.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rails-net uses Linux socket options and runs on Linux only");

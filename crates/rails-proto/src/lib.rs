@@ -17,6 +17,7 @@
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
 //! - [`backoff`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // As clippy.toml lists them. Tests read the clock once, to begin with.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

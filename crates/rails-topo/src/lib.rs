@@ -52,6 +52,7 @@
 //! It binds nothing and moves no interrupt, and of I/O devices it knows only NICs. The numbers are those of the moment: a
 //! CPU can go offline, a cpuset can shrink, an interrupt can move afterwards. The module `monitor` (cargo feature
 //! `monitor`) tells of it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

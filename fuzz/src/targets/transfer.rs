@@ -1,10 +1,7 @@
 //! What commands say to each other before anything else, and the two sides of a file transfer, each against a peer that says anything.
 
-use rails_bench::{
-    fuzzing,
-    measure::latency,
-    transfer::{self, ReceiveSummary},
-};
+use rails_bench::fuzzing as commands;
+use rails_transfer::{ReceiveSummary, fuzzing};
 use std::{fs, path::Path, sync::Arc};
 use tempfile::TempDir;
 use tokio::{
@@ -14,20 +11,20 @@ use tokio::{
 
 /// What commands say of themselves before anything else.
 pub(crate) fn greeting(data: &[u8]) {
-    fuzzing::greeting(data);
+    commands::greeting(data);
 }
 
 pub(crate) fn greetings() -> Vec<Vec<u8>> {
-    fuzzing::greetings()
+    commands::greetings()
 }
 
 /// Messages by themselves.
 pub(crate) fn message(data: &[u8]) {
-    fuzzing::transfer_message(data);
+    fuzzing::message(data);
 }
 
 pub(crate) fn messages() -> Vec<Vec<u8>> {
-    let (sender, receiver) = fuzzing::transfer_seeds();
+    let (sender, receiver) = fuzzing::seeds();
     // Behind the greeting come frames: a kind, the length, the message.
     let mut messages = Vec::new();
     for said in [sender, receiver] {
@@ -49,7 +46,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
 pub(crate) fn receive(data: &[u8]) {
     let outside = folder();
     let into = outside.path().join("into");
-    if let Some(summary) = run(data, async |stream| transfer::receive(stream, &into, Arc::new(())).await.ok()) {
+    if let Some(summary) = run(data, async |stream| rails_transfer::receive(stream, &into, Arc::new(())).await.ok()) {
         let ReceiveSummary { stored, .. } = summary;
         let there = files_below(&into);
         assert!(stored == 0 || there > 0, "{stored} files are said to be stored, none is there");
@@ -60,7 +57,7 @@ pub(crate) fn receive(data: &[u8]) {
 }
 
 pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
-    vec![fuzzing::transfer_seeds().0]
+    vec![fuzzing::seeds().0]
 }
 
 /// What a receiver answers, to a sender with one file: it never says that the file arrived where the digest is another.
@@ -69,21 +66,21 @@ pub(crate) fn send(data: &[u8]) {
     let file = folder.path().join("f");
     fs::write(&file, b"abc").expect("a file in memory can be written");
     let sources = [file];
-    if let Some(summary) = run(data, async |stream| transfer::send(stream, &sources, Arc::new(())).await.ok()) {
+    if let Some(summary) = run(data, async |stream| rails_transfer::send(stream, &sources, Arc::new(())).await.ok()) {
         assert!(summary.files.len() + summary.failures.len() <= 1, "{summary:?}");
         assert_eq!(summary.is_complete(), summary.failures.is_empty());
     }
 }
 
 pub(crate) fn to_sender() -> Vec<Vec<u8>> {
-    vec![fuzzing::transfer_seeds().1]
+    vec![fuzzing::seeds().1]
 }
 
 pub(crate) const WORDS: &[&str] = &["RAILS-FT\x01", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
 /// Who answers round trips, against a peer that asks for anything: it answers what came, and keeps no more than one message.
 pub(crate) fn latency(data: &[u8]) {
-    let answered = run(data, async |mut stream| latency::answer(&mut stream).await);
+    let answered = run(data, async |mut stream| commands::answer(&mut stream).await);
     if let Ok(count) = answered {
         assert!(count <= data.len() as u64, "{count} answers to {} bytes", data.len());
     }
@@ -94,7 +91,7 @@ pub(crate) fn questions() -> Vec<Vec<u8>> {
     vec![
         [header(1, 3), vec![1, 2, 3], header(5, 2), vec![7; 10]].concat(),
         [header(100, u32::MAX), vec![1; 300]].concat(),
-        header(latency::LONGEST, 1),
+        header(commands::LONGEST, 1),
         header(0, u32::MAX),
     ]
 }

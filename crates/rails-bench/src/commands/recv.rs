@@ -12,7 +12,6 @@ use crate::{
     report,
     stop::{Stop, Stopped},
     tls::ServerTls,
-    transfer,
 };
 use anyhow::{Context, Result};
 use rails_multirail::MultiRailStream;
@@ -57,7 +56,7 @@ async fn recv(args: Args, details: bool) -> Result<Exit> {
     let options = args.stream.options()?;
     let addresses = addresses_of("--listen", &args.listen)?;
     let end = Endpoint::listening(&addresses, options)?;
-    transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
+    rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
     let mut guests = Admission::of(end.listen(&addresses).await?, Purpose::Receive);
     let ended = batches(&args, &end, &mut guests, &mut stop, details).await;
     guests.dismiss().await;

@@ -1,6 +1,6 @@
 //! `serve`: the receiving end of measurements.
 
-use super::{block_on, ping};
+use super::{block_on, metrics::MetricsArgs, ping};
 use crate::{
     admission::Admission,
     duration,
@@ -16,7 +16,7 @@ use crate::{
 use anyhow::{Result, bail};
 use rails_multirail::LaneAddress;
 use serde::Serialize;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 /// Receive what `stream` sends, and say what arrived
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// Take plain TCP flows, as `stream --plain` sends them, one on each address
-    #[arg(long, conflicts_with_all = ["encrypt", "tls_cert", "window", "zerocopy", "busy_poll"])]
+    #[arg(long, conflicts_with_all = ["encrypt", "ServerTls", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
     #[arg(long, conflicts_with_all = ["plain", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
@@ -47,9 +47,8 @@ pub(crate) struct Args {
     /// Look whether every byte is the one that `stream` sent at its place, and fail where one is not
     #[arg(long, conflicts_with = "ping")]
     check: bool,
-    /// Write what the stream and its lanes did to this file after each measurement, in place of the last, as text for Prometheus; `-` is stdout
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
-    prometheus: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
     json: bool,
@@ -172,7 +171,7 @@ fn say(args: &Args, endpoint: &Endpoint, received: Received, details: bool) -> R
     } else {
         report::counted(&count, goodput, &receiver, details)?;
     }
-    super::write_metrics(args.prometheus.as_deref(), stats.as_ref())?;
+    args.metrics.write(stats.as_ref())?;
     match wrong_at {
         Some(at) => bail!("--check: byte {at} is another than the one that was sent"),
         None => Ok(()),

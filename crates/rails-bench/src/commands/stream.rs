@@ -1,6 +1,6 @@
 //! `stream`: the sending end of a measurement.
 
-use super::{block_on, ping, seconds};
+use super::{block_on, metrics::MetricsArgs, ping, seconds};
 use crate::{
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, sockets},
     exit::Exit,
@@ -14,7 +14,7 @@ use crate::{
 use anyhow::{Context, Result};
 use rails_multirail::{LaneAddress, RailRequest};
 use rails_topo::DataSize;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
@@ -44,14 +44,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     striping: StripingArgs,
     /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
-    #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "tls_ca", "tls_pin", "window", "zerocopy", "busy_poll"])]
+    #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "ClientTls", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
     #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
     /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; on a plain flow it
     /// goes to the first address
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::latency::message, conflicts_with_all = ["seconds", "bytes", "mptcp"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::message, conflicts_with_all = ["seconds", "bytes", "mptcp"])]
     ping: Vec<u32>,
     /// Send them through the interface for messages instead of the stream of bytes
     #[arg(long, requires = "ping", conflicts_with = "plain")]
@@ -59,9 +59,8 @@ pub(crate) struct Args {
     /// How many messages of each length
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "ping", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
-    /// Write what the stream and its lanes did to this file in the end, as text for Prometheus; `-` is stdout
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
-    prometheus: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// Print the measurement as one JSON object
     #[arg(long)]
     json: bool,
@@ -122,7 +121,7 @@ async fn measure(
     } else {
         report::measured(&measurement, details)?;
     }
-    super::write_metrics(args.prometheus.as_deref(), measurement.stats.as_ref())?;
+    args.metrics.write(measurement.stats.as_ref())?;
     let lost = measurement.sender.lanes().chain(measurement.receiver.lanes()).any(|lane| lane.lost.is_some());
     Ok(if lost { Exit::Failed } else { Exit::Done })
 }

@@ -4,14 +4,12 @@
 //! of them, by its own clock. So nothing is counted that was under way before the time was. It sends the figures back over the stream
 //! that was measured, behind the last byte.
 
-pub mod compare;
-pub mod disturb;
-pub mod latency;
-pub mod mptcp;
+pub(crate) mod latency;
+pub(crate) mod mptcp;
 mod pattern;
-pub mod plain;
-pub mod report;
-pub mod series;
+pub(crate) mod plain;
+pub(crate) mod report;
+pub(crate) mod series;
 pub(crate) mod striped;
 
 use bytes::Bytes;
@@ -22,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// How much is sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Amount {
+pub(crate) enum Amount {
     /// For this long.
     Time(Duration),
     /// This many bytes.
@@ -31,15 +29,15 @@ pub enum Amount {
 
 /// What a sink counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Count {
+pub(crate) struct Count {
     /// Bytes that were read.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// When the source was told to begin, after the sink's own zero.
-    pub first_seconds: f64,
+    pub(crate) first_seconds: f64,
     /// When the last byte was read.
-    pub last_seconds: f64,
+    pub(crate) last_seconds: f64,
     /// The place of the first byte that was another than the one sent there, where that was looked at; of several flows, that of any of them.
-    pub wrong_at: Option<u64>,
+    pub(crate) wrong_at: Option<u64>,
 }
 
 /// Deals out blocks to send until the amount is reached.
@@ -78,17 +76,17 @@ impl Supply {
 
 /// What a receiver has to say of a measurement.
 #[derive(Debug)]
-pub struct Received {
+pub(crate) struct Received {
     /// What arrived.
-    pub count: Count,
+    pub(crate) count: Count,
     /// How fast it did; of several flows, while all of them ran.
-    pub goodput_bits_per_second: f64,
+    pub(crate) goodput_bits_per_second: f64,
     /// What this side did for it.
-    pub side: report::Side,
+    pub(crate) side: report::Side,
     /// How it arrived in the course of time, if that was to be written down.
-    pub series: Option<Series>,
+    pub(crate) series: Option<Series>,
     /// What the receiving end of a striped stream did, as it closed.
-    pub stats: Option<rails_multirail::StreamStats>,
+    pub(crate) stats: Option<rails_multirail::StreamStats>,
 }
 
 /// Counts what arrives.
@@ -102,11 +100,11 @@ pub(crate) struct Counter {
 
 /// What a receiver does besides counting.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// It writes down what arrived in each of these.
-    pub interval: Option<Duration>,
+    pub(crate) interval: Option<Duration>,
     /// It looks whether every byte is the one that was sent at its place.
-    pub check: bool,
+    pub(crate) check: bool,
 }
 
 impl Counter {
@@ -151,7 +149,7 @@ impl Counter {
 
 impl Count {
     /// Several flows taken together: all their bytes, from the first turn to the last byte.
-    pub fn together(counts: &[Self]) -> Self {
+    pub(crate) fn together(counts: &[Self]) -> Self {
         Self {
             bytes: counts.iter().map(|count| count.bytes).sum(),
             first_seconds: counts.iter().map(|count| count.first_seconds).fold(f64::INFINITY, f64::min),
@@ -165,12 +163,12 @@ impl Count {
     }
 
     /// From the source's turn to the last byte.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.last_seconds - self.first_seconds
     }
 
     /// Bytes over time; 0 where there was no time between the first and the last.
-    pub fn bits_per_second(&self) -> f64 {
+    pub(crate) fn bits_per_second(&self) -> f64 {
         if self.seconds() > 0.0 { self.bytes as f64 * 8.0 / self.seconds() } else { 0.0 }
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
 ///
 /// # Errors
 /// How the connection failed; where the kernel has no MPTCP, that its protocol is not supported.
-pub async fn send(
+pub(crate) async fn send(
     rails: &Rails,
     remote: SocketAddr,
     congestion: Option<String>,
@@ -59,7 +59,7 @@ pub async fn send(
 
 /// A socket that waits for MPTCP connections.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     listener: std::net::TcpListener,
     zero: Instant,
 }
@@ -69,7 +69,7 @@ impl Listener {
     ///
     /// # Errors
     /// What the kernel has against it; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no MPTCP.
-    pub fn bind(address: SocketAddr, congestion: Option<&str>) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr, congestion: Option<&str>) -> io::Result<Self> {
         let socket = socket(address, congestion)?;
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
@@ -81,7 +81,7 @@ impl Listener {
     ///
     /// # Errors
     /// What the kernel has against telling.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
@@ -89,7 +89,7 @@ impl Listener {
     ///
     /// # Errors
     /// How the connection failed.
-    pub async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
+    pub(crate) async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
         let listener = self.listener.try_clone()?;
         let accepted = rail.runtime().spawn(move || async move { TcpListener::from_std(listener)?.accept().await });

@@ -42,7 +42,7 @@ pub(super) struct Receipt {
 ///
 /// # Errors
 /// How a flow failed.
-pub async fn send(
+pub(crate) async fn send(
     rails: &Rails,
     remotes: &[SocketAddr],
     tcp: &TcpTransport,
@@ -86,7 +86,7 @@ pub async fn send(
 
 /// Sockets that wait for plain flows, one on each address.
 #[derive(Debug)]
-pub struct Listeners {
+pub(crate) struct Listeners {
     listeners: Vec<(RailId, Arc<TcpAcceptor>)>,
     zero: Instant,
 }
@@ -96,7 +96,7 @@ impl Listeners {
     ///
     /// # Errors
     /// What kept an address from being listened on.
-    pub async fn bind(rails: &Rails, addresses: &[SocketAddr], tcp: &TcpTransport) -> Result<Self> {
+    pub(crate) async fn bind(rails: &Rails, addresses: &[SocketAddr], tcp: &TcpTransport) -> Result<Self> {
         let mut listeners = Vec::new();
         for (index, address) in addresses.iter().copied().enumerate() {
             let rail = RailId(index % rails.len());
@@ -108,7 +108,7 @@ impl Listeners {
     }
 
     /// The addresses that are listened on.
-    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+    pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(|(_, listener)| listener.local_addr()).collect()
     }
 
@@ -116,7 +116,7 @@ impl Listeners {
     ///
     /// # Errors
     /// How a flow failed.
-    pub async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
+    pub(crate) async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         // All of them count from when the first came.
         let begun: Arc<OnceLock<Recorder>> = Arc::default();
         // Where one of them fails, the others take no flow of the next measurement.

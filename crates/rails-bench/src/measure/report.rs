@@ -9,32 +9,32 @@ use std::net::SocketAddr;
 
 /// A whole measurement, as `stream --json` prints it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Measurement {
+pub(crate) struct Measurement {
     /// What carried the bytes.
-    pub transport: Transport,
+    pub(crate) transport: Transport,
     /// How the stream was kept: `insecure`, `psk`, `psk encrypted` or `tls`; `None` of plain flows.
-    pub security: Option<String>,
+    pub(crate) security: Option<String>,
     /// Bytes that the sending application wrote.
-    pub bytes_written: u64,
+    pub(crate) bytes_written: u64,
     /// Bytes that the receiving application read.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// From its first byte to its last, by the receiver's clock.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// The two above, divided; of several plain flows, what they carried while all of them ran.
-    pub receiver_goodput_bits_per_second: f64,
+    pub(crate) receiver_goodput_bits_per_second: f64,
     /// The sending process.
-    pub sender: Side,
+    pub(crate) sender: Side,
     /// The receiving process.
-    pub receiver: Side,
+    pub(crate) receiver: Side,
     /// What the sending end of a striped stream did.
     #[serde(skip)]
-    pub stats: Option<StreamStats>,
+    pub(crate) stats: Option<StreamStats>,
 }
 
 /// What carried the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Transport {
+pub(crate) enum Transport {
     /// One striped stream.
     Rails {
         /// How its bytes were shared out.
@@ -50,78 +50,78 @@ pub enum Transport {
 
 /// One of the two processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Side {
+pub(crate) struct Side {
     /// Kernel release, where the machine says it.
-    pub kernel: Option<String>,
+    pub(crate) kernel: Option<String>,
     /// Version of this program.
-    pub version: String,
+    pub(crate) version: String,
     /// CPUs that the process was allowed to use.
-    pub allowed_cpus: CpuSet,
+    pub(crate) allowed_cpus: CpuSet,
     /// User and system time of the whole process while it measured.
-    pub cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
     /// Each rail, with the lanes that ran on it.
-    pub rails: Vec<RailReport>,
+    pub(crate) rails: Vec<RailReport>,
 }
 
 /// One rail of a side, as it was found to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RailReport {
+pub(crate) struct RailReport {
     /// Its number.
-    pub rail: RailId,
+    pub(crate) rail: RailId,
     /// The interface of its lane, where the plan knows it.
-    pub interface: Option<String>,
+    pub(crate) interface: Option<String>,
     /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
-    pub cpus: Option<CpuSet>,
+    pub(crate) cpus: Option<CpuSet>,
     /// Its thread's memory policy as `get_mempolicy` read it back, or why that is not known.
-    pub memory_policy: String,
+    pub(crate) memory_policy: String,
     /// The node on which memory lies that it was the first to touch (`get_mempolicy`).
-    pub memory_node: Option<NodeId>,
+    pub(crate) memory_node: Option<NodeId>,
     /// CPU time of its thread while it measured; `None` where the kernel does not account it.
-    pub cpu_seconds: Option<f64>,
+    pub(crate) cpu_seconds: Option<f64>,
     /// Which of the three affinities hold.
-    pub affinity: AffinityReport,
+    pub(crate) affinity: AffinityReport,
     /// Its lanes.
-    pub lanes: Vec<LaneReport>,
+    pub(crate) lanes: Vec<LaneReport>,
 }
 
 /// One lane of a rail.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LaneReport {
+pub(crate) struct LaneReport {
     /// Its address at this end.
-    pub local: SocketAddr,
+    pub(crate) local: SocketAddr,
     /// Its address at the other end.
-    pub remote: SocketAddr,
+    pub(crate) remote: SocketAddr,
     /// Bytes of the stream that this end sent on it.
-    pub bytes_sent: u64,
+    pub(crate) bytes_sent: u64,
     /// Bytes of the stream that arrived on it.
-    pub bytes_received: u64,
+    pub(crate) bytes_received: u64,
     /// Segments that its TCP sent again, through all the connections that it had.
-    pub retransmitted_segments: Option<u64>,
+    pub(crate) retransmitted_segments: Option<u64>,
     /// Its smoothed round-trip time.
-    pub rtt_us: Option<u64>,
+    pub(crate) rtt_us: Option<u64>,
     /// Its congestion control.
-    pub congestion_control: Option<String>,
+    pub(crate) congestion_control: Option<String>,
     /// How it was lost, if it was.
-    pub lost: Option<String>,
+    pub(crate) lost: Option<String>,
 }
 
 /// CPU time up to a moment, so that a measurement can say what it took itself.
 #[derive(Debug)]
-pub struct Baseline {
+pub(crate) struct Baseline {
     process: Option<f64>,
     rails: Vec<Option<f64>>,
 }
 
 impl Baseline {
     /// What has been used up to now.
-    pub fn take(rails: &Rails) -> Self {
+    pub(crate) fn take(rails: &Rails) -> Self {
         Self { process: process_seconds(), rails: rails.iter().map(rail_seconds).collect() }
     }
 }
 
 impl Side {
     /// This process, since `baseline`.
-    pub fn since(baseline: &Baseline, topology: &Topology, rails: &Rails, lanes: &[LaneReportOn]) -> Self {
+    pub(crate) fn since(baseline: &Baseline, topology: &Topology, rails: &Rails, lanes: &[LaneReportOn]) -> Self {
         let cpu_seconds = process_seconds().zip(baseline.process).map_or(0.0, |(now, before)| now - before);
         let rails = rails.iter().zip(&baseline.rails).map(|(rail, before)| {
             let placement = rail.runtime().placement();
@@ -146,7 +146,7 @@ impl Side {
     }
 
     /// Every lane of every rail.
-    pub fn lanes(&self) -> impl Iterator<Item = &LaneReport> {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &LaneReport> {
         self.rails.iter().flat_map(|rail| &rail.lanes)
     }
 }
@@ -173,11 +173,11 @@ impl LaneReport {
 
 /// A lane and the rail it ran on.
 #[derive(Debug, Clone)]
-pub struct LaneReportOn {
+pub(crate) struct LaneReportOn {
     /// The rail.
-    pub rail: RailId,
+    pub(crate) rail: RailId,
     /// The lane.
-    pub report: LaneReport,
+    pub(crate) report: LaneReport,
 }
 
 impl From<&LaneStats> for LaneReportOn {

@@ -5,24 +5,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes that the receiving application read in each interval, and the pauses between its reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Series {
+pub(crate) struct Series {
     /// When the first interval began, by the receiver's wall clock.
-    pub start_unix_seconds: f64,
+    pub(crate) start_unix_seconds: f64,
     /// How long each interval is.
-    pub interval_seconds: f64,
+    pub(crate) interval_seconds: f64,
     /// Bytes of each.
-    pub bytes: Vec<u64>,
+    pub(crate) bytes: Vec<u64>,
     /// Every time longer than an interval in which nothing was read, between two reads.
-    pub pauses: Vec<Pause>,
+    pub(crate) pauses: Vec<Pause>,
 }
 
 /// A time in which nothing was read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Pause {
+pub(crate) struct Pause {
     /// When it began, after the first interval began.
-    pub start_seconds: f64,
+    pub(crate) start_seconds: f64,
     /// How long it was.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 /// Writes a series down.
@@ -109,23 +109,6 @@ impl Series {
         let bytes: u64 = all.iter().flat_map(|series| series.bytes.get(begun + 1..ended)).flatten().sum();
         (ended > begun + 1).then(|| bytes as f64 * 8.0 / ((ended - begun - 1) as f64 * all[0].interval_seconds))
     }
-
-    /// The mean rate between two times of the wall clock, from the intervals that lie wholly between; `None` where there are none.
-    pub fn bits_per_second(&self, from_unix: f64, to_unix: f64) -> Option<f64> {
-        let first = ((from_unix - self.start_unix_seconds) / self.interval_seconds).ceil().max(0.0) as usize;
-        let last = ((to_unix - self.start_unix_seconds) / self.interval_seconds).floor().max(0.0) as usize;
-        let bytes: u64 = self.bytes.get(first..last.max(first))?.iter().sum();
-        (last > first).then(|| bytes as f64 * 8.0 / ((last - first) as f64 * self.interval_seconds))
-    }
-
-    /// The longest pause that ended after one time and began before another; 0 where no pause was longer than an interval.
-    pub fn longest_pause_seconds(&self, from_unix: f64, to_unix: f64) -> f64 {
-        let within = |pause: &&Pause| {
-            let start = self.start_unix_seconds + pause.start_seconds;
-            start + pause.seconds > from_unix && start < to_unix
-        };
-        self.pauses.iter().filter(within).map(|pause| pause.seconds).fold(0.0, f64::max)
-    }
 }
 
 #[cfg(test)]
@@ -143,11 +126,6 @@ mod tests {
         let series = recorded(&[(5, 10), (19, 1), (20, 7), (95, 2)]);
         assert_eq!(series.bytes, [11, 7, 0, 0, 2]);
         assert_eq!(series.pauses, [Pause { start_seconds: 0.02, seconds: 0.075 }]);
-        assert_eq!(series.longest_pause_seconds(100.05, 101.0), 0.075, "it reached into that time");
-        assert_eq!(series.longest_pause_seconds(100.2, 101.0), 0.0);
-        assert_eq!(series.bits_per_second(100.0, 100.04), Some(18.0 * 8.0 / 0.04));
-        assert_eq!(series.bits_per_second(100.01, 100.02), None, "no interval lies within");
-        assert_eq!(series.bits_per_second(100.0, 200.0), None, "beyond the end");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What a stream is for: the commands at its two ends tell each other before anything else, so that one that was pointed at the wrong
-//! one ends with words instead of waiting, or taking one protocol for another. `docs/transfer.md` has the bytes.
+//! one ends with words instead of waiting, or taking one protocol for another. `docs/greeting.md` has the bytes.
 //!
 //! The end that listens takes streams one at a time. A stream whose turn has not come sends nothing: what is measured begins with the
 //! turn, and a queue holds no more than greetings.

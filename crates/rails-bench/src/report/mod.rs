@@ -11,12 +11,12 @@ use crate::{
         report::{Measurement, RailReport, Side, Transport},
     },
     print,
-    transfer::{How, ReceiveSummary, SendSummary},
 };
 use anyhow::Result;
 use rails_bind::affinity::{AffinityReport, Verdict};
 use rails_multirail::Policy;
 use rails_topo::DataSize;
+use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::{fmt::Write, time::Duration};
 
 /// One end of a stream and what it did.

@@ -89,7 +89,7 @@ fn what_a_stream_did_is_written_for_prometheus() {
     }
 }
 
-/// What the sending end says before it sends, in bytes (`docs/transfer.md`).
+/// What the sending end says before it sends, in bytes (`docs/greeting.md`).
 const GREETING: u64 = 11;
 
 #[test]

@@ -14,6 +14,7 @@ mod lane_metrics;
 mod listener;
 mod messages;
 mod pool;
+#[cfg(feature = "prometheus")]
 mod prometheus;
 mod shared;
 mod stats;
@@ -25,6 +26,7 @@ pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
+#[cfg(feature = "prometheus")]
 pub use prometheus::StreamMetrics;
 pub use stats::{LaneStats, StreamStats, ThreadStats};
 

@@ -1,9 +1,8 @@
 //! What one end brings to a handshake.
 
-use super::Mode;
+use super::{Mode, tls};
 use crate::secret::Secret;
-use rustls::{ClientConfig, ServerConfig, pki_types::ServerName};
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 /// What one end brings to the handshake of one lane.
 #[derive(Clone)]
@@ -18,15 +17,10 @@ pub enum Credentials {
         /// The secret.
         secret: Secret,
     },
-    /// The initiator's side of TLS, to open a stream.
-    TlsClient {
-        /// How it behaves: TLS 1.3 alone, no resumption.
-        config: Arc<ClientConfig>,
-        /// Whom it expects.
-        name: ServerName<'static>,
-    },
-    /// The responder's side of TLS, for whoever opens a stream.
-    TlsServer(Arc<ServerConfig>),
+    /// The initiator's part of TLS, to open a stream.
+    TlsClient(tls::Client),
+    /// The responder's part of TLS, for every peer that opens a stream.
+    TlsServer(tls::Server),
 }
 
 impl Credentials {
@@ -35,7 +29,7 @@ impl Credentials {
         match self {
             Self::Insecure => Mode::Insecure,
             Self::Secret { mode, .. } => *mode,
-            Self::TlsClient { .. } | Self::TlsServer(_) => Mode::Tls,
+            Self::TlsClient(_) | Self::TlsServer(_) => Mode::Tls,
         }
     }
 

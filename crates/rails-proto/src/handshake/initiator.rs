@@ -2,7 +2,7 @@
 
 use super::{
     Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Purpose, Refusal, farewell,
-    tls::Tls, transcript::Transcript,
+    tls::Session, transcript::Transcript,
 };
 use crate::{
     parameters::TransportParameters,
@@ -47,7 +47,7 @@ enum State {
     /// The hello is sent.
     Greeted(Credentials),
     /// TLS is under way.
-    Tls(Box<Tls>, Transcript),
+    Tls(Box<Session>, Transcript),
     /// The proof is sent.
     Proved { joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes> },
     /// It has ended, one way or the other.
@@ -72,8 +72,8 @@ impl Initiator {
             (Message::Challenge(challenge), State::Greeted(credentials)) => {
                 let transcript = Transcript { hello: self.hello, challenge };
                 match credentials {
-                    Credentials::TlsClient { config, name } => {
-                        let mut tls = Box::new(Tls::client(config, name)?);
+                    Credentials::TlsClient(client) => {
+                        let mut tls = Box::new(Session::client(client)?);
                         let flight = tls.flight();
                         self.state = State::Tls(tls, transcript);
                         Ok(InitiatorStep::Send(flight))
@@ -99,7 +99,7 @@ impl Initiator {
             }
             (Message::Accepted(tag), State::Proved { joining, transcript, peer_certificates }) => {
                 transcript.verify(Role::Responder, joining.key(), &tag)?;
-                let seals = transcript.seals(Role::Initiator, &joining);
+                let seals = transcript.seals(Role::Initiator, &joining)?;
                 let opens = self.hello.purpose == Purpose::Open;
                 let confirmation = opens.then(|| Message::Confirmed(transcript.confirm(joining.key())));
                 Ok(InitiatorStep::Joined(Box::new(Joined {

@@ -25,7 +25,7 @@ mod initiator;
 mod lanes;
 mod message;
 mod responder;
-mod tls;
+pub mod tls;
 mod transcript;
 
 pub use credentials::Credentials;
@@ -80,10 +80,16 @@ pub enum HandshakeError {
     },
     /// TLS failed: a certificate, a signature, an alert of the peer.
     #[error("the TLS handshake failed")]
-    Tls(#[source] Box<rustls::Error>),
+    Tls(#[source] Box<tls::Error>),
     /// The peer's TLS flights are longer than any that this end takes.
     #[error("the TLS handshake of the peer is too long")]
     TlsTooLong,
+    /// The mode encrypts, and this build has not the feature `encryption`.
+    #[error("streams in mode {mode} are encrypted, and this build of rails-proto has not its feature `encryption`")]
+    NoEncryption {
+        /// The mode of both ends.
+        mode: Mode,
+    },
     /// What it said of its lanes cannot be.
     #[error("what the peer says of its lanes cannot be: {0}")]
     Lanes(LanesError),
@@ -96,7 +102,12 @@ impl HandshakeError {
     /// Whether another attempt would end in the same way: it is about what the two ends are, and not about what happened on the way.
     pub fn is_lasting(&self) -> bool {
         match self {
-            Self::Version { .. } | Self::Secret | Self::Mode { .. } | Self::Tls(_) | Self::TlsTooLong => true,
+            Self::Version { .. }
+            | Self::Secret
+            | Self::Mode { .. }
+            | Self::Tls(_)
+            | Self::TlsTooLong
+            | Self::NoEncryption { .. } => true,
             Self::Refused(refusal) => {
                 matches!(refusal, Refusal::Version | Refusal::Mode | Refusal::Secret | Refusal::Tls | Refusal::Full(_))
             }
@@ -113,14 +124,18 @@ impl HandshakeError {
             Self::NoSuchStream => Some(Refusal::UnknownStream),
             Self::Disorder => Some(Refusal::Disorder),
             Self::Tls(_) | Self::TlsTooLong => Some(Refusal::Tls),
-            Self::Refused(_) | Self::NotRails { .. } | Self::Field { .. } | Self::Lanes(_) => None,
+            Self::Refused(_)
+            | Self::NotRails { .. }
+            | Self::Field { .. }
+            | Self::NoEncryption { .. }
+            | Self::Lanes(_) => None,
         }
     }
 }
 
 /// TLS's alert, where there is one, and the refusal.
-fn farewell(tls: Option<&mut tls::Tls>, error: &HandshakeError) -> Vec<Message> {
-    let alert = tls.map(tls::Tls::flight).unwrap_or_default();
+fn farewell(tls: Option<&mut tls::Session>, error: &HandshakeError) -> Vec<Message> {
+    let alert = tls.map(tls::Session::flight).unwrap_or_default();
     alert.into_iter().chain(error.refusal().map(Message::Refused)).collect()
 }
 

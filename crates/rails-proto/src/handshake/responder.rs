@@ -2,7 +2,7 @@
 
 use super::{
     Challenge, Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Nonce, Purpose, farewell,
-    tls::Tls, transcript::Transcript,
+    tls::Session, transcript::Transcript,
 };
 use crate::{
     parameters::TransportParameters,
@@ -59,7 +59,7 @@ impl Proved {
 
 #[derive(Debug)]
 enum State {
-    Tls(Box<Tls>),
+    Tls(Box<Session>),
     /// Waiting for a proof by these credentials.
     Challenged {
         joining: Credentials,
@@ -89,8 +89,8 @@ impl Responder {
         }
         let challenge = Challenge { parameters, nonce };
         let state = match credentials {
-            Credentials::TlsServer(config) => State::Tls(Box::new(Tls::server(config)?)),
-            Credentials::TlsClient { .. } => return Err(HandshakeError::Disorder),
+            Credentials::TlsServer(server) => State::Tls(Box::new(Session::server(server)?)),
+            Credentials::TlsClient(_) => return Err(HandshakeError::Disorder),
             joining => State::Challenged { joining, peer_certificates: Vec::new() },
         };
         Ok((Self { transcript: Transcript { hello, challenge }, state }, Message::Challenge(challenge)))
@@ -127,7 +127,7 @@ impl Responder {
                     }
                 })?;
                 let accept = Message::Accepted(self.transcript.prove(Role::Responder, joining.key()));
-                let seals = self.transcript.seals(Role::Responder, &joining);
+                let seals = self.transcript.seals(Role::Responder, &joining)?;
                 Ok(ResponderStep::Proved(Box::new(Proved {
                     hello,
                     accept,

@@ -1,8 +1,9 @@
 //! What the two ends have said, and what is made of it: proofs and keys.
 
 use super::{Challenge, Credentials, HandshakeError, Hello, Message, Tag};
-use crate::seal::{Role, Seals};
-use aws_lc_rs::{digest, hmac};
+use crate::seal::{self, Role, Seals};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
 
 /// The hello and the challenge of one handshake.
 #[derive(Debug, Clone, Copy)]
@@ -43,16 +44,16 @@ impl Transcript {
     }
 
     /// The keys of this lane, where its frames are sealed.
-    pub(super) fn seals(&self, ours: Role, credentials: &Credentials) -> Option<Seals> {
-        let secret = credentials.secret().filter(|_| self.hello.mode.is_sealed())?;
-        Some(Seals::derive(secret, &self.hash(), ours))
+    pub(super) fn seals(&self, ours: Role, credentials: &Credentials) -> Result<Option<Seals>, HandshakeError> {
+        let mode = self.hello.mode;
+        let Some(secret) = credentials.secret().filter(|_| mode.is_sealed()) else { return Ok(None) };
+        let seals = seal::of_lane(secret, &self.hash(), ours).ok_or(HandshakeError::NoEncryption { mode })?;
+        Ok(Some(seals))
     }
 
     /// SHA-256 of both messages.
     pub(super) fn hash(&self) -> [u8; 32] {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest::digest(&digest::SHA256, &self.bytes()).as_ref());
-        hash
+        Sha256::digest(self.bytes()).into()
     }
 
     fn claim(&self, role: Role) -> Vec<u8> {
@@ -78,15 +79,28 @@ impl Transcript {
 }
 
 fn sign(secret: &[u8], claim: &[u8]) -> Tag {
-    let mut tag = [0; 32];
-    tag.copy_from_slice(hmac::sign(&key(secret), claim).as_ref());
-    tag
+    mac(secret, claim).finalize().into_bytes().into()
 }
 
 fn verify(secret: &[u8], claim: &[u8], tag: &[u8]) -> Result<(), HandshakeError> {
-    hmac::verify(&key(secret), claim, tag).map_err(|_| HandshakeError::Secret)
+    mac(secret, claim).verify_slice(tag).map_err(|_| HandshakeError::Secret)
 }
 
-fn key(secret: &[u8]) -> hmac::Key {
-    hmac::Key::new(hmac::HMAC_SHA256, secret)
+fn mac(secret: &[u8], claim: &[u8]) -> Hmac<Sha256> {
+    let mac = Hmac::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.chain_update(claim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4231, section 4.3.
+    #[test]
+    fn proof_of_the_published_test_case() {
+        let tag = sign(b"Jefe", b"what do ya want for nothing?");
+        assert_eq!(tag[..8], [0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e]);
+        assert_eq!(verify(b"Jefe", b"what do ya want for nothing?", &tag), Ok(()));
+        assert_eq!(verify(b"Jefe", b"what do ya want for nothing?", &tag[..31]), Err(HandshakeError::Secret));
+    }
 }

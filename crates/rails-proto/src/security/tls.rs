@@ -1,7 +1,7 @@
 //! Certificates, and whom to trust.
 
 use super::{KeyPin, pin::PinVerifier};
-use crate::handshake::Credentials;
+use crate::handshake::{Credentials, tls};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     client::{Resumption, WebPkiServerVerifier, danger::ServerCertVerifier},
@@ -120,7 +120,7 @@ impl TlsClient {
     }
 
     pub(super) fn credentials(&self) -> Credentials {
-        Credentials::TlsClient { config: self.config.clone(), name: self.name.clone() }
+        Credentials::TlsClient(tls::Client::new(self.config.clone(), self.name.clone()))
     }
 }
 
@@ -157,7 +157,7 @@ impl TlsServer {
     }
 
     pub(super) fn credentials(&self) -> Credentials {
-        Credentials::TlsServer(self.0.clone())
+        Credentials::TlsServer(tls::Server::new(self.0.clone()))
     }
 }
 

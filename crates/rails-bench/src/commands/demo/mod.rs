@@ -13,12 +13,12 @@ use crate::{
     report::{Amount, Column, Part, lost, table, verdicts},
     size,
     stop::Stop,
-    transfer::{ReceiveSummary, SendSummary},
 };
 use anyhow::{Context, Result, ensure};
 use file::{Source, digest_of};
 use rails_multirail::{MultiRailListener, MultiRailStream, Secret, StreamOptions};
 use rails_topo::DataSize;
+use rails_transfer::{ReceiveSummary, SendSummary};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// Move a file over this machine's loopback, both ends in this process, and check everything

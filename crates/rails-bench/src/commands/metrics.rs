@@ -1,0 +1,35 @@
+//! `--prometheus`: the statistics of a stream, as text for Prometheus.
+
+use anyhow::Result;
+use rails_multirail::StreamStats;
+
+/// Where the statistics go.
+#[derive(Debug, clap::Args)]
+pub(super) struct MetricsArgs {
+    /// Write the statistics of each stream and its lanes to this file when it ends, in place of the last, as text for
+    /// Prometheus; `-` is stdout
+    #[cfg(feature = "prometheus")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
+    prometheus: Option<std::path::PathBuf>,
+}
+
+impl MetricsArgs {
+    /// Writes the statistics where `--prometheus` says, if it does.
+    #[cfg(feature = "prometheus")]
+    pub(super) fn write(&self, stats: Option<&StreamStats>) -> Result<()> {
+        use anyhow::Context;
+
+        let (Some(to), Some(stats)) = (&self.prometheus, stats) else { return Ok(()) };
+        let text = stats.to_prometheus(&[]);
+        if to.as_os_str() == "-" {
+            return Ok(crate::print::result(text)?);
+        }
+        std::fs::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
+    }
+
+    /// Nothing: this build has no Prometheus.
+    #[cfg(not(feature = "prometheus"))]
+    pub(super) fn write(&self, _: Option<&StreamStats>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! `latency`: round trips over striped streams beside those over plain TCP.
+
+use super::contest::{CaseArgs, ContestArgs, explained};
+use crate::{commands::message, exit::Exit, lab::latency::LatencyContest, machine::this_machine, print};
+use anyhow::Result;
+
+/// Compare the round trips of small messages over striped streams and plain TCP, over links made for it (needs root)
+///
+/// In each round every carrier runs once, in random order, with both ends as processes of their own; the first round does not count.
+/// Without --rates and --wires there is one case, unshaped,unshaped.
+///
+/// Example: rails-bench latency --rates unshaped,unshaped --sizes 64,4KiB
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cases: CaseArgs,
+    #[command(flatten)]
+    contest: ContestArgs,
+    /// Lengths of the messages
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,1KiB,4KiB,16KiB,64KiB", value_parser = message)]
+    sizes: Vec<u32>,
+    /// Round trips of each length in each round
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    round_trips: u32,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit> {
+    let cases = args.cases.cases(&["unshaped,unshaped"])?;
+    let topology = this_machine()?;
+    let terms = args.contest.terms()?;
+    let mut comparisons = Vec::new();
+    for links in cases {
+        let (sizes, terms) = (args.sizes.clone(), terms.clone());
+        let contest = LatencyContest { links, sizes, count: args.round_trips, terms };
+        let progress = |round, carrier| args.contest.say(round, carrier);
+        let comparison = contest.run(&topology, progress).map_err(explained)?;
+        print::result(format_args!("{comparison}\n"))?;
+        comparisons.push(comparison);
+    }
+    args.contest.write(&comparisons)?;
+    Ok(Exit::Done)
+}

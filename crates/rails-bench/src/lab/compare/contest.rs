@@ -1,0 +1,217 @@
+//! Running a contest: one contender after the other, in an order drawn from the seed.
+
+use super::{
+    Comparison, Contender, Entry, Link, Sample, Setting, Testbed,
+    rivals::{self, Figures, Rival},
+    testbed::{Counted, halves},
+};
+use rails_bind::BindError;
+use rails_lab::LabError;
+use rails_topo::Topology;
+use rand::{SeedableRng, seq::SliceRandom};
+use std::{io, path::PathBuf, time::Duration};
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct Contest {
+    /// The links, by number.
+    pub(crate) links: Vec<Link>,
+    /// Who is to take part; those that would say nothing new on these links are left out.
+    pub(crate) contenders: Vec<Contender>,
+    /// How long each measurement sends.
+    pub(crate) time: Duration,
+    /// How it is run.
+    pub(crate) terms: Terms,
+    /// Where `ucx_perftest` is, if not along `PATH`.
+    pub(crate) ucx: Option<PathBuf>,
+}
+
+/// How any contest is run.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    /// Rounds that count.
+    pub(crate) rounds: usize,
+    /// What the order is drawn from.
+    pub(crate) seed: u64,
+    /// Congestion control of all sockets.
+    pub(crate) congestion: String,
+    /// The program whose `serve` and `stream` are run: this one.
+    pub(crate) program: PathBuf,
+}
+
+/// Why a contest has no outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ContestError {
+    /// The links could not be made or changed.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The processes could not be given their CPUs.
+    #[error("the processes could not be given their CPUs")]
+    Bind(#[from] BindError),
+    /// A process could not be run.
+    #[error("`{command}` could not be run")]
+    Run {
+        /// The command.
+        command: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A process failed.
+    #[error("`{command}` failed ({status}): {said}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// What it said.
+        said: String,
+    },
+    /// A process said what cannot be read as a measurement.
+    #[error("the measurement cannot be read")]
+    Report(#[from] serde_json::Error),
+    /// A program of others gave no figure where it should be.
+    #[error("no figure in what {program} says: {output}")]
+    Figure {
+        /// The program.
+        program: &'static str,
+        /// What it said.
+        output: String,
+    },
+    /// The keys of encrypted streams could not be made.
+    #[error("the keys of encrypted streams could not be made")]
+    Keys {
+        /// The cause.
+        source: io::Error,
+    },
+    /// The kernel did not say what the processes used.
+    #[error("getrusage failed")]
+    Usage {
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl Contest {
+    /// Makes the links, runs every round, and takes the links down again. `absent` is told who cannot take part, before anything
+    /// is measured; `progress` of each measurement before it starts.
+    ///
+    /// # Errors
+    /// [`ContestError`]; whatever was made is taken down.
+    ///
+    /// # Privileges
+    /// Root, for the namespaces.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        mut absent: impl FnMut(Contender, &str),
+        mut progress: impl FnMut(usize, Contender),
+    ) -> Result<Comparison, ContestError> {
+        let cpus = halves(topology.allowed_cpus());
+        let testbed = Testbed::build(&self.links, cpus, self.time, &self.terms)?;
+        let setting = Setting {
+            cpu_model: topology.machine().cpu_model.clone(),
+            kernel: topology.machine().kernel.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sender_cpus: testbed.sender_cpus.clone(),
+            receiver_cpus: testbed.receiver_cpus.clone(),
+            congestion_control: self.terms.congestion.clone(),
+            seconds: self.time.as_secs_f64(),
+            rounds: self.terms.rounds,
+            seed: self.terms.seed,
+        };
+        let (mut entries, mut field) = (Vec::new(), Vec::new());
+        for contender in self.contenders.iter().copied().filter(|one| one.makes_sense_on(self.links.len())) {
+            let (version, reason) = match rivals::enter(contender, &testbed, self.ucx.as_deref()) {
+                Ok(rival) => {
+                    let version = rival.version();
+                    field.push((contender, rival));
+                    (version, None)
+                }
+                Err(reason) => {
+                    absent(contender, &reason);
+                    (None, Some(reason))
+                }
+            };
+            entries.push(Entry { contender, version, absent: reason });
+        }
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut samples = Vec::new();
+        // Round 0 warms caches, page tables and the CPU's clock, and does not count.
+        for round in 0..=self.terms.rounds {
+            field.shuffle(&mut order);
+            for (contender, rival) in &mut field {
+                progress(round, *contender);
+                let sample = measure(&testbed, round, *contender, rival.as_mut())?;
+                if round > 0 {
+                    samples.push(sample);
+                }
+            }
+        }
+        Ok(Comparison::new(self.links.clone(), setting, entries, samples))
+    }
+}
+
+/// Runs one contender once, with the kernel's counters read before and after.
+fn measure(
+    testbed: &Testbed,
+    round: usize,
+    contender: Contender,
+    rival: &mut dyn Rival,
+) -> Result<Sample, ContestError> {
+    let before = testbed.counters()?;
+    let figures = rival.measure(testbed)?;
+    let counted = testbed.since(&before)?;
+    let Figures { goodput_bits_per_second, bytes, measured_at, cpu_seconds, congestion_control, mut warnings } =
+        figures;
+    if contender.has_all_links() {
+        warnings.extend(unused(&counted));
+    }
+    let by_side = cpu_seconds;
+    let cpu_seconds = by_side.map_or(counted.children.as_secs_f64(), |(sender, receiver)| sender + receiver);
+    let per_core = |seconds: f64| (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds);
+    Ok(Sample {
+        round,
+        contender,
+        bytes,
+        goodput_bits_per_second,
+        measured_at,
+        cpu_seconds,
+        cpu_seconds_per_gigabyte: cpu_seconds / (bytes as f64 / 1e9),
+        cpu_seconds_by_side: by_side,
+        goodput_per_sender_core_bits_per_second: by_side.and_then(|(sender, _)| per_core(sender)),
+        goodput_per_receiver_core_bits_per_second: by_side.and_then(|(_, receiver)| per_core(receiver)),
+        link_tx_bytes: counted.tx_bytes,
+        retransmitted_segments: counted.retransmitted,
+        congestion_control,
+        warnings,
+    })
+}
+
+/// Links that carried next to nothing: a good rate does not show that a contender left some alone, the kernel's counters do.
+fn unused(counted: &Counted) -> Option<String> {
+    let all: u64 = counted.tx_bytes.iter().sum();
+    let idle = counted.tx_bytes.iter().enumerate().filter(|(_, bytes)| **bytes < all / LEAST_SHARE);
+    let idle: Vec<String> = idle.map(|(link, _)| link.to_string()).collect();
+    (!idle.is_empty()).then(|| format!("link {} carried less than 1/{LEAST_SHARE} of the bytes", idle.join(", ")))
+}
+
+/// A link of a hundredth of the others' rate has its share; handshakes and acknowledgements alone are far below.
+const LEAST_SHARE: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_was_left_alone_is_noticed() {
+        let counted =
+            |tx_bytes: &[u64]| Counted { tx_bytes: tx_bytes.to_vec(), retransmitted: 0, children: Duration::ZERO };
+        assert_eq!(unused(&counted(&[400_000_000, 4_000_000])), None);
+        assert_eq!(
+            unused(&counted(&[400_000_000, 4_000, 0])).unwrap(),
+            "link 1, 2 carried less than 1/1000 of the bytes"
+        );
+        assert_eq!(unused(&counted(&[5])), None);
+    }
+}

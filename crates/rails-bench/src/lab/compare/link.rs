@@ -1,0 +1,111 @@
+//! The links of a comparison.
+
+use rails_lab::{LabError, LinkLab, Shape, Wire};
+use serde::{Serialize, Serializer};
+use std::{fmt, time::Duration};
+
+/// A link to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// A veth pair.
+    Veth(Shape),
+    /// A wire in user space, with delay.
+    Wire {
+        /// Its rate in Mbit/s.
+        mbit: u64,
+        /// Its round-trip time.
+        rtt: Duration,
+    },
+}
+
+impl Link {
+    /// Its rate in Mbit/s; `None` where it has no limit.
+    pub(crate) fn mbit(self) -> Option<u64> {
+        match self {
+            Self::Veth(Shape::Unshaped) => None,
+            Self::Veth(Shape::Rate { mbit, .. }) | Self::Wire { mbit, .. } => Some(mbit),
+        }
+    }
+
+    /// A wire of this rate and delay. The queue holds a round trip, as a router's would; 20 ms at the least.
+    pub(crate) fn wire(mbit: u64, rtt: Duration) -> Wire {
+        Wire::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)))
+    }
+
+    fn rtt(self) -> Duration {
+        match self {
+            Self::Veth(_) => Duration::ZERO,
+            Self::Wire { rtt, .. } => rtt,
+        }
+    }
+}
+
+/// As it is printed.
+impl Serialize for Link {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Veth(shape) => shape.fmt(f),
+            Self::Wire { mbit, rtt } => Self::wire(*mbit, *rtt).fmt(f),
+        }
+    }
+}
+
+/// A few words for a chart: `400`, `400@50ms`, `unshaped`.
+pub(super) fn short(links: &[Link]) -> String {
+    let short = |link: &Link| match link {
+        Link::Veth(Shape::Unshaped) => "unshaped".to_owned(),
+        Link::Veth(Shape::Rate { mbit, .. }) => format!("{mbit}"),
+        Link::Wire { mbit, rtt } => format!("{mbit}@{rtt:?}"),
+    };
+    match links {
+        [first, rest @ ..] if rest.len() > 1 && rest.iter().all(|link| link == first) => {
+            format!("{} x {}", links.len(), short(first))
+        }
+        links => links.iter().map(short).collect::<Vec<_>>().join(" + "),
+    }
+}
+
+/// Makes them.
+pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
+    let add = |lab: rails_lab::LinkLabBuilder, link: &Link| match *link {
+        Link::Veth(shape) => lab.link(shape),
+        Link::Wire { mbit, rtt } => lab.wire(Link::wire(mbit, rtt)),
+    };
+    links.iter().fold(LinkLab::builder(), add).build()
+}
+
+/// The link with the highest rate, and of equals the shortest; the first of those.
+pub(crate) fn fastest(links: &[Link]) -> usize {
+    let key = |link: &Link| (link.mbit().unwrap_or(u64::MAX), std::cmp::Reverse(link.rtt()));
+    (0..links.len()).rev().max_by_key(|index| key(&links[*index])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn veth(mbit: u64) -> Link {
+        Link::Veth(Shape::mbit(mbit))
+    }
+
+    #[test]
+    fn the_fastest_link_is_the_first_and_shortest_of_the_highest_rate() {
+        let wire = |mbit, milliseconds| Link::Wire { mbit, rtt: Duration::from_millis(milliseconds) };
+        assert_eq!(fastest(&[veth(100), veth(400), veth(400)]), 1);
+        assert_eq!(fastest(&[veth(100), Link::Veth(Shape::Unshaped)]), 1);
+        assert_eq!(fastest(&[wire(400, 50), wire(400, 1)]), 1);
+    }
+
+    #[test]
+    fn links_are_told_in_short() {
+        assert_eq!(short(&[veth(400), veth(100)]), "400 + 100");
+        assert_eq!(short(&[veth(100); 8]), "8 x 100");
+        assert_eq!(short(&[Link::Wire { mbit: 400, rtt: Duration::from_millis(50) }]), "400@50ms");
+    }
+}

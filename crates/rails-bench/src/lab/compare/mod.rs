@@ -1,0 +1,239 @@
+//! Striped streams beside what else could carry the same bytes, over the same links in the same run.
+//!
+//! The two ends are processes in two network namespaces; each measurement starts both anew. Every round runs every contender
+//! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them. One who cannot take
+//! part is listed with the reason; one whose figure is not what it seems to be has a warning beside it.
+//!
+//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs the rounds, `statistics` and the
+//! [`Comparison`] here are what comes out; `table` and `chart` show it.
+
+mod chart;
+mod contender;
+mod contest;
+mod keys;
+mod link;
+pub(crate) mod peer;
+mod rivals;
+pub(crate) mod statistics;
+mod table;
+pub(crate) mod testbed;
+
+pub(crate) use chart::draw;
+pub(crate) use contender::Contender;
+pub(crate) use contest::{Contest, ContestError, Terms};
+pub(crate) use link::Link;
+pub(crate) use rivals::MeasuredAt;
+pub(crate) use statistics::Spread;
+
+pub(crate) use link::fastest;
+#[cfg(feature = "fuzzing")]
+pub(crate) use rivals::fuzz;
+pub(crate) use rivals::{Running, own};
+pub(crate) use testbed::Testbed;
+
+use rails_topo::CpuSet;
+use serde::Serialize;
+
+/// The outcome of one contest.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Comparison {
+    /// The links, by number.
+    pub(crate) links: Vec<Link>,
+    /// Where and how it was run.
+    pub(crate) setting: Setting,
+    /// Who took part, and who could not.
+    pub(crate) entries: Vec<Entry>,
+    /// Every measurement that counts, in the order they were made.
+    pub(crate) samples: Vec<Sample>,
+    /// The figures of each who took part.
+    pub(crate) results: Vec<Outcome>,
+}
+
+/// Where and how a contest was run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Setting {
+    /// Processor model.
+    pub(crate) cpu_model: Option<String>,
+    /// Kernel release.
+    pub(crate) kernel: Option<String>,
+    /// Version of this program.
+    pub(crate) version: String,
+    /// CPUs of the sending process.
+    pub(crate) sender_cpus: CpuSet,
+    /// CPUs of the receiving process.
+    pub(crate) receiver_cpus: CpuSet,
+    /// Congestion control of every socket.
+    pub(crate) congestion_control: String,
+    /// How long each measurement sends.
+    pub(crate) seconds: f64,
+    /// Rounds that count, after one that does not.
+    pub(crate) rounds: usize,
+    /// What the order of the contenders was drawn from.
+    pub(crate) seed: u64,
+}
+
+/// One who was to take part.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Entry {
+    /// Who.
+    pub(crate) contender: Contender,
+    /// What exactly it is; `None` where that is this program.
+    pub(crate) version: Option<String>,
+    /// Why it did not take part.
+    pub(crate) absent: Option<String>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Sample {
+    /// Its round, from 1.
+    pub(crate) round: usize,
+    /// Who.
+    pub(crate) contender: Contender,
+    /// Bytes of the application that arrived.
+    pub(crate) bytes: u64,
+    /// How fast they did.
+    pub(crate) goodput_bits_per_second: f64,
+    /// Whose figure that is.
+    pub(crate) measured_at: MeasuredAt,
+    /// CPU time of all processes of both ends: while they measured where they say it, of their whole lives otherwise.
+    pub(crate) cpu_seconds: f64,
+    /// The same over the bytes.
+    pub(crate) cpu_seconds_per_gigabyte: f64,
+    /// The sender's and the receiver's part of it; `None` of programs of others.
+    pub(crate) cpu_seconds_by_side: Option<(f64, f64)>,
+    /// The bytes over the sender's CPU time: what one core sends while it is busy. `None` of programs of others.
+    pub(crate) goodput_per_sender_core_bits_per_second: Option<f64>,
+    /// The same of the receiver.
+    pub(crate) goodput_per_receiver_core_bits_per_second: Option<f64>,
+    /// Bytes that the sender's end of each link sent, by the kernel's counters.
+    pub(crate) link_tx_bytes: Vec<u64>,
+    /// Segments that TCP sent again at both ends, by the kernel's counters.
+    pub(crate) retransmitted_segments: u64,
+    /// Congestion control as the sockets said it; empty where it is not told.
+    pub(crate) congestion_control: Vec<String>,
+    /// Why the figure is not what it seems to be.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A contender's figures over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Outcome {
+    /// Who.
+    pub(crate) contender: Contender,
+    /// Median, least and most of the goodput.
+    pub(crate) goodput_bits_per_second: Spread,
+    /// Median, least and most of the CPU time.
+    pub(crate) cpu_seconds_per_gigabyte: Spread,
+    /// What one core of the sender sends while it is busy; `None` of programs of others.
+    pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
+    /// The same of the receiver.
+    pub(crate) goodput_per_receiver_core_bits_per_second: Option<Spread>,
+    /// Its median goodput as a share of the ceiling's (one plain flow per link); `None` where that was not measured.
+    pub(crate) share_of_ceiling: Option<f64>,
+    /// Every different warning of its samples.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Comparison {
+    fn new(links: Vec<Link>, setting: Setting, entries: Vec<Entry>, samples: Vec<Sample>) -> Self {
+        let goodput = |contender| {
+            let of = samples.iter().filter(move |sample| sample.contender == contender);
+            Spread::of(of.map(|sample| sample.goodput_bits_per_second))
+        };
+        let ceiling = goodput(Contender::PlainFlows);
+        let outcome = |entry: &Entry| {
+            let of = || samples.iter().filter(|sample| sample.contender == entry.contender);
+            let goodput = goodput(entry.contender)?;
+            let mut warnings: Vec<String> = of().flat_map(|sample| sample.warnings.clone()).collect();
+            warnings.sort();
+            warnings.dedup();
+            Some(Outcome {
+                contender: entry.contender,
+                goodput_bits_per_second: goodput,
+                cpu_seconds_per_gigabyte: Spread::of(of().map(|sample| sample.cpu_seconds_per_gigabyte))?,
+                goodput_per_sender_core_bits_per_second: Spread::of(
+                    of().filter_map(|sample| sample.goodput_per_sender_core_bits_per_second),
+                ),
+                goodput_per_receiver_core_bits_per_second: Spread::of(
+                    of().filter_map(|sample| sample.goodput_per_receiver_core_bits_per_second),
+                ),
+                share_of_ceiling: ceiling.map(|ceiling| goodput.median / ceiling.median),
+                warnings,
+            })
+        };
+        let results = entries.iter().filter_map(outcome).collect();
+        Self { links, setting, entries, samples, results }
+    }
+
+    /// The figures of one contender, if it took part.
+    pub(crate) fn of(&self, contender: Contender) -> Option<&Outcome> {
+        self.results.iter().find(|outcome| outcome.contender == contender)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use rails_lab::Shape;
+
+    fn sample(round: usize, contender: Contender, goodput: f64) -> Sample {
+        Sample {
+            round,
+            contender,
+            bytes: 1,
+            goodput_bits_per_second: goodput,
+            measured_at: MeasuredAt::Receiver,
+            cpu_seconds: 1.0,
+            cpu_seconds_per_gigabyte: 1.0,
+            cpu_seconds_by_side: None,
+            goodput_per_sender_core_bits_per_second: None,
+            goodput_per_receiver_core_bits_per_second: None,
+            link_tx_bytes: vec![],
+            retransmitted_segments: 0,
+            congestion_control: vec![],
+            warnings: vec!["it limps".to_owned()],
+        }
+    }
+
+    pub(super) fn comparison(contenders: &[Contender]) -> Comparison {
+        let goodput = |index: usize, round: usize| 1e8 * (10 - index.min(9)) as f64 + 1e6 * round as f64;
+        let rounds = (1..=2).flat_map(|round| {
+            contenders
+                .iter()
+                .enumerate()
+                .map(move |(index, contender)| sample(round, *contender, goodput(index, round)))
+        });
+        let setting = Setting {
+            cpu_model: None,
+            kernel: None,
+            version: String::new(),
+            sender_cpus: CpuSet::new(),
+            receiver_cpus: CpuSet::new(),
+            congestion_control: "cubic".to_owned(),
+            seconds: 1.0,
+            rounds: 2,
+            seed: 7,
+        };
+        let entry = |contender: &Contender| Entry { contender: *contender, version: None, absent: None };
+        let absent = Entry { contender: Contender::Ucx, version: None, absent: Some("it is not here".to_owned()) };
+        let entries = contenders.iter().map(entry).chain([absent]).collect();
+        Comparison::new(vec![Link::Veth(Shape::mbit(400)); 2], setting, entries, rounds.collect())
+    }
+
+    #[test]
+    fn a_share_is_of_the_ceilings_median_and_a_warning_is_said_once() {
+        let comparison = comparison(&[Contender::PlainFlows, Contender::RailsAdaptive]);
+        let adaptive = comparison.of(Contender::RailsAdaptive).unwrap();
+        assert_eq!(adaptive.goodput_bits_per_second, Spread { median: 901.5e6, least: 901e6, most: 902e6 });
+        assert!((adaptive.share_of_ceiling.unwrap() - 901.5 / 1001.5).abs() < 1e-9);
+        assert_eq!(adaptive.warnings, ["it limps"]);
+        assert!(comparison.of(Contender::Ucx).is_none(), "who was absent has no figures");
+    }
+
+    #[test]
+    fn without_the_ceiling_there_is_no_share() {
+        let comparison = comparison(&[Contender::RailsAdaptive]);
+        assert_eq!(comparison.of(Contender::RailsAdaptive).unwrap().share_of_ceiling, None);
+    }
+}

@@ -1,0 +1,111 @@
+//! The contenders at work, one file for each kind.
+
+mod iperf3;
+mod mptcp;
+mod own;
+mod program;
+mod ucx;
+
+pub(crate) use own::{Own, Running};
+
+use super::{Contender, ContestError, Link, Testbed};
+use own::Keep;
+use serde::Serialize;
+use std::path::Path;
+
+/// Something that carries bytes from side A to side B of the testbed.
+pub(super) trait Rival {
+    /// What exactly it is; `None` where that is this program.
+    fn version(&self) -> Option<String> {
+        None
+    }
+
+    /// Carries bytes for the testbed's time, and says how many arrived.
+    fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError>;
+}
+
+/// What a rival says of one measurement.
+pub(super) struct Figures {
+    pub(super) goodput_bits_per_second: f64,
+    pub(super) bytes: u64,
+    pub(super) measured_at: MeasuredAt,
+    /// CPU time of the sender and of the receiver while they measured; `None` where it does not say, and that of their whole lives is taken.
+    pub(super) cpu_seconds: Option<(f64, f64)>,
+    pub(super) congestion_control: Vec<String>,
+    /// Why the figure is not what it seems to be.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Whose figure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MeasuredAt {
+    /// What the receiving program had read.
+    Receiver,
+    /// What the sending program knew to be delivered; it tells of nothing else.
+    Sender,
+}
+
+/// Makes a contender ready, or says why it cannot take part.
+pub(super) fn enter(contender: Contender, testbed: &Testbed, ucx: Option<&Path>) -> Result<Box<dyn Rival>, String> {
+    Ok(match (contender, own(contender, testbed)) {
+        (Contender::Mptcp, Some(program)) => Box::new(mptcp::Mptcp::enable(testbed, program)?),
+        (_, Some(own)) => Box::new(own),
+        (Contender::Iperf3, None) => Box::new(iperf3::Iperf3::find()?),
+        (_, None) => Box::new(ucx::Ucx::find(ucx)?),
+    })
+}
+
+/// How this program carries the bytes for a contender; `None` for those that are programs of others.
+pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
+    let all = || Own::on((0..testbed.links.len()).collect());
+    Some(match contender {
+        Contender::PlainFlows => all().both(&["--plain"]),
+        Contender::PlainBestLink => Own::on(vec![super::link::fastest(&testbed.links)]).both(&["--plain"]),
+        Contender::RailsStatic => all().sender(&["--policy", "static"]),
+        Contender::RailsAdaptive => all(),
+        Contender::RailsSingle => all().both(&["--driver", "single"]),
+        Contender::RailsWeighted => all().sender(&["--policy", "weighted", "--weights", &weights(&testbed.links)]),
+        Contender::RailsPsk => all().kept(Keep::Psk),
+        Contender::RailsTls => all().kept(Keep::Tls),
+        Contender::RailsParallel => {
+            // A stream has at most 64 connections.
+            let connections = PARALLEL.min(64 / testbed.links.len()).max(1);
+            all().sender(&["--parallel", &connections.to_string()])
+        }
+        // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,
+        // so the listener has to be on all of them.
+        Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
+        Contender::Iperf3 | Contender::Ucx => return None,
+    })
+}
+
+/// The links' rates; equal shares where there is one without.
+fn weights(links: &[Link]) -> String {
+    let rates: Option<Vec<u64>> = links.iter().map(|link| link.mbit()).collect();
+    let weights = rates.unwrap_or_else(|| vec![1; links.len()]);
+    weights.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// TCP connections of a lane of [`Contender::RailsParallel`].
+const PARALLEL: usize = 4;
+
+/// For [`crate::fuzzing`].
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(output: &[u8]) {
+    iperf3::fuzz(output);
+    ucx::fuzz(&String::from_utf8_lossy(output));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_lab::Shape;
+
+    #[test]
+    fn weights_are_the_links_rates_and_equal_where_one_has_none() {
+        let veth = |mbit| Link::Veth(Shape::mbit(mbit));
+        assert_eq!(weights(&[veth(400), veth(4)]), "400,4");
+        assert_eq!(weights(&[veth(400), Link::Veth(Shape::Unshaped)]), "1,1");
+    }
+}

@@ -1,0 +1,130 @@
+//! What a stream makes of links that change under it, beside plain flows and MPTCP in the same run.
+//!
+//! The receiver writes down what it reads in every 20 ms, and each pause; the sender's interfaces are read as often. `scenario`
+//! says what happens when, `run` does it, `target` says what is measured and how good it is to be, `figures` works out what came
+//! of it, `table` shows that.
+
+mod figures;
+mod run;
+mod scenario;
+mod table;
+mod target;
+
+pub(crate) use run::DisturbContest;
+pub(crate) use scenario::{Happening, Scenario};
+pub(crate) use target::Measure;
+
+use crate::{
+    lab::compare::{Contender, Link},
+    measure::series::Series,
+};
+use serde::Serialize;
+
+/// The outcome of one scenario.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Disturbance {
+    /// The links, by number; the last is the one that is disturbed.
+    pub(crate) links: Vec<Link>,
+    /// What was done to it.
+    pub(crate) scenario: Scenario,
+    /// Congestion control of every socket.
+    pub(crate) congestion_control: String,
+    /// What the order of the contenders was drawn from.
+    pub(crate) seed: u64,
+    /// The rate of independent plain flows in the second half of each time between two happenings, median over the rounds.
+    pub(crate) ceilings_bits_per_second: Vec<f64>,
+    /// Every run that counts, in the order they were made.
+    pub(crate) samples: Vec<DisturbSample>,
+    /// What they come to, by contender.
+    pub(crate) results: Vec<DisturbOutcome>,
+}
+
+/// One contender in one round.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct DisturbSample {
+    /// Its round, from 1.
+    pub(crate) round: usize,
+    /// Who.
+    pub(crate) contender: Contender,
+    /// What happened to the links meanwhile.
+    #[serde(flatten)]
+    pub(crate) course: Course,
+    /// Bytes that the sending application wrote; `None` where it came to no end.
+    pub(crate) bytes_written: Option<u64>,
+    /// Bytes that the receiving application read; `None` where it came to no end.
+    pub(crate) bytes: Option<u64>,
+    /// The place of the first byte that was another than the one written there, if there was one.
+    pub(crate) wrong_at: Option<u64>,
+    /// How they arrived.
+    pub(crate) series: Option<Series>,
+    /// Why there are no figures, where there are none.
+    pub(crate) failed: Option<String>,
+    /// Why the figures are not what they seem to be.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What happened to the links in the course of one run; times are the wall clock's.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Course {
+    /// When the looking began.
+    pub(crate) begun_unix_seconds: f64,
+    /// When it ended.
+    pub(crate) ended_unix_seconds: f64,
+    /// What was done.
+    pub(crate) happenings: Vec<Happened>,
+    /// How much later than it should the latest of it was done; `None` where not all of it was.
+    pub(crate) late_seconds: Option<f64>,
+    /// What the sender's interfaces had sent at each look.
+    pub(crate) links: Vec<LinkLook>,
+}
+
+/// Something that was done, and when.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Happened {
+    /// When it was done, by the wall clock.
+    pub(crate) unix_seconds: f64,
+    /// What.
+    pub(crate) what: Happening,
+}
+
+/// The sender's interfaces at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LinkLook {
+    /// The moment, by the wall clock.
+    pub(crate) unix_seconds: f64,
+    /// Bytes that each had sent, by the kernel's counters.
+    pub(crate) tx_bytes: Vec<u64>,
+}
+
+/// One contender over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct DisturbOutcome {
+    /// Who.
+    pub(crate) contender: Contender,
+    /// How many rounds have figures, and how many there were. One in which the link was changed too late has none.
+    pub(crate) rounds: (usize, usize),
+    /// Everything that is measured.
+    pub(crate) figures: Vec<Figure>,
+    /// Every different warning and failure.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One measure of one contender over all rounds that have figures: seconds, or bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Figure {
+    /// What is measured.
+    pub(crate) measure: Measure,
+    /// The most that a stream is to reach; `None` where nothing is asked.
+    pub(crate) target: Option<f64>,
+    /// The median over the rounds, where what never came to pass is later than all else; `None` where that is never, or nothing is
+    /// known.
+    pub(crate) median: Option<f64>,
+    /// The least.
+    pub(crate) least: Option<f64>,
+    /// The most; `None` where it is never.
+    pub(crate) most: Option<f64>,
+    /// In how many rounds it never came to pass.
+    pub(crate) never: usize,
+    /// Whether the median is no more than the target.
+    pub(crate) is_met: Option<bool>,
+}

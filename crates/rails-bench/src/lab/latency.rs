@@ -1,0 +1,259 @@
+//! Round trips over striped streams beside those over one plain flow, over the same links in the same run.
+
+use crate::lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, peer::Peer, testbed::halves};
+use crate::measure::latency::RoundTrips;
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use rails_lab::Side;
+use rails_topo::Topology;
+use rand::{SeedableRng, seq::SliceRandom};
+use serde::Serialize;
+use std::{fmt, time::Duration};
+
+/// What carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Carrier {
+    /// One plain tokio TCP flow on the fastest link
+    Plain,
+    /// A stream over all links, with one thread per rail
+    Rails,
+    /// A stream over all links, with one thread for all rails
+    RailsSingle,
+    /// The messages of a stream over all links, with one thread per rail
+    RailsMessages,
+    /// A stream over all links, whose lanes are asked for 50 us for more before their threads sleep
+    RailsBusy,
+}
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct LatencyContest {
+    /// The links, by number.
+    pub(crate) links: Vec<Link>,
+    /// Lengths of the messages.
+    pub(crate) sizes: Vec<u32>,
+    /// Round trips of each size that count, in each round.
+    pub(crate) count: u32,
+    /// How it is run.
+    pub(crate) terms: Terms,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LatencyComparison {
+    /// The links, by number.
+    pub(crate) links: Vec<Link>,
+    /// What the order was drawn from.
+    pub(crate) seed: u64,
+    /// Every measurement that counts, in the order they were made.
+    pub(crate) samples: Vec<LatencySample>,
+    /// What they come to, by size and carrier.
+    pub(crate) results: Vec<LatencyOutcome>,
+}
+
+/// One carrier in one round.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LatencySample {
+    /// Its round, from 1.
+    pub(crate) round: usize,
+    /// What carried the messages.
+    pub(crate) carrier: Carrier,
+    /// Figures of each size.
+    pub(crate) round_trips: Vec<RoundTrips>,
+}
+
+/// One carrier with one size over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LatencyOutcome {
+    /// Length of the messages.
+    pub(crate) bytes: u32,
+    /// What carried them.
+    pub(crate) carrier: Carrier,
+    /// The rounds' medians.
+    pub(crate) p50_us: Spread,
+    /// The rounds' 99th percentiles.
+    pub(crate) p99_us: Spread,
+    /// The median of the first over that of the plain flow.
+    pub(crate) p50_over_plain: Option<f64>,
+    /// The same of the second.
+    pub(crate) p99_over_plain: Option<f64>,
+}
+
+impl LatencyContest {
+    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before it starts.
+    ///
+    /// # Errors
+    /// [`ContestError`]; whatever was made is taken down.
+    ///
+    /// # Privileges
+    /// Root, for the namespaces.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        mut progress: impl FnMut(usize, Carrier),
+    ) -> Result<LatencyComparison, ContestError> {
+        let cpus = halves(topology.allowed_cpus());
+        let testbed = Testbed::build(&self.links, cpus, Duration::ZERO, &self.terms)?;
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut samples = Vec::new();
+        for round in 0..=self.terms.rounds {
+            let mut carriers = Carrier::ALL;
+            carriers.shuffle(&mut order);
+            for carrier in carriers {
+                progress(round, carrier);
+                let round_trips = self.measure(&testbed, carrier)?;
+                if round > 0 {
+                    samples.push(LatencySample { round, carrier, round_trips });
+                }
+            }
+        }
+        Ok(LatencyComparison::new(self.links.clone(), self.terms.seed, samples))
+    }
+
+    fn measure(&self, testbed: &Testbed, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
+        let links = match carrier {
+            Carrier::Plain => vec![fastest(&self.links)],
+            _ => (0..self.links.len()).collect(),
+        };
+        let ends = |side| {
+            let addresses = links.iter().map(|link| testbed.lab.address(side, *link).to_string());
+            addresses.collect::<Vec<_>>().join(",")
+        };
+        let common = ["--insecure", "--json", "--congestion", &testbed.congestion];
+        let mut serve = testbed.command(Side::B, &testbed.program);
+        serve.args(["serve", "--once", "--ping", "--listen", &ends(Side::B)]).args(common).args(carrier.arguments());
+        let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
+        receiver.wait_for("listening on")?;
+        let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let mut stream = testbed.command(Side::A, &testbed.program);
+        stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A), "--ping", &sizes]);
+        stream.args(["--round-trips", &self.count.to_string()]).args(common).args(carrier.arguments());
+        let report = Peer::start(stream, testbed.cpus(Side::A))?.finish()?;
+        receiver.finish()?;
+        Ok(serde_json::from_slice(&report)?)
+    }
+}
+
+impl Carrier {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Plain, Self::Rails, Self::RailsSingle, Self::RailsMessages, Self::RailsBusy];
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &["--plain"],
+            Self::Rails => &[],
+            Self::RailsSingle => &["--driver", "single"],
+            Self::RailsMessages => &["--messages"],
+            Self::RailsBusy => &["--busy-poll", "50us"],
+        }
+    }
+}
+
+impl LatencyComparison {
+    fn new(links: Vec<Link>, seed: u64, samples: Vec<LatencySample>) -> Self {
+        let spread = |bytes: u32, carrier: Carrier, figure: fn(&RoundTrips) -> f64| {
+            let of = samples.iter().filter(|sample| sample.carrier == carrier).flat_map(|sample| &sample.round_trips);
+            Spread::of(of.filter(|figures| figures.bytes == bytes).map(figure))
+        };
+        let mut sizes: Vec<u32> = samples.iter().flat_map(|sample| &sample.round_trips).map(|one| one.bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let figures: [fn(&RoundTrips) -> f64; 2] = [|one| one.p50_us, |one| one.p99_us];
+        let outcome = |(bytes, carrier)| {
+            let [p50, p99] = figures.map(|figure| spread(bytes, carrier, figure));
+            let [plain50, plain99] = figures.map(|figure| spread(bytes, Carrier::Plain, figure));
+            let over = |ours: Spread, plain: Option<Spread>| plain.map(|plain| ours.median / plain.median);
+            let (p50_us, p99_us) = (p50?, p99?);
+            Some(LatencyOutcome {
+                bytes,
+                carrier,
+                p50_us,
+                p99_us,
+                p50_over_plain: over(p50_us, plain50),
+                p99_over_plain: over(p99_us, plain99),
+            })
+        };
+        let pairs = sizes.iter().flat_map(|bytes| Carrier::ALL.map(|carrier| (*bytes, carrier)));
+        let results = pairs.filter_map(outcome).collect();
+        Self { links, seed, samples, results }
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Plain => "tokio TCP, one flow",
+            Self::Rails => "rails",
+            Self::RailsSingle => "rails, single driver",
+            Self::RailsMessages => "rails, messages",
+            Self::RailsBusy => "rails, busy polling",
+        })
+    }
+}
+
+impl fmt::Display for LatencyComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links: Vec<String> = self.links.iter().map(Link::to_string).collect();
+        writeln!(f, "round trips over {} link(s): {}; order from seed {}", links.len(), links.join(", "), self.seed)?;
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "bytes",
+            "",
+            "p50, us",
+            "least",
+            "most",
+            "over plain",
+            "p99, us",
+            "least",
+            "most",
+            "over plain",
+        ]);
+        for outcome in &self.results {
+            let over = |ratio: Option<f64>| ratio.map_or("unknown".to_owned(), |ratio| format!("{ratio:.3}"));
+            let spread = |spread: Spread| [spread.median, spread.least, spread.most].map(|us| format!("{us:.1}"));
+            let [p50, p50_least, p50_most] = spread(outcome.p50_us);
+            let [p99, p99_least, p99_most] = spread(outcome.p99_us);
+            let over = [over(outcome.p50_over_plain), over(outcome.p99_over_plain)];
+            let [over50, over99] = over;
+            let (bytes, carrier) = (outcome.bytes.to_string(), outcome.carrier.to_string());
+            table.add_row([bytes, carrier, p50, p50_least, p50_most, over50, p99, p99_least, p99_most, over99]);
+        }
+        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        writeln!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_medians_of_rounds_over_those_of_the_plain_flow() {
+        let sample = |round, carrier, p50_us: f64| LatencySample {
+            round,
+            carrier,
+            round_trips: vec![RoundTrips {
+                bytes: 64,
+                count: 1,
+                least_us: 1.0,
+                p50_us,
+                p99_us: 2.0 * p50_us,
+                most_us: 9.0,
+                each_ns: vec![],
+            }],
+        };
+        let samples = [(1, 10.0, 12.0), (2, 20.0, 22.0), (3, 30.0, 32.0)];
+        let samples = samples.iter().flat_map(|(round, plain, rails)| {
+            [sample(*round, Carrier::Plain, *plain), sample(*round, Carrier::Rails, *rails)]
+        });
+        let comparison = LatencyComparison::new(vec![], 1, samples.collect());
+        assert_eq!(comparison.results.len(), 2, "who was not measured has no figures");
+        assert_eq!(comparison.results[0].p50_over_plain, Some(1.0));
+        assert_eq!(comparison.results[1].p50_us, Spread { median: 22.0, least: 12.0, most: 32.0 });
+        assert_eq!(comparison.results[1].p99_over_plain, Some(1.1));
+        assert!(comparison.to_string().contains("1.100"));
+    }
+}

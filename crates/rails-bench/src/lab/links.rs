@@ -1,0 +1,82 @@
+//! Links of a measurement as people write them.
+
+use super::{compare::Link, rate};
+use crate::duration;
+use anyhow::{Result, anyhow};
+use rails_lab::MAX_LINKS;
+
+/// Reads veth pairs: rates in Mbit/s or `unshaped`, each with how many there are, as in `400,100x3`.
+///
+/// # Errors
+/// What is wrong, with the flag.
+pub(crate) fn veths(text: &str) -> Result<Vec<Link>> {
+    read("--rates", text, |one| rate::shape(one).map(Link::Veth))
+}
+
+/// Reads wires: a rate and a round-trip time, as in `400@1ms,400@50ms`.
+///
+/// # Errors
+/// What is wrong, with the flag.
+pub(crate) fn wires(text: &str) -> Result<Vec<Link>> {
+    read("--wires", text, |one| {
+        let (mbit, rtt) = one.split_once('@').ok_or(format!("`{one}` is not a rate and a time, as 400@50ms"))?;
+        match mbit.parse() {
+            Ok(mbit) if mbit > 0 => Ok(Link::Wire { mbit, rtt: duration::parse(rtt)? }),
+            _ => Err(format!("`{mbit}` is no rate in Mbit/s")),
+        }
+    })
+}
+
+fn read(flag: &str, text: &str, link: impl Fn(&str) -> Result<Link, String>) -> Result<Vec<Link>> {
+    let mut links = Vec::new();
+    for part in text.split(',') {
+        let (one, count) = times(part);
+        let link = link(one).map_err(|error| anyhow!("{flag} {text}: {error}"))?;
+        if count == 0 || count > MAX_LINKS - links.len() {
+            return Err(anyhow!("{flag} {text}: there may be 1 to {MAX_LINKS} links"));
+        }
+        links.extend(std::iter::repeat_n(link, count));
+    }
+    Ok(links)
+}
+
+/// Takes `x8` off the end.
+fn times(part: &str) -> (&str, usize) {
+    let counted = part.rsplit_once('x').and_then(|(one, count)| Some((one, count.parse().ok()?)));
+    counted.unwrap_or((part, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rails_lab::Shape;
+    use std::time::Duration;
+
+    #[test]
+    fn rates_and_how_many_of_each_are_read() {
+        let veth = |mbit| Link::Veth(Shape::mbit(mbit));
+        assert_eq!(veths("400,unshaped").unwrap(), [veth(400), Link::Veth(Shape::Unshaped)]);
+        assert_eq!(veths("100x3,400").unwrap(), [veth(100), veth(100), veth(100), veth(400)]);
+        for bad in ["", "400,", "fast", "0", "-1", "100x0", "100x300", "100xx2", "1,1x18446744073709551615"] {
+            assert!(veths(bad).unwrap_err().to_string().starts_with("--rates"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn wires_are_a_rate_and_a_time() {
+        let wire = |mbit, rtt| Link::Wire { mbit, rtt: Duration::from_millis(rtt) };
+        assert_eq!(wires("400@1ms,400@50ms").unwrap(), [wire(400, 1), wire(400, 50)]);
+        assert_eq!(wires("100@0x2").unwrap(), [wire(100, 0); 2]);
+        for bad in ["", "400", "400@", "400@50", "@1ms", "0@1ms"] {
+            assert!(wires(bad).unwrap_err().to_string().starts_with("--wires"), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "[0-9x@,msu.a-z-]{0,24}") {
+            let _ = (veths(&text), wires(&text));
+        }
+    }
+}

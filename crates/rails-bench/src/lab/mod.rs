@@ -1,0 +1,33 @@
+//! The laboratory (feature `lab`): commands that make network namespaces, emulate machines, and measure streams beside other transports.
+
+mod commands;
+pub(crate) mod compare;
+mod disturb;
+mod latency;
+pub(crate) mod links;
+pub(crate) mod rate;
+mod soak;
+
+use crate::exit::Exit;
+use anyhow::Result;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Compare(commands::compare::Args),
+    Latency(commands::latency::Args),
+    Disturb(commands::disturb::Args),
+    Soak(commands::soak::Args),
+    Lab(commands::lab::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<Exit> {
+        match self {
+            Self::Compare(args) => commands::compare::run(&args),
+            Self::Latency(args) => commands::latency::run(&args),
+            Self::Disturb(args) => commands::disturb::run(&args),
+            Self::Soak(args) => commands::soak::run(&args),
+            Self::Lab(args) => commands::lab::run(args),
+        }
+    }
+}

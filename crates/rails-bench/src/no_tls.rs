@@ -1,0 +1,24 @@
+//! The command line of a build without TLS: no flags of it.
+
+use anyhow::Result;
+use rails_multirail::Security;
+
+/// One end's flags of TLS.
+pub(crate) trait TlsArgs: clap::Args {
+    /// No TLS.
+    fn security(&self) -> Result<Option<(&'static str, Security)>> {
+        Ok(None)
+    }
+}
+
+/// The end that listens.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ServerTls {}
+
+/// The end that connects.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ClientTls {}
+
+impl TlsArgs for ServerTls {}
+
+impl TlsArgs for ClientTls {}

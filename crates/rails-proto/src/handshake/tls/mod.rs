@@ -1,0 +1,17 @@
+//! TLS 1.3 inside the handshake, where the crate has its feature `tls`. Without it no value of these types exists.
+
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
+mod session;
+
+#[cfg(not(feature = "tls"))]
+pub(super) use absent::Session;
+#[cfg(not(feature = "tls"))]
+pub use absent::{Client, Error, Server};
+#[cfg(feature = "tls")]
+pub use rustls::Error;
+#[cfg(feature = "tls")]
+pub(super) use session::Session;
+#[cfg(feature = "tls")]
+pub use session::{Client, Server};

@@ -1,0 +1,115 @@
+//! TLS 1.3 inside the handshake: its flights are messages of ours, so nothing is read ahead of them.
+
+use crate::{
+    handshake::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript},
+    secret::Secret,
+};
+use bytes::Bytes;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, pki_types::ServerName};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The initiator's part of TLS, to open a stream: [`Security::tls_client`](crate::security::Security::tls_client) makes it.
+#[derive(Clone)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// The responder's part of TLS, for every peer that opens a stream:
+/// [`Security::tls_server`](crate::security::Security::tls_server) makes it.
+#[derive(Clone)]
+pub struct Server(Arc<ServerConfig>);
+
+impl Client {
+    /// Expects a server of this name. The configuration speaks TLS 1.3 alone, and resumes no session.
+    pub(crate) fn new(config: Arc<ClientConfig>, name: ServerName<'static>) -> Self {
+        Self { config, name }
+    }
+}
+
+impl Server {
+    /// The configuration speaks TLS 1.3 alone, and resumes no session.
+    pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
+        Self(config)
+    }
+}
+
+/// One end's part of a TLS handshake.
+#[derive(Debug)]
+pub(in crate::handshake) struct Session {
+    connection: Connection,
+    /// How many bytes the peer has sent.
+    received: usize,
+}
+
+impl Session {
+    pub(in crate::handshake) fn client(client: Client) -> Result<Self, HandshakeError> {
+        let connection = ClientConnection::new(client.config, client.name).map_err(failed)?;
+        Ok(Self { connection: connection.into(), received: 0 })
+    }
+
+    pub(in crate::handshake) fn server(server: Server) -> Result<Self, HandshakeError> {
+        Ok(Self { connection: ServerConnection::new(server.0).map_err(failed)?.into(), received: 0 })
+    }
+
+    /// Takes a piece of the peer's flight. [`Session::flight`] is what to send then, whatever came of it.
+    pub(in crate::handshake) fn handle(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
+        if self.is_done() {
+            return Err(HandshakeError::Disorder);
+        }
+        self.received += bytes.len();
+        if self.received > MOST_TLS {
+            return Err(HandshakeError::TlsTooLong);
+        }
+        while !bytes.is_empty() {
+            // Reading from a slice cannot fail; what rustls has no room for it says by an error of its own.
+            let taken = self.connection.read_tls(&mut bytes).map_err(|_| HandshakeError::TlsTooLong)?;
+            let state = self.connection.process_new_packets().map_err(failed)?;
+            // TLS ends with its handshake: it carries no data of ours, and has no end of its own.
+            if taken == 0 || state.plaintext_bytes_to_read() > 0 || state.peer_has_closed() {
+                return Err(HandshakeError::Disorder);
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is to send.
+    pub(in crate::handshake) fn flight(&mut self) -> Vec<Message> {
+        let mut flight = Vec::new();
+        while self.connection.wants_write() {
+            // Writing into a vector cannot fail.
+            if !matches!(self.connection.write_tls(&mut flight), Ok(1..)) {
+                break;
+            }
+        }
+        flight.chunks(LONGEST_TLS).map(|piece| Message::Tls(piece.to_vec())).collect()
+    }
+
+    pub(in crate::handshake) fn is_done(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+
+    /// The certificates that the peer has shown and proved to own, DER, its own first.
+    pub(in crate::handshake) fn peer_certificates(&self) -> Vec<Bytes> {
+        let shown = self.connection.peer_certificates().unwrap_or_default();
+        shown.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect()
+    }
+
+    /// The secret that both ends of this session share, and that is bound to what was said before it (RFC 8446, section 7.5).
+    pub(in crate::handshake) fn secret(&self, transcript: &Transcript) -> Result<Secret, HandshakeError> {
+        let mut key = Zeroizing::new([0; 32]);
+        let context = transcript.hash();
+        self.connection.export_keying_material(&mut *key, EXPORTER, Some(&context)).map_err(failed)?;
+        Ok(Secret::of_session(&key))
+    }
+}
+
+fn failed(error: rustls::Error) -> HandshakeError {
+    HandshakeError::Tls(Box::new(error))
+}
+
+const EXPORTER: &[u8] = b"EXPORTER-rails-4-stream";
+
+/// How many bytes of TLS one end takes in a handshake: a chain of a few certificates with room to spare.
+const MOST_TLS: usize = 64 << 10;

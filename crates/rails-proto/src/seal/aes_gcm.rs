@@ -1,0 +1,214 @@
+//! The cipher: AES-256-GCM of aws-lc-rs.
+
+use super::{Role, SEALED_FRAME_LEN, SealError, Seals, TAG_LEN};
+use crate::{secret::Secret, wire::FRAME_LEN};
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
+    hkdf::{HKDF_SHA256, Prk, Salt},
+};
+use bytes::Bytes;
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// How many blocks of 16 bytes one key seals at most, each tag counted as one: 16 GiB. A key that lasts for seconds costs nothing
+/// to replace, and is a thousand times below the limit's probability of a forgery.
+pub const BLOCKS_PER_KEY: u64 = 1 << 30;
+
+/// Seals the frames of one direction of one lane.
+#[derive(Debug)]
+pub struct Sealer {
+    keys: Keys,
+    /// Used again and again; its length is the most that was needed up to now.
+    sealed: Vec<u8>,
+}
+
+/// Opens them.
+#[derive(Debug)]
+pub struct Opener {
+    keys: Keys,
+}
+
+/// The keys of one direction, one after the other.
+struct Keys {
+    traffic: Zeroizing<[u8; 32]>,
+    key: LessSafeKey,
+    /// The number of the next record under this key.
+    record: u64,
+    /// Blocks under this key.
+    blocks: u64,
+    most: u64,
+}
+
+/// The keys of a lane; `None` in a build without the feature `encryption`.
+pub(crate) fn of_lane(secret: &Secret, transcript: &[u8; 32], ours: Role) -> Option<Seals> {
+    Some(Seals::derive(secret, transcript, ours))
+}
+
+impl Seals {
+    /// The keys of a lane: from the secret of its stream and the hash of all that was said in its own handshake, both nonces
+    /// among it. `ours` is the role of this end.
+    pub fn derive(secret: &Secret, transcript: &[u8; 32], ours: Role) -> Self {
+        Self::with_limit(secret, transcript, ours, BLOCKS_PER_KEY)
+    }
+
+    pub(crate) fn with_limit(secret: &Secret, transcript: &[u8; 32], ours: Role, most: u64) -> Self {
+        let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
+        let keys = |role| {
+            let label = match role {
+                Role::Initiator => &b"rails 4 initiator traffic"[..],
+                Role::Responder => b"rails 4 responder traffic",
+            };
+            Keys::new(expand(&prk, label), most)
+        };
+        let (ours, theirs) = match ours {
+            Role::Initiator => (Role::Initiator, Role::Responder),
+            Role::Responder => (Role::Responder, Role::Initiator),
+        };
+        Self { sealer: Sealer { keys: keys(ours), sealed: Vec::new() }, opener: Opener { keys: keys(theirs) } }
+    }
+}
+
+impl Sealer {
+    /// Seals whole frame headers, and then the payload, if any, that belongs to the last of them. What is given back is what to
+    /// send.
+    ///
+    /// # Panics
+    /// Where `headers` is not a whole number of headers.
+    pub fn seal(&mut self, headers: &[u8], payload: &[Bytes]) -> &[u8] {
+        let (headers, rest) = headers.as_chunks::<FRAME_LEN>();
+        assert!(rest.is_empty(), "headers are whole");
+        let length: usize = payload.iter().map(Bytes::len).sum();
+        let behind = if length > 0 { length + TAG_LEN } else { 0 };
+        let total = headers.len() * SEALED_FRAME_LEN + behind;
+        if self.sealed.len() < total {
+            self.sealed.resize(total, 0);
+        }
+        let mut room = &mut self.sealed[..total];
+        for header in headers {
+            let (record, left) = room.split_at_mut(SEALED_FRAME_LEN);
+            self.keys.seal(header, record);
+            room = left;
+        }
+        match payload {
+            _ if length == 0 => {}
+            [one] => self.keys.seal(one, room),
+            many => {
+                // Only what lies in one piece can be sealed on its way into the buffer.
+                let (text, tag) = room.split_at_mut(length);
+                let mut at = 0;
+                for piece in many {
+                    text[at..at + piece.len()].copy_from_slice(piece);
+                    at += piece.len();
+                }
+                self.keys.seal_in_place(text, tag);
+            }
+        }
+        &self.sealed[..total]
+    }
+
+    /// What [`seal`](Self::seal) gave last, and whatever lies behind it.
+    pub(crate) fn sealed(&self) -> &[u8] {
+        &self.sealed
+    }
+}
+
+impl Opener {
+    /// Opens a frame's header.
+    ///
+    /// # Errors
+    /// [`SealError`]; nothing can be read of this lane any more.
+    pub fn header(&mut self, sealed: &[u8; SEALED_FRAME_LEN]) -> Result<[u8; FRAME_LEN], SealError> {
+        let mut header = [0; FRAME_LEN];
+        let (text, tag) = sealed.split_at(FRAME_LEN);
+        header.copy_from_slice(text);
+        self.payload(&mut header, tag)?;
+        Ok(header)
+    }
+
+    /// Opens, where it lies, a payload that is not empty; `tag` are the [`TAG_LEN`] bytes that follow it.
+    ///
+    /// # Errors
+    /// [`SealError`]; the bytes are of no use then, and nothing can be read of this lane any more.
+    pub fn payload(&mut self, payload: &mut [u8], tag: &[u8]) -> Result<(), SealError> {
+        let (key, nonce) = self.keys.next(payload.len());
+        key.open_in_place_separate_tag(nonce, Aad::empty(), tag, payload).map(drop).map_err(|_| SealError)
+    }
+}
+
+impl Keys {
+    fn new(traffic: Zeroizing<[u8; 32]>, most: u64) -> Self {
+        Self { key: key_of(&traffic), traffic, record: 0, blocks: 0, most }
+    }
+
+    /// The key and the nonce of the next record, which has `length` bytes. Both ends know the length before.
+    fn next(&mut self, length: usize) -> (&LessSafeKey, Nonce) {
+        let blocks = length.div_ceil(BLOCK_LEN) as u64 + 1;
+        // A key takes one record whatever its length, and a chunk has at most 2^20 blocks.
+        if self.record > 0 && self.blocks + blocks > self.most {
+            let next = expand(&prk_of(&self.traffic), b"rails 4 next traffic");
+            *self = Self::new(next, self.most);
+        }
+        self.blocks += blocks;
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&self.record.to_be_bytes());
+        self.record += 1;
+        (&self.key, Nonce::assume_unique_for_key(nonce))
+    }
+
+    /// Seals `text` into `record`, which is longer by a tag.
+    fn seal(&mut self, text: &[u8], record: &mut [u8]) {
+        let (sealed, tag) = record.split_at_mut(text.len());
+        let (key, nonce) = self.next(text.len());
+        key.seal_out_of_place_scatter(nonce, Aad::empty(), text, sealed, &[], tag).expect(SHORT_ENOUGH);
+    }
+
+    fn seal_in_place(&mut self, text: &mut [u8], tag: &mut [u8]) {
+        let (key, nonce) = self.next(text.len());
+        tag.copy_from_slice(key.seal_in_place_separate_tag(nonce, Aad::empty(), text).expect(SHORT_ENOUGH).as_ref());
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("record", &self.record).field("blocks", &self.blocks).finish_non_exhaustive()
+    }
+}
+
+fn key_of(traffic: &[u8; 32]) -> LessSafeKey {
+    let key = expand(&prk_of(traffic), b"rails 4 key");
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &*key).expect("a key of AES-256 has 32 bytes"))
+}
+
+fn prk_of(traffic: &[u8; 32]) -> Prk {
+    Prk::new_less_safe(HKDF_SHA256, traffic)
+}
+
+fn expand(prk: &Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut key = Zeroizing::new([0; 32]);
+    prk.expand(&[label], HKDF_SHA256)
+        .and_then(|output| output.fill(&mut *key))
+        .expect("32 bytes are one block of HKDF");
+    key
+}
+
+/// Opens one frame with its payload, where there is one. For tests and [`crate::fuzzing`]; a lane reads a frame piece by piece.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
+    let (header, rest) = sealed.split_first_chunk().expect("a header");
+    let header = opener.header(header)?.to_vec();
+    if rest.is_empty() {
+        return Ok((header, Vec::new()));
+    }
+    let (text, tag) = rest.split_at(rest.len() - TAG_LEN);
+    let mut text = text.to_vec();
+    opener.payload(&mut text, tag)?;
+    Ok((header, text))
+}
+
+const BLOCK_LEN: usize = 16;
+const SHORT_ENOUGH: &str = "AES-GCM seals records of up to 2^36 bytes";
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! The errors that end a whole transfer. One file's failure is no error here: it is a [`Reason`] in the summary.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use crate::message::Reason;
+use crate::path::PathError;
+use crate::proto::WINDOW;
+use crate::wire::{MAX_BLOCK, MAX_CONTROL, VERSION};
+
+/// Why [`send`](crate::send) gave up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// A source named by the caller is not there or not readable; nothing was sent.
+    #[error("cannot read the source {}", .path.display())]
+    Source {
+        /// The source as named.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A source named by the caller is neither a file nor a folder; nothing was sent.
+    #[error("the source {} is neither a file nor a folder", .path.display())]
+    Special {
+        /// The source as named.
+        path: PathBuf,
+    },
+    /// A source named by the caller has a name that cannot be sent; nothing was sent.
+    #[error("the name of the source {} cannot be sent", .path.display())]
+    Name {
+        /// The source as named.
+        path: PathBuf,
+        /// The rule that the name breaks.
+        source: PathError,
+    },
+    /// Two sources would arrive under one name; nothing was sent.
+    #[error("{} and {} would both arrive as {}", .first.display(), .second.display(), .name.display())]
+    Clash {
+        /// The name under which both would arrive.
+        name: OsString,
+        /// The source named first.
+        first: PathBuf,
+        /// The source named second.
+        second: PathBuf,
+    },
+    /// The receiver will not take the batch.
+    #[error("the receiver refused: {0}")]
+    Refused(Reason),
+    /// The stream failed, or what came over it was not this protocol.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The thread that reads files died.
+    #[error("the thread that reads files did not finish")]
+    Thread(#[source] tokio::task::JoinError),
+}
+
+/// Why [`receive`](crate::receive) gave up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The receiving folder cannot be made or opened.
+    #[error("cannot open the folder {}", .path.display())]
+    Folder {
+        /// The folder as named.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The stream failed, or what came over it was not this protocol.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The thread that writes files died.
+    #[error("the thread that writes files did not finish")]
+    Thread(#[source] tokio::task::JoinError),
+}
+
+/// A stream that failed, or that carries something else than this protocol.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The stream itself failed.
+    #[error("{doing} the stream failed")]
+    Io {
+        /// `reading` or `writing`.
+        doing: &'static str,
+        /// What the stream said.
+        source: io::Error,
+    },
+    /// The stream ended before the batch did; running the transfer again goes on from here.
+    #[error("the stream ended before the transfer was complete")]
+    Cut,
+    /// The first bytes are not this protocol's.
+    #[error("the peer does not speak the file-transfer protocol")]
+    Foreign,
+    /// The peer speaks another version.
+    #[error("the peer speaks version {theirs} of the file-transfer protocol, and this end version {VERSION}")]
+    Version {
+        /// The version in the peer's greeting.
+        theirs: u16,
+    },
+    /// Two senders, or two receivers, were connected.
+    #[error("the peer has the same role: one must send and one receive")]
+    SameRole,
+    /// A frame is longer than its kind may be; nothing was allocated for it.
+    #[error(
+        "a frame of kind {kind} claims {len} bytes; a message has 1 to {MAX_CONTROL}, a data block 1 to {MAX_BLOCK}"
+    )]
+    FrameLength {
+        /// The frame's kind byte.
+        kind: u8,
+        /// The length it claims, in bytes.
+        len: u32,
+    },
+    /// A frame of a kind that does not exist.
+    #[error("a frame is of the unknown kind {kind}")]
+    FrameKind {
+        /// The frame's kind byte.
+        kind: u8,
+    },
+    /// A control frame that holds no message.
+    #[error("a message cannot be decoded")]
+    Message(#[source] postcard::Error),
+    /// A message that must not come at this point.
+    #[error("the peer broke the protocol: {0}")]
+    Violation(#[from] Violation),
+}
+
+/// A well-formed message or block at a point where it must not be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Entries are numbered by one.
+    #[error("entry {got} was opened where {expected} comes next")]
+    Sequence {
+        /// The number that came.
+        got: u64,
+        /// The number that had to come.
+        expected: u64,
+    },
+    /// The message does not fit the state.
+    #[error("{0} came where it does not belong")]
+    Unexpected(&'static str),
+    /// The message names an entry that is not open, or is open in another state.
+    #[error("{what} came for entry {id}, which does not await it")]
+    Entry {
+        /// The message.
+        what: &'static str,
+        /// The entry it names.
+        id: u64,
+    },
+    /// More entries open, or more answers under way, than the window allows.
+    #[error("more than {WINDOW} entries are open")]
+    Window,
+    /// A file starts at an offset that was not on offer.
+    #[error("entry {id} starts at {offset}, where the receiver holds no prefix of that length")]
+    Offset {
+        /// The entry.
+        id: u64,
+        /// The offset, in bytes.
+        offset: u64,
+    },
+    /// A file has more or fewer bytes than were offered.
+    #[error("entry {id} has not the {size} bytes that were offered")]
+    Length {
+        /// The entry.
+        id: u64,
+        /// The size offered, in bytes.
+        size: u64,
+    },
+    /// The receiver confirms another digest than the sender's.
+    #[error("the receiver confirmed entry {id} with a digest that is not the file's")]
+    Digest {
+        /// The entry.
+        id: u64,
+    },
+}

@@ -1,0 +1,47 @@
+//! The decoders, for the fuzz targets: each takes any input, and panics where a decoder does or breaks its promise.
+
+use crate::{
+    Digest, RelPath, Totals,
+    message::{self, FromReceiver, FromSender, Held, Settled},
+    wire,
+};
+
+/// A message of the sender, then one of the receiver: what decodes encodes to what decodes the same, and fits a frame.
+pub fn message(bytes: &[u8]) {
+    fn one<M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+        if let Ok(message) = message::decode::<M>(bytes) {
+            let encoded = message::encode(&message, Vec::new());
+            assert!(bytes.len() > wire::MAX_CONTROL || encoded.len() <= wire::MAX_CONTROL, "{message:?}");
+            assert_eq!(message::decode::<M>(&encoded), Ok(message));
+        }
+    }
+    one::<FromSender>(bytes);
+    one::<FromReceiver>(bytes);
+}
+
+/// Everything that a sender says of a batch with a folder and a file in it, and everything that a receiver answers.
+pub fn seeds() -> (Vec<u8>, Vec<u8>) {
+    let path = |name: &str| RelPath::parse(name).expect("it is a path");
+    let digest = Digest::from(blake3::hash(b"abc"));
+    let from_sender = [
+        FromSender::Totals(Totals { files: 1, folders: 1, bytes: 3 }),
+        FromSender::Folder { id: 0, path: path("d") },
+        FromSender::Offer { id: 1, path: path("d/f"), size: 3, mode: 0o644 },
+        FromSender::Start { id: 1, offset: 0 },
+    ];
+    let and_last = [
+        FromSender::Finish { id: 1, digest },
+        FromSender::Seal { id: 2, path: path("d"), mode: 0o755 },
+        FromSender::Done,
+    ];
+    let from_receiver = [
+        FromReceiver::Held { id: 0, held: Held::default() },
+        FromReceiver::Settled { id: 0, outcome: Settled::Stored { digest } },
+        FromReceiver::Bye,
+    ];
+    let said = |messages: &[FromSender]| messages.iter().flat_map(wire::framed).collect::<Vec<u8>>();
+    let block = [&[1, 3, 0, 0, 0][..], b"abc"].concat();
+    let sender = [wire::greeting(wire::Role::Sender), said(&from_sender), block, said(&and_last)].concat();
+    let receiver = from_receiver.iter().flat_map(wire::framed);
+    (sender, wire::greeting(wire::Role::Receiver).into_iter().chain(receiver).collect())
+}

@@ -1,0 +1,104 @@
+//! Moves files and folders over one ordered byte stream: verified end to end, and resumed after a cut.
+//!
+//! One stream carries one batch. [`send`] walks its sources, offers every entry, and streams the bytes that the peer
+//! lacks; [`receive`] writes below one folder. Any `AsyncRead + AsyncWrite` is a stream: a striped stream between rails,
+//! a TCP connection, a pipe. Both functions run inside a tokio runtime, whose blocking pool runs one thread for each of
+//! them, for the disk and the hash.
+//!
+//! # Example
+//! Two ends of a TCP connection, one after the other: the second batch finds the file there already.
+//!
+//! ```
+//! use rails_transfer::{How, ReceiveSummary, receive, send};
+//! use std::{error::Error, fs, sync::Arc};
+//! use tokio::net::{TcpListener, TcpStream};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn Error>> {
+//! let (outbox, inbox) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! let report = outbox.path().join("report");
+//! fs::write(&report, "all is well\n")?;
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let address = listener.local_addr()?;
+//! let into = inbox.path().to_owned();
+//! let receiver = tokio::spawn(async move {
+//!     let mut batches: Vec<ReceiveSummary> = Vec::new();
+//!     while batches.len() < 2 {
+//!         let (stream, _) = listener.accept().await.expect("the listener accepts");
+//!         // `()` observes nothing; an `Observer` is told of every file, and of the bytes as they move.
+//!         batches.push(receive(stream, &into, Arc::new(())).await.expect("the batch comes to its end"));
+//!     }
+//!     batches
+//! });
+//!
+//! let mut how = Vec::new();
+//! for _ in 0..2 {
+//!     let stream = TcpStream::connect(address).await?;
+//!     let sent = send(stream, &[report.clone()], Arc::new(())).await?;
+//!     // `Ok` says that the protocol came to its end; a single file may have failed all the same.
+//!     assert!(sent.is_complete(), "{:?}", sent.failures);
+//!     how.push(sent.files[0].how);
+//! }
+//! assert_eq!(how, [How::Sent { resumed_at: 0 }, How::AlreadyThere]);
+//!
+//! let batches = receiver.await?;
+//! assert!(batches.iter().all(ReceiveSummary::is_complete));
+//! assert_eq!(fs::read_to_string(inbox.path().join("report"))?, "all is well\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Contract
+//! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the receiver as it
+//!   wrote, the two are equal, and the bytes are on disk.
+//! - No path from the network leaves the receiving folder: names are parsed into [`RelPath`], and every access goes
+//!   through a `cap_std` folder handle, which refuses links inside the folder that lead out of it.
+//! - A transfer that is cut leaves `.NAME.rails-part` beside the final name. The next run goes on from there if the
+//!   sender's file still begins with those bytes.
+//! - A file's failure is told to both peers and does not stop the others. `Ok` therefore means only that the protocol
+//!   came to its end; ask [`SendSummary::is_complete`] and [`ReceiveSummary::is_complete`].
+//! - Memory is bounded whatever the peer does: a frame's length is checked before memory is taken for it, and at most
+//!   64 entries are open at a time. Only the sender's own list of files grows.
+//!
+//! # Limits
+//! Times, owners, extended attributes, access lists, hard links (each name becomes a file of its own) and holes (they
+//! are sent as zeros) are not kept. Set-user-id, set-group-id and sticky bits are dropped: a mode is nine bits. The
+//! stream, not this crate, encrypts and authenticates. Linux only.
+//!
+//! [`protocol`] draws the protocol byte by byte.
+//!
+//! # Map
+//! `path` and `message` are the vocabulary and its codec, `wire` the framing, `proto` the two state machines
+//! (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `sender` and `receiver` the drivers.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod message;
+mod observe;
+mod path;
+mod plan;
+mod proto;
+mod receiver;
+mod sender;
+mod source;
+mod store;
+mod summary;
+mod wire;
+
+pub use error::{ReceiveError, SendError, Violation, WireError};
+pub use message::{Digest, Reason, Totals};
+pub use observe::{Observer, Outcome};
+pub use path::{PathError, RelPath};
+pub use receiver::receive;
+pub use sender::send;
+pub use store::make_folder;
+pub use summary::{Failure, How, ReceiveSummary, SendSummary, SentFile, Skipped};
+
+#[doc = include_str!("../PROTOCOL.md")]
+pub mod protocol {}

@@ -1,0 +1,239 @@
+//! The messages of the two peers, and their bytes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::path::RelPath;
+
+/// A file's BLAKE3.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Digest([u8; 32]);
+
+/// What a batch holds, counted before anything is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Number of regular files.
+    pub files: u64,
+    /// Number of folders.
+    pub folders: u64,
+    /// Sum of the files' sizes in bytes, whether or not the receiver has them already.
+    pub bytes: u64,
+}
+
+/// Why something failed, in words meant for a person; it comes from the peer as often as not.
+///
+/// At most 1024 bytes, without control characters, so that it is safe to print.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String")]
+pub struct Reason(String);
+
+/// A message from the sender. Entries are numbered 0, 1, 2, ... in the order in which they are opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FromSender {
+    /// First, and once.
+    Totals(Totals),
+    /// Something named by the sources could not be read, and so is not part of the batch.
+    Unreadable { reason: Reason },
+    /// Opens an entry: make this folder.
+    Folder { id: u64, path: RelPath },
+    /// Opens an entry: a file that could be sent.
+    Offer { id: u64, path: RelPath, size: u64, mode: u32 },
+    /// Opens an entry: this folder's contents are complete; give it its mode.
+    Seal { id: u64, path: RelPath, mode: u32 },
+    /// Data blocks of this file follow, from `offset` to its end.
+    Start { id: u64, offset: u64 },
+    /// All of the file's blocks were sent, and this is the digest of the whole file.
+    Finish { id: u64, digest: Digest },
+    /// The file that the receiver has is the same.
+    Keep { id: u64 },
+    /// This file will not be completed; allowed instead of `Start` and instead of `Finish`.
+    Abort { id: u64, reason: Reason },
+    /// There are no further entries.
+    Done,
+}
+
+/// A message from the receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FromReceiver {
+    /// The receiver cannot take the batch at all, or cannot put its names on disk.
+    Refuse { reason: Reason },
+    /// Answers an offer with what is there already.
+    Held { id: u64, held: Held },
+    /// The last word on an entry.
+    Settled { id: u64, outcome: Settled },
+    /// Everything is settled and on disk; the answer to `Done`.
+    Bye,
+}
+
+/// What the receiver has of an offered file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    /// The digest of the file under the final name, where that has the size of the offered one.
+    pub(crate) whole: Option<Digest>,
+    /// The unfinished file.
+    pub(crate) part: Option<Prefix>,
+}
+
+/// The first `len` bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Prefix {
+    pub(crate) len: u64,
+    pub(crate) digest: Digest,
+}
+
+/// How an entry ended at the receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Settled {
+    /// The file is whole, verified and under its final name.
+    Stored { digest: Digest },
+    /// The file that was there stays.
+    Kept,
+    /// The folder is there, or has its mode.
+    Made,
+    /// The sender took it back.
+    Aborted,
+    /// The receiver could not.
+    Failed { reason: Reason },
+}
+
+impl Digest {
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<blake3::Hash> for Digest {
+    fn from(hash: blake3::Hash) -> Self {
+        Self(hash.into())
+    }
+}
+
+/// Lower-case hexadecimal, as `b3sum` prints it.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl Reason {
+    /// Makes a reason out of any text: control characters become spaces, and what is past 1024 bytes is cut off.
+    pub fn new(text: impl fmt::Display) -> Self {
+        let mut text = text.to_string().replace(char::is_control, " ");
+        text.truncate(text.floor_char_boundary(MAX_REASON));
+        Self(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// Appends the message's bytes.
+pub(crate) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
+    // Serializing into a growing vector fails only for types without a known length, of which there is none here.
+    postcard::to_extend(message, onto).expect("a message has a length known beforehand")
+}
+
+/// Reads exactly one message; bytes left over are an error too.
+pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::Error> {
+    match postcard::take_from_bytes(bytes)? {
+        (message, []) => Ok(message),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    }
+}
+
+const MAX_REASON: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_names_a_path_outside_does_not_decode() {
+        let folder = |path: &str| {
+            let mut bytes = vec![2, 0, u8::try_from(path.len()).unwrap()];
+            bytes.extend_from_slice(path.as_bytes());
+            decode::<FromSender>(&bytes)
+        };
+        assert!(matches!(folder("a"), Ok(FromSender::Folder { id: 0, .. })));
+        for path in ["../a", "/a", "a/../b", "a\0"] {
+            assert!(folder(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn an_offer_has_the_bytes_that_the_document_shows() {
+        let path = RelPath::parse("a").unwrap();
+        let offer = FromSender::Offer { id: 0, path, size: 0, mode: 0o644 };
+        assert_eq!(encode(&offer, Vec::new()), [3, 0, 1, b'a', 0, 0xa4, 0x03]);
+        assert_eq!(encode(&FromSender::Done, Vec::new()), [9]);
+        assert_eq!(encode(&FromReceiver::Bye, Vec::new()), [3]);
+    }
+
+    #[test]
+    fn left_over_bytes_are_an_error() {
+        assert!(decode::<FromSender>(&[9]).is_ok());
+        assert!(decode::<FromSender>(&[9, 0]).is_err());
+    }
+
+    #[test]
+    fn a_reason_from_the_wire_is_cut_and_cleaned() {
+        let long = encode(&"\u{1b}\u{e9}".repeat(2000), Vec::new());
+        let reason: Reason = decode(&long).unwrap();
+        assert!(reason.as_str().len() <= MAX_REASON && reason.as_str().starts_with(" \u{e9} \u{e9}"));
+    }
+
+    #[test]
+    fn the_largest_messages_fit_a_control_frame() {
+        let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
+        let offer = FromSender::Offer { id: u64::MAX, path, size: u64::MAX, mode: u32::MAX };
+        assert!(encode(&offer, Vec::new()).len() <= crate::wire::MAX_CONTROL);
+        let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
+        let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
+        assert!(encode(&settled, Vec::new()).len() <= crate::wire::MAX_CONTROL);
+    }
+
+    proptest! {
+        #[test]
+        fn offers_come_back_as_they_went(id: u64, size: u64, mode: u32, name in "[^/\0]{2,40}") {
+            let Ok(path) = RelPath::parse(name) else { return Ok(()) };
+            let offer = FromSender::Offer { id, path, size, mode };
+            prop_assert_eq!(decode::<FromSender>(&encode(&offer, Vec::new())), Ok(offer));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_fail_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode::<FromSender>(&bytes);
+            let _ = decode::<FromReceiver>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Turns the sources named by the caller into the list of entries to offer.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use walkdir::WalkDir;
+
+use crate::error::SendError;
+use crate::message::{Reason, Totals};
+use crate::path::RelPath;
+use crate::summary::Skipped;
+
+/// Everything that a batch will offer, in the order in which it will.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// A folder comes before what it holds.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) totals: Totals,
+    pub(crate) skipped: Vec<Skipped>,
+    /// What could not be read, each named in its reason.
+    pub(crate) unreadable: Vec<Reason>,
+    /// The names that appear directly in the receiving folder, and the source each comes from.
+    tops: BTreeMap<OsString, PathBuf>,
+}
+
+/// One folder or file.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) path: RelPath,
+    /// Nine permission bits.
+    pub(crate) mode: u32,
+    pub(crate) what: What,
+}
+
+impl Entry {
+    /// The file's size in bytes; 0 for a folder.
+    pub(crate) fn size(&self) -> u64 {
+        if let What::File { size, .. } = self.what { size } else { 0 }
+    }
+}
+
+/// What an entry is.
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    Folder,
+    File {
+        /// Where it is at the sender.
+        source: Place,
+        /// Its size when it was listed, in bytes.
+        size: u64,
+    },
+}
+
+/// Where a file is at the sender.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// Named by the caller, who means what a link of that name leads to.
+    Named(PathBuf),
+    /// Below a folder that the caller named. It is looked for from there, so that no folder on the way that became a link leads elsewhere.
+    Below(Arc<Dir>, PathBuf),
+}
+
+/// Walks the sources. Everything that makes the batch impossible is found here, before a byte is sent.
+///
+/// A folder arrives under its own name, with what it holds; a source that ends in `.` or `..`, or is `/`, has no
+/// name of its own, and its contents arrive directly in the receiving folder (as with `cp -r`).
+pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
+    let mut plan = Plan::default();
+    for source in sources {
+        let metadata =
+            fs::metadata(source).map_err(|error| SendError::Source { path: source.clone(), source: error })?;
+        let name = own_name(source);
+        let path = name
+            .map(|name| RelPath::parse(name.as_bytes()))
+            .transpose()
+            .map_err(|error| SendError::Name { path: source.clone(), source: error })?;
+        match path {
+            Some(path) if metadata.is_file() => {
+                plan.claim(&path, source)?;
+                plan.add(path, &metadata, Place::Named(source.clone()));
+            }
+            path if metadata.is_dir() => plan.walk(source, path.as_ref())?,
+            _ => return Err(SendError::Special { path: source.clone() }),
+        }
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
+        let opened = Dir::open_ambient_dir(source, ambient_authority());
+        let root = opened.map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
+        let root = Arc::new(root);
+        // Sorted, so that two runs over one tree offer the same entries in the same order.
+        for step in WalkDir::new(source).min_depth(usize::from(base.is_none())).sort_by_file_name() {
+            let step = match step {
+                Ok(step) => step,
+                // The source itself is an error; something below it is one entry that fails.
+                Err(error) if error.depth() == 0 => {
+                    return Err(SendError::Source { path: source.to_owned(), source: error.into() });
+                }
+                Err(error) => {
+                    self.unreadable.push(Reason::new(format_args!("sender: cannot list: {error}")));
+                    continue;
+                }
+            };
+            let kind = step.file_type();
+            let is_root = step.depth() == 0;
+            if !kind.is_file() && !kind.is_dir() && !is_root {
+                let reason = if kind.is_symlink() { "a symbolic link" } else { "a special file" };
+                self.skipped.push(Skipped { source: step.path().to_owned(), reason: Reason::new(reason) });
+                continue;
+            }
+            let path = match below(base, source, step.path()) {
+                Ok(path) => path,
+                Err(error) => {
+                    self.skipped.push(Skipped { source: step.path().to_owned(), reason: Reason::new(error) });
+                    continue;
+                }
+            };
+            if path.parent().is_none() {
+                self.claim(&path, if is_root { source } else { step.path() })?;
+            }
+            // The root may be a link, which the caller named and means to be followed.
+            let metadata = if is_root { fs::metadata(step.path()) } else { fs::symlink_metadata(step.path()) };
+            match metadata {
+                Ok(metadata) => {
+                    let inside = step.path().strip_prefix(source).expect("a walk stays below its root").to_owned();
+                    self.add(path, &metadata, Place::Below(root.clone(), inside));
+                }
+                Err(error) => {
+                    let at = step.path().display();
+                    self.unreadable.push(Reason::new(format_args!("sender: cannot inspect {at}: {error}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: RelPath, metadata: &fs::Metadata, source: Place) {
+        let mode = metadata.permissions().mode() & MODE_BITS;
+        let what = if metadata.is_dir() {
+            self.totals.folders += 1;
+            What::Folder
+        } else {
+            self.totals.files += 1;
+            self.totals.bytes += metadata.len();
+            What::File { source, size: metadata.len() }
+        };
+        self.entries.push(Entry { path, mode, what });
+    }
+
+    fn claim(&mut self, path: &RelPath, source: &Path) -> Result<(), SendError> {
+        let name = path.top().to_owned();
+        match self.tops.insert(name.clone(), source.to_owned()) {
+            None => Ok(()),
+            Some(first) => Err(SendError::Clash { name, first, second: source.to_owned() }),
+        }
+    }
+}
+
+/// The name under which a source arrives; `None` for one that stands for its contents.
+fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
+    // `Path` drops a final `.`, so that it has to be looked for in the bytes.
+    let bytes = source.as_os_str().as_bytes();
+    if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
+}
+
+fn below(base: Option<&RelPath>, source: &Path, at: &Path) -> Result<RelPath, crate::path::PathError> {
+    let inside = at.strip_prefix(source).expect("a walk stays below its root").as_os_str().as_bytes();
+    let mut bytes = base.map(|base| base.as_bytes().to_vec()).unwrap_or_default();
+    if !bytes.is_empty() && !inside.is_empty() {
+        bytes.push(b'/');
+    }
+    bytes.extend_from_slice(inside);
+    RelPath::parse(bytes)
+}
+
+/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried to another
+/// machine, where the owner is another one.
+pub(crate) const MODE_BITS: u32 = 0o777;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(plan: &Plan) -> Vec<String> {
+        plan.entries.iter().map(|entry| entry.path.to_string()).collect()
+    }
+
+    #[test]
+    fn a_folder_arrives_under_its_name_and_its_dot_as_its_contents() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dir");
+        fs::create_dir_all(dir.join("sub")).unwrap();
+        fs::write(dir.join("sub/file"), "x").unwrap();
+        fs::write(dir.join("a"), "x").unwrap();
+        for named in [dir.clone(), dir.join("")] {
+            assert_eq!(names(&plan(&[named]).unwrap()), ["dir", "dir/a", "dir/sub", "dir/sub/file"]);
+        }
+        for contents in [dir.join("."), dir.join("sub/..")] {
+            assert_eq!(names(&plan(&[contents]).unwrap()), ["a", "sub", "sub/file"]);
+        }
+    }
+
+    #[test]
+    fn two_sources_of_one_name_are_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["x", "y"] {
+            fs::create_dir(root.path().join(dir)).unwrap();
+            fs::write(root.path().join(dir).join("same"), dir).unwrap();
+        }
+        let (x, y) = (root.path().join("x/same"), root.path().join("y/same"));
+        assert!(matches!(plan(&[x.clone(), y]), Err(SendError::Clash { name, .. }) if name == "same"));
+        assert!(matches!(plan(&[x.clone(), x.clone()]), Err(SendError::Clash { .. })));
+        assert!(matches!(plan(&[x, root.path().join("y/.")]), Err(SendError::Clash { .. })));
+    }
+
+    #[test]
+    fn links_below_a_source_are_skipped_and_a_named_link_is_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dir");
+        fs::create_dir(&dir).unwrap();
+        fs::write(root.path().join("file"), "abc").unwrap();
+        std::os::unix::fs::symlink("../file", dir.join("link")).unwrap();
+        std::os::unix::fs::symlink("dir", root.path().join("to-dir")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+        fs::write(dir.join(".old.rails-part"), "x").unwrap();
+
+        let folder = plan(&[root.path().join("to-dir")]).unwrap();
+        assert_eq!(names(&folder), ["to-dir"]);
+        let skipped: Vec<_> = folder.skipped.iter().map(|skip| skip.reason.as_str()).collect();
+        assert_eq!(skipped.len(), 3);
+        assert!(skipped[0].contains("rails-part") && skipped[1..] == ["a symbolic link", "a special file"]);
+
+        let file = plan(&[dir.join("link")]).unwrap();
+        assert_eq!((names(&file), file.totals.bytes), (vec!["link".to_owned()], 3));
+        assert!(matches!(plan(&[dir.join("socket")]), Err(SendError::Special { .. })));
+        assert!(matches!(plan(&[dir.join("none")]), Err(SendError::Source { .. })));
+    }
+}

@@ -1,0 +1,147 @@
+//! The sender's open entries.
+
+use std::collections::BTreeMap;
+
+use crate::error::Violation;
+use crate::message::{Digest, Settled};
+use crate::proto::WINDOW;
+
+/// Which entries the sender has open, and what each of them awaits.
+///
+/// An entry closes when both peers are through with it: the receiver has settled it and, for a file that was
+/// answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    next_id: u64,
+    open: BTreeMap<u64, Slot>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `Folder` or `Seal`: settled at once.
+    Simple,
+    /// `Offer`: answered, streamed, settled.
+    File,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The caller's own number for the entry.
+    entry: usize,
+    stage: Stage,
+    settled: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Simple,
+    Offered,
+    /// The receiver said what it holds; the sender owes an end.
+    Answered,
+    Started,
+    Finished(Digest),
+    Kept,
+    Aborted,
+}
+
+impl Outbound {
+    /// Whether another entry may be opened.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open.len() < WINDOW
+    }
+
+    /// Whether everything opened is closed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Opens the caller's `entry` and gives its number on the wire.
+    pub(crate) fn open(&mut self, entry: usize, kind: Kind) -> u64 {
+        assert!(self.has_room(), "an entry was opened past the window");
+        let id = self.next_id;
+        self.next_id += 1;
+        let stage = if kind == Kind::File { Stage::Offered } else { Stage::Simple };
+        self.open.insert(id, Slot { entry, stage, settled: false });
+        id
+    }
+
+    /// The receiver said what it holds; gives the caller's entry.
+    pub(crate) fn on_held(&mut self, id: u64) -> Result<usize, Violation> {
+        match self.open.get_mut(&id) {
+            Some(slot) if slot.stage == Stage::Offered => {
+                slot.stage = Stage::Answered;
+                Ok(slot.entry)
+            }
+            _ => Err(Violation::Entry { what: "an answer", id }),
+        }
+    }
+
+    /// The receiver settled the entry; gives the caller's entry.
+    pub(crate) fn on_settled(&mut self, id: u64, outcome: &Settled) -> Result<usize, Violation> {
+        let slot = match self.open.get_mut(&id) {
+            Some(slot) if !slot.settled => slot,
+            _ => return Err(Violation::Entry { what: "an outcome", id }),
+        };
+        let fits = match (outcome, slot.stage) {
+            (Settled::Stored { digest }, Stage::Finished(ours)) if *digest != ours => {
+                return Err(Violation::Digest { id });
+            }
+            (Settled::Stored { .. }, Stage::Finished(_)) => true,
+            (Settled::Kept, Stage::Kept) | (Settled::Made, Stage::Simple) | (Settled::Aborted, Stage::Aborted) => true,
+            // A file that was answered is the sender's move, so it cannot fail before that move.
+            (Settled::Failed { .. }, stage) => stage != Stage::Answered,
+            _ => false,
+        };
+        if !fits {
+            return Err(Violation::Entry { what: "an outcome", id });
+        }
+        slot.settled = true;
+        let entry = slot.entry;
+        self.close_if_through(id);
+        Ok(entry)
+    }
+
+    /// The caller's entry, if it is still open.
+    pub(crate) fn entry(&self, id: u64) -> Option<usize> {
+        self.open.get(&id).map(|slot| slot.entry)
+    }
+
+    /// Whether the receiver has given up on a file that the sender is still to end.
+    pub(crate) fn is_lost(&self, id: u64) -> bool {
+        self.open.get(&id).is_some_and(|slot| slot.settled)
+    }
+
+    /// `Start` is being sent.
+    pub(crate) fn start(&mut self, id: u64) {
+        self.advance(id, Stage::Started);
+    }
+
+    /// `Finish` is being sent.
+    pub(crate) fn finish(&mut self, id: u64, digest: Digest) {
+        self.advance(id, Stage::Finished(digest));
+    }
+
+    /// `Keep` is being sent.
+    pub(crate) fn keep(&mut self, id: u64) {
+        self.advance(id, Stage::Kept);
+    }
+
+    /// `Abort` is being sent.
+    pub(crate) fn abort(&mut self, id: u64) {
+        self.advance(id, Stage::Aborted);
+    }
+
+    fn advance(&mut self, id: u64, stage: Stage) {
+        let slot = self.open.get_mut(&id).expect("a file stays open until the sender has ended it");
+        slot.stage = stage;
+        self.close_if_through(id);
+    }
+
+    fn close_if_through(&mut self, id: u64) {
+        let through = |slot: &Slot| slot.settled && !matches!(slot.stage, Stage::Answered | Stage::Started);
+        if self.open.get(&id).is_some_and(through) {
+            self.open.remove(&id);
+        }
+    }
+}

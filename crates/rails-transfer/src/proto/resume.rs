@@ -1,0 +1,31 @@
+//! Keep, resume or send anew.
+
+use crate::message::{Digest, Held};
+
+/// What to do with an offered file, given what the receiver holds of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// It is there already.
+    Keep,
+    /// Send from this offset on.
+    From(u64),
+}
+
+/// The length of the receiver's prefix if it is worth comparing with ours.
+pub(crate) fn prefix_to_check(held: &Held, size: u64) -> Option<u64> {
+    held.part.map(|part| part.len).filter(|len| (1..=size).contains(len))
+}
+
+/// Chooses, given the digests of our own file: of its first [`prefix_to_check`] bytes, and of all of it (needed
+/// only where the receiver holds a whole file).
+pub(crate) fn choose(held: &Held, size: u64, prefix: Option<Digest>, whole: Option<Digest>) -> Choice {
+    if held.whole.is_some() && held.whole == whole {
+        return Choice::Keep;
+    }
+    match (held.part, prefix) {
+        (Some(part), Some(ours)) if prefix_to_check(held, size).is_some() && part.digest == ours => {
+            Choice::From(part.len)
+        }
+        _ => Choice::From(0),
+    }
+}

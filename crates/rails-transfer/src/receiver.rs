@@ -1,0 +1,355 @@
+//! Drives the receiver over a stream.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc as sync_mpsc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use crate::error::{ReceiveError, Violation, WireError};
+use crate::message::{FromReceiver, FromSender, Reason, Settled};
+use crate::observe::{Observer, Outcome};
+use crate::path::RelPath;
+use crate::proto::{Fate, Inbound, MAX_ANSWERS};
+use crate::store::{Incoming, Store};
+use crate::summary::ReceiveSummary;
+use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
+
+/// Receives one batch from `stream`, whose peer runs [`send`](crate::send), and writes it below `into`.
+///
+/// `into` is made if it is not there; nothing outside it is touched. The stream is shut down at the end. When this
+/// returns, with or without an error, no thread of it is writing any more; when the future is dropped, the thread
+/// ends by itself a moment later.
+///
+/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond what `stream` needs. No time limit is
+/// applied: the stream's owner decides how long a silent peer is waited for.
+///
+/// # Deadlock
+/// What is read goes to the disk thread, which never waits for the answers it gives: they go into a queue with
+/// room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
+///
+/// # Errors
+/// What ends the batch as a whole: a folder that cannot be opened (the sender is told why), a stream that fails or
+/// ends early, a peer that breaks the protocol. A file that fails on its own is in [`ReceiveSummary::failures`].
+pub async fn receive<S>(stream: S, into: &Path, observer: Arc<dyn Observer>) -> Result<ReceiveSummary, ReceiveError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let (read_half, write_half) = tokio::io::split(stream);
+    let (used_in, used) = sync_mpsc::channel();
+    let mut reader = FrameReader::new(read_half, used);
+    let mut writer = FrameWriter::new(write_half);
+    greet(&mut reader, &mut writer, Role::Receiver).await?;
+
+    let folder = into.to_owned();
+    let store = match spawn_blocking(move || Store::open(&folder)).await.map_err(ReceiveError::Thread)? {
+        Ok(store) => store,
+        Err(source) => {
+            let error = ReceiveError::Folder { path: into.to_owned(), source };
+            refuse(&mut writer, &error).await;
+            return Err(error);
+        }
+    };
+
+    let (work, work_out) = mpsc::channel(WRITE_BEHIND);
+    let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
+    let worker = Worker::new(store, answers_in, used_in, observer);
+    let mut worker = spawn_blocking(move || worker.run(work_out));
+
+    // Three things go on until one fails or all are through: frames in, answers out, and the thread between.
+    let mut reading = Box::pin(read_frames(&mut reader, work));
+    let mut writing = Box::pin(write_answers(&mut writer, answers));
+    let (mut has_read, mut has_written, mut worked) = (false, false, None);
+    let cut = loop {
+        tokio::select! {
+            biased;
+            read = &mut reading, if !has_read => match read {
+                Ok(()) => has_read = true,
+                Err(error) => break Some(error),
+            },
+            wrote = &mut writing, if !has_written => match wrote {
+                Ok(()) => has_written = true,
+                Err(error) => break Some(error),
+            },
+            result = &mut worker, if worked.is_none() => worked = Some(result),
+        }
+        match &worked {
+            // What ends the batch was queued for the peer and, as far as the stream took it, written just now.
+            Some(Err(_) | Ok(Err(_))) => break None,
+            Some(Ok(Ok(_))) if has_written => break None,
+            _ => {}
+        }
+    };
+    // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it digests no file to its end.
+    drop(reading);
+    drop(writing);
+    let worked = match worked {
+        Some(worked) => worked,
+        None => worker.await,
+    };
+    let summary = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
+    match (cut, summary) {
+        (None, Some(summary)) => {
+            // The batch is complete, whether or not the stream still closes in order.
+            if writer.shutdown().await.is_ok() {
+                reader.drain().await;
+            }
+            Ok(summary)
+        }
+        (Some(error), _) => Err(error.into()),
+        (None, None) => Err(WireError::Cut.into()),
+    }
+}
+
+/// Tells the sender, as far as the stream lets us, why nothing will be taken.
+async fn refuse<W: AsyncWrite + Unpin>(writer: &mut FrameWriter<W>, error: &ReceiveError) {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let reason = Reason::new(format_args!("{error}{cause}"));
+    if writer.message(&FromReceiver::Refuse { reason }).await.is_ok() {
+        let _ = writer.shutdown().await;
+    }
+}
+
+/// Hands frames to the disk thread, up to the last one of the batch.
+async fn read_frames<R: AsyncRead + Unpin>(
+    reader: &mut FrameReader<R>,
+    work: mpsc::Sender<Frame<FromSender>>,
+) -> Result<(), WireError> {
+    loop {
+        let frame = reader.frame().await?;
+        let is_last = frame == Frame::Message(FromSender::Done);
+        // A thread that no longer listens has failed, and its result says why.
+        if work.send(frame).await.is_err() || is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes answers until the disk thread has none left; flushes when none is waiting.
+async fn write_answers<W: AsyncWrite + Unpin>(
+    writer: &mut FrameWriter<W>,
+    mut answers: mpsc::Receiver<FromReceiver>,
+) -> Result<(), WireError> {
+    while let Some(answer) = answers.recv().await {
+        writer.message(&answer).await?;
+        if answers.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    writer.flush().await
+}
+
+/// The disk thread: takes every frame in the order in which it came.
+struct Worker {
+    store: Store,
+    inbound: Inbound,
+    /// The files behind the entries that `inbound` has open.
+    files: BTreeMap<u64, Receiving>,
+    answers: mpsc::Sender<FromReceiver>,
+    used: sync_mpsc::Sender<Vec<u8>>,
+    observer: Arc<dyn Observer>,
+    summary: ReceiveSummary,
+}
+
+struct Receiving {
+    path: RelPath,
+    size: u64,
+    file: Incoming,
+}
+
+impl Worker {
+    fn new(
+        store: Store,
+        answers: mpsc::Sender<FromReceiver>,
+        used: sync_mpsc::Sender<Vec<u8>>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let (inbound, files, summary) = (Inbound::default(), BTreeMap::new(), ReceiveSummary::default());
+        Self { store, inbound, files, answers, used, observer, summary }
+    }
+
+    /// Runs to the end of the batch; `None` if the frames end before it does.
+    fn run(mut self, mut work: mpsc::Receiver<Frame<FromSender>>) -> Result<Option<ReceiveSummary>, Violation> {
+        let outcome = loop {
+            let step = match work.blocking_recv() {
+                Some(Frame::Message(FromSender::Done)) => break self.on_done().map(|()| true),
+                Some(Frame::Message(message)) => self.on_message(message),
+                Some(Frame::Block(block)) => self.on_block(block),
+                None => break Ok(false),
+            };
+            if let Err(violation) = step {
+                break Err(violation);
+            }
+        };
+        // Whatever is unfinished stays as a part.
+        std::mem::take(&mut self.files).into_values().for_each(|file| file.file.park());
+        match outcome {
+            Ok(complete) => Ok(complete.then_some(self.summary)),
+            Err(violation) => {
+                let _ = self.answers.try_send(FromReceiver::Refuse { reason: Reason::new(&violation) });
+                Err(violation)
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: FromSender) -> Result<(), Violation> {
+        match message {
+            FromSender::Totals(totals) => {
+                self.inbound.on_totals()?;
+                self.observer.totals(&totals);
+                Ok(())
+            }
+            FromSender::Unreadable { reason } => {
+                self.inbound.on_unreadable()?;
+                self.summary.fail(None, &reason);
+                self.observer.unreadable(&reason);
+                Ok(())
+            }
+            FromSender::Folder { id, path } => {
+                self.inbound.on_simple(id)?;
+                match self.store.make_folder(&path) {
+                    Ok(()) => {
+                        self.summary.folders += 1;
+                        self.observer.finished(&path, 0, Outcome::Made);
+                        self.settle(id, Settled::Made)
+                    }
+                    Err(reason) => self.fail(id, &path, 0, reason),
+                }
+            }
+            FromSender::Seal { id, path, mode } => {
+                self.inbound.on_simple(id)?;
+                match self.store.seal_folder(&path, mode) {
+                    Ok(()) => self.settle(id, Settled::Made),
+                    Err(reason) => self.fail(id, &path, 0, reason),
+                }
+            }
+            FromSender::Offer { id, path, size, mode } => self.on_offer(id, path, size, mode),
+            FromSender::Start { id, offset } => self.on_start(id, offset),
+            FromSender::Finish { id, digest } => {
+                if self.inbound.on_finish(id)? == Fate::Discard {
+                    return Ok(());
+                }
+                let Receiving { path, size, file } = self.take(id);
+                match file.finish(digest) {
+                    Ok(()) => {
+                        self.summary.stored += 1;
+                        self.observer.finished(&path, size, Outcome::Stored(digest));
+                        self.settle(id, Settled::Stored { digest })
+                    }
+                    Err(reason) => self.fail(id, &path, size, reason),
+                }
+            }
+            FromSender::Keep { id } => {
+                self.inbound.on_keep(id)?;
+                let Receiving { path, size, file } = self.take(id);
+                match file.keep() {
+                    Ok(()) => {
+                        self.summary.already_there += 1;
+                        self.observer.finished(&path, size, Outcome::AlreadyThere);
+                        self.settle(id, Settled::Kept)
+                    }
+                    Err(reason) => self.fail(id, &path, size, reason),
+                }
+            }
+            FromSender::Abort { id, reason } => {
+                if self.inbound.on_abort(id)? == Fate::Discard {
+                    return Ok(());
+                }
+                let Receiving { path, size, file } = self.take(id);
+                file.park();
+                self.summary.fail(Some(&path), &reason);
+                self.observer.finished(&path, size, Outcome::Failed(&reason));
+                self.settle(id, Settled::Aborted)
+            }
+            FromSender::Done => unreachable!("the end of the batch is the loop's"),
+        }
+    }
+
+    fn on_offer(&mut self, id: u64, path: RelPath, size: u64, mode: u32) -> Result<(), Violation> {
+        self.inbound.on_offer(id)?;
+        match self.store.look(&path, size, mode, &|| !self.answers.is_closed()) {
+            Ok((file, held)) => {
+                self.inbound.answer(id, size, &held);
+                self.files.insert(id, Receiving { path, size, file });
+                self.answer(FromReceiver::Held { id, held })
+            }
+            Err(reason) => self.fail(id, &path, size, reason),
+        }
+    }
+
+    fn on_start(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
+        self.inbound.on_start(id, offset)?;
+        let file = self.files.get_mut(&id).expect("an offered file is kept");
+        match file.file.start(offset) {
+            Ok(()) => {
+                self.observer.started(&file.path, file.size, offset);
+                Ok(())
+            }
+            Err(reason) => self.give_up(id, reason),
+        }
+    }
+
+    fn on_block(&mut self, block: Vec<u8>) -> Result<(), Violation> {
+        let (id, fate) = self.inbound.on_block(block.len())?;
+        let written = match fate {
+            Fate::Discard => Ok(()),
+            Fate::Write => {
+                let file = self.files.get_mut(&id).expect("a started file is kept");
+                file.file.write(&block).map(|()| {
+                    self.summary.bytes_received += block.len() as u64;
+                    self.observer.moved(&file.path, block.len() as u64);
+                })
+            }
+        };
+        let _ = self.used.send(block);
+        written.or_else(|reason| self.give_up(id, reason))
+    }
+
+    fn on_done(&mut self) -> Result<(), Violation> {
+        self.inbound.on_done()?;
+        let Err(reason) = self.store.sync() else { return self.answer(FromReceiver::Bye) };
+        self.summary.fail(None, &reason);
+        self.observer.unreadable(&reason);
+        self.answer(FromReceiver::Refuse { reason })
+    }
+
+    /// Settles the current file as failed; what the sender has under way for it will be discarded.
+    ///
+    /// Its part stays for a later run, after a full disk as well: what is there is good, and the next run may find
+    /// room for the rest.
+    fn give_up(&mut self, id: u64, reason: Reason) -> Result<(), Violation> {
+        self.inbound.discard();
+        let Receiving { path, size, file } = self.take(id);
+        file.park();
+        self.fail(id, &path, size, reason)
+    }
+
+    fn fail(&mut self, id: u64, path: &RelPath, size: u64, reason: Reason) -> Result<(), Violation> {
+        self.summary.fail(Some(path), &reason);
+        self.observer.finished(path, size, Outcome::Failed(&reason));
+        self.settle(id, Settled::Failed { reason })
+    }
+
+    fn settle(&self, id: u64, outcome: Settled) -> Result<(), Violation> {
+        self.answer(FromReceiver::Settled { id, outcome })
+    }
+
+    /// Queues an answer without waiting; a full queue is a peer that opened more than the window allows.
+    fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
+        match self.answers.try_send(answer) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Violation::Window),
+            // Nobody is left to tell; the reading half is about to end as well.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+
+    fn take(&mut self, id: u64) -> Receiving {
+        self.files.remove(&id).expect("an open entry has its file")
+    }
+}
+
+/// Frames read ahead of the disk: with blocks of the protocol's 1 MiB limit, 8 MiB of memory.
+const WRITE_BEHIND: usize = 8;

@@ -1,0 +1,337 @@
+//! Drives the sender over a stream.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use crate::error::{SendError, Violation, WireError};
+use crate::message::{Digest, FromReceiver, FromSender, Held, Reason, Settled};
+use crate::observe::{Observer, Outcome};
+use crate::plan::{Entry, Plan, What, plan};
+use crate::proto::{Kind, MAX_ANSWERS, Outbound};
+use crate::source::{self, Event, Handles, Job};
+use crate::summary::{Failure, How, SendSummary, SentFile};
+use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
+
+/// Sends files and folders over `stream`, whose peer runs [`receive`](crate::receive).
+///
+/// A file arrives under its name, a folder under its name with all that it holds; a source that ends in `.` or
+/// `..` stands for its contents. A link named as a source is followed; links and special files below a source are
+/// left out and reported. The stream is shut down at the end.
+///
+/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond what `stream` needs. When the future
+/// is dropped, the transfer is cut: a later one goes on from there. No time limit is applied: the owner of the
+/// stream decides how long a silent peer is waited for.
+///
+/// # Deadlock
+/// Each end reads whatever state its writing is in: here, answers go into a queue that has room for as many as a
+/// peer that keeps to the protocol can ever have under way. So the receiver's writing always gets on, and with it
+/// its reading waits for nothing but its disk, and with that our writing gets on, however few bytes the stream
+/// holds.
+///
+/// # Errors
+/// What makes the batch as a whole impossible: a source that is missing or special, two sources of one name (all
+/// before anything is sent), a stream that fails, a peer that breaks the protocol. A file that fails on its own is
+/// in [`SendSummary::failures`].
+pub async fn send<S>(stream: S, sources: &[PathBuf], observer: Arc<dyn Observer>) -> Result<SendSummary, SendError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let sources = sources.to_vec();
+    let plan = spawn_blocking(move || plan(&sources)).await.map_err(SendError::Thread)??;
+    observer.totals(&plan.totals);
+    plan.skipped.iter().for_each(|skip| observer.skipped(&skip.source, &skip.reason));
+    plan.unreadable.iter().for_each(|reason| observer.unreadable(reason));
+
+    let (read_half, write_half) = tokio::io::split(stream);
+    let (_, no_blocks) = std::sync::mpsc::channel();
+    let mut reader = FrameReader::new(read_half, no_blocks);
+    let mut writer = FrameWriter::new(write_half);
+    greet(&mut reader, &mut writer, Role::Sender).await?;
+
+    let (thread, disk) = source::channels();
+    // The thread ends when `disk` is dropped; nothing of it outlives the transfer but the end of one read.
+    let thread = spawn_blocking(move || thread.run());
+    let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
+    let sending = Sending::new(writer, disk, answers, plan, observer);
+    tokio::select! {
+        // Reading first: when a peer refuses and closes, its reason is worth more than our broken pipe.
+        biased;
+        Err(error) = read_answers(reader, answers_in) => Err(error),
+        Err(error) = thread => Err(SendError::Thread(error)),
+        done = sending.run() => done,
+    }
+}
+
+/// Reads answers until the last word.
+async fn read_answers<R>(mut reader: FrameReader<R>, answers: mpsc::Sender<FromReceiver>) -> Result<(), SendError>
+where
+    R: AsyncRead + Unpin,
+{
+    loop {
+        let answer = match reader.frame().await? {
+            Frame::Message(FromReceiver::Refuse { reason }) => return Err(SendError::Refused(reason)),
+            Frame::Message(answer) => answer,
+            Frame::Block(_) => return Err(WireError::from(Violation::Unexpected("a data block")).into()),
+        };
+        let is_last = answer == FromReceiver::Bye;
+        // Never waits: see "Deadlock" above. A full queue is a peer that answers more than it was asked.
+        if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(answer) {
+            return Err(WireError::from(Violation::Window).into());
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// The sender's task, all but the reading of answers.
+struct Sending<W> {
+    writer: FrameWriter<W>,
+    disk: Handles,
+    answers: mpsc::Receiver<FromReceiver>,
+    observer: Arc<dyn Observer>,
+
+    /// What is to be sent.
+    plan: Plan,
+    /// How many of the plan's entries have been opened.
+    opened: usize,
+    /// How many of the plan's entries, counted from the end, have been passed over in search of folders to seal.
+    sealed: usize,
+
+    /// What is open.
+    outbound: Outbound,
+    /// The files that the disk thread has to do with.
+    files: BTreeMap<u64, Running>,
+    /// The plan's folders that could not be made, and so cannot be sealed.
+    lost_folders: BTreeSet<usize>,
+    summary: SendSummary,
+}
+
+/// A file whose offer was answered.
+#[derive(Debug)]
+struct Running {
+    stop: Arc<AtomicBool>,
+    resumed_at: u64,
+    /// Known once the file has been read.
+    digest: Option<Digest>,
+}
+
+enum Step {
+    Answer(FromReceiver),
+    Disk(Event),
+}
+
+impl<W: AsyncWrite + Unpin> Sending<W> {
+    fn new(
+        writer: FrameWriter<W>,
+        disk: Handles,
+        answers: mpsc::Receiver<FromReceiver>,
+        mut plan: Plan,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
+        let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
+        let (outbound, files, lost_folders) = (Outbound::default(), BTreeMap::new(), BTreeSet::new());
+        Self { writer, disk, answers, observer, plan, opened: 0, sealed: 0, outbound, files, lost_folders, summary }
+    }
+
+    async fn run(mut self) -> Result<SendSummary, SendError> {
+        self.writer.message(&FromSender::Totals(self.plan.totals)).await?;
+        for reason in std::mem::take(&mut self.plan.unreadable) {
+            self.writer.message(&FromSender::Unreadable { reason }).await?;
+        }
+        loop {
+            self.open_entries().await?;
+            if self.outbound.is_empty() {
+                break;
+            }
+            match self.next_step().await? {
+                Step::Answer(answer) => self.on_answer(answer)?,
+                Step::Disk(event) => self.on_disk(event).await?,
+            }
+        }
+        self.writer.message(&FromSender::Done).await?;
+        self.writer.flush().await?;
+        match self.answers.recv().await {
+            Some(FromReceiver::Bye) => {}
+            Some(_) => return Err(WireError::from(Violation::Unexpected("an answer after the last entry")).into()),
+            None => return Err(WireError::Cut.into()),
+        }
+        // The batch is complete, whether or not the stream still closes in order.
+        let _ = self.writer.shutdown().await;
+        Ok(self.summary)
+    }
+
+    /// Opens as many entries as the window allows: folders and files in the plan's order, and when all of those
+    /// are settled, the folders' seals, innermost first, because a sealed folder may be read-only.
+    async fn open_entries(&mut self) -> Result<(), WireError> {
+        while self.outbound.has_room()
+            && let Some(Entry { path, mode, what }) = self.plan.entries.get(self.opened)
+        {
+            let (path, mode) = (path.clone(), *mode);
+            let message = match what {
+                What::Folder => FromSender::Folder { id: self.outbound.open(self.opened, Kind::Simple), path },
+                What::File { size, .. } => {
+                    let id = self.outbound.open(self.opened, Kind::File);
+                    FromSender::Offer { id, path, size: *size, mode }
+                }
+            };
+            self.opened += 1;
+            self.writer.message(&message).await?;
+        }
+        let all = self.plan.entries.len();
+        if self.opened < all || (self.sealed == 0 && !self.outbound.is_empty()) {
+            return Ok(());
+        }
+        while self.outbound.has_room() && self.sealed < all {
+            let entry = all - 1 - self.sealed;
+            self.sealed += 1;
+            if let Entry { path, mode, what: What::Folder } = &self.plan.entries[entry]
+                && !self.lost_folders.contains(&entry)
+            {
+                let id = self.outbound.open(entry, Kind::Simple);
+                self.writer.message(&FromSender::Seal { id, path: path.clone(), mode: *mode }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do; what was written is flushed only when there is nothing to do at once.
+    async fn next_step(&mut self) -> Result<Step, SendError> {
+        if let Ok(answer) = self.answers.try_recv() {
+            return Ok(Step::Answer(answer));
+        }
+        if let Ok(event) = self.disk.events.try_recv() {
+            return Ok(Step::Disk(event));
+        }
+        self.writer.flush().await?;
+        // The reading half ends only after the last word, and the disk thread only after us: where a channel is
+        // closed, the end of the one behind it is about to be reported by `send`.
+        tokio::select! {
+            Some(answer) = self.answers.recv() => Ok(Step::Answer(answer)),
+            Some(event) = self.disk.events.recv() => Ok(Step::Disk(event)),
+            else => std::future::pending().await,
+        }
+    }
+
+    fn on_answer(&mut self, answer: FromReceiver) -> Result<(), WireError> {
+        match answer {
+            FromReceiver::Held { id, held } => self.on_held(id, held),
+            FromReceiver::Settled { id, outcome } => self.on_settled(id, outcome),
+            FromReceiver::Bye => Err(Violation::Unexpected("the last word, with entries open,").into()),
+            FromReceiver::Refuse { .. } => Err(Violation::Unexpected("a refusal").into()),
+        }
+    }
+
+    fn on_held(&mut self, id: u64, held: Held) -> Result<(), WireError> {
+        let entry = self.outbound.on_held(id)?;
+        let What::File { source, size } = &self.plan.entries[entry].what else {
+            unreachable!("only files are opened as files");
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let job = Job { id, source: source.clone(), size: *size, held, stop: Arc::clone(&stop) };
+        self.files.insert(id, Running { stop, resumed_at: 0, digest: None });
+        // A thread that died is noticed by its closed channel of events.
+        let _ = self.disk.jobs.send(job);
+        Ok(())
+    }
+
+    fn on_settled(&mut self, id: u64, outcome: Settled) -> Result<(), WireError> {
+        let index = self.outbound.on_settled(id, &outcome)?;
+        let entry = &self.plan.entries[index];
+        // A file that failed at the receiver while it is still being read here stays until it is taken back.
+        if self.outbound.is_lost(id) {
+            self.files[&id].stop.store(true, Ordering::Relaxed);
+        }
+        let file = if self.outbound.is_lost(id) { None } else { self.files.remove(&id) };
+        let (size, path) = (entry.size(), &entry.path);
+        match outcome {
+            Settled::Stored { digest } => {
+                let how = How::Sent { resumed_at: file.map_or(0, |file| file.resumed_at) };
+                self.observer.finished(path, size, Outcome::Stored(digest));
+                self.summary.files.push(SentFile { path: path.clone(), size, digest, how });
+            }
+            Settled::Kept => {
+                let digest = file.and_then(|file| file.digest).expect("a file is kept for its digest");
+                self.observer.finished(path, size, Outcome::AlreadyThere);
+                self.summary.files.push(SentFile { path: path.clone(), size, digest, how: How::AlreadyThere });
+            }
+            // The seal of a folder that was counted when it was made.
+            Settled::Made if self.sealed > 0 => {}
+            Settled::Made => {
+                self.summary.folders += 1;
+                self.observer.finished(path, 0, Outcome::Made);
+            }
+            // Our own failure was noted when we took the file back.
+            Settled::Aborted => {}
+            Settled::Failed { reason } => self.fail(index, &reason),
+        }
+        Ok(())
+    }
+
+    async fn on_disk(&mut self, event: Event) -> Result<(), WireError> {
+        let (Event::Start { id, .. }
+        | Event::Block { id, .. }
+        | Event::Finish { id, .. }
+        | Event::Keep { id, .. }
+        | Event::Failed { id, .. }) = event;
+        let index = self.outbound.entry(id).expect("a file stays open until the sender has ended it");
+        let entry = &self.plan.entries[index];
+        let lost = self.outbound.is_lost(id);
+        match event {
+            Event::Start { offset, .. } => {
+                self.observer.started(&entry.path, entry.size(), offset);
+                self.files.entry(id).and_modify(|file| file.resumed_at = offset);
+                self.outbound.start(id);
+                self.writer.message(&FromSender::Start { id, offset }).await
+            }
+            Event::Block { block, .. } => {
+                if !lost {
+                    self.writer.block(&block).await?;
+                    self.summary.bytes_sent += block.len() as u64;
+                    self.observer.moved(&entry.path, block.len() as u64);
+                }
+                let _ = self.disk.used.send(block);
+                Ok(())
+            }
+            Event::Finish { .. } if lost => self.abort(id, Reason::new("sender: the receiver gave up")).await,
+            Event::Finish { digest, .. } => {
+                self.outbound.finish(id, digest);
+                self.writer.message(&FromSender::Finish { id, digest }).await
+            }
+            Event::Keep { digest, .. } => {
+                self.files.entry(id).and_modify(|file| file.digest = Some(digest));
+                self.outbound.keep(id);
+                self.writer.message(&FromSender::Keep { id }).await
+            }
+            Event::Failed { reason, .. } => {
+                if !lost {
+                    self.fail(index, &reason);
+                }
+                self.abort(id, reason).await
+            }
+        }
+    }
+
+    async fn abort(&mut self, id: u64, reason: Reason) -> Result<(), WireError> {
+        self.files.remove(&id);
+        self.outbound.abort(id);
+        self.writer.message(&FromSender::Abort { id, reason }).await
+    }
+
+    fn fail(&mut self, index: usize, reason: &Reason) {
+        let entry = &self.plan.entries[index];
+        if matches!(entry.what, What::Folder) {
+            self.lost_folders.insert(index);
+        }
+        let path = Some(entry.path.as_path().to_owned());
+        self.summary.failures.push(Failure { path, reason: reason.clone() });
+        self.observer.finished(&entry.path, entry.size(), Outcome::Failed(reason));
+    }
+}

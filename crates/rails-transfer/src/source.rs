@@ -1,0 +1,234 @@
+//! The sender's disk thread: reads and hashes files ahead of the stream.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as sync_mpsc;
+
+use cap_std::fs::OpenOptionsExt as _;
+use tokio::sync::mpsc;
+
+use crate::message::{Digest, Held, Reason};
+use crate::plan::Place;
+use crate::proto::{Choice, choose, prefix_to_check};
+use crate::wire::Block;
+
+/// A file to read, now that the receiver has said what it holds.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) source: Place,
+    /// The size that was offered.
+    pub(crate) size: u64,
+    pub(crate) held: Held,
+    /// Set when the receiver has given up on the file.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// What the thread has read; in the order of the jobs.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Start {
+        id: u64,
+        offset: u64,
+    },
+    Block {
+        id: u64,
+        block: Block,
+    },
+    Finish {
+        id: u64,
+        digest: Digest,
+    },
+    Keep {
+        id: u64,
+        digest: Digest,
+    },
+    /// The file cannot be sent, or was stopped.
+    Failed {
+        id: u64,
+        reason: Reason,
+    },
+}
+
+/// The channels of the thread's owner.
+pub(crate) struct Handles {
+    pub(crate) jobs: sync_mpsc::Sender<Job>,
+    pub(crate) events: mpsc::Receiver<Event>,
+    /// Where sent blocks go to be filled again.
+    pub(crate) used: sync_mpsc::Sender<Block>,
+}
+
+/// Makes the thread's half and its owner's half.
+pub(crate) fn channels() -> (Reader, Handles) {
+    let (jobs_in, jobs) = sync_mpsc::channel();
+    let (events, events_out) = mpsc::channel(READ_AHEAD);
+    let (used_in, used) = sync_mpsc::channel();
+    (Reader { jobs, events, used }, Handles { jobs: jobs_in, events: events_out, used: used_in })
+}
+
+/// The thread's half.
+pub(crate) struct Reader {
+    jobs: sync_mpsc::Receiver<Job>,
+    events: mpsc::Sender<Event>,
+    used: sync_mpsc::Receiver<Block>,
+}
+
+/// Why a file was not read to its end.
+enum Stop {
+    /// This file's own failure.
+    Failed(Reason),
+    /// Nobody listens any more.
+    Closed,
+}
+
+impl Reader {
+    /// Reads the files of all jobs, until the owner drops either end.
+    pub(crate) fn run(self) {
+        while let Ok(job) = self.jobs.recv() {
+            let outcome = match self.read(&job) {
+                Err(Stop::Failed(reason)) => self.tell(Event::Failed { id: job.id, reason }),
+                other => other,
+            };
+            if outcome.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn read(&self, job: &Job) -> Result<(), Stop> {
+        let mut file = open(job)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut scratch = Vec::new();
+        let mut prefix = None;
+        if let Some(len) = prefix_to_check(&job.held, job.size) {
+            self.hash_exactly(&mut file, &mut hasher, len, job, &mut scratch)?;
+            prefix = Some((len, hasher.clone()));
+        }
+        let mut whole = None;
+        if job.held.whole.is_some() {
+            let hashed = prefix.as_ref().map_or(0, |(len, _)| *len);
+            self.hash_exactly(&mut file, &mut hasher, job.size - hashed, job, &mut scratch)?;
+            whole = Some(Digest::from(hasher.finalize()));
+        }
+        let prefix_digest = prefix.as_ref().map(|(_, hasher)| hasher.finalize().into());
+        match (choose(&job.held, job.size, prefix_digest, whole), whole, prefix) {
+            (Choice::Keep, Some(digest), _) => self.tell(Event::Keep { id: job.id, digest }),
+            (Choice::From(offset), _, Some((len, hasher))) if offset == len => self.stream(job, file, hasher, offset),
+            _ => self.stream(job, file, blake3::Hasher::new(), 0),
+        }
+    }
+
+    fn stream(&self, job: &Job, mut file: File, mut hasher: blake3::Hasher, offset: u64) -> Result<(), Stop> {
+        file.seek(SeekFrom::Start(offset)).map_err(|error| failed("seek in", &error))?;
+        self.tell(Event::Start { id: job.id, offset })?;
+        let mut left = job.size - offset;
+        while left > 0 {
+            stopped(job)?;
+            let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
+            let mut block = self.used.try_recv().unwrap_or_default();
+            let payload = block.payload_mut(len);
+            read_exactly(&mut file, payload, job.size)?;
+            hasher.update(payload);
+            self.tell(Event::Block { id: job.id, block })?;
+            left -= len as u64;
+        }
+        if read_some(&mut file, &mut [0])? != 0 {
+            let size = job.size;
+            return Err(Stop::Failed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
+        }
+        self.tell(Event::Finish { id: job.id, digest: hasher.finalize().into() })
+    }
+
+    fn hash_exactly(
+        &self,
+        file: &mut File,
+        hasher: &mut blake3::Hasher,
+        mut left: u64,
+        job: &Job,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        scratch.resize(BLOCK, 0);
+        while left > 0 {
+            stopped(job)?;
+            if self.events.is_closed() {
+                return Err(Stop::Closed);
+            }
+            let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
+            read_exactly(file, &mut scratch[..len], job.size)?;
+            hasher.update(&scratch[..len]);
+            left -= len as u64;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: Event) -> Result<(), Stop> {
+        self.events.blocking_send(event).map_err(|_| Stop::Closed)
+    }
+}
+
+fn open(job: &Job) -> Result<File, Stop> {
+    // Between listing and opening, a file may have become a pipe, whose opening would wait for a writer, or a link. `O_NONBLOCK` means
+    // nothing to a regular file (open(2)).
+    let opened = match &job.source {
+        Place::Named(path) => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path),
+        Place::Below(root, path) => {
+            let mut options = cap_std::fs::OpenOptions::new();
+            let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+            root.open_with(path, options).map(cap_std::fs::File::into_std)
+        }
+    };
+    let file = opened.map_err(|error| failed("open", &error))?;
+    let metadata = file.metadata().map_err(|error| failed("inspect", &error))?;
+    if !metadata.is_file() {
+        return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
+    }
+    if metadata.len() != job.size {
+        let (now, then) = (metadata.len(), job.size);
+        let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
+        return Err(Stop::Failed(Reason::new(text)));
+    }
+    Ok(file)
+}
+
+fn read_exactly(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop> {
+    while !into.is_empty() {
+        match read_some(file, into)? {
+            0 => {
+                let text = format_args!("sender: the file shrank below {size} bytes while sent");
+                return Err(Stop::Failed(Reason::new(text)));
+            }
+            count => into = &mut into[count..],
+        }
+    }
+    Ok(())
+}
+
+fn read_some(file: &mut File, into: &mut [u8]) -> Result<usize, Stop> {
+    loop {
+        match file.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map_err(|error| failed("read", &error)),
+        }
+    }
+}
+
+fn stopped(job: &Job) -> Result<(), Stop> {
+    // Relaxed: nothing is read on the strength of the flag, it only saves work.
+    if job.stop.load(Ordering::Relaxed) {
+        return Err(Stop::Failed(Reason::new("sender: stopped because the receiver gave up")));
+    }
+    Ok(())
+}
+
+fn failed(doing: &str, error: &io::Error) -> Stop {
+    Stop::Failed(Reason::new(format_args!("sender: cannot {doing} the file: {error}")))
+}
+
+/// Bytes in one block: large enough that per-block work vanishes, small enough to stay in the second-level cache
+/// between the read, the hash and the write. Below the protocol's limit of 1 MiB.
+const BLOCK: usize = 256 * 1024;
+/// Blocks read ahead of the stream: 2 MiB of memory.
+const READ_AHEAD: usize = 8;

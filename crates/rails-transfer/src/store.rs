@@ -1,0 +1,326 @@
+//! The receiver's files: everything below one folder, and nothing outside it.
+//!
+//! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which the kernel
+//! (`openat2(2)` with `RESOLVE_BENEATH`) refuses whatever leads out, be it `..` or a link. A failure is a
+//! [`Reason`], because it concerns one entry and is told to both peers.
+
+use std::ffi::OsString;
+use std::fs::{File, Permissions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::path::Path;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt};
+
+use crate::message::{Digest, Held, Prefix, Reason};
+use crate::path::RelPath;
+use crate::plan::MODE_BITS;
+
+/// The receiving folder.
+#[derive(Debug)]
+pub(crate) struct Store {
+    root: Dir,
+}
+
+/// A file that is on offer or being written.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// The folder that holds it.
+    dir: Dir,
+    name: OsString,
+    part_name: OsString,
+    /// Nine permission bits.
+    mode: u32,
+    /// The file under the final name, if it was worth a comparison.
+    whole: Option<File>,
+    part: Option<Part>,
+}
+
+/// The unfinished file, locked as long as this lives.
+#[derive(Debug)]
+struct Part {
+    file: File,
+    hasher: blake3::Hasher,
+    len: u64,
+}
+
+impl Store {
+    /// Opens the receiving folder, which is made if it is not there.
+    pub(crate) fn open(into: &Path) -> io::Result<Self> {
+        make_folder(into)?;
+        Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())? })
+    }
+
+    /// Makes a folder, private to us until it is sealed; one that is there already is taken as it is.
+    pub(crate) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
+        let made = self.root.create_dir_with(path.as_path(), DirBuilder::new().mode(PRIVATE_FOLDER));
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.root.open_dir(path.as_path()).map_err(because("open the folder that is there"))?;
+                Ok(())
+            }
+            made => made.map_err(because("make the folder")),
+        }
+    }
+
+    /// Puts a folder's names on disk and gives it its mode.
+    pub(crate) fn seal_folder(&self, path: &RelPath, mode: u32) -> Result<(), Reason> {
+        let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
+        let handle = dir.open(".").map_err(because("open the folder"))?.into_std();
+        let mode = Permissions::from_mode(mode & MODE_BITS);
+        handle.set_permissions(mode).map_err(because("set the folder's mode"))?;
+        handle.sync_all().map_err(because("put the folder on disk"))
+    }
+
+    /// Puts the names in the receiving folder itself on disk.
+    pub(crate) fn sync(&self) -> Result<(), Reason> {
+        // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
+        let handle = self.root.open(".").map_err(because("open the folder"))?;
+        handle.sync_all().map_err(because("put the folder on disk"))
+    }
+
+    /// Finds out what is there of an offered file, while the answer is awaited, and locks its unfinished part.
+    pub(crate) fn look(
+        &self,
+        path: &RelPath,
+        size: u64,
+        mode: u32,
+        is_awaited: &dyn Fn() -> bool,
+    ) -> Result<(Incoming, Held), Reason> {
+        let dir = match path.parent() {
+            Some(parent) => self.root.open_dir(parent),
+            None => self.root.try_clone(),
+        }
+        .map_err(because("open the folder that holds it"))?;
+        let (name, part_name) = (path.name().to_owned(), path.part_name());
+        let mut file = Incoming { dir, name, part_name, mode: mode & MODE_BITS, whole: None, part: None };
+        let whole = file.look_at_whole(size, is_awaited)?;
+        let part = file.look_at_part(size, is_awaited)?;
+        Ok((file, Held { whole, part }))
+    }
+}
+
+impl Incoming {
+    /// Begins to write at `offset`, which is 0 or the length of the prefix that was reported.
+    pub(crate) fn start(&mut self, offset: u64) -> Result<(), Reason> {
+        self.whole = None;
+        let part = match &mut self.part {
+            Some(part) => part,
+            None => self.part.insert(self.create_part()?),
+        };
+        if offset != part.len {
+            part.file.set_len(0).map_err(because("empty the part file"))?;
+            part.file.seek(SeekFrom::Start(0)).map_err(because("seek in the part file"))?;
+            (part.hasher, part.len) = (blake3::Hasher::new(), 0);
+        }
+        Ok(())
+    }
+
+    /// Appends bytes to the part.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Reason> {
+        let part = self.part.as_mut().expect("a file is written after it is started");
+        part.file.write_all(bytes).map_err(because("write"))?;
+        part.hasher.update(bytes);
+        part.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Verifies what was written, puts it on disk, and only then gives it its final name.
+    pub(crate) fn finish(mut self, expected: Digest) -> Result<(), Reason> {
+        let part = self.part.as_ref().expect("a file is finished after it is started");
+        let digest = Digest::from(part.hasher.finalize());
+        if digest != expected {
+            self.discard();
+            let text = format_args!("receiver: the bytes differ: sent {expected}, written {digest}");
+            return Err(Reason::new(text));
+        }
+        if let Err(error) = part.file.sync_all() {
+            // After a failed fsync the kernel counts the lost pages as clean (fsync(2), "EIO"), so that a later
+            // prefix check could read from memory what is not on disk.
+            self.discard();
+            return Err(because("put the file on disk")(error));
+        }
+        if let Err(error) = self.dir.rename(&self.part_name, &self.dir, &self.name) {
+            self.discard();
+            return Err(because("rename the part file to its final name")(error));
+        }
+        // The mode comes after the name: a crash between the two leaves a whole file that is too private, which
+        // the next run mends (see `keep`). The other way round it could leave a part that nobody may write on.
+        let part = self.part.take().expect("a file is finished after it is started");
+        part.file.set_permissions(Permissions::from_mode(self.mode)).map_err(because("set the file's mode"))?;
+        part.file.sync_all().map_err(because("put the file's mode on disk"))
+    }
+
+    /// Leaves the file that is there, but gives it the sender's mode, and clears away an old part.
+    pub(crate) fn keep(mut self) -> Result<(), Reason> {
+        if self.part.is_some() {
+            self.discard();
+        }
+        let whole = self.whole.as_ref().expect("a file is kept after it was compared");
+        let there = whole.metadata().map_err(because("inspect the file that is there"))?;
+        if there.mode() & MODE_BITS != self.mode {
+            let mode = Permissions::from_mode(self.mode);
+            whole.set_permissions(mode).map_err(because("set the mode of the file that is there"))?;
+        }
+        // What was read may be in memory alone, where the machine stopped before an earlier run had said that it is on disk.
+        whole.sync_all().map_err(because("put the file that is there on disk"))
+    }
+
+    /// Stops writing and leaves the part for a later run, unless it holds nothing.
+    pub(crate) fn park(mut self) {
+        if self.part.as_ref().is_some_and(|part| part.len == 0) {
+            self.discard();
+        }
+    }
+
+    /// Removes the part. Its lock is still held, so that nobody else is writing to what goes.
+    fn discard(&mut self) {
+        // Where this fails too, the part stays and the next run compares it before it uses it.
+        let _ = self.dir.remove_file(&self.part_name);
+        self.part = None;
+    }
+
+    fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
+        // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace it.
+        match self.dir.symlink_metadata(&self.name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(because("inspect what is there")(error)),
+            Ok(there) if there.is_dir() => {
+                return Err(Reason::new("receiver: a folder of this name is there"));
+            }
+            Ok(there) if !there.is_file() || there.len() != size => return Ok(None),
+            Ok(_) => {}
+        }
+        // A file that we may not read may still be replaced. Since it was looked at it may have become a pipe, whose opening would wait for a writer.
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        let Ok(file) = self.dir.open_with(&self.name, options) else { return Ok(None) };
+        let mut file = file.into_std();
+        if !file.metadata().map_err(because("inspect what is there"))?.is_file() {
+            return Ok(None);
+        }
+        let mut hasher = blake3::Hasher::new();
+        if hash(&mut file, &mut hasher, size, is_awaited).map_err(because("read the file that is there"))? != size {
+            return Ok(None);
+        }
+        self.whole = Some(file);
+        Ok(Some(hasher.finalize().into()))
+    }
+
+    fn look_at_part(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Prefix>, Reason> {
+        let Some(mut file) = self.open_part()? else { return Ok(None) };
+        let len = file.metadata().map_err(because("inspect the part file"))?.len();
+        let mut hasher = blake3::Hasher::new();
+        if len > size {
+            // It is of another file; `start` will empty it. Any length but 0 makes it do so.
+            self.part = Some(Part { file, hasher, len });
+            return Ok(None);
+        }
+        let len = hash(&mut file, &mut hasher, len, is_awaited).map_err(because("read the part file"))?;
+        let digest = hasher.finalize().into();
+        self.part = Some(Part { file, hasher, len });
+        Ok((len > 0).then_some(Prefix { len, digest }))
+    }
+
+    /// Opens and locks the part that is there, if one is.
+    fn open_part(&self) -> Result<Option<File>, Reason> {
+        let opened = self.dir.open_with(&self.part_name, OpenOptions::new().read(true).write(true));
+        let file = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(because("open the part file"))?.into_std(),
+        };
+        self.lock(&file)?;
+        ours_alone(&file)?;
+        Ok(Some(file))
+    }
+
+    fn create_part(&self) -> Result<Part, Reason> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(PRIVATE_FILE);
+        let file = match self.dir.open_with(&self.part_name, &options) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Reason::new(BUSY)),
+            opened => opened.map_err(because("make the part file"))?.into_std(),
+        };
+        self.lock(&file)?;
+        Ok(Part { file, hasher: blake3::Hasher::new(), len: 0 })
+    }
+
+    /// Locks the part against other receivers, and makes sure that it still is the part.
+    fn lock(&self, file: &File) -> Result<(), Reason> {
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Reason::new(BUSY)),
+            Err(TryLockError::Error(error)) => return Err(because("lock the part file")(error)),
+        }
+        // Between opening and locking, the receiver that held the lock may have renamed the part to its final
+        // name, and writing on would spoil a finished file. This also refuses a link in the part's place.
+        let opened = file.metadata().map_err(because("inspect the part file"))?;
+        let named = self.dir.symlink_metadata(&self.part_name).map_err(because("inspect the part file"))?;
+        let is_same = opened.ino() == named.ino() && opened.dev() == named.dev();
+        if !is_same || !opened.is_file() {
+            return Err(Reason::new("receiver: the part file was replaced, or is not a regular file"));
+        }
+        Ok(())
+    }
+}
+
+/// Makes sure that a part that was found is ours alone: its owner, anyone who may write to it, and anyone with another name
+/// for it could read or change the bytes that arrive.
+fn ours_alone(file: &File) -> Result<(), Reason> {
+    let part = file.metadata().map_err(because("inspect the part file"))?;
+    let (user, mode, names) = (part.uid(), part.mode() & 0o7777, part.nlink());
+    if user == nix::unistd::geteuid().as_raw() && mode & 0o022 == 0 && names == 1 {
+        return Ok(());
+    }
+    Err(Reason::new(format_args!(
+        "receiver: the part file is not ours alone (user {user}, mode {mode:03o}, {names} names); look at it, and remove it"
+    )))
+}
+
+/// Hashes up to `len` bytes; gives how many there were. An error once nobody awaits the digest: a large file takes minutes.
+fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
+    let mut buffer = vec![0; HASH_BUFFER];
+    let mut hashed = 0;
+    while hashed < len {
+        if !is_awaited() {
+            return Err(io::Error::other("the sender is gone"));
+        }
+        let want = usize::try_from(len - hashed).map_or(HASH_BUFFER, |left| left.min(HASH_BUFFER));
+        match file.read(&mut buffer[..want]) {
+            Ok(0) => break,
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                hashed += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hashed)
+}
+
+/// Makes a folder with those above it, and puts their names on disk; one that is there is left as it is.
+///
+/// # Errors
+/// What the system said.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    std::fs::create_dir_all(folder)?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(above)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
+    move |error| Reason::new(format_args!("receiver: cannot {doing}: {error}"))
+}
+
+const BUSY: &str = "receiver: another transfer is writing this file";
+/// Nobody else reads an unfinished file, whatever its final mode.
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_FOLDER: u32 = 0o700;
+const HASH_BUFFER: usize = 256 * 1024;

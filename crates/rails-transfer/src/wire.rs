@@ -1,0 +1,261 @@
+//! Frames and greetings on the byte stream.
+//!
+//! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload.
+
+use std::io;
+use std::sync::mpsc;
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
+
+use crate::error::WireError;
+use crate::message;
+
+/// The version in the greeting. Versions are not negotiated: both peers must name the same one.
+pub(crate) const VERSION: u16 = 1;
+/// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes, is half of it.
+pub(crate) const MAX_CONTROL: usize = 8 * 1024;
+/// The longest payload of a data block.
+pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
+
+/// Which end of the protocol this one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender = b'S' as isize,
+    Receiver = b'R' as isize,
+}
+
+/// What one frame held.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame<M> {
+    Message(M),
+    Block(Vec<u8>),
+}
+
+/// A data block that carries room for its own frame header, so that it goes out in one write.
+#[derive(Debug, Default)]
+pub(crate) struct Block(Vec<u8>);
+
+/// The reading half.
+pub(crate) struct FrameReader<R> {
+    inner: BufReader<R>,
+    control: Vec<u8>,
+    /// Blocks whose bytes have been used, to be filled again.
+    used: mpsc::Receiver<Vec<u8>>,
+}
+
+/// The writing half. What is written may stay in the buffer until [`flush`](Self::flush).
+pub(crate) struct FrameWriter<W> {
+    inner: BufWriter<W>,
+    control: Vec<u8>,
+}
+
+/// Exchanges greetings: 8 bytes of magic, the version, the role.
+///
+/// Both directions at once, because a stream may hold fewer bytes than one greeting.
+pub(crate) async fn greet<R, W>(
+    reader: &mut FrameReader<R>,
+    writer: &mut FrameWriter<W>,
+    role: Role,
+) -> Result<(), WireError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let say = async {
+        let [low, high] = VERSION.to_le_bytes();
+        writer.inner.write_all(MAGIC).await.map_err(writing)?;
+        writer.inner.write_all(&[low, high, role as u8]).await.map_err(writing)?;
+        writer.flush().await
+    };
+    let hear = async {
+        let mut greeting = [0; GREETING_LEN];
+        reader.inner.read_exact(&mut greeting).await.map_err(reading)?;
+        check_greeting(&greeting, role)
+    };
+    // Both are finished, so that a peer of another version hears ours even though we do not like its own.
+    let (said, heard) = tokio::join!(say, hear);
+    heard.and(said)
+}
+
+impl Block {
+    /// Empties the block and gives the room for `len` bytes of payload, at most [`MAX_BLOCK`].
+    pub(crate) fn payload_mut(&mut self, len: usize) -> &mut [u8] {
+        assert!((1..=MAX_BLOCK).contains(&len), "a block of {len} bytes does not exist");
+        self.0.resize(HEADER_LEN + len, 0);
+        self.0[..HEADER_LEN].copy_from_slice(&header(KIND_BLOCK, len));
+        &mut self.0[HEADER_LEN..]
+    }
+
+    /// The payload's length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len().saturating_sub(HEADER_LEN)
+    }
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// Reads from `inner`, filling buffers that come back through `used`.
+    pub(crate) fn new(inner: R, used: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { inner: BufReader::with_capacity(BUFFER, inner), control: Vec::new(), used }
+    }
+
+    /// Reads one frame. Not cancel-safe: a dropped call may have taken half a frame.
+    pub(crate) async fn frame<M: DeserializeOwned>(&mut self) -> Result<Frame<M>, WireError> {
+        let mut header = [0; HEADER_LEN];
+        self.inner.read_exact(&mut header).await.map_err(reading)?;
+        let [kind, len @ ..] = header;
+        let len = u32::from_le_bytes(len);
+        let most = match kind {
+            KIND_MESSAGE => MAX_CONTROL,
+            KIND_BLOCK => MAX_BLOCK,
+            kind => return Err(WireError::FrameKind { kind }),
+        };
+        // The claimed length is checked before a byte is allocated for it.
+        let Some(len) = usize::try_from(len).ok().filter(|len| (1..=most).contains(len)) else {
+            return Err(WireError::FrameLength { kind, len });
+        };
+        if kind == KIND_BLOCK {
+            let mut block = self.used.try_recv().unwrap_or_default();
+            block.resize(len, 0);
+            self.inner.read_exact(&mut block).await.map_err(reading)?;
+            return Ok(Frame::Block(block));
+        }
+        self.control.resize(len, 0);
+        self.inner.read_exact(&mut self.control).await.map_err(reading)?;
+        message::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
+    }
+
+    /// Waits until the peer closes, whatever it still says: the last step of an orderly end.
+    pub(crate) async fn drain(&mut self) {
+        let mut rest = [0; 256];
+        while matches!(self.inner.read(&mut rest).await, Ok(1..)) {}
+    }
+}
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self { inner: BufWriter::with_capacity(BUFFER, inner), control: Vec::new() }
+    }
+
+    /// Writes one message.
+    pub(crate) async fn message<M: Serialize>(&mut self, message: &M) -> Result<(), WireError> {
+        let mut frame = std::mem::take(&mut self.control);
+        frame.clear();
+        frame.extend_from_slice(&[0; HEADER_LEN]);
+        frame = message::encode(message, frame);
+        let len = frame.len() - HEADER_LEN;
+        assert!(len <= MAX_CONTROL, "a message of {len} bytes exceeds the limit that the peer checks");
+        frame[..HEADER_LEN].copy_from_slice(&header(KIND_MESSAGE, len));
+        self.control = frame;
+        self.inner.write_all(&self.control).await.map_err(writing)
+    }
+
+    /// Writes one block.
+    pub(crate) async fn block(&mut self, block: &Block) -> Result<(), WireError> {
+        self.inner.write_all(&block.0).await.map_err(writing)
+    }
+
+    /// Hands everything written to the stream.
+    pub(crate) async fn flush(&mut self) -> Result<(), WireError> {
+        self.inner.flush().await.map_err(writing)
+    }
+
+    /// Says that nothing further will be written.
+    pub(crate) async fn shutdown(&mut self) -> Result<(), WireError> {
+        self.inner.shutdown().await.map_err(writing)
+    }
+}
+
+fn check_greeting(greeting: &[u8; GREETING_LEN], ours: Role) -> Result<(), WireError> {
+    let (magic, rest) = greeting.split_at(MAGIC.len());
+    if magic != MAGIC {
+        return Err(WireError::Foreign);
+    }
+    let theirs = u16::from_le_bytes([rest[0], rest[1]]);
+    if theirs != VERSION {
+        return Err(WireError::Version { theirs });
+    }
+    match (ours, rest[2]) {
+        (Role::Sender, b'R') | (Role::Receiver, b'S') => Ok(()),
+        (_, b'R' | b'S') => Err(WireError::SameRole),
+        _ => Err(WireError::Foreign),
+    }
+}
+
+fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
+    let [a, b, c, d] = u32::try_from(len).expect("frames are far shorter than 4 GiB").to_le_bytes();
+    [kind, a, b, c, d]
+}
+
+fn reading(source: io::Error) -> WireError {
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof => WireError::Cut,
+        _ => WireError::Io { doing: "reading", source },
+    }
+}
+
+fn writing(source: io::Error) -> WireError {
+    WireError::Io { doing: "writing", source }
+}
+
+const MAGIC: &[u8; 8] = b"RAILS-FT";
+const GREETING_LEN: usize = 11;
+const HEADER_LEN: usize = 5;
+const KIND_MESSAGE: u8 = 0;
+const KIND_BLOCK: u8 = 1;
+/// Gathers small messages into one write; blocks are larger and pass it by.
+const BUFFER: usize = 64 * 1024;
+
+/// For [`crate::fuzzing`]: the first bytes of a peer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn greeting(role: Role) -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8]].concat()
+}
+
+/// For [`crate::fuzzing`]: a message in its frame.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn framed<M: Serialize>(message: &M) -> Vec<u8> {
+    let message = message::encode(message, Vec::new());
+    [&header(KIND_MESSAGE, message.len())[..], &message].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::FromSender;
+
+    fn read_all(bytes: &[u8]) -> Result<Frame<FromSender>, WireError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (_, used) = mpsc::channel();
+        runtime.block_on(async { FrameReader::new(bytes, used).frame().await })
+    }
+
+    #[test]
+    fn a_length_past_the_limit_is_refused_before_its_bytes_are_awaited() {
+        for (kind, limit) in [(KIND_MESSAGE, MAX_CONTROL), (KIND_BLOCK, MAX_BLOCK)] {
+            assert!(matches!(read_all(&header(kind, limit)), Err(WireError::Cut)));
+            assert!(matches!(read_all(&header(kind, limit + 1)), Err(WireError::FrameLength { .. })));
+            assert!(matches!(read_all(&header(kind, 0)), Err(WireError::FrameLength { len: 0, .. })));
+        }
+        assert!(matches!(read_all(&header(7, 1)), Err(WireError::FrameKind { kind: 7 })));
+    }
+
+    #[test]
+    fn greetings_name_what_is_wrong() {
+        let check = |bytes: &[u8; GREETING_LEN]| check_greeting(bytes, Role::Sender);
+        assert!(check(b"RAILS-FT\x01\x00R").is_ok());
+        assert!(matches!(check(b"RAILS-FT\x01\x00S"), Err(WireError::SameRole)));
+        assert!(matches!(check(b"RAILS-FT\x02\x01R"), Err(WireError::Version { theirs: 0x102 })));
+        assert!(matches!(check(b"RAILS-FT\x01\x00x"), Err(WireError::Foreign)));
+        assert!(matches!(check(b"GET / HTTP/"), Err(WireError::Foreign)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_frame_or_a_named_error(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = read_all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One file's failure is named at both sides and stops nothing else.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use rails_transfer::{ReceiveError, SendError};
+use tempfile::tempdir;
+use tokio::io::duplex;
+
+use super::support::{Notes, bytes, harvest, transfer, watched};
+
+/// Sends `bad` and then `good`, running `spoil` on `bad` when the observer hears `when`; checks that `bad` failed
+/// at both sides for the same reason, that `good` arrived, and that `bad` is not there.
+fn spoiled(size: usize, when: &'static str, expected: &str, spoil: impl Fn(&Path) + Send + Sync + 'static) {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let sources = [from.path().join("bad"), from.path().join("good")];
+    fs::write(&sources[0], bytes(1, size)).unwrap();
+    fs::write(&sources[1], "good").unwrap();
+    let bad = sources[0].clone();
+    let notes = Notes::new(move |note: &str| {
+        if note.starts_with(when) {
+            spoil(&bad);
+        }
+    });
+    let (sent, received) = watched(&sources, into.path(), duplex(4096), notes);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert_eq!(sent.failures.len(), 1, "{:?}", sent.failures);
+    assert_eq!(sent.failures, received.failures);
+    assert_eq!(sent.failures[0].path.as_deref(), Some(Path::new("bad")));
+    assert!(sent.failures[0].reason.as_str().contains(expected), "{:?}", sent.failures);
+    assert!(!sent.is_complete() && !received.is_complete());
+    assert_eq!((sent.files.len(), received.stored), (1, 1));
+    assert!(!into.path().join("bad").exists());
+    assert_eq!(fs::read(into.path().join("good")).unwrap(), b"good");
+}
+
+#[test]
+fn a_file_that_vanishes_after_it_was_listed() {
+    spoiled(1000, "totals", "No such file", |bad| fs::remove_file(bad).unwrap());
+}
+
+#[test]
+fn a_file_that_becomes_a_pipe_a_socket_or_a_link() {
+    spoiled(0, "totals", "no longer a regular file", |bad| {
+        fs::remove_file(bad).unwrap();
+        assert!(Command::new("mkfifo").arg(bad).status().unwrap().success());
+    });
+    spoiled(0, "totals", "cannot open the file", |bad| {
+        fs::remove_file(bad).unwrap();
+        drop(UnixListener::bind(bad).unwrap());
+    });
+}
+
+#[test]
+fn a_file_below_a_folder_that_becomes_a_link_is_not_followed() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let file = from.path().join("d/f");
+    fs::create_dir(from.path().join("d")).unwrap();
+    fs::write(&file, "f").unwrap();
+    let notes = Notes::new(move |note: &str| {
+        if note.starts_with("totals") {
+            fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+        }
+    });
+    let (sent, _) = watched(&[from.path().join("d")], into.path(), duplex(64), notes);
+    assert!(sent.unwrap().failures[0].reason.as_str().contains("cannot open"));
+    assert!(!into.path().join("d/f").exists());
+}
+
+#[test]
+fn a_file_that_grows_or_shrinks_before_it_is_read() {
+    spoiled(1000, "totals", "had 1000 bytes when it was listed and has 10 now", |bad| {
+        OpenOptions::new().write(true).open(bad).unwrap().set_len(10).unwrap();
+    });
+}
+
+/// Larger than what is read ahead, so that the end is still to be read when the first block is sent.
+const LARGE: usize = 8 << 20;
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read() {
+    spoiled(LARGE, "started bad", "shrank", |bad| {
+        OpenOptions::new().write(true).open(bad).unwrap().set_len(LARGE as u64 - 10).unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read() {
+    spoiled(LARGE, "started bad", "grew", |bad| {
+        OpenOptions::new().append(true).open(bad).unwrap().write_all(b"x").unwrap();
+    });
+}
+
+#[test]
+fn a_file_whose_reading_fails() {
+    let into = tempdir().unwrap();
+    // A regular file of size 0 whose first byte is an unmapped address: reading fails with EIO, for root as well
+    // (proc_pid_mem(5)).
+    let (sent, received) = transfer(&[Path::new("/proc/self/mem").to_owned()], into.path(), 64);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert!(sent.failures[0].reason.as_str().contains("cannot read the file"), "{:?}", sent.failures);
+    assert_eq!(sent.failures, received.failures);
+    assert!(harvest(into.path()).is_empty());
+}
+
+#[test]
+fn a_name_that_is_taken_by_a_folder_and_a_folder_that_is_taken_by_a_file() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    fs::write(from.path().join("a"), "a").unwrap();
+    fs::create_dir(from.path().join("b")).unwrap();
+    fs::write(from.path().join("b/in"), "b").unwrap();
+    fs::write(from.path().join("c"), "c").unwrap();
+    fs::create_dir(into.path().join("a")).unwrap();
+    fs::write(into.path().join("b"), "here").unwrap();
+    let (sent, received) = transfer(&[from.path().join(".")], into.path(), 64);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    let failed: Vec<_> = sent.failures.iter().map(|failure| failure.path.clone().unwrap()).collect();
+    assert_eq!(failed, ["a", "b", "b/in"].map(std::path::PathBuf::from));
+    assert_eq!((received.failed, received.stored), (3, 1));
+    assert_eq!(fs::read(into.path().join("b")).unwrap(), b"here");
+    assert_eq!(harvest(into.path()).len(), 3);
+}
+
+#[test]
+fn a_file_that_the_receiver_gives_up_while_its_blocks_are_under_way() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let sources = [from.path().join("bad"), from.path().join("good")];
+    fs::write(&sources[0], bytes(1, LARGE)).unwrap();
+    fs::write(&sources[1], "good").unwrap();
+    // The sender is about to say that it starts; the receiver will find a part that was not there when it looked.
+    let part = into.path().join(".bad.rails-part");
+    let notes = Notes::new(move |note: &str| {
+        if note.starts_with("started bad") {
+            fs::write(&part, "").unwrap();
+        }
+    });
+    let (sent, received) = watched(&sources, into.path(), duplex(4096), notes);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert!(sent.failures[0].reason.as_str().contains("another transfer"), "{:?}", sent.failures);
+    assert_eq!(sent.failures, received.failures);
+    assert_eq!(received.stored, 1);
+    // The sender stopped soon after it was told, and nothing of what was under way was written.
+    assert!(sent.bytes_sent < LARGE as u64, "{} bytes sent", sent.bytes_sent);
+    assert_eq!(received.bytes_received, 4);
+}
+
+#[test]
+fn a_receiver_without_its_folder_says_why_to_the_sender() {
+    let from = tempdir().unwrap();
+    let file = from.path().join("f");
+    fs::write(&file, "x").unwrap();
+    let (sent, received) = transfer(std::slice::from_ref(&file), &file, 64);
+    assert!(matches!(received, Err(ReceiveError::Folder { .. })), "{received:?}");
+    let Err(SendError::Refused(reason)) = sent else { panic!("{sent:?}") };
+    assert!(reason.as_str().contains("cannot open the folder"), "{reason}");
+}
+
+#[test]
+fn nothing_is_sent_when_two_sources_clash() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    fs::write(from.path().join("f"), "x").unwrap();
+    let twice = [from.path().join("f"), from.path().join("f")];
+    let (sent, received) = transfer(&twice, into.path(), 64);
+    assert!(matches!(sent, Err(SendError::Clash { .. })));
+    assert!(received.is_err() && harvest(into.path()).is_empty());
+}
+
+/// A small file system of its own, taken away at the end.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount(options: &str) -> Self {
+        let at = tempdir().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at.path()).status();
+        assert!(mounted.unwrap().success(), "mount");
+        Self(at)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // Lazily, so that a failed test, which may still have files open, leaves no mount behind.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+#[ignore = "needs root: mounts a small tmpfs"]
+fn netns_transfer_to_a_full_disk() {
+    let from = tempdir().unwrap();
+    let sources = [from.path().join("big"), from.path().join("small")];
+    let file = bytes(1, 3 << 20);
+    fs::write(&sources[0], &file).unwrap();
+    fs::write(&sources[1], "").unwrap();
+    let disk = Tmpfs::mount("size=2m");
+    let into = disk.0.path();
+    let (sent, received) = transfer(&sources, into, 1 << 16);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert_eq!(sent.failures, received.failures);
+    assert_eq!(sent.failures.len(), 1);
+    assert!(sent.failures[0].reason.as_str().contains("No space left on device"), "{:?}", sent.failures);
+    assert_eq!(received.stored, 1);
+    assert!(!into.join("big").exists());
+
+    // With room, the next run goes on from what the full disk held.
+    let part = fs::metadata(into.join(".big.rails-part")).unwrap().len();
+    assert!(part > 1 << 20);
+    let grown = Command::new("mount").args(["-o", "remount,size=8m"]).arg(into).status();
+    assert!(grown.unwrap().success(), "remount");
+    let (sent, received) = transfer(&sources, into, 1 << 16);
+    assert!(received.unwrap().is_complete());
+    assert_eq!(sent.unwrap().bytes_sent, file.len() as u64 - part);
+    assert_eq!(fs::read(into.join("big")).unwrap(), file);
+}
+
+#[test]
+#[ignore = "needs root: mounts a small tmpfs"]
+fn netns_transfer_to_a_read_only_disk() {
+    let from = tempdir().unwrap();
+    fs::write(from.path().join("f"), "x").unwrap();
+    let disk = Tmpfs::mount("size=1m,ro");
+    let (sent, received) = transfer(&[from.path().join("f")], disk.0.path(), 64);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert_eq!(sent.failures, received.failures);
+    assert!(sent.failures[0].reason.as_str().contains("Read-only file system"), "{:?}", sent.failures);
+}

@@ -1,0 +1,169 @@
+//! What arrives is what was sent.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use proptest::prelude::*;
+use rails_transfer::How;
+use tempfile::tempdir;
+
+use super::support::{Node, Notes, Tree, bytes, harvest, plant, transfer, watched};
+
+/// Trees of up to two levels with odd names; every entry's parent is in the tree.
+fn trees() -> impl Strategy<Value = Tree> {
+    // Any bytes that are not `/` or NUL, among them newlines and bytes that are not UTF-8.
+    let name =
+        proptest::collection::vec(any::<u8>().prop_filter("no slash, no NUL", |byte| ![0, b'/'].contains(byte)), 1..12)
+            .prop_filter("no dots", |name| ![&b"."[..], b".."].contains(&name.as_slice()));
+    let file = (0..4_u32, 0..40_000_usize, any::<u64>())
+        .prop_map(|(mode, len, seed)| Node::File([0o644, 0o400, 0o755, 0o600][mode as usize], bytes(seed, len)));
+    let empty = Just(Node::File(0o640, Vec::new()));
+    let leaf = prop_oneof![file, empty];
+    let mode = prop_oneof![Just(0o755_u32), Just(0o700), Just(0o555)];
+    let folder = (mode, proptest::collection::btree_map(name.clone(), leaf.clone(), 0..4));
+    let top =
+        prop_oneof![leaf.prop_map(|leaf| (leaf, None)), folder.prop_map(|(m, inner)| (Node::Folder(m), Some(inner)))];
+    proptest::collection::btree_map(name, top, 0..6).prop_map(|tops| {
+        let mut tree = Tree::new();
+        for (name, (node, inner)) in tops {
+            for (leaf, node) in inner.into_iter().flatten() {
+                tree.insert([&name[..], b"/", &leaf[..]].concat(), node);
+            }
+            tree.insert(name, node);
+        }
+        tree
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_tree_arrives_as_it_was_and_is_not_sent_twice(
+        tree in trees(),
+        capacity in prop_oneof![Just(1_usize), Just(64), Just(65536)],
+    ) {
+        let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+        plant(from.path(), &tree);
+        let sources = [from.path().join(".")];
+        let files = tree.values().filter(|node| matches!(node, Node::File(..))).count();
+
+        let (sent, received) = transfer(&sources, into.path(), capacity);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        prop_assert!(sent.is_complete() && received.is_complete());
+        prop_assert_eq!(harvest(into.path()), tree.clone());
+        prop_assert_eq!(sent.files.len(), files);
+        prop_assert_eq!(received.stored, files as u64);
+        prop_assert_eq!(sent.folders + received.folders, 2 * (tree.len() - files) as u64);
+        for file in &sent.files {
+            let Some(Node::File(_, bytes)) = tree.get(file.path.as_bytes()) else { panic!("{:?}", file.path) };
+            prop_assert_eq!(file.digest, blake3::hash(bytes).into());
+        }
+
+        let (again, received) = transfer(&sources, into.path(), capacity);
+        let (again, received) = (again.unwrap(), received.unwrap());
+        prop_assert!(again.files.iter().all(|file| file.how == How::AlreadyThere));
+        prop_assert_eq!((again.bytes_sent, received.already_there), (0, files as u64));
+        prop_assert_eq!(harvest(into.path()), tree);
+    }
+}
+
+#[test]
+fn many_small_files_pass_a_pipe_of_64_bytes() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let mut tree = Tree::new();
+    for folder in 0..5 {
+        tree.insert(format!("{folder}").into_bytes(), Node::Folder(0o755));
+        for file in 0..60 {
+            let seed = folder * 100 + file;
+            tree.insert(format!("{folder}/{file}").into_bytes(), Node::File(0o644, bytes(seed, file as usize)));
+        }
+    }
+    plant(from.path(), &tree);
+    let (sent, received) = transfer(&[from.path().join(".")], into.path(), 64);
+    assert!(sent.unwrap().is_complete() && received.unwrap().is_complete());
+    assert_eq!(harvest(into.path()), tree);
+}
+
+#[test]
+fn files_of_awkward_sizes_arrive_and_are_observed_byte_by_byte() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let block = 256 * 1024;
+    let sizes = [0, 1, block - 1, block, block + 1, 3 * block];
+    let sources: Vec<_> = sizes.iter().map(|size| from.path().join(size.to_string())).collect();
+    for (source, size) in sources.iter().zip(sizes) {
+        fs::write(source, bytes(size as u64, size)).unwrap();
+    }
+    let notes = Notes::new(|_| {});
+    let (sent, _) = watched(&sources, into.path(), tokio::io::duplex(8192), notes.clone());
+    let total: usize = sizes.iter().sum();
+    assert_eq!(sent.unwrap().bytes_sent, total as u64);
+    for size in sizes {
+        assert_eq!(fs::read(into.path().join(size.to_string())).unwrap(), bytes(size as u64, size));
+    }
+    let notes = notes.notes.lock().unwrap();
+    assert_eq!(notes[0], format!("totals 6 0 {total}"));
+    let moved = notes.iter().filter_map(|note| note.strip_prefix("moved ")?.split(' ').nth(1));
+    assert_eq!(moved.map(|bytes| bytes.parse::<usize>().unwrap()).sum::<usize>(), total);
+    for what in ["started", "stored"] {
+        assert_eq!(notes.iter().filter(|note| note.starts_with(what)).count(), sizes.len());
+    }
+}
+
+#[test]
+fn a_changed_file_replaces_the_old_one_and_set_id_bits_are_dropped() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let (source, target) = (from.path().join("f"), into.path().join("f"));
+    fs::write(&source, "new!").unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o4751)).unwrap();
+    // A link in the place of the final name is replaced, not followed.
+    fs::write(from.path().join("victim"), "old!").unwrap();
+    std::os::unix::fs::symlink(from.path().join("victim"), &target).unwrap();
+    for old in [None, Some("old!"), Some("longer than new")] {
+        if let Some(old) = old {
+            fs::write(&target, old).unwrap();
+        }
+        let (sent, received) = transfer(std::slice::from_ref(&source), into.path(), 64);
+        assert!(sent.unwrap().is_complete());
+        assert_eq!(received.unwrap().stored, 1);
+        let expected = Tree::from([(b"f".to_vec(), Node::File(0o751, b"new!".to_vec()))]);
+        assert_eq!(harvest(into.path()), expected);
+    }
+    assert_eq!(fs::read(from.path().join("victim")).unwrap(), b"old!");
+}
+
+#[test]
+fn a_file_that_is_there_gets_the_new_mode() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let source = from.path().join("f");
+    fs::write(&source, "same").unwrap();
+    fs::write(into.path().join("f"), "same").unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o700)).unwrap();
+    let (sent, _) = transfer(&[source], into.path(), 64);
+    assert_eq!(sent.unwrap().files[0].how, How::AlreadyThere);
+    assert_eq!(harvest(into.path()), Tree::from([(b"f".to_vec(), Node::File(0o700, b"same".to_vec()))]));
+}
+
+#[test]
+fn links_are_skipped_and_told() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    fs::create_dir(from.path().join("d")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", from.path().join("d/link")).unwrap();
+    let notes = Notes::new(|_| {});
+    let (sent, _) = watched(&[from.path().join("d")], into.path(), tokio::io::duplex(64), notes.clone());
+    let sent = sent.unwrap();
+    assert!(sent.is_complete() && sent.skipped.len() == 1);
+    assert!(notes.notes.lock().unwrap().contains(&"skipped link a symbolic link".to_owned()));
+    assert_eq!(harvest(into.path()).len(), 1);
+}
+
+#[test]
+fn names_of_255_bytes_arrive() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let tree: Tree =
+        (0..3_u8).map(|n| (vec![b'a' + n; 255 - usize::from(n) * 6], Node::File(0o644, vec![n; 10]))).collect();
+    plant(from.path(), &tree);
+    let (sent, _) = transfer(&[from.path().join(".")], into.path(), 4096);
+    assert!(sent.unwrap().is_complete());
+    assert_eq!(harvest(into.path()), tree);
+}

@@ -1,0 +1,176 @@
+//! Trees on disk, and runs of both ends over a pipe.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rails_transfer::{
+    Observer, Outcome, Reason, ReceiveError, ReceiveSummary, RelPath, SendError, SendSummary, Totals, receive, send,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use walkdir::WalkDir;
+
+/// One entry of a tree, with its mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    Folder(u32),
+    File(u32, Vec<u8>),
+}
+
+/// A tree by relative path.
+pub(crate) type Tree = BTreeMap<Vec<u8>, Node>;
+
+pub(crate) type Results = (Result<SendSummary, SendError>, Result<ReceiveSummary, ReceiveError>);
+
+/// Writes a tree; folders get their modes last.
+pub(crate) fn plant(root: &Path, tree: &Tree) {
+    let at = |path: &Vec<u8>| root.join(OsStr::from_bytes(path));
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for (path, node) in tree {
+        match node {
+            Node::Folder(_) => fs::create_dir(at(path)).unwrap(),
+            Node::File(mode, bytes) => {
+                fs::write(at(path), bytes).unwrap();
+                set(&at(path), *mode);
+            }
+        }
+    }
+    for (path, node) in tree.iter().rev() {
+        if let Node::Folder(mode) = node {
+            set(&at(path), *mode);
+        }
+    }
+}
+
+/// Reads a tree, without `root` itself. Links appear as files that hold their target.
+pub(crate) fn harvest(root: &Path) -> Tree {
+    let mut tree = Tree::new();
+    for entry in WalkDir::new(root).min_depth(1) {
+        let entry = entry.unwrap();
+        let path = entry.path().strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
+        let node = match entry.file_type() {
+            kind if kind.is_dir() => Node::Folder(mode),
+            kind if kind.is_file() => Node::File(mode, fs::read(entry.path()).unwrap()),
+            _ => Node::File(0, fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()),
+        };
+        tree.insert(path, node);
+    }
+    tree
+}
+
+/// Runs both ends over a pipe of `capacity` bytes.
+pub(crate) fn transfer(sources: &[PathBuf], into: &Path, capacity: usize) -> Results {
+    let (a, b) = duplex(capacity);
+    watched(sources, into, (a, b), Arc::new(()))
+}
+
+/// As [`transfer`], with an observer at the sender.
+pub(crate) fn watched(
+    sources: &[PathBuf],
+    into: &Path,
+    (a, b): (DuplexStream, DuplexStream),
+    observer: Arc<dyn Observer>,
+) -> Results {
+    block_on(async { tokio::join!(send(a, sources, observer), receive(b, into, Arc::new(()))) })
+}
+
+/// Runs both ends over a wire that is cut after `cut` bytes from the sender; gives how many of them it passed on.
+pub(crate) fn transfer_cut(sources: &[PathBuf], into: &Path, cut: usize) -> (Results, usize) {
+    let (a, near) = duplex(4096);
+    let (far, b) = duplex(4096);
+    let (sent, received, passed) = block_on(async {
+        tokio::join!(send(a, sources, Arc::new(())), receive(b, into, Arc::new(())), relay(near, far, cut))
+    });
+    ((sent, received), passed.len())
+}
+
+/// Carries bytes both ways until `cut` bytes went from `near` to `far`, or one end closes; then closes both.
+/// Gives what went from `near` to `far`.
+pub(crate) async fn relay(near: DuplexStream, far: DuplexStream, cut: usize) -> Vec<u8> {
+    let (mut near_in, mut near_out) = tokio::io::split(near);
+    let (mut far_in, mut far_out) = tokio::io::split(far);
+    let mut passed = Vec::new();
+    let forth = async {
+        let mut buffer = vec![0; 4096];
+        while passed.len() < cut {
+            let room = buffer.len().min(cut - passed.len());
+            match near_in.read(&mut buffer[..room]).await {
+                Ok(count @ 1..) if far_out.write_all(&buffer[..count]).await.is_ok() => {
+                    passed.extend_from_slice(&buffer[..count]);
+                }
+                _ => break,
+            }
+        }
+        if passed.len() < cut {
+            let _ = far_out.shutdown().await;
+            std::future::pending().await
+        }
+    };
+    let back = async { tokio::io::copy(&mut far_in, &mut near_out).await };
+    tokio::select! {
+        () = forth => {}
+        _ = back => {}
+    }
+    passed
+}
+
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Notes what the sender's observer is told, and runs a hook on each note.
+pub(crate) struct Notes<F> {
+    pub(crate) notes: Mutex<Vec<String>>,
+    hook: F,
+}
+
+impl<F: Fn(&str) + Send + Sync> Notes<F> {
+    pub(crate) fn new(hook: F) -> Arc<Self> {
+        Arc::new(Self { notes: Mutex::default(), hook })
+    }
+
+    fn note(&self, note: String) {
+        (self.hook)(&note);
+        self.notes.lock().unwrap().push(note);
+    }
+}
+
+impl<F: Fn(&str) + Send + Sync> Observer for Notes<F> {
+    fn totals(&self, totals: &Totals) {
+        self.note(format!("totals {} {} {}", totals.files, totals.folders, totals.bytes));
+    }
+
+    fn started(&self, path: &RelPath, size: u64, resumed_at: u64) {
+        self.note(format!("started {path} {size} {resumed_at}"));
+    }
+
+    fn moved(&self, path: &RelPath, bytes: u64) {
+        self.note(format!("moved {path} {bytes}"));
+    }
+
+    fn finished(&self, path: &RelPath, size: u64, outcome: Outcome<'_>) {
+        let outcome = match outcome {
+            Outcome::Stored(_) => "stored",
+            Outcome::AlreadyThere => "there",
+            Outcome::Made => "made",
+            Outcome::Failed(_) => "failed",
+        };
+        self.note(format!("{outcome} {path} {size}"));
+    }
+
+    fn skipped(&self, source: &Path, reason: &Reason) {
+        self.note(format!("skipped {} {reason}", source.file_name().unwrap().display()));
+    }
+}
+
+/// Bytes that do not repeat, so that a block at the wrong place is noticed.
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}

@@ -15,29 +15,47 @@
 //! use rails::topo::Topology;
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // What the machine is, what would be placed where, and then one pinned runtime per rail.
-//! let topology = Topology::detect()?;
-//! let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2)))?;
-//! let rails = Rails::build(&plan)?;
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // The machine, the plan of what is placed where, and then one pinned runtime per rail.
+//!     let topology = Topology::detect()?;
+//!     let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2)))?;
+//!     let rails = Rails::build(&plan)?;
 //!
-//! // Both ends know the secret; whoever does not cannot join a stream.
-//! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
-//! let mut listener =
-//!     MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
-//! let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
-//! let mut far = listener.accept().await?;
+//!     // Both ends know the secret, of 16 bytes at least. A peer that does not know it joins no stream.
+//!     let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
+//!     let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
+//!     let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
+//!     let mut far = listener.accept().await?;
 //!
-//! // From here on it is a stream like any other.
-//! near.write_all(b"hello").await?;
-//! near.shutdown().await?;
-//! let mut received = Vec::new();
-//! far.read_to_end(&mut received).await?;
-//! assert_eq!(received, b"hello");
-//! # Ok(())
-//! # }
+//!     // From here on it is a stream like any other.
+//!     near.write_all(b"hello").await?;
+//!     near.shutdown().await?;
+//!     let mut received = Vec::new();
+//!     far.read_to_end(&mut received).await?;
+//!     assert_eq!(received, b"hello");
+//!     Ok(())
+//! }
 //! ```
+//!
+//! # In a `Cargo.toml`
+//!
+//! ```toml
+//! [dependencies]
+//! rails-toolkit = "0.1"
+//! tokio = { version = "1", features = ["io-util", "macros", "rt"] }
+//!
+//! [profile.dev.package.rails-proto] # checksums every byte: without this, debug builds carry 0.3 GB/s
+//! opt-level = 2
+//! ```
+//!
+//! hwloc reads the machine: Debian and Ubuntu have it as `pkg-config libhwloc-dev libudev-dev`, Fedora as `pkgconf hwloc-devel systemd-devel`. Without these
+//! headers the build script of hwlocality-sys panics; `default-features = false` builds without hwloc.
+//!
+//! # Where tasks run
+//!
+//! A task on a rail's runtime ([`RailRuntime::spawn`](multirail::runtime::RailRuntime::spawn)) runs beside the rail's lanes, and is woken by them on their own
+//! thread. From another runtime each wake crosses threads, which small requests feel and bulk data does not.
 //!
 //! The folder `examples/` goes on from here, in the order of its `README.md`.
 //!
@@ -49,7 +67,7 @@
 //! |---|---|---|
 //! | [`topo`] | `rails-topo` | the machine: packages, nodes, caches, cores, NICs, their queues and interrupts |
 //! | [`bind`] | `rails-bind` | threads and memory bound, read back and undone; whether a rail is one |
-//! | [`net`] | `rails-net` | one lane: a TCP connection from an address or a device, with its options and statistics |
+//! | [`net`] | `rails-net` | transports of lanes; TCP from an address or a device, with its options and statistics |
 //! | [`proto`] | `rails-proto` | the protocol of a stream as state machines, for drivers of their own |
 //! | [`multirail`] | `rails-multirail` | plans, pinned runtimes, and streams over several lanes |
 //!
@@ -80,6 +98,7 @@
 //!   takes a C compiler to build.
 //! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and
 //!   `encryption`.
+//! - `axum`: `axum::serve` takes a listener; `tonic`: so does tonic's server.
 //! - `prometheus`: `StreamMetrics` and `StreamStats::to_prometheus`, statistics as the text that Prometheus reads.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Interrupts on CPUs: where they may be served, where they are, how often they were, and where they should be.
 //!
-//! To move them is a change of the machine's [`settings`](crate::settings): [`place`] says which.
+//! To move them is a change of the machine's [`settings`](crate::settings): [`distribute`] says which.
 
 mod counts;
 mod distribution;

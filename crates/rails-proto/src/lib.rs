@@ -16,7 +16,7 @@
 //! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
-//! - [`backoff`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
+//! - [`backoff`], [`redial`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // As clippy.toml lists them. Tests read the clock once, to begin with.
@@ -38,6 +38,7 @@ pub mod pairing;
 pub mod parameters;
 pub mod policy;
 pub mod reassembler;
+pub mod redial;
 pub mod scheduler;
 pub mod seal;
 pub mod secret;

@@ -81,8 +81,8 @@ pub struct Next {
 }
 
 impl Attempts {
-    /// What to do after such a setback. `jitter` is any random number.
-    pub fn after(&mut self, setback: Setback, jitter: u8) -> Next {
+    /// What to do after such a setback, where a lane has opened the stream or not. `jitter` is any random number.
+    pub fn after(&mut self, setback: Setback, is_open: bool, jitter: u8) -> Next {
         let counts = match setback {
             Setback::Busy => false,
             Setback::Passing => {
@@ -91,13 +91,18 @@ impl Attempts {
             }
             Setback::Plain | Setback::Lasting => true,
         };
-        let wait = (setback != Setback::Lasting).then(|| self.backoff.next_with(jitter));
+        let wait = match setback {
+            Setback::Lasting => is_open.then_some(RARELY),
+            _ => Some(self.backoff.next_with(jitter)),
+        };
         Next { wait, counts }
     }
 }
 
 /// So often an answer may be none before the lane counts as failed: for about half a second.
 const PATIENCE: u32 = 3;
+/// How long a lane waits that would be refused again for a reason that lasts: a peer's operator may remove it.
+const RARELY: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
 mod tests {
@@ -141,12 +146,13 @@ mod tests {
     fn a_busy_peer_is_asked_without_end() {
         let mut attempts = Attempts::default();
         for _ in 0..100 {
-            let Next { wait, counts } = attempts.after(Setback::Busy, 7);
+            let Next { wait, counts } = attempts.after(Setback::Busy, false, 7);
             assert!(wait.is_some() && !counts);
         }
-        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, 7).counts).collect();
+        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, false, 7).counts).collect();
         assert_eq!(counts, [false, false, false, true, true]);
-        assert_eq!(attempts.after(Setback::Lasting, 7), Next { wait: None, counts: true });
-        assert!(matches!(attempts.after(Setback::Plain, 7), Next { wait: Some(_), counts: true }));
+        assert_eq!(attempts.after(Setback::Lasting, false, 7), Next { wait: None, counts: true });
+        assert_eq!(attempts.after(Setback::Lasting, true, 7), Next { wait: Some(RARELY), counts: true });
+        assert!(matches!(attempts.after(Setback::Plain, true, 7), Next { wait: Some(_), counts: true }));
     }
 }

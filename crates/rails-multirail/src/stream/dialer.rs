@@ -3,7 +3,7 @@
 use super::{
     MultiRailStream,
     join::{initiate, jitter, nonce, random, send_messages},
-    lane::{Ended, LaneDriver},
+    lane::LaneDriver,
     shared::{OpeningLane, Shared},
     supervisor::supervise,
 };
@@ -16,9 +16,10 @@ use rails_net::Lane;
 use rails_proto::{
     LaneAddress,
     backoff::Backoff,
-    connection::{LaneId, Refused},
+    connection::LaneId,
     handshake::{Credentials, Hello, Joined, Purpose, StreamId},
     opening::{Attempts, Race, Turn},
+    redial::{Ended, Redial},
 };
 use std::{
     collections::BTreeMap,
@@ -132,8 +133,8 @@ impl Dialer {
         while let Some(current) = lane {
             lane = match self.drive(&kept, current).await {
                 After::Successor(successor) => Some(*successor),
-                After::Dial(ended) => tokio::select! {
-                    joined = self.join_again(&kept, ended) => joined,
+                After::Dial(redial) => tokio::select! {
+                    joined = self.join_again(&kept, redial) => joined,
                     () = over(&kept.shared) => None,
                 },
                 After::Nothing => None,
@@ -152,10 +153,9 @@ impl Dialer {
                 // Its successor waits for nothing but its place.
                 Ended::Replaced => {
                     let successor = timeout(kept.longest_attempt, instead).await;
-                    successor.map_or(After::Dial(Ended::Otherwise), After::taken_by)
+                    successor.map_or(After::Dial(Redial::new(Ended::Replaced, begun.elapsed())), After::taken_by)
                 }
-                // One that is closed again and again is not dialled without a pause.
-                ended => After::Dial(if begun.elapsed() > Backoff::LONGEST { ended } else { Ended::Otherwise }),
+                ended => After::Dial(Redial::new(ended, begun.elapsed())),
             },
             // The old connection is closed as soon as the new one has taken its place.
             successor = &mut instead => {
@@ -186,7 +186,8 @@ impl Dialer {
                     let news = stream.map_or(News::Joined, News::Opened);
                     // The caller may have gone; then the stream is dropped with the report, and the lane sees it.
                     let _ = report.send(Report { lane: path.index, news }).await;
-                    return Some((lane, self.longest_attempt(begun.elapsed())));
+                    let longest = Redial::longest_attempt(begun.elapsed(), self.options.handshake_timeout);
+                    return Some((lane, longest));
                 }
                 Err(error) => error,
             };
@@ -195,7 +196,7 @@ impl Dialer {
                 tracing::debug!(lane = path.index, remote = %path.remote, %error, "a lane comes too late for its stream");
                 return None;
             }
-            let next = attempts.after(error.setback(), jitter());
+            let next = attempts.after(error.setback(), opened.is_some(), jitter());
             let failed = Arc::new(FailedLane { rail: path.rail, remote: path.remote, error });
             self.failed().insert(path.index, failed.clone());
             if next.counts {
@@ -205,10 +206,9 @@ impl Dialer {
                 }
                 is_told = true;
             }
-            match (next.wait, opened) {
-                (Some(wait), _) => sleep(wait).await,
-                (None, Some(_)) => sleep(RARELY).await,
-                (None, None) => drop(self.opened().await),
+            match next.wait {
+                Some(wait) => sleep(wait).await,
+                None => drop(self.opened().await),
             }
         }
     }
@@ -226,20 +226,11 @@ impl Dialer {
         over(&shared).await;
     }
 
-    /// How long one attempt to dial a lane again may take, which took so long to join at first.
-    ///
-    /// TCP repeats a lost SYN after 1 s, and then after ever longer: a new attempt is no later. But a path takes as long as it takes.
-    fn longest_attempt(&self, first: Duration) -> Duration {
-        (LEAST_ATTEMPT + 2 * first).min(self.options.handshake_timeout.max(LEAST_ATTEMPT))
-    }
-
-    /// Tries to join until it works, at once where the peer's kernel has closed the connection; `None` where the stream is over.
-    async fn join_again(&self, kept: &Kept, ended: Ended) -> Option<LaneDriver> {
+    /// Tries to join until it works; `None` where the stream is over.
+    async fn join_again(&self, kept: &Kept, mut redial: Redial) -> Option<LaneDriver> {
         let Kept { path, shared, longest_attempt } = kept;
-        let (mut backoff, mut rare) = (Backoff::default(), Backoff::rare());
-        let mut wait = if ended == Ended::ByPeer { Duration::ZERO } else { backoff.next() };
         loop {
-            sleep(wait).await;
+            sleep(redial.wait()).await;
             let error = match timeout(*longest_attempt, self.join(*path)).await.unwrap_or(Err(JoinError::Timeout)) {
                 Ok((lane, _)) => return Some(lane),
                 Err(JoinError::StreamOver) => return None,
@@ -250,8 +241,7 @@ impl Dialer {
                 // The peer has let go of it, and so may this end.
                 return None;
             }
-            // A listener that does not have the stream may be another than the one that was meant, for a while.
-            wait = if error.refused() == Some(Refused::Stream) { rare.next() } else { backoff.next() };
+            redial.failed(error.refused());
         }
     }
 
@@ -434,7 +424,7 @@ enum After {
     /// The lane that has taken its place.
     Successor(Box<LaneDriver>),
     /// It is dialled again.
-    Dial(Ended),
+    Dial(Redial),
     /// It was taken out, or the stream is over.
     Nothing,
 }
@@ -475,8 +465,3 @@ async fn over(shared: &Shared) {
     // The channel lives as long as `shared`, so waiting for it cannot fail.
     let _ = shared.over.subscribe().wait_for(|over| *over).await;
 }
-
-/// How long an attempt to dial a lane again may take on a path that takes no time.
-const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
-/// How long a lane waits that would be refused again for a reason that lasts: a peer's operator may remove it.
-const RARELY: Duration = Duration::from_secs(8);

@@ -10,9 +10,10 @@ use crate::{RailId, StreamOptions, error::LaneError};
 use bytes::Bytes;
 use rails_net::Lane;
 use rails_proto::{
-    connection::{Connection, LaneEnd, LaneId, NoLane},
+    connection::{Connection, LaneId, NoLane},
     lane::{LaneProtocol, Next, Received, Stream, TransportSample},
     messages::MessageBuffer,
+    redial::Ended,
     scheduler::LaneTraits,
     seal::Seals,
 };
@@ -93,14 +94,8 @@ impl LaneDriver {
     pub(crate) async fn run(mut self) -> Ended {
         let seals = self.seals.take();
         self.end = self.drive(seals).await;
-        if self.shared.with(|state| state.connection.is_leaving(self.id)) {
-            return Ended::Left;
-        }
-        match &self.end {
-            Err(LaneError::Replaced) => Ended::Replaced,
-            Err(error) if error.end() == LaneEnd::ByPeer => Ended::ByPeer,
-            _ => Ended::Otherwise,
-        }
+        let is_leaving = self.shared.with(|state| state.connection.is_leaving(self.id));
+        Ended::of(&self.end, is_leaving)
     }
 
     /// Moves bytes between the connection and the lane's protocol until that has come to its end.
@@ -242,19 +237,6 @@ impl Stream for &LaneDriver {
         let nodes = if self.interleaved { self.shared.nodes_in_use() } else { None };
         self.shared.buffers.message(length, nodes.as_ref())
     }
-}
-
-/// How a lane ended, as far as it matters for dialling it again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// It was taken out of the stream.
-    Left,
-    /// Another connection takes its place.
-    Replaced,
-    /// The peer's kernel closed or reset it: a new connection gets through at once, or is refused.
-    ByPeer,
-    /// In any other way.
-    Otherwise,
 }
 
 /// However a lane ends, its stream gets to know.

@@ -4,7 +4,8 @@ use std::env;
 use std::process::Command;
 
 use super::GuestError;
-use super::tools::{Tool, output};
+use super::tools::Tool;
+use crate::system::output;
 
 /// Whether this process runs inside a guest, by the environment variable `RAILS_GUEST`.
 pub fn inside() -> bool {
@@ -25,7 +26,7 @@ pub fn require() {
 ///
 /// # Errors
 ///
-/// [`GuestError::NoKernel`] outside a guest, [`GuestError::Command`] with modprobe's words when it fails.
+/// [`GuestError::NoKernel`] outside a guest, [`SystemError::Command`](crate::SystemError::Command) with modprobe's words when it fails.
 ///
 /// # Privileges
 ///
@@ -38,7 +39,7 @@ pub fn load_module(name: &str) -> Result<(), GuestError> {
     let base = env::var_os(MODULES).filter(|_| inside());
     let base = base.ok_or_else(|| GuestError::NoKernel { reason: "this is not a guest".into() })?;
     let modprobe = Tool::Modprobe.find().ok_or(GuestError::Missing { missing: vec![Tool::Modprobe] })?;
-    output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)
+    Ok(output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)?)
 }
 
 pub(crate) const INSIDE: &str = "RAILS_GUEST";

@@ -105,7 +105,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`], [`GuestError::Command`] or [`GuestError::File`].
+    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`], [`SystemError::Command`](crate::SystemError::Command) or [`SystemError::File`](crate::SystemError::File).
     pub fn prepare(&self) -> Result<(), GuestError> {
         self.check()?;
         self.find_kernel()?;

@@ -9,7 +9,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`SystemError::Command`](crate::SystemError::Command) when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or what is asked for is so already.
+    /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or what is asked for is so already.
     ///
     /// # References
     ///

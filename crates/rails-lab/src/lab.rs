@@ -69,7 +69,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::check`], and [`SystemError::Command`](crate::SystemError::Command) when a namespace cannot be deleted.
+    /// Those of [`LinkLab::check`], and [`LabError::System`] when a namespace cannot be deleted.
     pub fn sweep() -> Result<Vec<String>, LabError> {
         sweep::sweep(&builder::check()?)
     }
@@ -116,7 +116,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::BadShape`], [`LabError::OtherKind`] for a wire, or [`SystemError::Command`](crate::SystemError::Command) when `tc` refuses; the ends
+    /// [`LabError::BadShape`], [`LabError::OtherKind`] for a wire, or [`LabError::System`] when `tc` refuses; the ends
     /// may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         shape.validate()?;
@@ -148,7 +148,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`SystemError::Command`](crate::SystemError::Command) when `ip` refuses.
+    /// [`LabError::System`] when `ip` refuses.
     pub fn set_link_up(&self, side: Side, link: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
         let Some(running) = &self.link(link).wire else { return self.set_device(side, link, [state]) };
@@ -173,7 +173,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`Namespace::enter`], [`SystemError::File`](crate::SystemError::File) and [`LabError::Counters`].
+    /// Those of [`Namespace::enter`], [`LabError::System`] and [`LabError::Counters`].
     pub fn counters(&self, side: Side, link: usize) -> Result<InterfaceCounters, LabError> {
         let interface = self.interface(side, link);
         let _inside = self.enter(side)?;

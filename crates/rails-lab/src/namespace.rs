@@ -55,7 +55,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// [`SystemError::File`](crate::SystemError::File) when the namespace is gone, [`LabError::Enter`] when the kernel refuses.
+    /// [`LabError::System`] when the namespace is gone, [`LabError::Enter`] when the kernel refuses.
     ///
     /// # Privileges
     ///

@@ -26,7 +26,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`SystemError::Command`](crate::SystemError::Command) when `ip` refuses, as where the kernel does not have it.
+    /// [`LabError::System`] when `ip` refuses, as where the kernel does not have it.
     ///
     /// # References
     ///
@@ -50,7 +50,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`SystemError::File`](crate::SystemError::File) where the kernel has no MPTCP, [`SystemError::Command`](crate::SystemError::Command) when `ip` refuses.
+    /// [`LabError::System`] where the kernel has no MPTCP, [`LabError::System`] when `ip` refuses.
     ///
     /// # References
     ///
@@ -74,7 +74,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::enter`], and [`SystemError::File`](crate::SystemError::File), also where the file is not what it should be.
+    /// Those of [`LinkLab::enter`], and [`LabError::System`], also where the file is not what it should be.
     pub fn transport_counters(&self, side: Side) -> Result<TransportCounters, LabError> {
         let _inside = self.enter(side)?;
         let retransmitted = counters(&read(SNMP)?, "Tcp").remove("RetransSegs");
@@ -88,7 +88,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::enter`], and [`SystemError::File`](crate::SystemError::File).
+    /// Those of [`LinkLab::enter`], and [`LabError::System`].
     pub fn is_listening(&self, side: Side, port: u16) -> Result<bool, LabError> {
         let _inside = self.enter(side)?;
         Ok(has_listener(&read(TCP4)?, port) || fs::read_to_string(TCP6).is_ok_and(|text| has_listener(&text, port)))

@@ -97,7 +97,7 @@ impl Cable {
     ///
     /// # Errors
     ///
-    /// [`SystemError::Command`](crate::SystemError::Command) if not all came back.
+    /// [`LabError::System`] if not all came back.
     pub fn ping(&self, count: u32) -> Result<(), LabError> {
         let (count, to) = (count.to_string(), self.far_address());
         output(Command::new("busybox").args(["ping", "-q", "-A", "-w", "20", "-c", &count, &to]))?;

@@ -100,6 +100,7 @@
 //!   `encryption`.
 //! - `axum`: `axum::serve` takes a listener; `tonic`: so does tonic's server.
 //! - `prometheus`: `StreamMetrics` and `StreamStats::to_prometheus`, statistics as the text that Prometheus reads.
+//! - `axum`: `MultiRailListener` is an `axum::serve::Listener`. `tonic`: `MultiRailStream` is a connection of tonic's server.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

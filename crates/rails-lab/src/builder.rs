@@ -67,7 +67,7 @@ impl LinkLabBuilder {
     /// # Errors
     ///
     /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadWire`] before anything is
-    /// touched, those of [`LinkLab::check`], [`LabError::Command`] when `ip` or `tc` refuses, [`LabError::Tap`] and
+    /// touched, those of [`LinkLab::check`], [`LabError::System`] when `ip` or `tc` refuses, [`LabError::Tap`] and
     /// [`LabError::WireNotStarted`].
     ///
     /// # Privileges

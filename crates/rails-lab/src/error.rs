@@ -1,8 +1,8 @@
 //! What can go wrong while a lab is built, changed or read.
 
 use std::io;
-use std::path::PathBuf;
-use std::process::ExitStatus;
+
+use crate::SystemError;
 
 /// Why a lab could not be built, changed or read.
 #[derive(Debug, thiserror::Error)]
@@ -87,34 +87,9 @@ pub enum LabError {
         /// What its thread met.
         source: io::Error,
     },
-    /// A program could not be started.
-    #[error("cannot run `{command}`")]
-    Spawn {
-        /// The whole command line.
-        command: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// A program ran and failed.
-    #[error("`{command}` failed ({status}): {stderr}")]
-    Command {
-        /// The whole command line.
-        command: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it wrote to standard error, without the last newline.
-        stderr: String,
-    },
-    /// A file of the kernel could not be opened, read or written.
-    #[error("{call} failed for {}", path.display())]
-    File {
-        /// The call that failed.
-        call: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    /// A program or a file failed.
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The thread could not be moved into a namespace.
     #[error("setns failed for the network namespace {namespace}")]
     Enter {

@@ -1,6 +1,6 @@
 //! What can go wrong with a link without its ends being told.
 
-use crate::{LabError, LinkLab, Side};
+use crate::{LabError, LinkLab, Side, system::output};
 
 impl LinkLab {
     /// Drops every packet that arrives on a link at one end, or lets them through again. Nobody is told: the sender's interface
@@ -9,7 +9,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::Command`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or what is asked for is so already.
+    /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or what is asked for is so already.
     ///
     /// # References
     ///
@@ -23,6 +23,22 @@ impl LinkLab {
         self.tools.tc(["-n", namespace, "qdisc", "add", "dev", interface, "clsact"])?;
         let filter = ["-n", namespace, "filter", "add", "dev", interface, "ingress"];
         self.tools.tc(filter.into_iter().chain(["bpf", "direct-action", "bytecode", RETURN_SHOT]))
+    }
+
+    /// Has the kernel reset every TCP connection from side A to side B over a link. The link goes on as before.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::System`] when `ss` fails, as where the kernel lacks `CONFIG_INET_DIAG_DESTROY`. That no connection is there is
+    /// no error.
+    ///
+    /// # References
+    ///
+    /// ss(8), `-K`; sock_diag(7), `SOCK_DESTROY`
+    pub fn reset_connections(&self, link: usize) -> Result<(), LabError> {
+        let peer = self.address(Side::B, link).to_string();
+        output(self.side(Side::A).command("ss").args(["-K", "dst", &peer]))?;
+        Ok(())
     }
 }
 

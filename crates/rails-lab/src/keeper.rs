@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::LabError;
+use crate::system::SystemError;
 
 /// Deletes a lab's namespaces when the owner dies without dropping the lab.
 ///
@@ -29,7 +30,7 @@ impl Keeper {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .map_err(|source| LabError::Spawn { command: "/bin/sh -c <keeper of the lab>".into(), source })?;
+            .map_err(|source| SystemError::Spawn { command: "/bin/sh -c <keeper of the lab>".into(), source })?;
         Ok(Self { child })
     }
 }

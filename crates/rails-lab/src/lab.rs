@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -13,6 +12,7 @@ use crate::keeper::Keeper;
 use crate::name;
 use crate::namespace::{Entered, Namespace};
 use crate::sweep;
+use crate::system::file_error;
 use crate::tool::Tools;
 use crate::wire::{self, Carrier, Outages};
 use crate::{InterfaceCounters, LabError, Shape, Side, Wire, WireCounters};
@@ -69,7 +69,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::check`], and [`LabError::Command`] when a namespace cannot be deleted.
+    /// Those of [`LinkLab::check`], and [`LabError::System`] when a namespace cannot be deleted.
     pub fn sweep() -> Result<Vec<String>, LabError> {
         sweep::sweep(&builder::check()?)
     }
@@ -116,7 +116,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::BadShape`], [`LabError::OtherKind`] for a wire, or [`LabError::Command`] when `tc` refuses; the ends
+    /// [`LabError::BadShape`], [`LabError::OtherKind`] for a wire, or [`LabError::System`] when `tc` refuses; the ends
     /// may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         shape.validate()?;
@@ -148,7 +148,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::Command`] when `ip` refuses.
+    /// [`LabError::System`] when `ip` refuses.
     pub fn set_link_up(&self, side: Side, link: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
         let Some(running) = &self.link(link).wire else { return self.set_device(side, link, [state]) };
@@ -173,11 +173,11 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`Namespace::enter`], [`LabError::File`] and [`LabError::Counters`].
+    /// Those of [`Namespace::enter`], [`LabError::System`] and [`LabError::Counters`].
     pub fn counters(&self, side: Side, link: usize) -> Result<InterfaceCounters, LabError> {
         let interface = self.interface(side, link);
         let _inside = self.enter(side)?;
-        let text = fs::read_to_string(COUNTERS).map_err(|source| file_error("read", COUNTERS, source))?;
+        let text = fs::read_to_string(COUNTERS).map_err(file_error("read", COUNTERS))?;
         InterfaceCounters::parse(&text, interface)
     }
 
@@ -240,7 +240,7 @@ impl LinkLab {
         match fs::write(DISABLE_IPV6, "1") {
             // A kernel without IPv6 has nothing to switch off.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            answer => answer.map_err(|source| file_error("write", DISABLE_IPV6, source)),
+            answer => Ok(answer.map_err(file_error("write", DISABLE_IPV6))?),
         }
     }
 
@@ -334,10 +334,6 @@ impl Drop for LinkLab {
 
 fn wire_ended(link: usize, errno: Errno) -> LabError {
     LabError::WireEnded { link, source: errno.into() }
-}
-
-fn file_error(call: &'static str, path: &str, source: io::Error) -> LabError {
-    LabError::File { call, path: Path::new(path).to_owned(), source }
 }
 
 fn octet(link: usize) -> u8 {

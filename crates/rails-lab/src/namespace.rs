@@ -11,6 +11,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns};
 
 use crate::LabError;
+use crate::system::{SystemError, file_error};
 
 /// One end of a lab.
 ///
@@ -54,7 +55,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// [`LabError::File`] when the namespace is gone, [`LabError::Enter`] when the kernel refuses.
+    /// [`LabError::System`] when the namespace is gone, [`LabError::Enter`] when the kernel refuses.
     ///
     /// # Privileges
     ///
@@ -98,8 +99,8 @@ impl Drop for Entered {
     }
 }
 
-fn open(path: &Path) -> Result<File, LabError> {
-    File::open(path).map_err(|source| LabError::File { call: "open", path: path.to_owned(), source })
+fn open(path: &Path) -> Result<File, SystemError> {
+    File::open(path).map_err(file_error("open", path))
 }
 
 /// Tries to make a namespace on a thread of its own, where it ends at once.

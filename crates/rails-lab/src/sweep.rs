@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use crate::LabError;
 use crate::name::NamespaceName;
 use crate::namespace::NAMESPACES;
+use crate::system::file_error;
 use crate::tool::Tools;
 
 /// Deletes the namespaces whose owner no longer lives and returns their names.
@@ -30,16 +31,16 @@ pub(crate) fn sweep(tools: &Tools) -> Result<Vec<String>, LabError> {
 
 /// The namespaces of all labs on this machine.
 fn list() -> Result<Vec<NamespaceName>, LabError> {
-    let fail = |source| LabError::File { call: "readdir", path: NAMESPACES.into(), source };
+    let fail = file_error("readdir", NAMESPACES);
     let entries = match fs::read_dir(NAMESPACES) {
         Ok(entries) => entries,
         // `ip netns add` makes the folder when it is first used.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(fail(error).into()),
     };
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry.map_err(fail)?.file_name();
+        let name = entry.map_err(&fail)?.file_name();
         names.extend(name.to_str().and_then(|name| name.parse::<NamespaceName>().ok()));
     }
     Ok(names)

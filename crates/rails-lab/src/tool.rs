@@ -1,12 +1,13 @@
-//! Running `ip` and `tc`, with errors that hold the whole command and its answer.
+//! Finding programs, and running `ip` and `tc`.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::LabError;
+use crate::system::output;
 
 /// Where the programs are that a lab is built with.
 #[derive(Debug, Clone)]
@@ -24,12 +25,12 @@ impl Tools {
 
     /// Runs `ip` with these arguments.
     pub(crate) fn ip<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<(), LabError> {
-        run(Command::new(&self.ip).args(arguments))
+        Ok(output(Command::new(&self.ip).args(arguments)).map(drop)?)
     }
 
     /// Runs `tc` with these arguments.
     pub(crate) fn tc<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<(), LabError> {
-        run(Command::new(&self.tc).args(arguments))
+        Ok(output(Command::new(&self.tc).args(arguments)).map(drop)?)
     }
 }
 
@@ -52,27 +53,6 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs to the end; anything but success is an error.
-pub(crate) fn run(command: &mut Command) -> Result<(), LabError> {
-    let output = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .output()
-        .map_err(|source| LabError::Spawn { command: command_line(command), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-    Err(LabError::Command { command: command_line(command), status: output.status, stderr })
-}
-
-/// The command as one would type it; nothing here holds blanks, so nothing is quoted.
-fn command_line(command: &Command) -> String {
-    let words: Vec<OsString> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_owned).collect();
-    words.join(OsStr::new(" ")).to_string_lossy().into_owned()
-}
-
 /// A root shell's `PATH` may lack these: su(1) keeps the caller's.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
@@ -90,20 +70,5 @@ mod tests {
     #[test]
     fn a_program_is_found_along_the_path() {
         assert!(find("sh", "dash", OsStr::new("/nowhere:/bin")).unwrap().ends_with("sh"));
-    }
-
-    #[test]
-    fn a_failure_keeps_command_status_and_stderr() {
-        let error = run(Command::new("sh").args(["-c", "echo no such link >&2; exit 3"])).unwrap_err();
-        let LabError::Command { command, status, stderr } = error else { panic!("{error}") };
-        assert_eq!(command, "sh -c echo no such link >&2; exit 3");
-        assert_eq!(status.code(), Some(3));
-        assert_eq!(stderr, "no such link");
-    }
-
-    #[test]
-    fn a_program_that_cannot_start_is_not_a_failed_one() {
-        let error = run(&mut Command::new("/nowhere/ip")).unwrap_err();
-        assert!(matches!(error, LabError::Spawn { command, .. } if command == "/nowhere/ip"));
     }
 }

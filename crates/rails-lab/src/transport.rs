@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::system::{SystemError, file_error};
 use crate::{LabError, LinkLab, Side};
 
 /// What the kernel of one end has counted of its TCP since the lab was made.
@@ -26,7 +26,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::Command`] when `ip` refuses, as where the kernel does not have it.
+    /// [`LabError::System`] when `ip` refuses, as where the kernel does not have it.
     ///
     /// # References
     ///
@@ -50,7 +50,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::File`] where the kernel has no MPTCP, [`LabError::Command`] when `ip` refuses.
+    /// [`LabError::System`] where the kernel has no MPTCP, [`LabError::System`] when `ip` refuses.
     ///
     /// # References
     ///
@@ -74,11 +74,11 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::enter`], and [`LabError::File`], also where the file is not what it should be.
+    /// Those of [`LinkLab::enter`], and [`LabError::System`], also where the file is not what it should be.
     pub fn transport_counters(&self, side: Side) -> Result<TransportCounters, LabError> {
         let _inside = self.enter(side)?;
         let retransmitted = counters(&read(SNMP)?, "Tcp").remove("RetransSegs");
-        let missing = || file_error("read", SNMP, io::Error::new(io::ErrorKind::InvalidData, "no RetransSegs of Tcp"));
+        let missing = || file_error("read", SNMP)(io::Error::new(io::ErrorKind::InvalidData, "no RetransSegs of Tcp"));
         let retransmitted_segments = retransmitted.ok_or_else(missing)?;
         let mptcp_joins = counters(&read(NETSTAT)?, "MPTcpExt").remove("MPJoinSynAckRx");
         Ok(TransportCounters { retransmitted_segments, mptcp_joins })
@@ -88,7 +88,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::enter`], and [`LabError::File`].
+    /// Those of [`LinkLab::enter`], and [`LabError::System`].
     pub fn is_listening(&self, side: Side, port: u16) -> Result<bool, LabError> {
         let _inside = self.enter(side)?;
         Ok(has_listener(&read(TCP4)?, port) || fs::read_to_string(TCP6).is_ok_and(|text| has_listener(&text, port)))
@@ -96,7 +96,7 @@ impl LinkLab {
 
     fn write_setting(&self, side: Side, path: &str, value: &str) -> Result<(), LabError> {
         let _inside = self.enter(side)?;
-        fs::write(path, value).map_err(|source| file_error("write", path, source))
+        Ok(fs::write(path, value).map_err(file_error("write", path))?)
     }
 }
 
@@ -119,12 +119,8 @@ fn has_listener(table: &str, port: u16) -> bool {
     table.lines().any(listens)
 }
 
-fn read(path: &str) -> Result<String, LabError> {
-    fs::read_to_string(path).map_err(|source| file_error("read", path, source))
-}
-
-fn file_error(call: &'static str, path: &str, source: io::Error) -> LabError {
-    LabError::File { call, path: Path::new(path).to_owned(), source }
+fn read(path: &str) -> Result<String, SystemError> {
+    fs::read_to_string(path).map_err(file_error("read", path))
 }
 
 const MPTCP_ENABLED: &str = "/proc/sys/net/mptcp/enabled";

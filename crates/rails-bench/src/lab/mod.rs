@@ -3,6 +3,7 @@
 mod commands;
 pub(crate) mod compare;
 mod disturb;
+mod fault;
 mod latency;
 pub(crate) mod links;
 pub(crate) mod rate;

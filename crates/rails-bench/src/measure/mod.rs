@@ -6,7 +6,7 @@
 
 pub(crate) mod latency;
 pub(crate) mod mptcp;
-mod pattern;
+pub(crate) mod pattern;
 pub(crate) mod plain;
 pub(crate) mod report;
 pub(crate) mod series;
@@ -52,7 +52,7 @@ pub(crate) struct Supply {
 impl Supply {
     /// A supply of incompressible bytes; it starts now.
     pub(crate) fn start(amount: Amount) -> Self {
-        Self { pattern: Pattern::new(), amount, start: Instant::now(), dealt: 0 }
+        Self { pattern: Pattern::new(b""), amount, start: Instant::now(), dealt: 0 }
     }
 
     /// The next block; `None` when the amount is reached.
@@ -120,7 +120,7 @@ impl Counter {
 
     /// Looks at the bytes as well.
     pub(crate) fn checked(self, check: bool) -> Self {
-        Self { checker: check.then(Checker::new), ..self }
+        Self { checker: check.then(|| Checker::new(b"")), ..self }
     }
 
     /// What was written down.

@@ -6,40 +6,40 @@ use bytes::Bytes;
 /// What is sent, block by block. Each block is the same bytes from another place on, so that neither a block nor a chunk
 /// of one can be exchanged for another unnoticed, and sending needs no copy.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     bytes: Bytes,
 }
 
 /// Looks whether what arrives is what was sent.
 #[derive(Debug)]
-pub(super) struct Checker {
+pub(crate) struct Checker {
     pattern: Pattern,
     received: u64,
     wrong_at: Option<u64>,
 }
 
 impl Pattern {
-    pub(super) fn new() -> Self {
-        // BLAKE3's output stream of a fixed key.
+    pub(crate) fn new(key: &[u8]) -> Self {
+        // BLAKE3's output stream of the key.
         let mut bytes = vec![0; BLOCK + SHIFTS * SHIFT];
-        blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+        blake3::Hasher::new().update(key).finalize_xof().fill(&mut bytes);
         Self { bytes: bytes.into() }
     }
 
     /// Block `number`, of [`BLOCK`] bytes.
-    pub(super) fn block(&self, number: u64) -> Bytes {
+    pub(crate) fn block(&self, number: u64) -> Bytes {
         let start = (number % SHIFTS as u64) as usize * SHIFT;
         self.bytes.slice(start..start + BLOCK)
     }
 }
 
 impl Checker {
-    pub(super) fn new() -> Self {
-        Self { pattern: Pattern::new(), received: 0, wrong_at: None }
+    pub(crate) fn new(key: &[u8]) -> Self {
+        Self { pattern: Pattern::new(key), received: 0, wrong_at: None }
     }
 
     /// The next bytes that were received.
-    pub(super) fn add(&mut self, mut received: &[u8]) {
+    pub(crate) fn add(&mut self, mut received: &[u8]) {
         while !received.is_empty() && self.wrong_at.is_none() {
             let within = (self.received % BLOCK as u64) as usize;
             let (now, rest) = received.split_at(received.len().min(BLOCK - within));
@@ -55,7 +55,7 @@ impl Checker {
     }
 
     /// Where the first byte was that was another than the one sent.
-    pub(super) fn wrong_at(&self) -> Option<u64> {
+    pub(crate) fn wrong_at(&self) -> Option<u64> {
         self.wrong_at
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn sent(blocks: u64) -> Vec<u8> {
-        let pattern = Pattern::new();
+        let pattern = Pattern::new(b"");
         (0..blocks).map(|number| pattern.block(number)).collect::<Vec<_>>().concat()
     }
 
@@ -79,7 +79,7 @@ mod tests {
     fn what_is_lost_doubled_or_out_of_order_is_found() {
         let sent = sent(4);
         let found = |parts: &[&[u8]]| {
-            let mut checker = Checker::new();
+            let mut checker = Checker::new(b"");
             parts.iter().for_each(|part| checker.add(part));
             checker.wrong_at()
         };
@@ -100,7 +100,7 @@ mod tests {
         #[test]
         fn how_it_is_cut_up_when_it_arrives_does_not_matter(cuts in prop::collection::vec(1..100_000_usize, 1..20)) {
             let sent = sent(8);
-            let mut checker = Checker::new();
+            let mut checker = Checker::new(b"");
             let mut rest = sent.as_slice();
             for cut in cuts {
                 let (now, later) = rest.split_at(cut.min(rest.len()));

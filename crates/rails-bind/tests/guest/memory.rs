@@ -13,6 +13,7 @@ use rails_bind::{
     thread::Tid,
     thread::{self, ThreadGuard},
 };
+use rails_lab::guest::drop_caches;
 use rails_topo::{CpuSet, NodeId, NodeSet};
 use std::{
     fs,
@@ -301,8 +302,7 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
 fn guest_long_strictly_bound_memory_on_a_full_node_fails() {
     let _guest = guest();
     let (wanted, rest) = (96 * MIB, 64 * MIB);
-    let forget_files = || fs::write("/proc/sys/vm/drop_caches", "3").expect("the guest's tests run as root");
-    forget_files();
+    drop_caches().expect("the guest's tests run as root");
     let filler = laid(meminfo(1, "MemFree") - rest, bind("1"));
     assert!(residency(&filler).is_all_on(&nodes("1")));
     let (free_0, free_1) = (meminfo(0, "MemFree"), meminfo(1, "MemFree"));
@@ -353,7 +353,7 @@ fn guest_long_strictly_bound_memory_on_a_full_node_fails() {
     // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and files that made way on the full node were read anew
     // into the other.
     drop(last);
-    forget_files();
+    drop_caches().expect("the guest's tests run as root");
     for (node, before) in [(0, free_0), (1, free_1)] {
         let now = meminfo(node, "MemFree");
         assert!(now + 16 * MIB > before, "node {node} had {before} bytes free and has {now}");

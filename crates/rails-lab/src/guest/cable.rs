@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::namespace::Namespace;
+use crate::system::{file_error, output};
 use crate::tool::Tools;
 use crate::{LabError, guest};
 
@@ -96,10 +97,11 @@ impl Cable {
     ///
     /// # Errors
     ///
-    /// [`LabError::Command`] if not all came back.
+    /// [`LabError::System`] if not all came back.
     pub fn ping(&self, count: u32) -> Result<(), LabError> {
         let (count, to) = (count.to_string(), self.far_address());
-        crate::tool::run(Command::new("busybox").args(["ping", "-q", "-A", "-w", "20", "-c", &count, &to]))
+        output(Command::new("busybox").args(["ping", "-q", "-A", "-w", "20", "-c", &count, &to]))?;
+        Ok(())
     }
 }
 
@@ -119,15 +121,14 @@ impl Drop for Cable {
 /// The interface whose hardware address ends with this byte.
 fn interface(number: u8) -> Result<String, LabError> {
     const INTERFACES: &str = "/sys/class/net";
-    let failed = |call, path: &Path, source| LabError::File { call, path: path.to_owned(), source };
     let address = format!("52:54:00:00:00:{number:02x}");
     let folder = Path::new(INTERFACES);
-    for entry in fs::read_dir(folder).map_err(|source| failed("readdir", folder, source))? {
-        let path = entry.map_err(|source| failed("readdir", folder, source))?.path();
+    for entry in fs::read_dir(folder).map_err(file_error("readdir", folder))? {
+        let path = entry.map_err(file_error("readdir", folder))?.path();
         if fs::read_to_string(path.join("address")).is_ok_and(|text| text.trim() == address) {
             return Ok(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         }
     }
     let absent = io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {address}"));
-    Err(failed("find", folder, absent))
+    Err(file_error("find", folder)(absent).into())
 }

@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::tools::Tool;
+use crate::SystemError;
 
 /// Why a guest could not be built, prepared or run.
 #[derive(Debug, thiserror::Error)]
@@ -78,34 +77,9 @@ pub enum GuestError {
         /// The folder of its kernel's modules.
         folder: PathBuf,
     },
-    /// A program could not be started.
-    #[error("cannot run `{command}`")]
-    Spawn {
-        /// The command line.
-        command: String,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// A program that prepares the guest ran and failed.
-    #[error("`{command}` failed ({status}): {stderr}")]
-    Command {
-        /// The command line.
-        command: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it wrote to standard error, without the last newline.
-        stderr: String,
-    },
-    /// A file could not be read, written or made.
-    #[error("{call} failed for {}", path.display())]
-    File {
-        /// The call that failed.
-        call: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    /// A program or a file failed.
+    #[error(transparent)]
+    System(#[from] SystemError),
     /// The guest did not get as far as starting the command.
     #[error("the guest did not come up: {reason}{console}")]
     NotUp {

@@ -1,7 +1,6 @@
 //! Fetching a kernel, and programs, into the cache, once, without root.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,7 +8,8 @@ use tempfile::Builder;
 
 use super::GuestError;
 use super::kernel::{IMAGE, Kernel, MODULES};
-use super::tools::{Tool, output};
+use super::tools::Tool;
+use crate::system::{file_error, output};
 
 /// The cache's kernel, fetched where it is not there yet.
 pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
@@ -45,15 +45,15 @@ fn once<T>(
     }
     make(cache)?;
     let path = cache.join("lock");
-    let lock = File::create(&path).map_err(fail("create", &path))?;
-    lock.lock().map_err(fail("flock", &path))?;
+    let lock = File::create(&path).map_err(file_error("create", &path))?;
+    lock.lock().map_err(file_error("flock", &path))?;
     if let Some(found) = cached() {
         return Ok(found);
     }
     remove_leftovers(cache, target)?;
-    let work = Builder::new().prefix(UNFINISHED).tempdir_in(cache).map_err(fail("mkdtemp", cache))?;
+    let work = Builder::new().prefix(UNFINISHED).tempdir_in(cache).map_err(file_error("mkdtemp", cache))?;
     let complete = put_together(work.path())?;
-    fs::rename(&complete, target).map_err(fail("rename", &complete))?;
+    fs::rename(&complete, target).map_err(file_error("rename", &complete))?;
     let useless = || GuestError::NoKernel { reason: format!("what was fetched into {} is none", target.display()) };
     cached().ok_or_else(useless)
 }
@@ -74,17 +74,17 @@ fn fetch(work: &Path) -> Result<(), GuestError> {
     let kernel = work.join("kernel");
     make(&kernel.join("lib"))?;
     let image = only(&unpacked.join("boot"), |name| name.starts_with("vmlinuz-"))?;
-    fs::rename(&image, kernel.join(IMAGE)).map_err(fail("rename", &image))?;
+    fs::rename(&image, kernel.join(IMAGE)).map_err(file_error("rename", &image))?;
     // Debian moved the modules below /usr with its release 13.
     let old = unpacked.join(MODULES);
     let modules = if old.is_dir() { old } else { unpacked.join("usr").join(MODULES) };
-    fs::rename(&modules, kernel.join(MODULES)).map_err(fail("rename", &modules))?;
+    fs::rename(&modules, kernel.join(MODULES)).map_err(file_error("rename", &modules))?;
 
     let release = only(&kernel.join(MODULES), |_| true)?;
     output(tool(Tool::Depmod)?.arg("-b").arg(&kernel).args(release.file_name()))?;
     // Where kmod was built to look below /usr, it does so under `-d` as well.
     let link = kernel.join("usr");
-    std::os::unix::fs::symlink(".", &link).map_err(fail("symlink", &link))
+    Ok(std::os::unix::fs::symlink(".", &link).map_err(file_error("symlink", &link))?)
 }
 
 /// The package that Debian's own name for its newest kernel stands for.
@@ -103,18 +103,18 @@ fn first_dependency(answer: &str) -> Option<&str> {
         .find(|name| name.starts_with("linux-image-"))
 }
 
-fn no_package(error: GuestError) -> GuestError {
+fn no_package(error: impl std::fmt::Display) -> GuestError {
     GuestError::NoKernel { reason: format!("{error}; {ADVICE}") }
 }
 
 /// What a killed run left; nobody else is at work while we hold the lock. A kernel that is not complete (somebody
 /// deleted a part) is in the way as well.
 fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
-    for entry in fs::read_dir(cache).map_err(fail("readdir", cache))? {
-        let path = entry.map_err(fail("readdir", cache))?.path();
+    for entry in fs::read_dir(cache).map_err(file_error("readdir", cache))? {
+        let path = entry.map_err(file_error("readdir", cache))?.path();
         let unfinished = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED));
         if unfinished || path == target {
-            fs::remove_dir_all(&path).map_err(fail("remove", &path))?;
+            fs::remove_dir_all(&path).map_err(file_error("remove", &path))?;
         }
     }
     Ok(())
@@ -122,7 +122,7 @@ fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
 
 /// The one entry of this folder with such a name.
 fn only(folder: &Path, such: impl Fn(&str) -> bool) -> Result<PathBuf, GuestError> {
-    let entries = fs::read_dir(folder).map_err(fail("readdir", folder))?;
+    let entries = fs::read_dir(folder).map_err(file_error("readdir", folder))?;
     let mut found = entries.flatten().filter(|entry| such(&entry.file_name().to_string_lossy()));
     found.next().map(|entry| entry.path()).ok_or_else(|| GuestError::NoKernel {
         reason: format!("{} lacks a file that every kernel package has", folder.display()),
@@ -134,12 +134,7 @@ fn tool(tool: Tool) -> Result<Command, GuestError> {
 }
 
 fn make(folder: &Path) -> Result<(), GuestError> {
-    fs::create_dir_all(folder).map_err(fail("mkdir", folder))
-}
-
-fn fail(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GuestError {
-    let path = path.to_owned();
-    move |source| GuestError::File { call, path, source }
+    Ok(fs::create_dir_all(folder).map_err(file_error("mkdir", folder))?)
 }
 
 const META: &str = "linux-image-amd64";

@@ -11,7 +11,7 @@ use cpio::newc::{self, ModeFileType};
 
 use super::GuestError;
 use super::kernel::Kernel;
-use super::tools::output;
+use crate::system::{SystemError, file_error, output};
 
 /// What the guest runs, and where.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +69,7 @@ pub(crate) fn write(to: impl Write, busybox: &Path, kernel: &Kernel, job: &Job) 
         // The init script loads them in the order of their names.
         files.push((format!("modules/{number:03}-{name}.ko"), uncompressed(&module)?));
     }
-    archive(to, &files).map_err(|source| GuestError::File { call: "write", path: "initrd".into(), source })
+    Ok(archive(to, &files).map_err(file_error("write", "initrd"))?)
 }
 
 fn archive(mut to: impl Write, files: &[(String, Vec<u8>)]) -> io::Result<()> {
@@ -86,7 +86,7 @@ fn archive(mut to: impl Write, files: &[(String, Vec<u8>)]) -> io::Result<()> {
 }
 
 /// busybox cannot tell a compressed module from a plain one on every kernel, so they are unpacked here.
-fn uncompressed(module: &Path) -> Result<Vec<u8>, GuestError> {
+fn uncompressed(module: &Path) -> Result<Vec<u8>, SystemError> {
     let program = match module.extension().and_then(OsStr::to_str) {
         Some("xz") => "xz",
         Some("zst") => "zstd",
@@ -96,8 +96,8 @@ fn uncompressed(module: &Path) -> Result<Vec<u8>, GuestError> {
     output(Command::new(program).arg("-dc").arg(module))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, GuestError> {
-    fs::read(path).map_err(|source| GuestError::File { call: "read", path: path.to_owned(), source })
+fn read(path: &Path) -> Result<Vec<u8>, SystemError> {
+    fs::read(path).map_err(file_error("read", path))
 }
 
 /// The word as a POSIX shell reads it back, whatever its bytes.

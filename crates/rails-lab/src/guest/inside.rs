@@ -1,10 +1,12 @@
 //! For programs that run inside a guest.
 
 use std::env;
+use std::fs;
 use std::process::Command;
 
 use super::GuestError;
-use super::tools::{Tool, output};
+use super::tools::Tool;
+use crate::system::{file_error, output};
 
 /// Whether this process runs inside a guest, by the environment variable `RAILS_GUEST`.
 pub fn inside() -> bool {
@@ -25,7 +27,7 @@ pub fn require() {
 ///
 /// # Errors
 ///
-/// [`GuestError::NoKernel`] outside a guest, [`GuestError::Command`] with modprobe's words when it fails.
+/// [`GuestError::NoKernel`] outside a guest, [`GuestError::System`] with modprobe's words when it fails.
 ///
 /// # Privileges
 ///
@@ -38,9 +40,27 @@ pub fn load_module(name: &str) -> Result<(), GuestError> {
     let base = env::var_os(MODULES).filter(|_| inside());
     let base = base.ok_or_else(|| GuestError::NoKernel { reason: "this is not a guest".into() })?;
     let modprobe = Tool::Modprobe.find().ok_or(GuestError::Missing { missing: vec![Tool::Modprobe] })?;
-    output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)
+    Ok(output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)?)
 }
 
+/// Has the kernel forget what it keeps of files that are on disk, so that their memory is free.
+///
+/// # Errors
+///
+/// [`GuestError::System`] where the file of the kernel cannot be written.
+///
+/// # Privileges
+///
+/// Root, which programs in a guest are.
+///
+/// # References
+///
+/// proc_sys_vm(5), `drop_caches`
+pub fn drop_caches() -> Result<(), GuestError> {
+    Ok(fs::write(DROP_CACHES, "3").map_err(file_error("write", DROP_CACHES))?)
+}
+
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub(crate) const INSIDE: &str = "RAILS_GUEST";
 /// The folder for `modprobe -d`.
 pub(crate) const MODULES: &str = "RAILS_GUEST_MODULES";

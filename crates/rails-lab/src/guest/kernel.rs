@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::GuestError;
 use super::modules::Modules;
+use crate::system::file_error;
 
 /// A kernel image and its modules.
 #[derive(Debug, Clone)]
@@ -47,7 +48,7 @@ impl Kernel {
     pub(crate) fn load_order(&self, wanted: &[&str]) -> Result<Vec<PathBuf>, GuestError> {
         let read = |name: &str| {
             let path = self.modules.join(name);
-            fs::read_to_string(&path).map_err(|source| GuestError::File { call: "read", path, source })
+            fs::read_to_string(&path).map_err(file_error("read", &path))
         };
         let modules = Modules::parse(&read(DEPENDENCIES)?, &read("modules.builtin")?);
         let files = modules

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 pub use cable::Cable;
 pub use error::{Console, GuestError};
-pub use inside::{inside, load_module, require};
+pub use inside::{drop_caches, inside, load_module, require};
 pub use options::GuestBuilder;
 pub use run::GuestStatus;
 pub use tools::Tool;
@@ -105,7 +105,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`], [`GuestError::Command`] or [`GuestError::File`].
+    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`], [`GuestError::System`] or [`GuestError::System`].
     pub fn prepare(&self) -> Result<(), GuestError> {
         self.check()?;
         self.find_kernel()?;

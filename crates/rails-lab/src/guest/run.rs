@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read};
+use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, ChildStdout, ExitStatus};
@@ -20,6 +20,7 @@ use super::process::Kept;
 use super::status::Progress;
 use super::tools::Tool;
 use super::{Guest, GuestError};
+use crate::system::{SystemError, file_error};
 
 /// How a command in a guest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,22 +52,23 @@ pub(crate) fn run(
     let qemu = Tool::Qemu.find().ok_or(missing(Tool::Qemu))?;
     let busybox = Tool::StaticBusybox.find().ok_or(missing(Tool::StaticBusybox))?;
 
-    let scratch = tempfile::Builder::new().prefix("rails-guest-").tempdir().map_err(fail("mkdtemp", Path::new("")))?;
+    let scratch =
+        tempfile::Builder::new().prefix("rails-guest-").tempdir().map_err(file_error("mkdtemp", Path::new("")))?;
     let at = |name: &str| scratch.path().join(name);
     let files = Files { kernel: &kernel.image, initrd: at("initrd"), console: at("console"), status: at("status") };
-    let initrd = File::create(&files.initrd).map_err(fail("create", &files.initrd))?;
+    let initrd = File::create(&files.initrd).map_err(file_error("create", &files.initrd))?;
     initrd::write(BufWriter::new(initrd), &busybox, kernel, &job)?;
-    let stderr = File::create(at("stderr")).map_err(fail("create", &at("stderr")))?;
+    let stderr = File::create(at("stderr")).map_err(file_error("create", &at("stderr")))?;
 
     let number = BOOTS.fetch_add(1, Ordering::Relaxed);
     let arguments = machine::arguments(&format!("rails-guest-{}-{number}", process::id()), guest.size, &files);
     let mut kept = Kept::start(&qemu, &arguments, scratch.path(), stderr)
-        .map_err(|source| GuestError::Spawn { command: qemu.display().to_string(), source })?;
+        .map_err(|source| SystemError::Spawn { command: qemu.display().to_string(), source })?;
     let lines = read_lines(kept.output())?;
     let in_time = pass_on(&lines, deadline, &mut sink);
     // What the reader still holds is of no use; it ends with the emulator.
     drop(lines);
-    let ended = kept.end().map_err(fail("wait", &qemu))?;
+    let ended = kept.end().map_err(file_error("wait", &qemu))?;
 
     let read = |path: &Path| fs::read(path).unwrap_or_default();
     let limit = (!in_time).then_some(guest.time_limit);
@@ -121,7 +123,8 @@ fn read_lines(output: ChildStdout) -> Result<Receiver<Vec<u8>>, GuestError> {
         }
     };
     let thread = thread::Builder::new().name("guest-output".into()).spawn(read);
-    thread.map(|_| receiver).map_err(|source| GuestError::Spawn { command: "a thread".into(), source })
+    thread.map_err(|source| SystemError::Spawn { command: "a thread".into(), source })?;
+    Ok(receiver)
 }
 
 /// Hands out lines until there are no more, or time is up, which is `false`.
@@ -156,11 +159,6 @@ fn verdict(
             Err(GuestError::NotUp { reason: format!("QEMU ended ({ended}) and said {stderr:?}"), console })
         }
     }
-}
-
-fn fail(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GuestError {
-    let path = path.to_owned();
-    move |source| GuestError::File { call, path, source }
 }
 
 /// Tells the boots of one owner apart, in the emulator's name.

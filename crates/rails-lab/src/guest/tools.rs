@@ -4,9 +4,7 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use super::GuestError;
 use crate::tool::find;
 
 /// A program that a guest is built with.
@@ -65,22 +63,6 @@ impl fmt::Display for Tool {
     }
 }
 
-/// Runs to the end and hands out what it wrote; anything but success is an error.
-pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, GuestError> {
-    let words: Vec<_> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(|word| word.to_string_lossy()).collect();
-    let shown = words.join(" ");
-    let output = match command.stdin(Stdio::null()).output() {
-        Ok(output) => output,
-        Err(source) => return Err(GuestError::Spawn { command: shown, source }),
-    };
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-    Err(GuestError::Command { command: shown, status: output.status, stderr })
-}
-
 fn is_static(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| names_an_interpreter(&bytes) == Some(false))
 }
@@ -112,6 +94,7 @@ const PT_INTERP: u32 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guest::GuestError;
     use proptest::prelude::*;
 
     #[test]

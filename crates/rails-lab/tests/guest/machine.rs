@@ -4,7 +4,10 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use rails_lab::guest::{GuestError, load_module, require};
+use rails_lab::{
+    SystemError,
+    guest::{GuestError, load_module, require},
+};
 
 pub(crate) fn read(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
@@ -49,7 +52,7 @@ fn guest_long_loads_modules_of_its_kernel() {
         assert!(Path::new("/sys/module").join(module).is_dir(), "{module}");
     }
     let error = load_module("no_such_module").unwrap_err();
-    assert!(matches!(error, GuestError::Command { .. }), "{error}");
+    assert!(matches!(error, GuestError::System(SystemError::Command { .. })), "{error}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rails_lab::{LabError, LinkLab, Shape, Side, Wire};
+use rails_lab::{LabError, LinkLab, Shape, Side, SystemError, Wire};
 
 use crate::exists;
 
@@ -21,7 +21,7 @@ fn netns_a_dropped_lab_leaves_nothing() {
     assert!(names.iter().all(|name| exists(name)));
     drop(lab);
     assert!(!names.iter().any(|name| exists(name)));
-    assert!(matches!(inside.enter(), Err(LabError::File { call: "open", .. })));
+    assert!(matches!(inside.enter(), Err(LabError::System(SystemError::File { call: "open", .. }))));
 }
 
 #[test]

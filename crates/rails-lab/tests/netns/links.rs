@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rails_lab::{LabError, LinkLab, Shape, Side};
+use rails_lab::{LabError, LinkLab, Shape, Side, SystemError};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -118,7 +118,7 @@ fn netns_a_refused_change_is_an_error_with_the_command() {
     let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
     assert!(deleted.success());
     let error = lab.set_rate(0, Shape::mbit(100)).unwrap_err();
-    let LabError::Command { command, stderr, status } = &error else { panic!("{error}") };
+    let LabError::System(SystemError::Command { command, stderr, status }) = &error else { panic!("{error}") };
     assert!(command.contains("qdisc replace dev rail0a root tbf rate 100mbit"), "{command}");
     assert!(stderr.contains("rail0a"), "{stderr}");
     assert!(!status.success());

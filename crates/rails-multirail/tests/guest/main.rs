@@ -19,7 +19,7 @@ use std::{fs, net::SocketAddr};
 fn guest() -> ThreadGuard {
     rails_lab::guest::require();
     fs::write("/proc/sys/kernel/numa_balancing", "0").expect("the guest's tests run as root");
-    fs::write("/proc/sys/vm/drop_caches", "3").expect("the guest's tests run as root");
+    rails_lab::guest::drop_caches().expect("the guest's tests run as root");
     thread::bind_current(&cpus_of(NodeId(0))).expect("its CPUs are online")
 }
 

@@ -11,11 +11,14 @@ mod table;
 mod target;
 
 pub(crate) use run::DisturbContest;
-pub(crate) use scenario::{Happening, Scenario};
+pub(crate) use scenario::Scenario;
 pub(crate) use target::Measure;
 
 use crate::{
-    lab::compare::{Contender, Link},
+    lab::{
+        compare::{Contender, Link},
+        fault::Happening,
+    },
     measure::series::Series,
 };
 use serde::Serialize;
@@ -84,6 +87,7 @@ pub(crate) struct Happened {
     /// When it was done, by the wall clock.
     pub(crate) unix_seconds: f64,
     /// What.
+    #[serde(flatten)]
     pub(crate) what: Happening,
 }
 

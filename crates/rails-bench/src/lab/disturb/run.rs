@@ -4,7 +4,10 @@ use super::{
     Course, DisturbSample, Disturbance, Happened, LinkLook, Scenario, figures::LATEST_SECONDS, scenario::times,
 };
 use crate::{
-    lab::compare::{Contender, ContestError, Link, Running, Terms, Testbed, own, testbed::halves},
+    lab::{
+        compare::{Contender, ContestError, Link, Running, Terms, Testbed, own, testbed::halves},
+        fault::{Fault, Happening},
+    },
     measure::series::Series,
 };
 use rails_lab::Side;
@@ -124,13 +127,19 @@ impl DisturbContest {
     fn disturb(&self, testbed: &Testbed) -> Result<Course, ContestError> {
         let last = self.links.len() - 1;
         let mbit = self.links[last].mbit().unwrap_or(UNSHAPED_MBIT);
-        let mut due = times(self.time).into_iter().zip(self.scenario.happenings(mbit)).peekable();
+        let fault = self.scenario.fault(mbit);
+        let mut due = times(self.time).into_iter().zip([true, false]).peekable();
         let (mut happened, mut looks, mut late) = (Vec::new(), Vec::new(), Duration::ZERO);
         let (zero, begun) = (Instant::now(), unix_now());
         while zero.elapsed() < self.time {
-            if let Some((at, what)) = due.next_if(|(at, _)| zero.elapsed() >= *at) {
+            if let Some((at, begins)) = due.next_if(|(at, _)| zero.elapsed() >= *at) {
+                let what = Happening { link: last, fault, begins };
                 happened.push(Happened { unix_seconds: unix_now(), what });
-                what.happen(testbed, last)?;
+                what.happen(&testbed.lab, self.links[last])?;
+                if matches!(fault, Fault::Down(_)) && !begins {
+                    // What is opened from now on is to be measured alike; the routes have lost it.
+                    testbed.lab.set_congestion_control(&testbed.congestion)?;
+                }
                 late = late.max(zero.elapsed() - at);
             }
             looks.push(LinkLook { unix_seconds: unix_now(), tx_bytes: sent(testbed)? });

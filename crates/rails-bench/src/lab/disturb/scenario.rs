@@ -1,8 +1,8 @@
 //! What happens to a link, and when.
 
-use crate::lab::compare::{ContestError, Link, Testbed};
+use crate::lab::fault::Fault;
 use clap::ValueEnum;
-use rails_lab::{Shape, Side};
+use rails_lab::Side;
 use serde::Serialize;
 use std::{fmt, time::Duration};
 
@@ -24,85 +24,21 @@ pub(crate) enum Scenario {
     Crawl,
 }
 
-/// One thing that is done to the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Happening {
-    /// Its rate becomes this, in Mbit/s.
-    Rate(u64),
-    /// The receiver's interface goes down.
-    Down,
-    /// The receiver's interface comes up.
-    Up,
-    /// What arrives at some end is dropped.
-    BlackHole(DropsAt),
-    /// It is so no more.
-    BlackHoleOver(DropsAt),
-}
-
-/// Which end drops what arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum DropsAt {
-    /// The receiver: what is sent.
-    Receiver,
-    /// The sender: what is answered.
-    Sender,
-    /// Both.
-    Both,
-}
-
 impl Scenario {
     /// Those that happen where nothing is chosen.
     pub(crate) const USUAL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
 
-    /// What happens to a link of this rate, at a third and at two thirds of the time.
-    pub(super) fn happenings(self, mbit: u64) -> [Happening; 2] {
+    /// What is wrong with a link of this rate, from a third to two thirds of the time.
+    pub(super) fn fault(self, mbit: u64) -> Fault {
         match self {
-            Self::Step => [Happening::Rate((mbit / 10).max(1)), Happening::Rate(mbit)],
-            Self::Down => [Happening::Down, Happening::Up],
-            Self::BlackHole => black_hole(DropsAt::Receiver),
-            Self::BlackHoleBack => black_hole(DropsAt::Sender),
-            Self::BlackHoleBoth => black_hole(DropsAt::Both),
-            Self::Crawl => [Happening::Rate(1), Happening::Rate(mbit)],
+            Self::Step => Fault::Rate((mbit / 10).max(1)),
+            Self::Down => Fault::Down(Side::B),
+            Self::BlackHole => Fault::BlackHole(Side::B),
+            Self::BlackHoleBack => Fault::BlackHole(Side::A),
+            Self::BlackHoleBoth => Fault::FullBlackHole,
+            Self::Crawl => Fault::Rate(1),
         }
     }
-}
-
-impl Happening {
-    /// Does it to a link.
-    pub(super) fn happen(self, testbed: &Testbed, link: usize) -> Result<(), ContestError> {
-        let lab = &testbed.lab;
-        match self {
-            Self::Rate(mbit) => match testbed.links[link] {
-                Link::Veth(_) => lab.set_rate(link, Shape::mbit(mbit))?,
-                Link::Wire { rtt, .. } => lab.set_wire(link, Link::wire(mbit, rtt))?,
-            },
-            Self::Down => lab.set_link_up(Side::B, link, false)?,
-            Self::Up => {
-                lab.set_link_up(Side::B, link, true)?;
-                // What is opened from now on is to be measured alike; the routes have lost it.
-                lab.set_congestion_control(&testbed.congestion)?;
-            }
-            Self::BlackHole(at) => at.sides().iter().try_for_each(|side| lab.set_black_hole(*side, link, true))?,
-            Self::BlackHoleOver(at) => at.sides().iter().try_for_each(|side| lab.set_black_hole(*side, link, false))?,
-        }
-        Ok(())
-    }
-}
-
-impl DropsAt {
-    fn sides(self) -> &'static [Side] {
-        match self {
-            Self::Receiver => &[Side::B],
-            Self::Sender => &[Side::A],
-            Self::Both => &Side::BOTH,
-        }
-    }
-}
-
-fn black_hole(at: DropsAt) -> [Happening; 2] {
-    [Happening::BlackHole(at), Happening::BlackHoleOver(at)]
 }
 
 /// When the happenings are, in a time of this length.

@@ -1,6 +1,9 @@
 //! The two ends, each a thread in its namespace, both in this process.
 
-use super::payload::Payload;
+use crate::measure::{
+    pattern::{Checker, Pattern},
+    series::Pause,
+};
 use anyhow::{Context, Result, anyhow};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{
@@ -32,14 +35,7 @@ pub(super) struct End {
 pub(super) struct Ended {
     pub(super) stats: StreamStats,
     /// The longest times between two reads, the longest first.
-    pub(super) gaps: Vec<Gap>,
-}
-
-/// A time in which nothing was read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Gap {
-    pub(super) from: Instant,
-    pub(super) length: Duration,
+    pub(super) pauses: Vec<Pause>,
 }
 
 #[derive(Default)]
@@ -49,17 +45,23 @@ struct Shared {
 }
 
 /// Opens a stream from side A to side B, with a lane over each link, and starts both ends.
-pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOptions, seed: u64) -> Result<(End, End)> {
+pub(super) fn start(
+    lab: &Arc<LinkLab>,
+    machine: &Topology,
+    options: &StreamOptions,
+    seed: u64,
+    zero: Instant,
+) -> Result<(End, End)> {
     let (listening, found) = mpsc::channel();
     let (opened, both) = mpsc::channel();
     let other = opened.clone();
-    let a = spawn(lab, machine, Side::A, options, seed, async move |rails, options| {
+    let a = spawn(lab, machine, (Side::A, seed, zero), options, async move |rails, options| {
         let addresses: Vec<LaneAddress> = found.recv().context("the other end does not listen")?;
         let stream = MultiRailStream::connect(&rails, &addresses, &options).await?;
         let _ = opened.send(());
         Ok((rails, stream))
     })?;
-    let b = spawn(lab, machine, Side::B, options, seed, async move |rails, options| {
+    let b = spawn(lab, machine, (Side::B, seed, zero), options, async move |rails, options| {
         let ends = rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
         let addresses: Vec<SocketAddr> = ends.collect::<Option<_>>().context("a rail has no address")?;
         let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
@@ -78,9 +80,8 @@ pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOpti
 fn spawn(
     lab: &Arc<LinkLab>,
     machine: &Topology,
-    side: Side,
+    (side, seed, zero): (Side, u64, Instant),
     options: &StreamOptions,
-    seed: u64,
     open: impl AsyncFnOnce(Rails, StreamOptions) -> Result<(Rails, MultiRailStream)> + Send + 'static,
 ) -> Result<End> {
     let shared = Arc::new(Shared::default());
@@ -92,7 +93,7 @@ fn spawn(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let (rails, stream) = open(rails, options).await?;
-            let ended = exchange(stream, &ours, side, seed).await;
+            let ended = exchange(stream, &ours, (side, seed, zero)).await;
             drop(rails);
             ended
         })
@@ -131,11 +132,19 @@ impl End {
 }
 
 /// Sends until it is enough and reads to the end, both at once.
-async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed: u64) -> Result<Ended> {
-    let [ours, theirs] = if side == Side::A { [1, 2] } else { [2, 1] };
-    let (mut sent, mut expected) = (Payload::new(seed, ours), Payload::new(seed, theirs));
-    let (mut last, mut gaps) = (Instant::now(), Vec::new());
-    let mut block = sent.next(BLOCK);
+async fn exchange(
+    mut stream: MultiRailStream,
+    shared: &Shared,
+    (side, seed, zero): (Side, u64, Instant),
+) -> Result<Ended> {
+    let key = |side: Side| [&seed.to_le_bytes()[..], side.to_string().as_bytes()].concat();
+    let mut blocks = {
+        let ours = Pattern::new(&key(side));
+        (0..).map(move |number| ours.block(number))
+    };
+    let mut checker = Checker::new(&key(side.other()));
+    let (mut last, mut pauses) = (Instant::now(), Vec::new());
+    let mut block = blocks.next().unwrap_or_default();
     let (mut all_sent, mut all_read) = (false, false);
     poll_fn(|context| {
         for _ in 0..TURNS {
@@ -144,9 +153,12 @@ async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed
                 progress = true;
                 match read.context("the stream failed while it was read")? {
                     Some(bytes) => {
-                        expected.compare(&bytes)?;
+                        checker.add(&bytes);
+                        if let Some(at) = checker.wrong_at() {
+                            return Poll::Ready(Err(anyhow!("byte {at} of the stream is not the one that was sent")));
+                        }
                         shared.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                        note(&mut gaps, Gap { from: last, length: last.elapsed() });
+                        note(&mut pauses, Pause::since(last, zero));
                         last = Instant::now();
                     }
                     None => all_read = true,
@@ -162,7 +174,7 @@ async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed
                 progress = true;
                 written.context("the stream failed while it was written")?;
                 if block.is_empty() && !shared.enough.load(Ordering::Relaxed) {
-                    block = sent.next(BLOCK);
+                    block = blocks.next().unwrap_or_default();
                 }
             }
             if all_sent && all_read {
@@ -177,15 +189,15 @@ async fn exchange(mut stream: MultiRailStream, shared: &Shared, side: Side, seed
         Poll::Pending
     })
     .await?;
-    Ok(Ended { stats: stream.close().await.context("the stream was not closed")?, gaps })
+    Ok(Ended { stats: stream.close().await.context("the stream was not closed")?, pauses })
 }
 
 /// Keeps the longest.
-fn note(gaps: &mut Vec<Gap>, gap: Gap) {
-    let place = gaps.partition_point(|other| other.length >= gap.length);
-    if place < MOST_GAPS {
-        gaps.insert(place, gap);
-        gaps.truncate(MOST_GAPS);
+fn note(pauses: &mut Vec<Pause>, pause: Pause) {
+    let place = pauses.partition_point(|other| other.seconds >= pause.seconds);
+    if place < MOST_PAUSES {
+        pauses.insert(place, pause);
+        pauses.truncate(MOST_PAUSES);
     }
 }
 
@@ -205,10 +217,8 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
     Ok(Rails::build(&plan_rails(&described, &wish)?)?)
 }
 
-/// What is written at once.
-const BLOCK: usize = 256 << 10;
-/// How many gaps are told.
-const MOST_GAPS: usize = 5;
+/// How many pauses are told.
+const MOST_PAUSES: usize = 5;
 /// Reads and writes before others have their turn.
 const TURNS: usize = 16;
 /// For an end to open its stream, and to come to its end once all links are whole.

@@ -1,33 +1,10 @@
 //! What goes wrong, and when: drawn from a seed, without a clock.
 
+use crate::lab::fault::{Fault, Happening};
 use rails_lab::Side;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
-use std::{fmt, time::Duration};
-
-/// What can be wrong with a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It carries another rate.
-    Rate { mbit: u64 },
-    /// One end is down.
-    Down(Side),
-    /// What arrives at one end is dropped, and nobody is told.
-    BlackHole(Side),
-    /// What arrives at either end is.
-    FullBlackHole,
-    /// Its connections are reset; it goes on as before.
-    Reset,
-}
-
-/// A link changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Happening {
-    pub(super) link: usize,
-    pub(super) fault: Fault,
-    /// Whether the fault begins; else it is over, and the link is as it should be.
-    pub(super) begins: bool,
-}
+use std::time::Duration;
 
 /// Draws faults. At any time at least one link is whole, but for an outage now and then: all links are down for less than
 /// [`LONGEST_OUTAGE`].
@@ -86,7 +63,7 @@ impl Faults {
 
     fn draw(&mut self) -> Fault {
         match self.random.random_range(0..6) {
-            0 | 1 => Fault::Rate { mbit: *RATES.choose(&mut self.random).expect("there are rates") },
+            0 | 1 => Fault::Rate(*RATES.choose(&mut self.random).expect("there are rates")),
             2 => Fault::Down(self.side()),
             3 => Fault::BlackHole(self.side()),
             4 => Fault::FullBlackHole,
@@ -100,20 +77,6 @@ impl Faults {
 
     fn between(&mut self, milliseconds: std::ops::Range<u64>) -> Duration {
         Duration::from_millis(self.random.random_range(milliseconds))
-    }
-}
-
-impl fmt::Display for Happening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "link {}: ", self.link)?;
-        match self.fault {
-            _ if !self.begins => f.write_str("whole again"),
-            Fault::Rate { mbit } => write!(f, "{mbit} Mbit/s"),
-            Fault::Down(side) => write!(f, "down at side {side:?}"),
-            Fault::BlackHole(side) => write!(f, "a black hole towards side {side:?}"),
-            Fault::FullBlackHole => f.write_str("a black hole both ways"),
-            Fault::Reset => f.write_str("connections reset"),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! When this machine itself stood still: what is not read then says nothing of the stream.
 
-use super::ends::Gap;
+use crate::measure::series::Pause;
 use anyhow::{Context, Result};
 use std::{
     sync::{
@@ -14,11 +14,11 @@ use std::{
 /// A thread that sleeps, and sees how late it wakes.
 pub(super) struct Watch {
     enough: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Gap>>,
+    thread: JoinHandle<Vec<Pause>>,
 }
 
 impl Watch {
-    pub(super) fn start() -> Result<Self> {
+    pub(super) fn start(zero: Instant) -> Result<Self> {
         let enough = Arc::new(AtomicBool::new(false));
         let told = enough.clone();
         let watch = move || {
@@ -26,9 +26,8 @@ impl Watch {
             while !told.load(Ordering::Relaxed) {
                 let from = Instant::now();
                 thread::sleep(NAP);
-                let length = from.elapsed();
-                if length >= LATE {
-                    late.push(Gap { from, length });
+                if from.elapsed() >= LATE {
+                    late.push(Pause::since(from, zero));
                 }
             }
             late
@@ -38,20 +37,25 @@ impl Watch {
     }
 
     /// When the machine stood still.
-    pub(super) fn finish(self) -> Vec<Gap> {
+    pub(super) fn finish(self) -> Vec<Pause> {
         self.enough.store(true, Ordering::Relaxed);
         // A thread that only sleeps does not panic; without it nothing is known.
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// How much of `gap` the machine stood still.
-pub(super) fn during(gap: &Gap, standstills: &[Gap]) -> Duration {
-    let common = |other: &Gap| {
-        let end = (gap.from + gap.length).min(other.from + other.length);
-        end.saturating_duration_since(gap.from.max(other.from))
-    };
-    standstills.iter().map(common).sum()
+impl Pause {
+    /// From a moment until now, counted from `zero`.
+    pub(super) fn since(from: Instant, zero: Instant) -> Self {
+        let start_seconds = from.saturating_duration_since(zero).as_secs_f64();
+        Self { start_seconds, seconds: from.elapsed().as_secs_f64() }
+    }
+
+    /// The seconds that both have in common.
+    pub(super) fn overlap(&self, other: &Self) -> f64 {
+        let end = |pause: &Self| pause.start_seconds + pause.seconds;
+        (end(self).min(end(other)) - self.start_seconds.max(other.start_seconds)).max(0.0)
+    }
 }
 
 /// How long it sleeps.
@@ -64,12 +68,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_within_a_gap_is_counted() {
-        let begin = Instant::now();
-        let gap =
-            |from, length| Gap { from: begin + Duration::from_millis(from), length: Duration::from_millis(length) };
-        let standstills = [gap(0, 50), gap(90, 20), gap(150, 30), gap(190, 500), gap(900, 10)];
-        assert_eq!(during(&gap(100, 100), &standstills), Duration::from_millis(10 + 30 + 10));
-        assert_eq!(during(&gap(60, 10), &standstills), Duration::ZERO);
+    fn overlap_of_two_pauses() {
+        let pause = |start_seconds, seconds| Pause { start_seconds, seconds };
+        let common = |start, seconds| pause(10.0, 10.0).overlap(&pause(start, seconds));
+        let standstills = [(0.0, 5.0), (9.0, 2.0), (15.0, 3.0), (19.0, 50.0), (90.0, 1.0)];
+        assert_eq!(standstills.map(|(start, seconds)| common(start, seconds)), [0.0, 1.0, 3.0, 1.0, 0.0]);
     }
 }

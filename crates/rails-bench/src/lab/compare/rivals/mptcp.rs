@@ -1,7 +1,7 @@
 //! The kernel's MPTCP, under a plain tokio program of ours.
 
 use super::{ContestError, Figures, Rival, Testbed, own::Own};
-use rails_lab::{LabError, Side};
+use rails_lab::{LabError, Side, SystemError};
 
 /// MPTCP with a subflow on every link.
 pub(super) struct Mptcp {
@@ -13,7 +13,9 @@ impl Mptcp {
     /// Sets the path manager of both ends up.
     pub(super) fn enable(testbed: &Testbed, program: Own) -> Result<Self, String> {
         testbed.lab.enable_mptcp().map_err(|error| match error {
-            LabError::File { path, source, .. } => format!("this kernel has no MPTCP ({}: {source})", path.display()),
+            LabError::System(SystemError::File { path, source, .. }) => {
+                format!("this kernel has no MPTCP ({}: {source})", path.display())
+            }
             other => format!("`ip mptcp` cannot set its endpoints up: {other}"),
         })?;
         let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());

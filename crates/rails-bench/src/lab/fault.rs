@@ -1,0 +1,67 @@
+//! What goes wrong with links, for `disturb` and `soak`.
+
+use super::compare::Link;
+use rails_lab::{LabError, LinkLab, Shape, Side};
+use serde::Serialize;
+use std::fmt;
+
+/// What can be wrong with a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fault {
+    /// It carries another rate, in Mbit/s.
+    Rate(u64),
+    /// The interface of one end is down.
+    Down(Side),
+    /// One end drops what arrives, and nobody is told.
+    BlackHole(Side),
+    /// Both ends do.
+    FullBlackHole,
+    /// Its connections are reset; it goes on as before.
+    Reset,
+}
+
+/// A link changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Happening {
+    /// The link's number.
+    pub(crate) link: usize,
+    /// What is wrong with it.
+    pub(crate) fault: Fault,
+    /// Whether the fault begins; else it is over, and the link is as it should be.
+    pub(crate) begins: bool,
+}
+
+impl Happening {
+    /// Lets it happen to a link that should be `whole`.
+    pub(crate) fn happen(self, lab: &LinkLab, whole: Link) -> Result<(), LabError> {
+        let Self { link, fault, begins } = self;
+        match fault {
+            Fault::Rate(mbit) => match whole {
+                Link::Veth(shape) => lab.set_rate(link, if begins { Shape::mbit(mbit) } else { shape }),
+                Link::Wire { mbit: usual, rtt } => {
+                    lab.set_wire(link, Link::wire(if begins { mbit } else { usual }, rtt))
+                }
+            },
+            Fault::Down(side) => lab.set_link_up(side, link, !begins),
+            Fault::BlackHole(side) => lab.set_black_hole(side, link, begins),
+            Fault::FullBlackHole => Side::BOTH.into_iter().try_for_each(|side| lab.set_black_hole(side, link, begins)),
+            Fault::Reset if begins => lab.reset_connections(link),
+            Fault::Reset => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "link {}: ", self.link)?;
+        match self.fault {
+            _ if !self.begins => f.write_str("whole again"),
+            Fault::Rate(mbit) => write!(f, "{mbit} Mbit/s"),
+            Fault::Down(side) => write!(f, "down at side {side:?}"),
+            Fault::BlackHole(side) => write!(f, "a black hole towards side {side:?}"),
+            Fault::FullBlackHole => f.write_str("a black hole both ways"),
+            Fault::Reset => f.write_str("connections reset"),
+        }
+    }
+}

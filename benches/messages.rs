@@ -7,7 +7,7 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::{SinkExt, StreamExt};
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Secret, StreamOptions, plan::plan},
+    multirail::{MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Secret, StreamOptions, plan_rails},
     topo::Topology,
 };
 use std::{net::SocketAddr, time::Instant};
@@ -124,13 +124,13 @@ async fn by_bytes(count: u64, message: Bytes) -> std::time::Duration {
 
 async fn pair(interleaved: bool) -> (MultiRailStream, MultiRailStream) {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("they need no privilege");
     let secret = Secret::pre_shared(b"sixteen bytes ok").expect("it is long enough");
     let options = StreamOptions::new(secret).interleaved_messages(interleaved);
     let options = options.window(64 << 20);
     let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("free ports");
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it listens");
     (near, listener.accept().await.expect("one comes"))

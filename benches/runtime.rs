@@ -9,7 +9,7 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
     multirail::{
-        RailRequest, Rails, plan,
+        RailRequest, Rails, plan_rails,
         runtime::{RailRuntime, RailRuntimeBuilder},
     },
     topo::{CpuSet, Topology},
@@ -21,7 +21,7 @@ use std::{
 
 fn jobs(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let handle = rails.iter().next().expect("there are two").runtime().handle().clone();
     // From the second rail into the first, so that the two have a CPU each where there are two.

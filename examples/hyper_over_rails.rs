@@ -12,7 +12,9 @@ use http_body_util::{BodyExt, Either, Full};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, client, server, service::service_fn};
 use hyper_util::rt::TokioIo;
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, StreamStats, plan},
+    multirail::{
+        MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, StreamStats, plan_rails,
+    },
     topo::Topology,
 };
 use std::{convert::Infallible, net::SocketAddr};
@@ -40,12 +42,12 @@ pub(crate) struct Done {
 /// A server, a client, one stream between them, and a few requests on it.
 pub(crate) async fn run() -> anyhow::Result<Done> {
     let topology = Topology::detect()?;
-    let rails = Rails::build(&plan::plan(&topology, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(2)))?)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);
 
-    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
+    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use rails::{
     multirail::{
         MessageReceiver, MessageSender, MultiRailListener, MultiRailMessages, MultiRailStream, Priority, RailRequest,
-        Rails, Secret, StreamOptions, plan,
+        Rails, Secret, StreamOptions, plan_rails,
     },
     topo::Topology,
 };
@@ -46,12 +46,12 @@ pub(crate) struct Exchanged {
 
 /// Sends `large` messages of 4 MiB, and asks `questions` questions meanwhile.
 pub(crate) async fn run(large: usize, questions: usize) -> anyhow::Result<Exchanged> {
-    let rails = Rails::build(&plan::plan(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
     // Two programs would be given the secret by whoever starts them.
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);
-    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
+    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?.into_messages()?;

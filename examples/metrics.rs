@@ -13,7 +13,9 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamMetrics, StreamOptions, plan},
+    multirail::{
+        MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamMetrics, StreamOptions, plan_rails,
+    },
     topo::Topology,
 };
 use std::{
@@ -34,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
 
 /// Sends for `time`, and gives what `/metrics` said at the end of it.
 pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<String> {
-    let rails = Rails::build(&plan::plan(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
     // Two programs would be given the secret by whoever starts them.
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;

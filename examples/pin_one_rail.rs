@@ -10,7 +10,7 @@ use anyhow::Context;
 use rails::{
     bind::affinity::AffinityReport,
     multirail::{
-        RailRequest, Rails, plan,
+        RailRequest, Rails, plan_rails,
         runtime::{Placement, RailRuntime},
     },
     topo::{CpuId, CpuSet, Topology},
@@ -49,14 +49,14 @@ pub(crate) struct Pinned {
 /// Builds the rail that `wish` asks for (`eth0`, `10.0.0.1`, `eth0@2-3`, `loopback:1`).
 pub(crate) async fn run(wish: &str) -> anyhow::Result<Pinned> {
     let topology = Topology::detect()?;
-    let plan = plan::plan(&topology, &wish.parse::<RailRequest>()?)?;
+    let plan = plan_rails(&topology, &wish.parse::<RailRequest>()?)?;
     for reason in plan.rails.iter().flat_map(|rail| &rail.reasons).chain(&plan.notes) {
         println!("planned: {reason}");
     }
     let rails = Rails::build(&plan)?;
     let rail = rails.iter().next().context("the plan has no rail")?;
     Ok(Pinned {
-        planned: rail.plan().cpu,
+        planned: rail.planned().cpu,
         sum: count_together(rail.runtime()).await?,
         placement: rail.runtime().placement().clone(),
         cpus_now: rail.runtime().cpus_now()?,

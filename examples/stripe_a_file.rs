@@ -10,7 +10,9 @@ use anyhow::{Context, ensure};
 use blake3::{Hash, Hasher};
 use bytes::BytesMut;
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, StreamStats, plan},
+    multirail::{
+        MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, StreamStats, plan_rails,
+    },
     topo::Topology,
 };
 use std::{
@@ -56,14 +58,14 @@ pub(crate) struct Striped {
 /// Sends all of `source` over two loopback rails, and fails if anything else arrives.
 pub(crate) async fn run(source: impl AsyncRead + Unpin) -> anyhow::Result<Striped> {
     let topology = Topology::detect()?;
-    let rails = Rails::build(&plan::plan(&topology, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(2)))?)?;
 
     // Two programs would be given the secret by whoever starts them.
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);
 
-    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
+    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let sender = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;

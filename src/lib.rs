@@ -11,7 +11,7 @@
 //! [`RailRequest::Auto`](multirail::RailRequest::Auto) plans a rail on each.
 //!
 //! ```
-//! use rails::multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan};
+//! use rails::multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 //! use rails::topo::Topology;
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
@@ -19,7 +19,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // What the machine is, what would be placed where, and then one pinned runtime per rail.
 //! let topology = Topology::detect()?;
-//! let plan = plan::plan(&topology, &RailRequest::Loopback(Some(2)))?;
+//! let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2)))?;
 //! let rails = Rails::build(&plan)?;
 //!
 //! // Both ends know the secret; whoever does not cannot join a stream.

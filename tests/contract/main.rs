@@ -17,7 +17,7 @@ mod web;
 mod websocket;
 
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan},
+    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails},
     topo::Topology,
 };
 use std::{future::Future, net::SocketAddr, time::Duration};
@@ -41,10 +41,10 @@ async fn narrow_pair() -> Pair {
 
 async fn pair_with(options: StreamOptions) -> Pair {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback can be bound");
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it can be reached");
     let far = listener.accept().await.expect("a stream was opened");

@@ -28,7 +28,7 @@ mod stripe_a_file;
 mod tls;
 
 use rails::{
-    multirail::{RailId, plan},
+    multirail::{RailId, planner},
     topo::{Bandwidth, CpuSet, Interrupt, Nic, NodeId, Topology},
 };
 use std::{fs, io::Cursor};
@@ -87,7 +87,9 @@ async fn pin_one_rail_takes_an_interface_and_refuses_one_that_is_not_there() {
     let pinned = pin_one_rail::run("lo").await.unwrap();
     assert_eq!(pinned.cpus_now, CpuSet::single(pinned.planned));
     let error = pin_one_rail::run("nosuch0").await.err().expect("there is no such interface");
-    assert!(matches!(error.downcast_ref(), Some(plan::PlanError::NoSuchInterface { name, .. }) if name == "nosuch0"));
+    assert!(
+        matches!(error.downcast_ref(), Some(planner::PlanError::NoSuchInterface { name, .. }) if name == "nosuch0")
+    );
     assert!(pin_one_rail::run("a/b").await.is_err());
 }
 

@@ -1,7 +1,7 @@
 //! The two ends of a stream, each in a namespace of its own, both in this process.
 
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan},
+    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan_rails},
     topo::{InterfaceAddress, Nic, NicKind, Topology},
 };
 use rails_lab::{LinkLab, Side};
@@ -45,7 +45,8 @@ pub(crate) fn run<A: Send, B: Send>(
 fn inside<T>(lab: &LinkLab, side: Side, end: impl AsyncFnOnce(Rails, Vec<SocketAddr>) -> T) -> T {
     let _inside = lab.enter(side).expect("root may enter");
     let rails = rails(lab, side);
-    let addresses = rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("each has one"), 0)).collect();
+    let addresses =
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("each has one"), 0)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(in_time(end(rails, addresses)))
 }
@@ -66,7 +67,7 @@ fn rails(lab: &LinkLab, side: Side) -> Rails {
 
     let names: Vec<&str> = (0..lab.link_count()).map(|link| lab.interface(side, link)).collect();
     let wish: RailRequest = names.join(",").parse().expect("names of interfaces are a wish");
-    let plan = plan::plan(&described, &wish).expect("the interfaces are there");
+    let plan = plan_rails(&described, &wish).expect("the interfaces are there");
     Rails::build(&plan).expect("rails need no privilege")
 }
 

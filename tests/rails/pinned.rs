@@ -4,8 +4,8 @@ use crate::loopback;
 use rails::{
     bind::{BindError, memory::BufferOptions, thread},
     multirail::{
-        RailRequest, Rails, plan,
-        plan::PlanError,
+        RailRequest, Rails, plan_rails,
+        planner::PlanError,
         runtime::{RailRuntimeBuilder, RuntimeError},
     },
     topo::{CpuId, CpuSet, NodeSet, Topology},
@@ -15,7 +15,7 @@ use rails::{
 async fn a_rails_thread_is_on_the_planned_cpu_by_two_witnesses() {
     let (_, rails) = loopback(2);
     for rail in rails.iter() {
-        let planned = rail.plan().cpu;
+        let planned = rail.planned().cpu;
         let placement = rail.runtime().placement();
         assert_eq!(thread::affinity_of(placement.tid).unwrap(), CpuSet::single(planned));
         assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(planned));
@@ -31,7 +31,7 @@ async fn a_rails_thread_is_on_the_planned_cpu_by_two_witnesses() {
 #[test]
 fn rails_are_spread_over_the_cpus_that_there_are() {
     let (topology, rails) = loopback(2);
-    let cpus: CpuSet = rails.iter().map(|rail| rail.plan().cpu).collect();
+    let cpus: CpuSet = rails.iter().map(|rail| rail.planned().cpu).collect();
     assert_eq!(cpus.len(), topology.allowed_cpus().len().min(2));
     assert!(cpus.is_subset(topology.allowed_cpus()));
 }
@@ -49,7 +49,7 @@ fn the_affinities_of_a_loopback_rail_are_not_claimed() {
 fn cpus_that_do_not_exist_make_no_plan() {
     let topology = Topology::detect().unwrap();
     let wish: RailRequest = format!("127.0.0.1@{ABSENT}").parse().unwrap();
-    let error = plan::plan(&topology, &wish).unwrap_err();
+    let error = plan_rails(&topology, &wish).unwrap_err();
     let wanted = CpuSet::single(CpuId(ABSENT));
     let allowed = topology.allowed_cpus().clone();
     assert_eq!(error, PlanError::CpusNotAllowed { lane: "lo".into(), wanted, allowed });
@@ -59,7 +59,7 @@ fn cpus_that_do_not_exist_make_no_plan() {
 #[test]
 fn a_plan_for_cpus_that_do_not_exist_builds_nothing() {
     let topology = Topology::detect().unwrap();
-    let mut plan = plan::plan(&topology, &RailRequest::Loopback(Some(2))).unwrap();
+    let mut plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).unwrap();
     plan.rails[1].cpu = CpuId(ABSENT);
     let error = Rails::build(&plan).unwrap_err();
     let RuntimeError::Bind { name, source: BindError::CpusUnusable { requested, offline, .. } } = error else {

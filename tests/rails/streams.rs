@@ -32,7 +32,7 @@ async fn exchange(policy: Policy) -> (StreamStats, StreamStats) {
     // How many lanes a stream begins with must not depend on what else runs on the machine.
     let options = options.join_grace(PATIENCE).handshake_timeout(PATIENCE);
     let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.unwrap(), 0)).collect();
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.unwrap(), 0)).collect();
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await.unwrap();
     let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.unwrap();
     let mut far = listener.accept().await.unwrap();

@@ -48,7 +48,7 @@ async fn work_that_blocks_is_not_confined_to_the_rails_cpu() {
     // A kernel without NUMA policies has none here either.
     assert_eq!(policy, memory::thread_policy().ok().map(|_| MemoryPolicy::Default));
     // The rail itself has stayed where it was.
-    assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(rail.plan().cpu));
+    assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(rail.planned().cpu));
 }
 
 #[tokio::test]

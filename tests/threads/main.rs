@@ -2,7 +2,7 @@
 
 use rails::{
     bind::thread::Tid,
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan},
+    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails},
     topo::Topology,
 };
 use std::{
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[tokio::test(flavor = "current_thread")]
 async fn dropped_rails_leave_no_thread() {
     let topology = Topology::detect().unwrap();
-    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(3))).unwrap();
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(3))).unwrap();
     let before = threads();
 
     let rails = Rails::build(&plan).unwrap();

@@ -1,14 +1,14 @@
 //! One logical stream over several rails, with one pinned tokio runtime per rail.
 //!
 //! ```
-//! use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan};
+//! use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 //! use rails_topo::Topology;
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Planning decides and explains; building pins threads, sets memory policies, and reads both back.
-//! let plan = plan::plan(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+//! let plan = plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
 //! let rails = Rails::build(&plan)?;
 //! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
 //! let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;
@@ -36,7 +36,7 @@
 //!   TLS, nobody on the way reads or changes a byte either.
 //!
 //! # Map
-//! [`mod@plan`] (what would be placed where, and why), [`Pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime),
+//! [`planner`] (what would be placed where, and why), [`Pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime),
 //! [`Rails`] (a plan carried out), [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream used for messages), [`Security`] (who may
 //! join, and what is encrypted), [`error`]. The protocol itself, without I/O, is the crate [`rails_proto`].
 //!
@@ -49,7 +49,7 @@ mod adapters;
 mod addresses;
 pub mod error;
 mod options;
-pub mod plan;
+pub mod planner;
 mod rails;
 pub mod runtime;
 mod stream;
@@ -59,7 +59,7 @@ pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses};
 pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
-pub use plan::{RailPlan, RailRequest, plan};
+pub use planner::{RailPlan, RailRequest, plan_rails};
 pub use rails::{Rail, Rails};
 pub use rails_proto::{
     AddressError, LaneAddress, Scheme,

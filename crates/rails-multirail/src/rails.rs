@@ -2,7 +2,7 @@
 
 use crate::{
     RailId,
-    plan::{LaneEnd, PlannedRail, RailPlan},
+    planner::{LaneEnd, PlannedRail, RailPlan},
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
 };
 use rails_bind::{
@@ -26,7 +26,7 @@ pub struct Rails(Arc<[Rail]>);
 /// One NIC lane and the pinned runtime that owns it.
 #[derive(Debug)]
 pub struct Rail {
-    plan: PlannedRail,
+    planned: PlannedRail,
     runtime: RailRuntime,
 }
 
@@ -70,24 +70,24 @@ impl Index<RailId> for Rails {
 }
 
 impl Rail {
-    fn build(plan: &PlannedRail) -> Result<Self, RuntimeError> {
-        let builder = RailRuntimeBuilder::new(format!("rail-{}", plan.id), CpuSet::single(plan.cpu));
-        let builder = match plan.node {
+    fn build(planned: &PlannedRail) -> Result<Self, RuntimeError> {
+        let builder = RailRuntimeBuilder::new(format!("rail-{}", planned.id), CpuSet::single(planned.cpu));
+        let builder = match planned.node {
             // Preferred, not strict: a full node makes a rail slower, not the process dead.
             Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
             None => builder,
         };
-        Ok(Self { plan: plan.clone(), runtime: builder.build()? })
+        Ok(Self { planned: planned.clone(), runtime: builder.build()? })
     }
 
     /// Its number.
     pub fn id(&self) -> RailId {
-        self.plan.id
+        self.planned.id
     }
 
     /// What was planned for it, and why.
-    pub fn plan(&self) -> &PlannedRail {
-        &self.plan
+    pub fn planned(&self) -> &PlannedRail {
+        &self.planned
     }
 
     /// Its runtime.
@@ -97,7 +97,7 @@ impl Rail {
 
     /// Where its lanes begin: at the address or the device that the plan says.
     pub fn local_end(&self) -> LocalEnd {
-        match &self.plan.end {
+        match &self.planned.end {
             None => LocalEnd::Any,
             Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
             Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
@@ -106,22 +106,22 @@ impl Rail {
 
     /// Every address that a lane of it may begin at, with port 0; the unspecified one where that is for the routes to say.
     pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
-        let known = self.plan.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
+        let known = self.planned.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
         let mut addresses: Vec<_> = known.collect();
         if addresses.is_empty() {
-            addresses.push((self.plan.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), None));
+            addresses.push((self.planned.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), None));
         }
         addresses.into_iter().map(|(ip, prefix_len)| self.offer(scheme, ip, prefix_len)).collect()
     }
 
     fn offer(&self, scheme: Scheme, ip: IpAddr, prefix_len: Option<u8>) -> LaneCandidate {
         LaneCandidate {
-            rail: self.plan.id,
+            rail: self.planned.id,
             address: LaneAddress { scheme, socket: SocketAddr::new(ip, 0) },
             prefix_len,
-            speed: self.plan.speed,
-            node: self.plan.node,
-            interface: self.plan.interface.clone(),
+            speed: self.planned.speed,
+            node: self.planned.node,
+            interface: self.planned.interface.clone(),
         }
     }
 
@@ -137,7 +137,7 @@ impl Rail {
         count: usize,
         options: &BufferOptions,
     ) -> Result<BufferPool, MemoryError> {
-        let options = match self.plan.node {
+        let options = match self.planned.node {
             Some(node) => options.clone().policy(MemoryPolicy::Bind(NodeSet::single(node))),
             None => options.clone(),
         };
@@ -149,7 +149,7 @@ impl Rail {
     ///
     /// It is a look at one moment; an [`Observer`](rails_bind::affinity::Observer) sees more, in more time.
     pub fn affinity(&self, topology: &Topology) -> AffinityReport {
-        let nic = self.plan.interface.as_deref().and_then(|name| topology.nic(name));
+        let nic = self.planned.interface.as_deref().and_then(|name| topology.nic(name));
         let numbers = nic.map(|nic| nic.interrupts.as_slice()).unwrap_or_default();
         let statuses = numbers.iter().filter_map(|irq| interrupt::read(irq.number).ok());
         let interrupts: Vec<_> = statuses.map(ObservedInterrupt::uncounted).collect();

@@ -4,7 +4,7 @@ use super::texts;
 use rails_bench::fuzzing;
 use rails_multirail::{
     RailRequest,
-    plan::{LaneEnd, LaneWish, plan},
+    planner::{LaneEnd, LaneWish, plan_rails},
 };
 use rails_proto::parameters::MOST_LANES;
 use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
@@ -18,7 +18,7 @@ pub(crate) fn rail_request(data: &[u8]) {
             let nics = ["eth0", "eth1"].map(Nic::named).into();
             Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("it is a machine")
         });
-        if let Ok(plan) = plan(&MACHINE, &request) {
+        if let Ok(plan) = plan_rails(&MACHINE, &request) {
             assert!((1..=MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
         }
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
-use rails_multirail::{RailPlan, RailRequest, plan::plan};
+use rails_multirail::{RailPlan, RailRequest, plan_rails};
 use std::path::Path;
 
 /// Say what rails would be made of, and why, without making them
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
-    let mut plan = plan(&args.machine.topology()?, &args.rails).context("--rails")?;
+    let mut plan = plan_rails(&args.machine.topology()?, &args.rails).context("--rails")?;
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }

@@ -23,7 +23,7 @@ use rails_multirail::{
     Driver, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Scheme,
     Security, StreamOptions,
     error::JoinError,
-    plan::{LaneEnd, PlanError, plan},
+    planner::{LaneEnd, PlanError, plan_rails},
 };
 use rails_net::TcpTransport;
 use rails_topo::Topology;
@@ -113,12 +113,12 @@ impl Endpoint {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let plan = if ips().all(|ip| ip.is_unspecified()) {
-            plan(&topology, &RailRequest::Auto).or_else(|error| match error {
-                PlanError::NoNic => plan(&topology, &lanes(ips().take(1))),
+            plan_rails(&topology, &RailRequest::Auto).or_else(|error| match error {
+                PlanError::NoNic => plan_rails(&topology, &lanes(ips().take(1))),
                 other => Err(other),
             })
         } else {
-            plan(&topology, &lanes(ips()))
+            plan_rails(&topology, &lanes(ips()))
         };
         Self::build(topology, plan.context("--listen")?, options)
     }
@@ -128,10 +128,10 @@ impl Endpoint {
     pub(crate) fn calling(remotes: &[LaneAddress], from: Option<&RailRequest>, options: StreamOptions) -> Result<Self> {
         let topology = this_machine()?;
         let plan = match from {
-            None => plan(&topology, &lanes(local_ends(remotes)?.into_iter()))
+            None => plan_rails(&topology, &lanes(local_ends(remotes)?.into_iter()))
                 .context("--to")
                 .map_err(|error| error.help("name the interfaces or addresses to send from by --from"))?,
-            Some(from) => plan(&topology, from).context("--from")?,
+            Some(from) => plan_rails(&topology, from).context("--from")?,
         };
         Self::build(topology, plan, options)
     }
@@ -152,7 +152,7 @@ impl Endpoint {
 
     /// Rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
-        let plan = plan(&topology, &RailRequest::Loopback(rails)).context("--rails")?;
+        let plan = plan_rails(&topology, &RailRequest::Loopback(rails)).context("--rails")?;
         Self::build(topology, plan, options)
     }
 

@@ -82,7 +82,7 @@ impl Endpoint {
     }
 
     async fn ask(&self, contact: LaneAddress, flag: &str, peer: &str) -> Result<Pairing> {
-        let asked = MultiRailStream::plan(&self.rails, contact, &self.options).await;
+        let asked = MultiRailStream::plan_lanes(&self.rails, contact, &self.options).await;
         asked.map_err(|error| {
             let help = match &error {
                 PlanLanesError::Discover { source, .. } => help_for(source, peer),

@@ -68,7 +68,7 @@ impl StripingArgs {
 
 /// In Mbit/s; a guess would be no better than equal shares, which are a policy of their own.
 fn speed(rail: &rails_multirail::Rail) -> Result<u32> {
-    let speed = rail.plan().speed.map(|speed| speed.as_bits_per_second() / 1_000_000).filter(|mbit| *mbit > 0);
+    let speed = rail.planned().speed.map(|speed| speed.as_bits_per_second() / 1_000_000).filter(|mbit| *mbit > 0);
     speed.map(|mbit| u32::try_from(mbit).unwrap_or(u32::MAX)).ok_or_else(|| {
         let error = format!("--policy weighted: the speed of rail {}'s link is not known", rail.id());
         Helped::usage(error, "say each rail's share by --weights, such as --weights 4,1")

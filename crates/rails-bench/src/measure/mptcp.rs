@@ -32,7 +32,7 @@ pub async fn send(
 ) -> Result<Measurement> {
     let baseline = Baseline::take(rails);
     let rail = first(rails)?;
-    let local = rail.plan().address.map(|address| SocketAddr::new(address, 0));
+    let local = rail.planned().address.map(|address| SocketAddr::new(address, 0));
     let flow = rail.runtime().spawn(move || async move {
         let mut stream = connect(local, remote, congestion.as_deref()).await?;
         let report = report(&stream)?;

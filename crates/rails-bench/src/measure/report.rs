@@ -127,7 +127,7 @@ impl Side {
             let placement = rail.runtime().placement();
             RailReport {
                 rail: rail.id(),
-                interface: rail.plan().interface.clone(),
+                interface: rail.planned().interface.clone(),
                 cpus: rail.runtime().cpus_now().ok(),
                 memory_policy: policy(placement),
                 memory_node: placement.memory_node.as_ref().ok().copied(),

@@ -4,7 +4,7 @@ use super::payload::Payload;
 use anyhow::{Context, Result, anyhow};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{
-    LaneAddress, MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, StreamStats, plan,
+    LaneAddress, MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, StreamStats, plan_rails,
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
 use std::{
@@ -60,7 +60,7 @@ pub(super) fn start(lab: &Arc<LinkLab>, machine: &Topology, options: &StreamOpti
         Ok((rails, stream))
     })?;
     let b = spawn(lab, machine, Side::B, options, seed, async move |rails, options| {
-        let ends = rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0)));
+        let ends = rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
         let addresses: Vec<SocketAddr> = ends.collect::<Option<_>>().context("a rail has no address")?;
         let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
         let _ = listening.send(listener.local_addrs().to_vec());
@@ -202,7 +202,7 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
         .with_allowed(machine.allowed_cpus().clone());
     let names: Vec<&str> = (0..lab.link_count()).map(|link| lab.interface(side, link)).collect();
     let wish: RailRequest = names.join(",").parse()?;
-    Ok(Rails::build(&plan::plan(&described, &wish)?)?)
+    Ok(Rails::build(&plan_rails(&described, &wish)?)?)
 }
 
 /// What is written at once.

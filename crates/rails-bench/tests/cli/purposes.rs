@@ -5,7 +5,7 @@ use crate::util::{Receiver, finish, finish_within, rails_bench, run, signal, sta
 use assert_cmd::cargo::cargo_bin;
 use nix::sys::signal::Signal;
 use rails_lab::{LinkLab, Shape, Side};
-use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Security, StreamOptions, plan};
+use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Security, StreamOptions, plan_rails};
 use rails_topo::Topology;
 use serde_json::Value;
 use std::{
@@ -199,7 +199,7 @@ fn both(serve: &[&str], call: &[&str]) -> ((i32, String), (i32, String)) {
 }
 
 fn rails() -> Rails {
-    Rails::build(&plan(&Topology::detect().unwrap(), &RailRequest::Loopback(Some(1))).unwrap()).unwrap()
+    Rails::build(&plan_rails(&Topology::detect().unwrap(), &RailRequest::Loopback(Some(1))).unwrap()).unwrap()
 }
 
 fn options() -> StreamOptions {

@@ -265,7 +265,7 @@ const MOST_ENDED: usize = 1024;
 mod tests {
     use super::*;
     use crate::stream::shared::OpeningLane;
-    use crate::{RailRequest, Rails, Security, StreamOptions, plan};
+    use crate::{RailRequest, Rails, Security, StreamOptions, plan_rails};
     use rails_topo::Topology;
     use std::net::Ipv4Addr;
 
@@ -302,7 +302,7 @@ mod tests {
     impl House {
         fn new() -> Self {
             let topology = Topology::detect().unwrap();
-            let rails = Rails::build(&plan::plan(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
+            let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
             let (queue, _waiting) = mpsc::channel(20);
             Self { rails, queue, _waiting }
         }

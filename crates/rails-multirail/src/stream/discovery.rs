@@ -27,8 +27,8 @@ struct Answer {
     from: SocketAddr,
 }
 
-/// Asks at the first contact that can be connected to, and pairs; see [`MultiRailStream::plan`](crate::MultiRailStream::plan).
-pub(super) async fn plan(
+/// Asks at the first contact that can be connected to, and pairs; see [`MultiRailStream::plan_lanes`](crate::MultiRailStream::plan_lanes).
+pub(super) async fn plan_lanes(
     rails: &Rails,
     contacts: Vec<LaneAddress>,
     options: &StreamOptions,

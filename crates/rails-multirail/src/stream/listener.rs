@@ -197,7 +197,7 @@ impl Drop for MultiRailListener {
 impl Registry {
     /// The rail whose lane has this local address.
     fn rail_of(&self, address: SocketAddr) -> Option<RailId> {
-        self.rails.iter().find(|rail| rail.plan().address == Some(address.ip())).map(|rail| rail.id())
+        self.rails.iter().find(|rail| rail.planned().address == Some(address.ip())).map(|rail| rail.id())
     }
 
     /// Takes lanes in until the listener is dropped or the acceptor fails for good.

@@ -130,12 +130,12 @@ impl MultiRailStream {
     ///
     /// # Errors
     /// [`PlanLanesError`]. That nothing could be paired is none: the pairing says why.
-    pub async fn plan(
+    pub async fn plan_lanes(
         rails: &Rails,
         contact: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Pairing, PlanLanesError> {
-        discovery::plan(rails, addresses::resolve(contact.named()).await?, options).await
+        discovery::plan_lanes(rails, addresses::resolve(contact.named()).await?, options).await
     }
 
     /// Tries every pair, without opening a stream: asks through it from its rail. Gives those that do not connect.

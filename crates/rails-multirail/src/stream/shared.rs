@@ -334,7 +334,7 @@ impl Shared {
     pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
         let state = self.lock();
         let rails = state.lanes.iter().filter(|slot| slot.up).map(|slot| slot.metrics.rail);
-        let nodes: NodeSet = rails.filter_map(|rail| self.rails[rail].plan().node).collect();
+        let nodes: NodeSet = rails.filter_map(|rail| self.rails[rail].planned().node).collect();
         Some(nodes).filter(|nodes| nodes.len() > 1)
     }
 

@@ -8,7 +8,7 @@ use rails_bind::{
     thread::{self, ThreadGuard},
 };
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, Policy, Priority, RailRequest, Rails, Security, StreamOptions, plan,
+    MultiRailListener, MultiRailStream, Policy, Priority, RailRequest, Rails, Security, StreamOptions, plan_rails,
 };
 use rails_topo::{CpuSet, NodeId, Topology};
 use std::{fs, net::SocketAddr};
@@ -31,7 +31,7 @@ fn cpus_of(node: NodeId) -> CpuSet {
 /// A rail on the loopback interface for each of these nodes.
 fn rails_on(nodes: &[u32]) -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
-    let mut plan = plan::plan(&topology, &RailRequest::Loopback(Some(nodes.len()))).expect("they can be planned");
+    let mut plan = plan_rails(&topology, &RailRequest::Loopback(Some(nodes.len()))).expect("they can be planned");
     for (rail, node) in plan.rails.iter_mut().zip(nodes) {
         rail.cpu = cpus_of(NodeId(*node)).first().expect("it has a CPU");
         rail.node = Some(NodeId(*node));
@@ -45,7 +45,7 @@ fn rails_on(nodes: &[u32]) -> Rails {
 
 async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailStream, MultiRailStream) {
     let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();
     let listener = MultiRailListener::bind(rails, &addresses, options).await.expect("free ports");
     let near = MultiRailStream::connect(rails, listener.local_addrs(), options).await.expect("it listens");
     (near, listener.accept().await.expect("a stream was opened"))

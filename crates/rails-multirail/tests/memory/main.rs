@@ -10,7 +10,7 @@ use bytes::Bytes;
 use peer::{Flood, Peer};
 use rails_multirail::{
     MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Security, StreamOptions, StreamStats,
-    longest_message, plan,
+    longest_message, plan_rails,
 };
 use rails_topo::Topology;
 use std::{fs, future::Future, net::SocketAddr, process::Command, time::Duration};
@@ -168,14 +168,14 @@ fn status(line: &str) -> u64 {
 
 fn rails(count: usize) -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(count))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(count))).expect("loopback rails can be planned");
     Rails::build(&plan).expect("loopback rails need no privilege")
 }
 
 async fn listener(rails: &Rails) -> (MultiRailListener, StreamOptions) {
     let options = StreamOptions::new(Security::insecure()).window(WINDOW);
     let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();
     (MultiRailListener::bind(rails, &addresses, &options).await.expect("free ports"), options)
 }
 

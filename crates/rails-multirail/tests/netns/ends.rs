@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rails_lab::{LinkLab, Side};
-use rails_multirail::{EventKind, MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan};
+use rails_multirail::{EventKind, MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan_rails};
 use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
 use std::{
     collections::BTreeMap,
@@ -43,7 +43,7 @@ impl Ends {
         let machine = Topology::detect().expect("this machine can be read");
         let rails = Side::BOTH.map(|side| rails(&lab, &machine, side));
         let (near, far) = runtime.block_on(async {
-            let ends = rails[1].iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0));
+            let ends = rails[1].iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0));
             let addresses: Vec<SocketAddr> = ends.collect();
             let listener = MultiRailListener::bind(&rails[1], &addresses, options).await.expect("it can listen");
             let near = MultiRailStream::connect(&rails[0], listener.local_addrs(), options).await.expect("it listens");
@@ -217,7 +217,7 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Rails {
     let wish: RailRequest = names.join(",").parse().expect("they are names");
     // The threads of the rails are born here, and so in the namespace.
     let _inside = lab.enter(side).expect("this is root");
-    Rails::build(&plan::plan(&described, &wish).expect("each link is a rail")).expect("a rail on each link")
+    Rails::build(&plan_rails(&described, &wish).expect("each link is a rail")).expect("a rail on each link")
 }
 
 /// How long a pattern is before it begins anew: longer than most writes, and no power of two.

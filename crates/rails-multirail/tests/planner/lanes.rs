@@ -2,8 +2,8 @@
 
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, two_packages};
 use rails_multirail::{
-    RailRequest, plan,
-    plan::{LaneEnd, LaneWish, PlanError},
+    RailRequest, plan_rails,
+    planner::{LaneEnd, LaneWish, PlanError},
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, PciDevice};
 
@@ -151,12 +151,12 @@ fn a_number_of_rails_that_no_stream_takes_is_refused_whoever_asks() {
     let wish = LaneWish { end: LaneEnd::Interface("eth0".to_owned()), cpus: None };
     for count in [65, 300, usize::MAX] {
         let refused = Err(PlanError::TooMany { count });
-        assert_eq!(plan(&machine, &RailRequest::Loopback(Some(count))), refused);
-        assert_eq!(plan(&machine, &RailRequest::Count(count)), refused);
+        assert_eq!(plan_rails(&machine, &RailRequest::Loopback(Some(count))), refused);
+        assert_eq!(plan_rails(&machine, &RailRequest::Count(count)), refused);
     }
-    assert_eq!(plan(&machine, &RailRequest::Lanes(vec![wish; 65])), Err(PlanError::TooMany { count: 65 }));
+    assert_eq!(plan_rails(&machine, &RailRequest::Lanes(vec![wish; 65])), Err(PlanError::TooMany { count: 65 }));
     for none in [RailRequest::Count(0), RailRequest::Loopback(Some(0)), RailRequest::Lanes(Vec::new())] {
-        assert_eq!(plan(&machine, &none), Err(PlanError::NoRails));
+        assert_eq!(plan_rails(&machine, &none), Err(PlanError::NoRails));
     }
 }
 
@@ -171,5 +171,5 @@ fn of_more_nics_than_a_stream_takes_the_best_are_used() {
 #[test]
 fn no_cpu_no_plan() {
     let machine = two_packages(vec![loopback()]).with_allowed(cpus(""));
-    assert_eq!(plan(&machine, &RailRequest::Loopback(None)), Err(PlanError::NoCpu));
+    assert_eq!(plan_rails(&machine, &RailRequest::Loopback(None)), Err(PlanError::NoCpu));
 }

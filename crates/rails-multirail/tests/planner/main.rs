@@ -5,7 +5,7 @@ mod lanes;
 mod placement;
 mod properties;
 
-use rails_multirail::{RailPlan, RailRequest, plan};
+use rails_multirail::{RailPlan, RailRequest, plan_rails};
 use rails_topo::{Bandwidth, CpuSet, InterfaceAddress, Interrupt, Nic, NicKind, NodeId, Topology};
 
 /// A NIC on a node, with an address and a speed.
@@ -43,11 +43,11 @@ fn two_packages(nics: Vec<Nic>) -> Topology {
 
 fn planned(machine: &Topology, request: &str) -> RailPlan {
     let request: RailRequest = request.parse().unwrap();
-    plan(machine, &request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
+    plan_rails(machine, &request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
 }
 
 fn refused(machine: &Topology, request: &str) -> String {
-    plan(machine, &request.parse().unwrap()).unwrap_err().to_string()
+    plan_rails(machine, &request.parse().unwrap()).unwrap_err().to_string()
 }
 
 fn interfaces(plan: &RailPlan) -> Vec<&str> {

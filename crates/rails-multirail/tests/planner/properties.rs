@@ -3,8 +3,8 @@
 use crate::{loopback, nic, on_card, served_by};
 use proptest::{option, prelude::*};
 use rails_multirail::{
-    RailId, RailPlan, RailRequest, plan,
-    plan::{LaneEnd, LaneWish},
+    RailId, RailPlan, RailRequest, plan_rails,
+    planner::{LaneEnd, LaneWish},
 };
 use rails_topo::{CpuId, CpuSet, Nic, Topology};
 
@@ -69,8 +69,8 @@ proptest! {
 
     #[test]
     fn a_plan_keeps_to_what_is_allowed_and_says_why(machine in machines(), request in requests()) {
-        let planned = plan(&machine, &request);
-        prop_assert_eq!(&planned, &plan(&machine, &request), "the same arguments give the same plan");
+        let planned = plan_rails(&machine, &request);
+        prop_assert_eq!(&planned, &plan_rails(&machine, &request), "the same arguments give the same plan");
         let Ok(plan) = planned else { return Ok(()) };
         prop_assert!((1..=64).contains(&plan.rails.len()));
         for (index, rail) in plan.rails.iter().enumerate() {
@@ -92,7 +92,7 @@ proptest! {
     /// As long as there are free cores near a lane, no two rails meet on one.
     #[test]
     fn loopback_rails_meet_on_a_core_only_when_there_are_no_more(machine in machines(), count in 1usize..16) {
-        let Ok(plan) = plan(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };
+        let Ok(plan) = plan_rails(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };
         let usable = machine.cores().iter().filter(|core| core.cpus.intersects(machine.allowed_cpus())).count();
         let mut used: Vec<_> = plan.rails.iter().map(|rail| machine.core_of_cpu(rail.cpu).unwrap().cpus.first()).collect();
         used.sort_unstable();

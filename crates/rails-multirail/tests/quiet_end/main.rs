@@ -1,6 +1,6 @@
 //! Streams that end as they should say nothing about it, however busy the machine is. In a file of its own: what the whole process logs is looked at.
 
-use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan};
+use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 use rails_topo::Topology;
 use std::{
     io,
@@ -47,7 +47,7 @@ async fn a_regular_end_is_silent() {
         .finish();
     tracing::subscriber::set_global_default(warnings).expect("it is the only one");
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(4))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(4))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     // Streams end while lanes are still joining: nobody waits for them.
     let secret = Secret::pre_shared(b"0123456789abcdef").expect("it is long enough");

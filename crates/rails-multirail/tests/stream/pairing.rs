@@ -23,7 +23,7 @@ async fn one_address_is_enough_to_use_all_lanes() {
     let alike = alike.map(|security| (patient(security.clone()), patient(security)));
     for (options, theirs) in alike.into_iter().chain([by_tls()]) {
         let (listener, addresses) = listener(&rails, &theirs).await;
-        let pairing = MultiRailStream::plan(&rails, addresses[1], &options).await.unwrap();
+        let pairing = MultiRailStream::plan_lanes(&rails, addresses[1], &options).await.unwrap();
         let lanes: Vec<_> = pairing.lanes().map(|(rail, remote)| (rail, remote.socket)).collect();
         assert_eq!(
             lanes,
@@ -48,7 +48,7 @@ async fn one_address_is_enough_to_use_all_lanes() {
 async fn paired_lane_that_is_gone() {
     let rails = rails(2);
     let (_listener, addresses) = listener(&rails, &options()).await;
-    let mut pairing = MultiRailStream::plan(&rails, addresses[0], &options()).await.unwrap();
+    let mut pairing = MultiRailStream::plan_lanes(&rails, addresses[0], &options()).await.unwrap();
     // A port that nobody listens on any more.
     let gone = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     pairing.pairs[1].theirs.address = gone.into();
@@ -63,11 +63,11 @@ async fn offers_of_a_wildcard_listener() {
     let rails = rails(2);
     let listener = MultiRailListener::bind(&rails, "0.0.0.0:0", &options()).await.unwrap();
     let port = listener.local_addrs()[0].port();
-    let pairing = MultiRailStream::plan(&rails, ("127.0.0.2", port), &options()).await.unwrap();
+    let pairing = MultiRailStream::plan_lanes(&rails, ("127.0.0.2", port), &options()).await.unwrap();
     let remotes: Vec<String> = pairing.lanes().map(|(_, remote)| remote.to_string()).collect();
     assert_eq!(remotes, [format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")], "{pairing}");
     // An address that is no rail's own is offered where it is what was called.
-    let pairing = MultiRailStream::plan(&rails, ("127.0.0.9", port), &options()).await.unwrap();
+    let pairing = MultiRailStream::plan_lanes(&rails, ("127.0.0.9", port), &options()).await.unwrap();
     let called: SocketAddr = ([127, 0, 0, 9], port).into();
     let offered: Vec<SocketAddr> = pairing.pairs.iter().map(|pair| pair.theirs.address.socket).collect();
     assert_eq!(offered.len(), 2, "{pairing}");
@@ -82,13 +82,13 @@ async fn strangers_are_not_told_of_lanes() {
         (Security::psk(Secret::pre_shared(b"another 16 bytes").unwrap()), "the join secret is wrong"),
         (Security::insecure(), "another mode"),
     ] {
-        let error = MultiRailStream::plan(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
+        let error = MultiRailStream::plan_lanes(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
         let PlanLanesError::Discover { contact, source } = error else { panic!("{error}") };
         assert_eq!(contact.socket, addresses[0]);
         assert!(source.to_string().contains(said), "{source}");
     }
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = MultiRailStream::plan(&rails, gone, &options()).await.unwrap_err();
+    let error = MultiRailStream::plan_lanes(&rails, gone, &options()).await.unwrap_err();
     assert!(matches!(error, PlanLanesError::Discover { source: JoinError::Connect(_), .. }), "{error}");
 }
 
@@ -98,7 +98,7 @@ async fn discovery_answered_with_something_else() {
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let contact = other.local_addr().unwrap();
     let options = options();
-    let (asked, ()) = tokio::join!(MultiRailStream::plan(&rails, contact, &options), async {
+    let (asked, ()) = tokio::join!(MultiRailStream::plan_lanes(&rails, contact, &options), async {
         let (mut socket, _) = other.accept().await.unwrap();
         socket.read_exact(&mut [0; 72]).await.unwrap();
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
@@ -136,7 +136,7 @@ async fn answer_of_lanes_cut_off_anywhere() {
         let mut whole = 0;
         loop {
             let contact = cut_after(whole, addresses[0]).await;
-            let planned = timeout(PATIENCE, MultiRailStream::plan(&rails, contact, &options));
+            let planned = timeout(PATIENCE, MultiRailStream::plan_lanes(&rails, contact, &options));
             match planned.await.expect("it does not wait for what never comes") {
                 Ok(_) => break,
                 Err(PlanLanesError::Discover { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,
@@ -153,7 +153,7 @@ async fn answer_of_lanes_cut_off_anywhere() {
 async fn a_pairing_for_other_rails_is_refused() {
     let three = rails(3);
     let (_listener, addresses) = listener(&three, &options()).await;
-    let pairing = MultiRailStream::plan(&three, addresses[0], &options()).await.unwrap();
+    let pairing = MultiRailStream::plan_lanes(&three, addresses[0], &options()).await.unwrap();
     let refused = MultiRailStream::connect_paired(&rails(2), &pairing, &options()).await;
     assert!(matches!(refused, Err(OpenError::NoSuchRail(RailId(2)))));
 }

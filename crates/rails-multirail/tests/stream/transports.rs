@@ -19,7 +19,8 @@ use tokio::{
 
 /// A listener over a network in memory, and its addresses.
 async fn listening(rails: &Rails, options: &StreamOptions) -> (MultiRailListener, Vec<LaneAddress>) {
-    let address = |rail: &Rail| format!("memory://{}:0", rail.plan().address.expect("loopback rails have addresses"));
+    let address =
+        |rail: &Rail| format!("memory://{}:0", rail.planned().address.expect("loopback rails have addresses"));
     let addresses: Vec<String> = rails.iter().map(address).collect();
     let listener = MultiRailListener::bind(rails, addresses, options).await.expect("memory can be listened on");
     let addresses = listener.local_addrs().to_vec();
@@ -167,7 +168,7 @@ async fn discovery_over_another_transport() {
     let rails = rails(2);
     let options = options().transport(MemoryNetwork::new(Duration::ZERO));
     let (listener, remotes) = listening(&rails, &options).await;
-    let pairing = MultiRailStream::plan(&rails, remotes[1], &options).await.unwrap();
+    let pairing = MultiRailStream::plan_lanes(&rails, remotes[1], &options).await.unwrap();
     assert_eq!(pairing.lanes().map(|(_, remote)| remote).collect::<Vec<_>>(), remotes);
     assert!(MultiRailStream::probe(&rails, &pairing, &options).await.unwrap().is_empty());
     let near = MultiRailStream::connect_paired(&rails, &pairing, &options).await.unwrap();
@@ -211,7 +212,7 @@ async fn refusal_of_an_address_without_transport() {
     assert!(matches!(bound, BindListenerError::NoTransport(scheme) if scheme == unknown), "{bound}");
     let opened = MultiRailStream::connect(&rails, address, &options()).await.unwrap_err();
     assert!(matches!(opened, OpenError::NoTransport(scheme) if scheme == unknown), "{opened}");
-    let asked = MultiRailStream::plan(&rails, address, &options()).await.unwrap_err();
+    let asked = MultiRailStream::plan_lanes(&rails, address, &options()).await.unwrap_err();
     let said = "memory://127.0.0.1:0 did not say what lanes it has";
     assert_eq!(asked.to_string(), said);
     let (_listener, remotes) = listener(&rails, &options()).await;

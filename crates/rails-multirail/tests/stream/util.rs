@@ -1,7 +1,7 @@
 //! Rails and streams on the loopback interface, and a relay that does harm.
 
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamOptions, StreamStats, plan,
+    MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamOptions, StreamStats, plan_rails,
 };
 use rails_topo::Topology;
 use std::{
@@ -24,7 +24,7 @@ use tokio::{
 /// Rails on 127.0.0.1, 127.0.0.2 and so on.
 pub(crate) fn rails(count: usize) -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan::plan(&topology, &RailRequest::Loopback(Some(count))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(count))).expect("loopback rails can be planned");
     Rails::build(&plan).expect("loopback rails need no privilege")
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn patient(security: impl Into<Security>) -> StreamOptions {
 /// A listener with as many addresses as there are rails, each with a port of its own.
 pub(crate) async fn listener(rails: &Rails, options: &StreamOptions) -> (MultiRailListener, Vec<SocketAddr>) {
     let addresses: Vec<SocketAddr> =
-        rails.iter().map(|rail| SocketAddr::new(rail.plan().address.expect("it has one"), 0)).collect();
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();
     let listener = MultiRailListener::bind(rails, &addresses, options).await.expect("loopback can be listened on");
     let addresses = listener.local_addrs().iter().map(|address| address.socket).collect();
     (listener, addresses)

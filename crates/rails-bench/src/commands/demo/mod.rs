@@ -126,7 +126,7 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
 /// A stream between the two, a lane for each pair of rails.
 async fn connect(sender: &Endpoint, receiver: &Endpoint) -> Result<(MultiRailStream, MultiRailStream)> {
     let addresses: Option<Vec<SocketAddr>> =
-        receiver.rails.iter().map(|rail| Some(SocketAddr::new(rail.plan().address?, 0))).collect();
+        receiver.rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0))).collect();
     let addresses = addresses.context("a loopback rail has no address")?;
     let listener = MultiRailListener::bind(&receiver.rails, &addresses, &receiver.options).await?;
     let near = MultiRailStream::connect(&sender.rails, listener.local_addrs(), &sender.options).await?;

@@ -102,7 +102,7 @@ impl Watched {
     }
 
     fn rail(rail: &Rail, topology: &Topology) -> Self {
-        let nic = rail.plan().interface.as_deref().and_then(|name| topology.nic(name));
+        let nic = rail.planned().interface.as_deref().and_then(|name| topology.nic(name));
         Self {
             what: format!("rail {}", rail.id()),
             notes: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::thread::Tid;
-use rails_multirail::{RailRequest, Rails, plan::plan};
+use rails_multirail::{RailRequest, Rails, plan_rails};
 use rails_topo::{Nic, NicKind, Topology};
 
 /// Who is looked at.
@@ -33,7 +33,7 @@ impl Subject {
                     .help(format!("interfaces here: {}", names(topology.nics().iter())))),
             },
             (None, None, Some(request)) => {
-                let plan = plan(topology, request).context("--rails")?;
+                let plan = plan_rails(topology, request).context("--rails")?;
                 Ok(Self::Rails(Rails::build(&plan)?))
             }
             (None, None, None) => {

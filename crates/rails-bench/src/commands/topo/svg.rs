@@ -4,7 +4,7 @@ use crate::print;
 use anyhow::{Context, Result};
 use rails_multirail::{
     RailRequest,
-    plan::{PlannedRail, plan},
+    planner::{PlannedRail, plan_rails},
 };
 use rails_topo::{CpuSet, Overlay, RailMark, Topology};
 use std::{
@@ -28,7 +28,7 @@ impl SvgArgs {
     pub(super) fn draw(&self, topology: &Topology) -> Result<bool> {
         let Some(file) = &self.svg else { return Ok(false) };
         let rails = match &self.rails {
-            Some(request) => plan(topology, request).context("--rails")?.rails,
+            Some(request) => plan_rails(topology, request).context("--rails")?.rails,
             None => Vec::new(),
         };
         let overlay = Overlay { rails: rails.iter().map(|rail| mark(topology, rail)).collect() };

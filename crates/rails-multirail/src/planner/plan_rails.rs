@@ -1,107 +1,16 @@
 //! The planner.
 
-use super::{LaneEnd, LaneWish, RailRequest, request::MOST_RAILS};
-use crate::RailId;
-use rails_topo::{
-    Bandwidth, CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, NodeId, Topology,
+use super::{
+    LaneEnd, LaneWish, PlanError, PlannedRail, RailPlan, RailRequest,
+    rail_request::MOST_RAILS,
+    reasons::{describe_cpu, describe_lane, plural},
 };
-use serde::{Deserialize, Serialize};
+use crate::RailId;
+use rails_topo::{CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, Topology};
 use std::{
     cmp::Reverse,
-    fmt,
     net::{IpAddr, Ipv4Addr},
 };
-
-/// What would be placed where, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RailPlan {
-    /// The rails, by number.
-    pub rails: Vec<PlannedRail>,
-    /// What is to be known of the plan as a whole.
-    pub notes: Vec<String>,
-}
-
-/// One rail of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedRail {
-    /// Its number.
-    pub id: RailId,
-    /// The interface that its lane uses; `None` where that is for the routing to say.
-    pub interface: Option<String>,
-    /// The local address of its lane; `None` where that is for the kernel to choose.
-    pub address: Option<IpAddr>,
-    /// What its lane's socket is bound to; `None` leaves the local end to the kernel.
-    pub end: Option<LaneEnd>,
-    /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
-    #[serde(default)]
-    pub addresses: Vec<InterfaceAddress>,
-    /// Speed of its link; `None` is unknown.
-    #[serde(default, rename = "speed_bits_per_second")]
-    pub speed: Option<Bandwidth>,
-    /// The CPU that its thread is bound to.
-    pub cpu: CpuId,
-    /// The node that its memory comes from; `None` where the machine has no nodes.
-    pub node: Option<NodeId>,
-    /// Why these.
-    pub reasons: Vec<String>,
-}
-
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// No NIC could carry a rail.
-    #[error("this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one")]
-    NoNic,
-    /// There is no such interface.
-    #[error("there is no interface `{name}`; there are: {}", list(.known))]
-    NoSuchInterface {
-        /// The name.
-        name: String,
-        /// The names there are.
-        known: Vec<String>,
-    },
-    /// No interface has that address.
-    #[error("no interface has the address {address}; there are: {}", list(.known))]
-    NoSuchAddress {
-        /// The address.
-        address: IpAddr,
-        /// The addresses there are, and whose they are.
-        known: Vec<String>,
-    },
-    /// The interface that a lane asks for is to be left alone.
-    #[error("`{name}` is to be left alone: {reason} ({said})")]
-    LeftAlone {
-        /// The interface.
-        name: String,
-        /// Why.
-        reason: String,
-        /// Which file and line says so.
-        said: String,
-    },
-    /// The CPUs that a lane asks for may not be used.
-    #[error("CPUs {wanted} were asked for `{lane}`, and none of them may be used here (allowed: {allowed})")]
-    CpusNotAllowed {
-        /// The lane.
-        lane: String,
-        /// The CPUs asked for.
-        wanted: CpuSet,
-        /// The CPUs that may be used.
-        allowed: CpuSet,
-    },
-    /// No CPU may be used at all.
-    #[error("the machine's model allows no CPU")]
-    NoCpu,
-    /// Not one rail was asked for.
-    #[error("no rails were asked for")]
-    NoRails,
-    /// More rails than a stream has lanes.
-    #[error("{count} rails were asked for, {MOST_RAILS} are the most")]
-    TooMany {
-        /// How many were asked for.
-        count: usize,
-    },
-}
 
 /// Plans rails for a machine. It reads nothing but its arguments, and the same arguments give the same plan.
 ///
@@ -111,7 +20,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// [`PlanError`] where the wish cannot be met.
-pub fn plan(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
+pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
     if topology.allowed_cpus().is_empty() {
         return Err(PlanError::NoCpu);
     }
@@ -140,12 +49,12 @@ struct Planner<'a> {
 
 /// A CPU that a rail could use, and how well it would suit; the least is the best.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    far: bool,
-    rails_on_cpu: usize,
-    rails_on_core: usize,
-    from_interrupt: FromInterrupt,
-    cpu: CpuId,
+pub(super) struct Candidate {
+    pub(super) far: bool,
+    pub(super) rails_on_cpu: usize,
+    pub(super) rails_on_core: usize,
+    pub(super) from_interrupt: FromInterrupt,
+    pub(super) cpu: CpuId,
 }
 
 /// What two NICs share, so that two rails on them carry less than two; the first is the worst.
@@ -158,7 +67,7 @@ enum SharedPart {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum FromInterrupt {
+pub(super) enum FromInterrupt {
     Serves,
     SharesCache,
     Apart,
@@ -423,75 +332,4 @@ fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAd
 /// The CPUs that serve the NIC's interrupts, as far as the kernel says.
 fn serving_cpus(nic: &Nic) -> CpuSet {
     nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
-}
-
-fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> String {
-    let address = address.map(|address| format!(" from {address}")).unwrap_or_default();
-    let Some(nic) = nic else {
-        return format!("lane{address} by whatever interface the routing chooses");
-    };
-    let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
-    let place = match (nic.kind, nic.pci, nic.node) {
-        (NicKind::Loopback, ..) => "loopback: no device, no interrupt".to_owned(),
-        (NicKind::Virtual, ..) => format!("made in software: no device, no interrupt; {speed}"),
-        (NicKind::Device, Some(pci), Some(node)) => format!("PCI {pci} on node {node}; {speed}"),
-        (NicKind::Device, Some(pci), None) => format!("PCI {pci}, node unknown; {speed}"),
-        (NicKind::Device, None, _) => format!("a device without a PCI address; {speed}"),
-    };
-    format!("lane {}{address} ({place})", nic.name)
-}
-
-fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, near: Option<&CpuSet>, serving: &CpuSet) -> String {
-    let name = nic.map_or("the lane", |nic| nic.name.as_str());
-    let mut because = vec![match near {
-        Some(near) if !best.far => format!("near {name} (CPUs {near})"),
-        Some(near) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
-        None => format!("which CPUs are near {name} is not known"),
-    }];
-    match best.from_interrupt {
-        FromInterrupt::Serves => because.push(format!("serves its interrupts (on CPUs {serving})")),
-        FromInterrupt::SharesCache => {
-            because.push(format!("shares a cache with CPUs {serving}, which serve its interrupts"));
-        }
-        FromInterrupt::Apart => {
-            because.push(format!("shares no cache with CPUs {serving}, which serve its interrupts"))
-        }
-        FromInterrupt::Unknown if nic.is_some_and(|nic| nic.kind == NicKind::Device) => {
-            because.push("which CPU serves its interrupts is not known".to_owned());
-        }
-        // Without a device there are none, and the lane's own line says so.
-        FromInterrupt::Unknown => {}
-    }
-    because.push(match (best.rails_on_cpu, best.rails_on_core) {
-        (0, 0) => "no other rail on its core".to_owned(),
-        (0, others) => format!("{} on its core, on another CPU", plural(others, "other rail")),
-        (others, _) => format!("{} on it already", plural(others, "other rail")),
-    });
-    format!("CPU {} of {usable} usable: {}", best.cpu, because.join("; "))
-}
-
-fn list(known: &[String]) -> String {
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// As `rails-bench plan` prints it.
-impl fmt::Display for RailPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for rail in &self.rails {
-            let lane = match (&rail.interface, rail.address) {
-                (Some(name), Some(address)) => format!("{name} {address}"),
-                (Some(name), None) => name.clone(),
-                (None, Some(address)) => address.to_string(),
-                (None, None) => "any".to_owned(),
-            };
-            let node = rail.node.map_or("-".to_owned(), |node| node.to_string());
-            writeln!(f, "rail {}  {lane:<24} cpu {:<4} node {node}", rail.id, rail.cpu.to_string())?;
-            rail.reasons.iter().try_for_each(|reason| writeln!(f, "          {reason}"))?;
-        }
-        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
-    }
 }

@@ -1,0 +1,12 @@
+//! What would be placed where, and why: a pure function from a machine and a wish to a plan.
+
+mod plan_error;
+mod plan_rails;
+mod rail_plan;
+mod rail_request;
+mod reasons;
+
+pub use plan_error::PlanError;
+pub use plan_rails::plan_rails;
+pub use rail_plan::{PlannedRail, RailPlan};
+pub use rail_request::{LaneEnd, LaneWish, ParseRequestError, RailRequest};

@@ -1,7 +1,7 @@
 //! The shape of a configuration file. What is said of a field here is its description in the JSON schema.
 
 use super::{
-    place::Located,
+    located::Located,
     values::{Added, Address, Cpus, Distance, Function, Hide, Link, Mac, Rate, Size},
 };
 use serde::Deserialize;

@@ -63,7 +63,7 @@ mod apply;
 mod document;
 mod errors;
 mod files;
-mod place;
+mod located;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
@@ -75,7 +75,7 @@ pub use errors::{ConfigError, Position, Problem};
 pub use files::{SYSTEM_FILE, layers, user_file};
 
 use document::Document;
-use place::Span;
+use located::Span;
 use std::path::{Path, PathBuf};
 
 /// What a configuration file says, checked as far as that goes without a machine.
@@ -95,7 +95,7 @@ impl Config {
         let file = file.into();
         match toml::from_str(text) {
             Ok(document) => Ok(Self { file, text: text.to_owned(), document }),
-            Err(error) => Err(place::of_parser(&file, text, &error)),
+            Err(error) => Err(located::of_parser(&file, text, &error)),
         }
     }
 

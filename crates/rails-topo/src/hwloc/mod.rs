@@ -72,17 +72,17 @@ fn complete_devices(topology: &mut Topology, hwloc: &Hwloc) {
     }
     for found in devices::pci_devices(hwloc) {
         if let Some(device) = topology.pci_devices.iter_mut().find(|device| device.address == found.address) {
-            place((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
+            locate((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
         }
     }
     for found in devices::rdma_devices(hwloc) {
         if let Some(device) = topology.rdma_devices.iter_mut().find(|device| device.name == found.name) {
-            place((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
+            locate((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
         }
     }
     for found in devices::block_devices(hwloc) {
         if let Some(device) = topology.block_devices.iter_mut().find(|device| device.name == found.name) {
-            place((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
+            locate((&mut device.node, &mut device.local_cpus), (found.node, found.local_cpus), online);
         }
     }
     for found in devices::gpus(hwloc) {
@@ -93,13 +93,13 @@ fn complete_devices(topology: &mut Topology, hwloc: &Hwloc) {
 fn fill_in(nic: &mut Nic, found: Nic, online: &CpuSet) {
     nic.pci = nic.pci.or(found.pci);
     nic.mac = nic.mac.or(found.mac);
-    place((&mut nic.node, &mut nic.local_cpus), (found.node, found.local_cpus), online);
+    locate((&mut nic.node, &mut nic.local_cpus), (found.node, found.local_cpus), online);
 }
 
 /// Puts a device where hwloc puts it, if the kernel's files do not say.
 ///
 /// The whole machine is where hwloc puts what it cannot place: such a place does not turn the kernel's -1 into a node.
-fn place(
+fn locate(
     (node, local_cpus): (&mut Option<NodeId>, &mut Option<CpuSet>),
     (found_node, found_cpus): (Option<NodeId>, Option<CpuSet>),
     online: &CpuSet,
@@ -136,7 +136,7 @@ fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu, online: &CpuSet) {
         Some(gpu) => {
             gpu.name = found.name;
             gpu.model = gpu.model.take().or(found.model);
-            place((&mut gpu.node, &mut gpu.local_cpus), (found.node, found.local_cpus), online);
+            locate((&mut gpu.node, &mut gpu.local_cpus), (found.node, found.local_cpus), online);
         }
         None => gpus.push(found),
     }

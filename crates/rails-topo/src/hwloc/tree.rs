@@ -156,10 +156,10 @@ fn is_network(object: &TopologyObject) -> bool {
 ///
 /// The whole machine is where hwloc puts what it cannot place, so on a machine with several nodes that is unknown.
 pub(super) fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
-    let Some(place) = device.first_non_io_ancestor() else { return (None, None) };
-    let nodes = place.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();
+    let Some(ancestor) = device.first_non_io_ancestor() else { return (None, None) };
+    let nodes = ancestor.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();
     let only_node = nodes.first().filter(|_| nodes.len() == 1);
-    let cpus = cpus_of(place);
+    let cpus = cpus_of(ancestor);
     let unplaced = only_node.is_none() && cpus == self::cpus(&hwloc.cpuset());
     (only_node, (!unplaced && !cpus.is_empty()).then_some(cpus))
 }

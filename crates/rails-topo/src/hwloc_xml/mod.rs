@@ -2,9 +2,9 @@
 //!
 //! The format is what hwloc's topology-xml.c reads and writes (hwloc 2.9; there is no other description but hwloc2.dtd).
 
-mod devices;
+mod cpu_objects;
+mod io_objects;
 mod object;
-mod places;
 mod write;
 
 use crate::Topology;
@@ -23,8 +23,8 @@ impl Topology {
     /// # Ok::<(), rails_topo::SyntheticError>(())
     /// ```
     pub fn to_hwloc_xml(&self) -> String {
-        let mut machine = places::places(self);
-        devices::hang(self, &mut machine);
+        let mut machine = cpu_objects::machine(self);
+        io_objects::hang(self, &mut machine);
         write::write(self, machine)
     }
 }

@@ -44,7 +44,7 @@ impl Object {
     }
 
     /// An object of these CPUs.
-    pub(super) fn place(kind: &'static str, os_index: Option<u32>, cpus: CpuSet) -> Self {
+    pub(super) fn with_cpus(kind: &'static str, os_index: Option<u32>, cpus: CpuSet) -> Self {
         Self { os_index, sets: Some(Sets { cpus, nodes: NodeSet::new() }), ..Self::device(kind) }
     }
 

@@ -1,7 +1,7 @@
 //! Disks, from `/sys/class/block` (Documentation/ABI/stable/sysfs-block in the kernel's sources).
 
 use super::{
-    place::{Place, Surroundings, entry_path, is_virtual},
+    attachment::{Attachment, Surroundings, entry_path, is_virtual},
     root::Root,
 };
 use crate::{BlockDevice, DataSize};
@@ -21,43 +21,43 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<BlockDevic
         if is_partition || is_hidden {
             return None;
         }
-        let place = match path.strip_prefix(NVME_SUBSYSTEMS) {
+        let attachment = match path.strip_prefix(NVME_SUBSYSTEMS) {
             Some(disk) => of_controllers(root, machine, disk)?,
             None if is_virtual(&path) => return None,
             None => of_device(root, machine, name, &path),
         };
         Some(BlockDevice {
             name: name.clone(),
-            pci: place.pci,
+            pci: attachment.pci,
             size: file("size")
                 .and_then(|sectors| sectors.parse::<u64>().ok()?.checked_mul(SECTOR))
                 .map(DataSize::bytes),
             model: file("device/model"),
-            node: place.node,
-            local_cpus: place.local_cpus,
+            node: attachment.node,
+            local_cpus: attachment.local_cpus,
         })
     };
     names.iter().filter_map(device).collect()
 }
 
 /// Without a PCI function, as persistent memory is, the device says where it is, and not the disk on it.
-fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) -> Place {
-    let place = machine.place(root, path);
-    match place.pci {
-        Some(_) => place,
-        None => machine.place(root, &format!("{BLOCK}/{name}/device")),
+fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) -> Attachment {
+    let attachment = machine.attachment(root, path);
+    match attachment.pci {
+        Some(_) => attachment,
+        None => machine.attachment(root, &format!("{BLOCK}/{name}/device")),
     }
 }
 
-/// The place of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`, `nvme_core.multipath`): what all of
+/// The attachment of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`, `nvme_core.multipath`): what all of
 /// them agree upon.
-fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option<Place> {
+fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option<Attachment> {
     let (subsystem, _) = disk.split_once('/')?;
     let folder = format!("{NVME_SUBSYSTEMS}{subsystem}");
     let is_controller = |name: &String| root.link(&format!("{folder}/{name}")).is_some() && name.starts_with("nvme");
     let controllers = root.names(&folder).into_iter().filter(is_controller);
-    let places = controllers.filter_map(|name| entry_path(root, &format!("{folder}/{name}")));
-    let common = places.map(|path| machine.place(root, &path)).reduce(|one, other| Place {
+    let attachments = controllers.filter_map(|name| entry_path(root, &format!("{folder}/{name}")));
+    let common = attachments.map(|path| machine.attachment(root, &path)).reduce(|one, other| Attachment {
         pci: one.pci.filter(|pci| other.pci == Some(*pci)),
         node: one.node.filter(|node| other.node == Some(*node)),
         local_cpus: one.local_cpus.filter(|cpus| other.local_cpus.as_ref() == Some(cpus)),

@@ -1,7 +1,7 @@
 //! Graphics and computing devices, from the classes that their drivers put them into.
 
 use super::{
-    place::{Surroundings, entry_path, is_virtual},
+    attachment::{Surroundings, entry_path, is_virtual},
     root::Root,
 };
 use crate::Gpu;
@@ -21,9 +21,9 @@ pub(super) fn gpus(root: &Root, machine: &Surroundings<'_>) -> Vec<Gpu> {
         }
     }
     let gpu = |(device, name): (String, String)| {
-        let place = machine.place(root, &device);
+        let attachment = machine.attachment(root, &device);
         let driver = root.link_name(&format!("{device}/driver"));
-        Gpu { name, pci: place.pci, model: None, driver, node: place.node, local_cpus: place.local_cpus }
+        Gpu { name, pci: attachment.pci, model: None, driver, node: attachment.node, local_cpus: attachment.local_cpus }
     };
     devices.into_iter().map(gpu).collect()
 }

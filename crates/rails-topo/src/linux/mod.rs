@@ -1,6 +1,7 @@
 //! The machine from the kernel's files, below any root.
 
 mod allowed;
+mod attachment;
 mod block;
 mod caches;
 mod cpuinfo;
@@ -15,7 +16,6 @@ mod net;
 mod nodes;
 mod pci;
 mod pci_config;
-mod place;
 mod rdma;
 mod root;
 mod source;
@@ -73,7 +73,7 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
     }
     let packages = cpus::packages(root, &cpus);
     let nodes = nodes::nodes(root, &cpus);
-    let surroundings = place::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
+    let surroundings = attachment::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
     let nics = net::nics(root, &surroundings);
     let pci_devices = pci::devices(root, &surroundings);
     let rdma_devices = rdma::devices(root, &surroundings, &nics);
@@ -111,7 +111,7 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
 #[cfg(feature = "monitor")]
 pub(crate) fn nics(root: &Root, machine: &Topology) -> Vec<crate::Nic> {
     let packages = machine.packages.len();
-    net::nics(root, &place::Surroundings { online: &machine.online_cpus, nodes: &machine.nodes, packages })
+    net::nics(root, &attachment::Surroundings { online: &machine.online_cpus, nodes: &machine.nodes, packages })
 }
 
 /// What the file of an interface's speed says.

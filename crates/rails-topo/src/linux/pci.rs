@@ -1,8 +1,8 @@
 //! PCI functions, from `/sys/bus/pci/devices` (Documentation/ABI/testing/sysfs-bus-pci in the kernel's sources).
 
 use super::{
+    attachment::{Surroundings, entry_path},
     pci_config::{CONFIG_LEN, PciConfig},
-    place::{Surroundings, entry_path},
     root::Root,
 };
 use crate::{PciAddress, PciBridge, PciDevice, PciLink, VirtualFunctions};

@@ -1,7 +1,7 @@
 //! RDMA devices, from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in the kernel's sources).
 
 use super::{
-    place::{Place, Surroundings, entry_path, is_virtual},
+    attachment::{Attachment, Surroundings, entry_path, is_virtual},
     root::Root,
 };
 use crate::{Bandwidth, Nic, PciAddress, RdmaDevice, RdmaPort};
@@ -11,9 +11,9 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>, nics: &[Nic]) -> 
     let device = |name: String| {
         let path = entry_path(root, &format!("{INFINIBAND}/{name}"))?;
         let hardware = !is_virtual(&path);
-        let place = if hardware { machine.place(root, &path) } else { Place::default() };
-        let ports = ports(root, &name, place.pci, nics);
-        Some(RdmaDevice { name, pci: place.pci, node: place.node, local_cpus: place.local_cpus, ports })
+        let attachment = if hardware { machine.attachment(root, &path) } else { Attachment::default() };
+        let ports = ports(root, &name, attachment.pci, nics);
+        Some(RdmaDevice { name, pci: attachment.pci, node: attachment.node, local_cpus: attachment.local_cpus, ports })
     };
     root.names(INFINIBAND).into_iter().filter_map(device).collect()
 }

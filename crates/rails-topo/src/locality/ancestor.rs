@@ -1,6 +1,6 @@
 //! What two devices have in common.
 
-use super::{Device, Locality, cards::slot, places::InPackage};
+use super::{Device, Locality, cards::slot, device_localities::PackageLocality};
 use crate::{Nic, NodeId, PciAddress};
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl Locality<'_> {
     pub fn common_ancestor(&self, a: &impl Device, b: &impl Device) -> Option<CommonAncestor> {
         self.common_interface(a.as_nic(), b.as_nic())
             .or_else(|| self.common_function(a.pci()?, b.pci()?))
-            .or_else(|| self.common_place(a, b))
+            .or_else(|| self.common_object(a, b))
     }
 
     /// What two interfaces share of a card.
@@ -76,15 +76,15 @@ impl Locality<'_> {
     }
 
     /// What the places of two devices share.
-    fn common_place(&self, a: &impl Device, b: &impl Device) -> Option<CommonAncestor> {
-        let (a, b) = (self.place(a)?, self.place(b)?);
+    fn common_object(&self, a: &impl Device, b: &impl Device) -> Option<CommonAncestor> {
+        let (a, b) = (self.device_locality(a)?, self.device_locality(b)?);
         match (a.node, b.node) {
             (Some(a), Some(b)) if a == b => return Some(CommonAncestor::Node(a)),
             _ => {}
         }
         match (a.package, b.package) {
-            (InPackage::Unknown, _) | (_, InPackage::Unknown) => None,
-            (InPackage::One(a), InPackage::One(b)) if a == b => Some(CommonAncestor::Package(a)),
+            (PackageLocality::Unknown, _) | (_, PackageLocality::Unknown) => None,
+            (PackageLocality::One(a), PackageLocality::One(b)) if a == b => Some(CommonAncestor::Package(a)),
             _ => Some(CommonAncestor::Machine),
         }
     }

@@ -42,11 +42,11 @@ impl<'d> Stated<'d> {
     pub(super) fn beside(self, topology: &Topology) -> Option<CpuSet> {
         let of_node = || topology.nodes().iter().find(|node| Some(node.id) == self.node).map(|node| &node.cpus);
         let online = |cpus: &CpuSet| Some(cpus.intersection(topology.online_cpus())).filter(|cpus| !cpus.is_empty());
-        let one_place = topology.packages().len() == 1 && topology.nodes().len() <= 1;
+        let is_single = topology.packages().len() == 1 && topology.nodes().len() <= 1;
         self.local_cpus
             .and_then(online)
             .or_else(|| of_node().and_then(online))
-            .or_else(|| one_place.then(|| topology.online_cpus().clone()))
+            .or_else(|| is_single.then(|| topology.online_cpus().clone()))
     }
 
     /// The nodes that the device hangs on: the one that is said, else those of the CPUs beside it.

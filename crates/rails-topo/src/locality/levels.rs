@@ -85,7 +85,7 @@ pub(super) struct Levels {
     objects: Vec<(Level, CpuSet)>,
     /// For each PU by its number, where its part of `around` ends; it begins where the one before it ends.
     ends: Vec<usize>,
-    /// Places in `objects`, rising for each PU.
+    /// DeviceLocalities in `objects`, rising for each PU.
     around: Vec<u32>,
 }
 
@@ -110,9 +110,9 @@ impl Levels {
         let mut next: Vec<usize> = sums(&counts);
         let mut around = vec![0; counts.iter().sum()];
         for (index, cpu) in parts() {
-            let place = &mut next[cpu.0 as usize];
-            around[*place] = index;
-            *place += 1;
+            let slot = &mut next[cpu.0 as usize];
+            around[*slot] = index;
+            *slot += 1;
         }
         for (_, cpus) in &mut objects {
             *cpus = cpus.intersection(topology.allowed_cpus());

@@ -10,25 +10,25 @@
 mod ancestor;
 mod cards;
 mod device;
+mod device_localities;
 mod levels;
 mod path;
 mod pci_tree;
-mod places;
 mod tiers;
 
 pub use ancestor::CommonAncestor;
 pub use cards::Sharer;
 pub use device::Device;
+pub use device_localities::ClosestPus;
 pub use levels::{Level, Shared};
 pub use path::PciPath;
-pub use places::ClosestPus;
 pub use tiers::{Tier, Tiers};
 
 use crate::Topology;
 use cards::Cards;
+use device_localities::DeviceLocalities;
 use levels::Levels;
 use pci_tree::PciTree;
-use places::Places;
 use tiers::Orders;
 
 /// What is near what on one machine. Made by [`Topology::locality`].
@@ -57,7 +57,7 @@ pub struct Locality<'a> {
     topology: &'a Topology,
     levels: Levels,
     orders: Orders,
-    places: Places,
+    device_localities: DeviceLocalities,
     tree: PciTree,
     cards: Cards,
 }
@@ -66,10 +66,10 @@ impl Topology {
     /// What is near what on this machine: an index for many questions, made at each call.
     pub fn locality(&self) -> Locality<'_> {
         let mut orders = Orders::of(self);
-        let places = Places::of(self, &mut orders);
+        let device_localities = DeviceLocalities::of(self, &mut orders);
         let tree = PciTree::of(self.pci_devices());
         let cards = Cards::of(self, &tree);
-        Locality { topology: self, levels: Levels::of(self), orders, places, tree, cards }
+        Locality { topology: self, levels: Levels::of(self), orders, device_localities, tree, cards }
     }
 }
 

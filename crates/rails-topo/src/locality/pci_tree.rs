@@ -32,7 +32,7 @@ impl PciTree {
         let mut addresses: Vec<PciAddress> = named.flatten().collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let place = |address: PciAddress| addresses.binary_search(&address).ok();
+        let index_of = |address: PciAddress| addresses.binary_search(&address).ok();
         let unknown = |address: &PciAddress| Function {
             address: *address,
             parent: None,
@@ -43,8 +43,8 @@ impl PciTree {
         };
         let mut functions: Vec<Function> = addresses.iter().map(unknown).collect();
         for device in devices {
-            let Some(function) = place(device.address).and_then(|at| functions.get_mut(at)) else { continue };
-            function.parent = device.parent.and_then(place);
+            let Some(function) = index_of(device.address).and_then(|at| functions.get_mut(at)) else { continue };
+            function.parent = device.parent.and_then(index_of);
             function.reaches_root = device.parent.is_none();
             function.bandwidth = device.bandwidth;
             function.physical_function = device.physical_function;

@@ -66,8 +66,8 @@ impl Locality<'_> {
     }
 
     fn order_from(&self, device: &impl Device) -> &Order {
-        match self.place(device) {
-            Some(place) => self.orders.at(place.order),
+        match self.device_locality(device) {
+            Some(locality) => self.orders.at(locality.order),
             None => &self.orders.unknown,
         }
     }
@@ -170,9 +170,9 @@ impl Orders {
         let mut of_cpu = vec![None; count];
         // Of two nodes that claim a CPU the first has it, as in `Topology::node_of_cpu`.
         for node in topology.nodes().iter().rev() {
-            let place = nodes.binary_search(&node.id).ok().map(|place| place as u32);
+            let index = nodes.binary_search(&node.id).ok().map(|index| index as u32);
             for cpu in node.cpus.intersection(topology.online_cpus()).iter() {
-                of_cpu[cpu.0 as usize] = place;
+                of_cpu[cpu.0 as usize] = index;
             }
         }
         let unknown = Order::new(&matrix, &[], &with_memory);
@@ -180,7 +180,7 @@ impl Orders {
     }
 
     /// Where the order from these nodes is; it is made if it is not there yet. `None` stands for unknown.
-    pub(super) fn place_from(&mut self, matrix: &Matrix<'_>, from: &[NodeId]) -> Option<usize> {
+    pub(super) fn index_from(&mut self, matrix: &Matrix<'_>, from: &[NodeId]) -> Option<usize> {
         match from {
             [] => None,
             [one] => self.nodes.binary_search(one).ok(),
@@ -191,13 +191,13 @@ impl Orders {
         }
     }
 
-    fn at(&self, place: Option<usize>) -> &Order {
-        place.and_then(|place| self.orders.get(place)).unwrap_or(&self.unknown)
+    fn at(&self, index: Option<usize>) -> &Order {
+        index.and_then(|index| self.orders.get(index)).unwrap_or(&self.unknown)
     }
 
     fn of_cpu(&self, cpu: CpuId) -> Option<&Order> {
-        let place = self.of_cpu.get(cpu.0 as usize).copied().flatten()?;
-        self.orders.get(place as usize)
+        let index = self.of_cpu.get(cpu.0 as usize).copied().flatten()?;
+        self.orders.get(index as usize)
     }
 
     fn by_cpu(&self, cpu: CpuId) -> &Order {

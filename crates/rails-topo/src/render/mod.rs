@@ -1,8 +1,8 @@
 //! The machine for people: a text for the terminal, and a picture.
 
+mod objects;
 mod phrases;
 mod picture;
-mod places;
 mod tree;
 
 pub use picture::{Overlay, RailMark};

@@ -1,12 +1,12 @@
 //! Devices beside NICs, and PCI functions.
 
-use super::{Ledger, place::Place};
+use super::{Ledger, locality_facts::LocalityFields};
 use crate::{
     PciAddress, PciDevice, Topology,
     config::{
         ConfigError, Problem,
         document::{DeviceFacts, PciFacts},
-        place::Located,
+        located::Located,
         values::Link,
     },
     model::quoted,
@@ -25,17 +25,17 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
         function(ledger, &key, facts, device)?;
     }
     let mut devices = Devices { topology, ledger };
-    devices.place("rdma", "RDMA device", &document.rdma, |topology, name| {
+    devices.set_localities("rdma", "RDMA device", &document.rdma, |topology, name| {
         let device = topology.rdma_devices.iter_mut().find(|device| device.name == name)?;
-        Some(Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
+        Some(LocalityFields { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
     })?;
-    devices.place("gpu", "GPU", &document.gpu, |topology, name| {
+    devices.set_localities("gpu", "GPU", &document.gpu, |topology, name| {
         let device = topology.gpus.iter_mut().find(|device| device.name == name)?;
-        Some(Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
+        Some(LocalityFields { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
     })?;
-    devices.place("disk", "disk", &document.disk, |topology, name| {
+    devices.set_localities("disk", "disk", &document.disk, |topology, name| {
         let device = topology.block_devices.iter_mut().find(|device| device.name == name)?;
-        Some(Place { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
+        Some(LocalityFields { pci: device.pci, node: &mut device.node, local_cpus: &mut device.local_cpus })
     })
 }
 
@@ -47,26 +47,27 @@ struct Devices<'a, 'c> {
 
 impl Devices<'_, '_> {
     /// Places the devices of a table, each where `find` has it.
-    fn place(
+    fn set_localities(
         &mut self,
         table: &str,
         kind: &'static str,
         devices: &BTreeMap<Located<String>, DeviceFacts>,
-        find: for<'t> fn(&'t mut Topology, &str) -> Option<Place<'t>>,
+        find: for<'t> fn(&'t mut Topology, &str) -> Option<LocalityFields<'t>>,
     ) -> Result<(), ConfigError> {
         for (name, facts) in devices {
             let key = format!("{table}.{}", quoted(name.value()));
             let unknown = || self.ledger.config.wrong(&name.span(), key.clone(), Problem::NoSuchDevice { kind });
-            let place = find(self.topology, name.value()).ok_or_else(unknown)?;
-            self.ledger.place(&key, &facts.place(), place)?;
+            let fields = find(self.topology, name.value()).ok_or_else(unknown)?;
+            self.ledger.set_locality(&key, &facts.locality(), fields)?;
         }
         Ok(())
     }
 }
 
 fn function(ledger: &mut Ledger<'_>, key: &str, facts: &PciFacts, device: &mut PciDevice) -> Result<(), ConfigError> {
-    let place = Place { pci: Some(device.address), node: &mut device.node, local_cpus: &mut device.local_cpus };
-    ledger.place(key, &facts.place(), place)?;
+    let fields =
+        LocalityFields { pci: Some(device.address), node: &mut device.node, local_cpus: &mut device.local_cpus };
+    ledger.set_locality(key, &facts.locality(), fields)?;
     if let Some(told) = &facts.link {
         let link = told.value();
         let (link_key, bandwidth_key) = (format!("{key}.link"), format!("{key}.bandwidth"));

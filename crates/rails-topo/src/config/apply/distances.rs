@@ -3,7 +3,7 @@
 use super::Ledger;
 use crate::{
     Distances, NodeId, Topology,
-    config::{ConfigError, Position, Problem, place::Span},
+    config::{ConfigError, Position, Problem, located::Span},
 };
 use std::collections::BTreeMap;
 

@@ -2,13 +2,13 @@
 
 mod devices;
 mod distances;
+mod locality_facts;
 mod nics;
 mod nodes;
-mod place;
 
 use super::{
     Config, ConfigError, Position, Problem,
-    place::{Located, Span},
+    located::{Located, Span},
 };
 use crate::{CpuSet, NodeId, NumaNode, Override, PciAddress, Topology};
 use std::fmt;
@@ -24,7 +24,7 @@ pub fn apply(topology: &Topology, config: &Config) -> Result<Topology, ConfigErr
         nodes: topology.nodes.clone(),
         online: topology.online_cpus.clone(),
         overrides: Vec::new(),
-        places: Vec::new(),
+        nodes_of_functions: Vec::new(),
     };
     nics::apply(&mut topology, &mut ledger)?;
     devices::apply(&mut topology, &mut ledger)?;
@@ -41,7 +41,7 @@ struct Ledger<'a> {
     online: CpuSet,
     overrides: Vec<Override>,
     /// The nodes that were given so far to what hangs on a PCI function, all of which are the function's.
-    places: Vec<(PciAddress, NodeId, Position)>,
+    nodes_of_functions: Vec<(PciAddress, NodeId, Position)>,
 }
 
 impl Ledger<'_> {

@@ -1,12 +1,12 @@
 //! Network interfaces.
 
-use super::{Ledger, place::Place};
+use super::{Ledger, locality_facts::LocalityFields};
 use crate::{
     InterfaceAddress, Nic, Topology,
     config::{
         ConfigError, Problem,
         document::NicFacts,
-        place::Span,
+        located::Span,
         values::{Address, Hide},
     },
     model::quoted,
@@ -40,8 +40,8 @@ fn nic(ledger: &mut Ledger<'_>, key: &str, facts: &NicFacts, nic: &mut Nic) -> R
     let fact = |name: &str| format!("{key}.{name}");
     ledger.give_if(fact("pci"), &mut nic.pci, facts.pci.as_ref(), |function| function.0);
     ledger.give_if(fact("driver"), &mut nic.driver, facts.driver.as_ref(), String::clone);
-    let place = Place { pci: nic.pci, node: &mut nic.node, local_cpus: &mut nic.local_cpus };
-    ledger.place(key, &facts.place(), place)?;
+    let fields = LocalityFields { pci: nic.pci, node: &mut nic.node, local_cpus: &mut nic.local_cpus };
+    ledger.set_locality(key, &facts.locality(), fields)?;
     ledger.give_if(fact("speed"), &mut nic.speed, facts.speed.as_ref(), |rate| rate.0);
     ledger.give_if(fact("up"), &mut nic.up, facts.up.as_ref(), |up| *up);
     ledger.give_if(fact("mtu"), &mut nic.mtu, facts.mtu.as_ref(), |mtu| *mtu);

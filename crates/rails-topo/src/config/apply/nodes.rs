@@ -6,7 +6,7 @@ use crate::{
     config::{
         ConfigError, Problem,
         document::{NodeFacts, PerformanceFacts},
-        place::{Located, Span},
+        located::{Located, Span},
         values::Rate,
     },
     model::quoted,
@@ -76,9 +76,9 @@ fn performance(
             Entry::Vacant(first) => drop(first.insert((at, value, text))),
             Entry::Occupied(earlier) if earlier.get().1 == value => {}
             Entry::Occupied(earlier) => {
-                let (place, _, there) = earlier.get();
+                let (span, _, there) = earlier.get();
                 let values = [text, there.clone()];
-                return Err(ledger.contradiction(&fact(name), &at, values, &ledger.config.position(place, fact(name))));
+                return Err(ledger.contradiction(&fact(name), &at, values, &ledger.config.position(span, fact(name))));
             }
         }
     }

@@ -35,11 +35,11 @@ pub(in crate::linux) fn mounts(root: &Root) -> Vec<Mount> {
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
 fn from_mountinfo(line: &str) -> Option<Mount> {
-    let (places, kind) = line.split_once(" - ")?;
-    let mut places = places.split(' ').skip(3);
+    let (folders, kind) = line.split_once(" - ")?;
+    let mut folders = folders.split(' ').skip(3);
     let mut kind = kind.split(' ');
     let (file_system, options) = (kind.next()?, kind.nth(1)?);
-    mount(file_system, options, places.next()?, places.next()?)
+    mount(file_system, options, folders.next()?, folders.next()?)
 }
 
 /// `/dev/root /mnt2 ext3 rw,errors=continue 0 0`

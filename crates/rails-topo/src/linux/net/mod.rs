@@ -5,8 +5,8 @@ mod layers;
 mod queues;
 
 use super::{
+    attachment::{Surroundings, pci_function},
     interrupts::{self, InterruptNames},
-    place::{Surroundings, pci_function},
     root::Root,
 };
 use crate::{Bandwidth, MacAddress, Nic, NicKind, PciAddress};
@@ -23,29 +23,29 @@ pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
         root.is_dir(&path) || root.link(&path).is_some()
     };
     let mut nics = Vec::new();
-    let mut of_place: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut of_path: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for name in root.names(NET).into_iter().filter(is_interface) {
-        let place = device_path(root, &name).map(Place::of);
+        let device = device_path(root, &name).map(DevicePath::of);
         let addresses = addresses.remove(&name).unwrap_or_default();
-        let nic = nic(root, &name, place.as_ref(), machine);
+        let nic = nic(root, &name, device.as_ref(), machine);
         let (virtual_kind, lowers) = (layers::kind(root, &nic, &vlans), layers::lowers(root, &name, &vlans));
         nics.push(Nic { addresses, virtual_kind, lowers, ..nic });
-        if let Some(place) = place {
-            of_place.entry(place.path).or_default().push(nics.len() - 1);
+        if let Some(device) = device {
+            of_path.entry(device.path).or_default().push(nics.len() - 1);
         }
     }
-    add_interrupts(root, &mut nics, of_place);
+    add_interrupts(root, &mut nics, of_path);
     nics
 }
 
 /// What stands behind an interface.
-struct Place {
+struct DevicePath {
     /// Where: the PCI function, or the device where there is none.
     path: String,
     pci: Option<PciAddress>,
 }
 
-impl Place {
+impl DevicePath {
     fn of(device: String) -> Self {
         match pci_function(&device) {
             Some((path, address)) => Self { path, pci: Some(address) },
@@ -54,15 +54,15 @@ impl Place {
     }
 }
 
-fn nic(root: &Root, name: &str, place: Option<&Place>, machine: &Surroundings<'_>) -> Nic {
+fn nic(root: &Root, name: &str, device: Option<&DevicePath>, machine: &Surroundings<'_>) -> Nic {
     let file = |file: &str| format!("{NET}/{name}/{file}");
-    let kind = kind(root, name, place.is_some());
-    let path = place.map(|place| place.path.as_str());
+    let kind = kind(root, name, device.is_some());
+    let path = device.map(|device| device.path.as_str());
     let carrier = root.value(&file("carrier"));
     Nic {
         index: root.value(&file("ifindex")),
         kind,
-        pci: place.and_then(|place| place.pci),
+        pci: device.and_then(|device| device.pci),
         driver: root.link_name(&file("device/driver")),
         node: path.and_then(|path| machine.node(root, path)),
         local_cpus: path.and_then(|path| machine.local_cpus(root, path)),
@@ -84,10 +84,10 @@ fn nic(root: &Root, name: &str, place: Option<&Place>, machine: &Surroundings<'_
 
 /// Reads each device's interrupts once, however many interfaces it has: a PCI function can have hundreds, one for each virtual function's
 /// port on its switch.
-fn add_interrupts(root: &Root, nics: &mut [Nic], of_place: BTreeMap<String, Vec<usize>>) {
+fn add_interrupts(root: &Root, nics: &mut [Nic], of_path: BTreeMap<String, Vec<usize>>) {
     let names = InterruptNames::read(root);
-    for (place, indices) in of_place {
-        let interrupts = interrupts::of_device(root, &place, &names);
+    for (path, indices) in of_path {
+        let interrupts = interrupts::of_device(root, &path, &names);
         let names: Vec<String> = indices.iter().map(|index| nics[*index].name.clone()).collect();
         let on_device: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         for index in indices {

@@ -3,7 +3,7 @@
 mod columns;
 mod devices;
 mod nics;
-mod places;
+mod object_lines;
 
 use super::phrases;
 use crate::{Distances, NodeId, Topology};
@@ -26,7 +26,7 @@ impl fmt::Display for Tree<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topology = self.0;
         writeln!(f, "machine {} ({})", phrases::machine(topology), phrases::origin(topology))?;
-        write!(f, "{}", places::columns(topology))?;
+        write!(f, "{}", object_lines::columns(topology))?;
         match topology.nics().is_empty() {
             true => writeln!(f, "NICs: none")?,
             false => write!(f, "NICs\n{}", nics::columns(topology))?,

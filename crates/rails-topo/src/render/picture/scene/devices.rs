@@ -41,7 +41,7 @@ impl<'a> Devices<'a> {
                 facts.extend(device.and_then(phrases::link).into_iter().flat_map(in_two));
                 let narrow = device.and_then(phrases::narrowed).is_some();
                 let what = What::Other { name: plain(name).into_owned(), facts, narrow };
-                devices.push(Device { pci, node, cpus: cpus.clone().or_else(|| only_place(topology)), what });
+                devices.push(Device { pci, node, cpus: cpus.clone().or_else(|| of_only_node(topology)), what });
             };
         let name = |text: &Option<String>| text.as_deref().map(|text| plain(text.trim()).into_owned());
         for gpu in topology.gpus() {
@@ -97,9 +97,9 @@ impl<'a> Devices<'a> {
     }
 }
 
-fn only_place(topology: &Topology) -> Option<CpuSet> {
-    let one_place = topology.packages().len() == 1 && topology.nodes().len() <= 1;
-    one_place.then(|| topology.online_cpus().clone())
+fn of_only_node(topology: &Topology) -> Option<CpuSet> {
+    let only_node = topology.packages().len() == 1 && topology.nodes().len() <= 1;
+    only_node.then(|| topology.online_cpus().clone())
 }
 
 /// NICs, then other devices; those that share a slot or a switch are in a block together.

@@ -4,13 +4,13 @@ mod devices;
 mod legend;
 mod marks;
 mod nics;
-mod places;
+mod object_blocks;
 
 use super::{
     Overlay,
     block::{Block, Kind, Row, Tone},
 };
-use crate::{Topology, render::phrases, render::places::Places};
+use crate::{Topology, render::objects::ObjectTree, render::phrases};
 use devices::Devices;
 use marks::Marks;
 
@@ -27,7 +27,7 @@ enum Detail {
 struct Scene<'a> {
     topology: &'a Topology,
     overlay: &'a Overlay,
-    places: Places<'a>,
+    tree: ObjectTree<'a>,
     marks: Marks,
     detail: Detail,
     /// The caches of every core, where they are the same.
@@ -35,13 +35,13 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Puts devices below the places, or, where there is room for words, wherever there is room.
-    fn sections(&self, block: Block, mut places: Vec<Block>, devices: Vec<Block>) -> Block {
+    /// Puts devices below the objects, or, where there is room for words, wherever there is room.
+    fn sections(&self, block: Block, mut objects: Vec<Block>, devices: Vec<Block>) -> Block {
         match self.detail {
-            Detail::Wide => block.section(places).section(devices),
+            Detail::Wide => block.section(objects).section(devices),
             Detail::Close => {
-                places.extend(devices);
-                block.section(places)
+                objects.extend(devices);
+                block.section(objects)
             }
         }
     }
@@ -49,17 +49,17 @@ impl Scene<'_> {
 
 /// The whole picture.
 pub(super) fn scene(topology: &Topology, overlay: &Overlay) -> Block {
-    let places = Places::of(topology);
+    let tree = ObjectTree::of(topology);
     let scene = Scene {
         topology,
         overlay,
-        caches: same_caches(&places, topology),
-        places,
+        caches: same_caches(&tree, topology),
+        tree,
         marks: Marks::of(topology, overlay),
         detail: if topology.online_cpus().len() <= CLOSE { Detail::Close } else { Detail::Wide },
     };
     let mut devices = Devices::of(&scene);
-    let places = scene.places(&mut devices);
+    let objects = scene.objects(&mut devices);
     let mut rows = vec![
         Row::text(15.0, &format!("machine {}", phrases::machine(topology)), Tone::Bold),
         Row::text(11.0, &counts(topology), Tone::Dim),
@@ -70,12 +70,12 @@ pub(super) fn scene(topology: &Topology, overlay: &Overlay) -> Block {
     }
     let picture = Block::new(Kind::Machine, rows);
     let rest = devices.rest(&scene).into_iter().chain(legend::legend(&scene));
-    picture.section(places.into_iter().chain(rest).collect())
+    picture.section(objects.into_iter().chain(rest).collect())
 }
 
 /// What is the same for every core is said once.
-fn same_caches(places: &Places<'_>, topology: &Topology) -> Option<String> {
-    let words = |core| phrases::private_caches(places.private(core));
+fn same_caches(tree: &ObjectTree<'_>, topology: &Topology) -> Option<String> {
+    let words = |core| phrases::private_caches(tree.private(core));
     let mut all = topology.cores().iter().map(words);
     let first = all.next()?;
     (!first.is_empty() && all.all(|words| words == first)).then_some(first)

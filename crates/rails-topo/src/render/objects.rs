@@ -1,32 +1,32 @@
-//! What lies in what: packages, dies, nodes and shared caches as a tree, with the cores in the smallest place that holds them.
+//! Packages, dies, nodes and shared caches as a tree of objects, with each core in the smallest object that holds it.
 
 use super::phrases;
 use crate::{Cache, Core, CpuId, CpuSet, Die, NumaNode, Package, Topology};
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// The machine's places, the outermost first.
-pub(super) struct Places<'a> {
-    /// What no other place holds, in the order of first PUs; memory without processors comes last.
-    pub(super) outermost: Vec<Place<'a>>,
-    /// Cores that no place holds.
+/// The objects of a machine, the outermost first.
+pub(super) struct ObjectTree<'a> {
+    /// The objects that no other object holds, in the order of first PUs; memory without processors comes last.
+    pub(super) outermost: Vec<Object<'a>>,
+    /// The cores that no object holds.
     pub(super) cores: Vec<&'a Core>,
     /// Online PUs of unknown cores.
     pub(super) loose: CpuSet,
     private: BTreeMap<CpuId, Vec<&'a Cache>>,
 }
 
-/// Something that holds PUs.
-pub(super) struct Place<'a> {
-    pub(super) what: What<'a>,
+/// An object that holds PUs.
+pub(super) struct Object<'a> {
+    pub(super) object_type: ObjectType<'a>,
     pub(super) cpus: &'a CpuSet,
-    /// The places right below, in the order of first PUs.
-    pub(super) inner: Vec<Place<'a>>,
+    /// The objects right below, in the order of first PUs.
+    pub(super) inner: Vec<Object<'a>>,
     /// The cores that none of these holds.
     pub(super) cores: Vec<&'a Core>,
 }
 
-/// What a place is.
-pub(super) enum What<'a> {
+/// The type of an object.
+pub(super) enum ObjectType<'a> {
     Package(&'a Package),
     Die(&'a Die),
     Node(&'a NumaNode),
@@ -34,14 +34,14 @@ pub(super) enum What<'a> {
     Caches(Vec<&'a Cache>),
 }
 
-impl<'a> Places<'a> {
+impl<'a> ObjectTree<'a> {
     pub(super) fn of(topology: &'a Topology) -> Self {
         let (shared, private) = caches(topology);
         let flat = flat(topology, shared);
         let mut outer: Vec<Option<usize>> = Vec::with_capacity(flat.len());
         let mut depths: Vec<usize> = Vec::with_capacity(flat.len());
-        for (index, place) in flat.iter().enumerate() {
-            let mut holder = (0..index).rev().find(|&above| holds(&flat[above], place));
+        for (index, object) in flat.iter().enumerate() {
+            let mut holder = (0..index).rev().find(|&above| holds(&flat[above], object));
             while let Some(above) = holder.filter(|&above| depths[above] + 1 >= DEEPEST) {
                 holder = outer[above];
             }
@@ -49,16 +49,16 @@ impl<'a> Places<'a> {
             depths.push(holder.map_or(0, |above| depths[above] + 1));
         }
         let mut cores: Vec<Vec<&Core>> = flat.iter().map(|_| Vec::new()).collect();
-        let (mut without_place, mut in_cores) = (Vec::new(), CpuSet::new());
+        let (mut without_object, mut in_cores) = (Vec::new(), CpuSet::new());
         for core in topology.cores() {
             in_cores = in_cores.union(&core.cpus);
-            match flat.iter().rposition(|place| is_in(&core.cpus, place.cpus)) {
-                Some(place) => cores[place].push(core),
-                None => without_place.push(core),
+            match flat.iter().rposition(|object| is_in(&core.cpus, object.cpus)) {
+                Some(object) => cores[object].push(core),
+                None => without_object.push(core),
             }
         }
         let loose = topology.online_cpus().difference(&in_cores);
-        Self { outermost: nest(flat, &outer, cores), cores: without_place, loose, private }
+        Self { outermost: nest(flat, &outer, cores), cores: without_object, loose, private }
     }
 
     /// These cores in groups of equally many PUs and equal caches of their own, in the order of their first cores.
@@ -100,24 +100,24 @@ fn caches(topology: &Topology) -> (Groups<'_>, BTreeMap<CpuId, Vec<&Cache>>) {
     (shared, private)
 }
 
-/// All places from the largest to the smallest, so that what holds another comes before it.
-fn flat<'a>(topology: &'a Topology, shared: Groups<'a>) -> Vec<Place<'a>> {
-    let place = |what, cpus| Place { what, cpus, inner: Vec::new(), cores: Vec::new() };
-    let packages = topology.packages().iter().map(|package| place(What::Package(package), &package.cpus));
-    let dies = topology.dies().iter().map(|die| place(What::Die(die), &die.cpus));
-    let nodes = topology.nodes().iter().map(|node| place(What::Node(node), &node.cpus));
+/// All objects from the largest to the smallest, so that what holds another comes before it.
+fn flat<'a>(topology: &'a Topology, shared: Groups<'a>) -> Vec<Object<'a>> {
+    let object = |object_type, cpus| Object { object_type, cpus, inner: Vec::new(), cores: Vec::new() };
+    let packages = topology.packages().iter().map(|package| object(ObjectType::Package(package), &package.cpus));
+    let dies = topology.dies().iter().map(|die| object(ObjectType::Die(die), &die.cpus));
+    let nodes = topology.nodes().iter().map(|node| object(ObjectType::Node(node), &node.cpus));
     let caches = shared.into_values().map(|group| {
         let cpus = &group[0].cpus;
-        place(What::Caches(group), cpus)
+        object(ObjectType::Caches(group), cpus)
     });
-    let mut flat: Vec<Place<'_>> = packages.chain(dies).chain(nodes).chain(caches).collect();
-    flat.sort_by_key(|place| (Reverse(place.cpus.len()), place.what.rank()));
+    let mut flat: Vec<Object<'_>> = packages.chain(dies).chain(nodes).chain(caches).collect();
+    flat.sort_by_key(|object| (Reverse(object.cpus.len()), object.object_type.rank()));
     flat
 }
 
-/// Whether one place lies in another; of two with the same PUs the one of the higher rank holds the other.
-fn holds(outer: &Place<'_>, inner: &Place<'_>) -> bool {
-    is_in(inner.cpus, outer.cpus) && (inner.cpus != outer.cpus || outer.what.rank() < inner.what.rank())
+/// Whether one object lies in another; of two with the same PUs the one of the higher rank holds the other.
+fn holds(outer: &Object<'_>, inner: &Object<'_>) -> bool {
+    is_in(inner.cpus, outer.cpus) && (inner.cpus != outer.cpus || outer.object_type.rank() < inner.object_type.rank())
 }
 
 /// Whether all of these PUs are there, and there are any; most often the first tells that they are not.
@@ -125,29 +125,29 @@ fn is_in(cpus: &CpuSet, outer: &CpuSet) -> bool {
     cpus.first().is_some_and(|first| outer.contains(first)) && cpus.is_subset(outer)
 }
 
-/// Puts every place into its holder. Holders come before what they hold, so the last one is always complete.
-fn nest<'a>(flat: Vec<Place<'a>>, outer: &[Option<usize>], mut cores: Vec<Vec<&'a Core>>) -> Vec<Place<'a>> {
-    let mut inner: Vec<Vec<Place<'a>>> = flat.iter().map(|_| Vec::new()).collect();
+/// Puts every object into its holder. Holders come before what they hold, so the last one is always complete.
+fn nest<'a>(flat: Vec<Object<'a>>, outer: &[Option<usize>], mut cores: Vec<Vec<&'a Core>>) -> Vec<Object<'a>> {
+    let mut inner: Vec<Vec<Object<'a>>> = flat.iter().map(|_| Vec::new()).collect();
     let mut outermost = Vec::new();
-    for (index, mut place) in flat.into_iter().enumerate().rev() {
-        place.inner = in_order(std::mem::take(&mut inner[index]));
-        place.cores = std::mem::take(&mut cores[index]);
+    for (index, mut object) in flat.into_iter().enumerate().rev() {
+        object.inner = in_order(std::mem::take(&mut inner[index]));
+        object.cores = std::mem::take(&mut cores[index]);
         match outer[index] {
-            Some(above) => inner[above].push(place),
-            None => outermost.push(place),
+            Some(above) => inner[above].push(object),
+            None => outermost.push(object),
         }
     }
     in_order(outermost)
 }
 
-fn in_order(mut places: Vec<Place<'_>>) -> Vec<Place<'_>> {
+fn in_order(mut objects: Vec<Object<'_>>) -> Vec<Object<'_>> {
     // They were found in the reverse of their order.
-    places.reverse();
-    places.sort_by_key(|place| (place.cpus.is_empty(), place.cpus.first()));
-    places
+    objects.reverse();
+    objects.sort_by_key(|object| (object.cpus.is_empty(), object.cpus.first()));
+    objects
 }
 
-impl What<'_> {
+impl ObjectType<'_> {
     fn rank(&self) -> u8 {
         match self {
             Self::Package(_) => 0,
@@ -158,7 +158,7 @@ impl What<'_> {
     }
 }
 
-/// Machines nest about five places. A model may come from a hostile file, and what walks the tree does so by recursion.
+/// Machines nest about five objects. A model may come from a hostile file, and what walks the tree does so by recursion.
 const DEEPEST: usize = 16;
 
 #[cfg(test)]
@@ -167,34 +167,37 @@ mod tests {
     use crate::{CacheKind, NodeId};
 
     #[test]
-    fn places_nest_by_their_cpus() {
+    fn objects_nest_by_their_cpus() {
         let mut machine = Topology::synthetic("package:2 numa:1 l3:2 core:2 l2:1 pu:2", vec![]).unwrap();
         machine.nodes.push(NumaNode::of(NodeId(2), CpuSet::new()));
         machine.dies = machine.packages.iter().map(|package| Die { id: None, cpus: package.cpus.clone() }).collect();
-        let places = Places::of(&machine);
-        assert_eq!(places.outermost.len(), 3);
-        assert!(matches!(places.outermost[2].what, What::Node(node) if node.id == NodeId(2)), "it has no CPUs");
-        let package = &places.outermost[1];
-        assert!(matches!(package.what, What::Package(_)));
+        let tree = ObjectTree::of(&machine);
+        assert_eq!(tree.outermost.len(), 3);
+        assert!(
+            matches!(tree.outermost[2].object_type, ObjectType::Node(node) if node.id == NodeId(2)),
+            "it has no CPUs"
+        );
+        let package = &tree.outermost[1];
+        assert!(matches!(package.object_type, ObjectType::Package(_)));
         let die = &package.inner[0];
         let node = &die.inner[0];
-        assert!(matches!((&die.what, &node.what), (What::Die(_), What::Node(_))));
+        assert!(matches!((&die.object_type, &node.object_type), (ObjectType::Die(_), ObjectType::Node(_))));
         let caches: Vec<String> = node.inner.iter().map(|cache| cache.cpus.to_string()).collect();
         assert_eq!(caches, ["8-11", "12-15"]);
         assert_eq!(node.inner[1].cores.len(), 2);
-        assert_eq!(places.private(node.inner[1].cores[0])[0].level, 2);
+        assert_eq!(tree.private(node.inner[1].cores[0])[0].level, 2);
     }
 
     #[test]
-    fn hundreds_of_nested_places_are_no_deep_tree() {
+    fn hundreds_of_nested_objects_are_no_deep_tree() {
         let mut machine = Topology::synthetic("package:1 core:300 pu:1", vec![]).unwrap();
         let cpus = |last: u32| (0..=last).map(CpuId).collect();
         let cache = |last| Cache { level: 3, kind: CacheKind::Unified, size: None, cpus: cpus(last) };
         machine.caches = (1..299).map(cache).collect();
-        fn depth(place: &Place<'_>) -> usize {
-            1 + place.inner.iter().map(depth).max().unwrap_or(0)
+        fn depth(object: &Object<'_>) -> usize {
+            1 + object.inner.iter().map(depth).max().unwrap_or(0)
         }
-        let places = Places::of(&machine);
-        assert_eq!(places.outermost.iter().map(depth).max(), Some(DEEPEST));
+        let tree = ObjectTree::of(&machine);
+        assert_eq!(tree.outermost.iter().map(depth).max(), Some(DEEPEST));
     }
 }

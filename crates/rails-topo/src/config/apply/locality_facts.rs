@@ -1,4 +1,4 @@
-//! Where a device hangs: its node and its local CPUs, which go together.
+//! The locality of a device: its node and its local CPUs, which go together.
 
 use super::Ledger;
 use crate::{
@@ -6,42 +6,47 @@ use crate::{
     config::{
         ConfigError, Problem,
         document::{DeviceFacts, NicFacts, PciFacts},
-        place::Located,
+        located::Located,
         values::Cpus,
     },
 };
 
-/// What a file says of it.
-pub(super) struct PlaceFacts<'a> {
+/// The locality that a file states.
+pub(super) struct LocalityFacts<'a> {
     node: Option<&'a Located<u32>>,
     local_cpus: Option<&'a Located<Cpus>>,
 }
 
-/// Where the model has it.
-pub(super) struct Place<'a> {
+/// The fields of the model that hold it.
+pub(super) struct LocalityFields<'a> {
     pub(super) pci: Option<PciAddress>,
     pub(super) node: &'a mut Option<NodeId>,
     pub(super) local_cpus: &'a mut Option<CpuSet>,
 }
 
-macro_rules! has_place {
+macro_rules! states_locality {
     ($($type:ty),*) => {
         $(impl $type {
-            pub(super) fn place(&self) -> PlaceFacts<'_> {
-                PlaceFacts { node: self.node.as_ref(), local_cpus: self.local_cpus.as_ref() }
+            pub(super) fn locality(&self) -> LocalityFacts<'_> {
+                LocalityFacts { node: self.node.as_ref(), local_cpus: self.local_cpus.as_ref() }
             }
         })*
     };
 }
 
-has_place!(NicFacts, DeviceFacts, PciFacts);
+states_locality!(NicFacts, DeviceFacts, PciFacts);
 
 impl Ledger<'_> {
     /// Puts a device where the file says it is; `of` is the device's key.
     ///
     /// Where only one half is given, the other one would contradict it: what is near is asked of the local CPUs first. So a new node brings its CPUs, and CPUs of another node
     /// than the known one bring theirs.
-    pub(super) fn place(&mut self, of: &str, facts: &PlaceFacts<'_>, place: Place<'_>) -> Result<(), ConfigError> {
+    pub(super) fn set_locality(
+        &mut self,
+        of: &str,
+        facts: &LocalityFacts<'_>,
+        fields: LocalityFields<'_>,
+    ) -> Result<(), ConfigError> {
         let (node_key, cpus_key) = (format!("{of}.node"), format!("{of}.local_cpus"));
         if let Some(cpus) = facts.local_cpus {
             self.online(&cpus_key, &cpus.span(), &cpus.value().0)?;
@@ -49,9 +54,9 @@ impl Ledger<'_> {
         if let Some(told) = facts.node {
             let node = NodeId(*told.value());
             let of_node = self.node(&node_key, &told.span(), node)?.cpus.clone();
-            self.agree(&node_key, told, place.pci)?;
-            let moves = *place.node != Some(node);
-            self.give(node_key.clone(), &told.span(), place.node, node);
+            self.agree(&node_key, told, fields.pci)?;
+            let moves = *fields.node != Some(node);
+            self.give(node_key.clone(), &told.span(), fields.node, node);
             match facts.local_cpus {
                 Some(cpus) if !of_node.is_empty() && !cpus.value().0.intersects(&of_node) => {
                     let line = self.config.position(&told.span(), "").line;
@@ -61,18 +66,18 @@ impl Ledger<'_> {
                 Some(_) => {}
                 None if moves => {
                     let local = Some(of_node).filter(|cpus| !cpus.is_empty());
-                    self.follow(cpus_key.clone(), node_key, &told.span(), place.local_cpus, local);
+                    self.follow(cpus_key.clone(), node_key, &told.span(), fields.local_cpus, local);
                 }
                 None => {}
             }
         }
         if let Some(cpus) = facts.local_cpus {
             let (at, cpus) = (cpus.span(), cpus.value().0.clone());
-            self.give(cpus_key.clone(), &at, place.local_cpus, cpus.clone());
-            let known = self.nodes.iter().find(|node| Some(node.id) == *place.node);
+            self.give(cpus_key.clone(), &at, fields.local_cpus, cpus.clone());
+            let known = self.nodes.iter().find(|node| Some(node.id) == *fields.node);
             if facts.node.is_none() && known.is_none_or(|node| !node.cpus.is_empty() && !node.cpus.intersects(&cpus)) {
                 let holder = self.nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.id);
-                self.follow(format!("{of}.node"), cpus_key, &at, place.node, holder);
+                self.follow(format!("{of}.node"), cpus_key, &at, fields.node, holder);
             }
         }
         Ok(())
@@ -83,12 +88,12 @@ impl Ledger<'_> {
         let Some(pci) = pci else { return Ok(()) };
         let node = NodeId(*told.value());
         if let Some((_, other, earlier)) =
-            self.places.iter().find(|(function, other, _)| *function == pci && *other != node)
+            self.nodes_of_functions.iter().find(|(function, other, _)| *function == pci && *other != node)
         {
             let values = [format!("node {node}"), format!("node {other}")];
             return Err(self.contradiction(key, &told.span(), values, earlier));
         }
-        self.places.push((pci, node, self.config.position(&told.span(), key)));
+        self.nodes_of_functions.push((pci, node, self.config.position(&told.span(), key)));
         Ok(())
     }
 }

@@ -8,55 +8,55 @@ use super::{
 use crate::{
     Core, CpuId, CpuSet,
     render::{
+        objects::{Object, ObjectType},
         phrases,
-        places::{Place, What},
     },
 };
 
 impl<'a> Scene<'a> {
-    /// The outermost places, and cores and PUs that are in none; devices go to where they hang.
-    pub(super) fn places(&self, devices: &mut Devices<'a>) -> Vec<Block> {
-        let mut blocks: Vec<Block> = self.places.outermost.iter().map(|place| self.place(place, devices)).collect();
-        blocks.extend(self.places.cores.iter().map(|core| self.core(core)));
-        blocks.extend(self.places.loose.iter().map(|cpu| self.pu(cpu)));
+    /// The outermost objects, and cores and PUs that are in none; devices go to where they hang.
+    pub(super) fn objects(&self, devices: &mut Devices<'a>) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.tree.outermost.iter().map(|object| self.object(object, devices)).collect();
+        blocks.extend(self.tree.cores.iter().map(|core| self.core(core)));
+        blocks.extend(self.tree.loose.iter().map(|cpu| self.pu(cpu)));
         blocks
     }
 
-    fn place(&self, place: &Place<'a>, devices: &mut Devices<'a>) -> Block {
-        let mut block = self.head(place);
-        // What lies in the place gets its devices before the place itself takes what is left.
-        let mut inner: Vec<Block> = place.inner.iter().map(|inner| self.place(inner, devices)).collect();
-        inner.extend(place.cores.iter().map(|core| self.core(core)));
-        let here = match place.what {
-            What::Node(node) => devices.of_node(self, node.id),
-            What::Package(_) | What::Die(_) => devices.within(self, place.cpus),
-            What::Caches(_) => Vec::new(),
+    fn object(&self, object: &Object<'a>, devices: &mut Devices<'a>) -> Block {
+        let mut block = self.head(object);
+        // What lies in the object gets its devices before the object itself takes what is left.
+        let mut inner: Vec<Block> = object.inner.iter().map(|inner| self.object(inner, devices)).collect();
+        inner.extend(object.cores.iter().map(|core| self.core(core)));
+        let here = match object.object_type {
+            ObjectType::Node(node) => devices.of_node(self, node.id),
+            ObjectType::Package(_) | ObjectType::Die(_) => devices.within(self, object.cpus),
+            ObjectType::Caches(_) => Vec::new(),
         };
-        if let (What::Node(node), false) = (&place.what, place.cpus.is_empty()) {
+        if let (ObjectType::Node(node), false) = (&object.object_type, object.cpus.is_empty()) {
             block.rails = self.marks.rails_of_node(node.id).to_vec();
         }
         self.sections(block, inner, here)
     }
 
-    fn head(&self, place: &Place<'_>) -> Block {
-        let cpus = match place.cpus.is_empty() {
+    fn head(&self, object: &Object<'_>) -> Block {
+        let cpus = match object.cpus.is_empty() {
             true => "no CPUs".to_owned(),
-            false => format!("CPUs {}", phrases::cpus(place.cpus)),
+            false => format!("CPUs {}", phrases::cpus(object.cpus)),
         };
-        let (kind, name, facts) = match &place.what {
-            What::Package(package) => {
+        let (kind, name, facts) = match &object.object_type {
+            ObjectType::Package(package) => {
                 (Kind::Package, format!("package {}", phrases::number_of_package(package.id)), Vec::new())
             }
-            What::Die(die) => (Kind::Die, format!("die {}", phrases::number_of_package(die.id)), Vec::new()),
-            What::Node(node) => (Kind::Node, format!("node {}", node.id), phrases::memory(node)),
-            What::Caches(caches) => {
+            ObjectType::Die(die) => (Kind::Die, format!("die {}", phrases::number_of_package(die.id)), Vec::new()),
+            ObjectType::Node(node) => (Kind::Node, format!("node {}", node.id), phrases::memory(node)),
+            ObjectType::Caches(caches) => {
                 let mut caches = caches.iter().map(|cache| phrases::cache(cache));
                 (Kind::Cache, caches.next().unwrap_or_default(), caches.collect())
             }
         };
         let size = if kind == Kind::Cache { 10.0 } else { 12.0 };
         let mut first = vec![Cell::new(&name, Tone::Bold)];
-        if let What::Node(node) = &place.what {
+        if let ObjectType::Node(node) = &object.object_type {
             first.extend(facts.first().map(|memory| Cell::new(memory, Tone::Plain)));
             let rails = self.marks.rails_of_node(node.id);
             if !rails.is_empty() {
@@ -76,7 +76,7 @@ impl<'a> Scene<'a> {
             rows.push(Row::text(10.0, &cpus, Tone::Dim));
         }
         if self.detail == Detail::Wide && self.caches.is_none() {
-            rows.extend(self.caches_of(&place.cores).iter().map(|line| Row::text(9.0, line, Tone::Dim)));
+            rows.extend(self.caches_of(&object.cores).iter().map(|line| Row::text(9.0, line, Tone::Dim)));
         }
         let mut block = Block::new(kind, rows);
         block.hint = format!("{name}\n{}{cpus}", facts.iter().map(|fact| format!("{fact}\n")).collect::<String>());
@@ -85,9 +85,9 @@ impl<'a> Scene<'a> {
 
     /// A line for each group of cores that have caches of their own.
     fn caches_of(&self, cores: &[&Core]) -> Vec<String> {
-        let groups = self.places.groups(cores);
+        let groups = self.tree.groups(cores);
         let line = |group: &Vec<&Core>| {
-            let caches = phrases::private_caches(self.places.private(group.first()?));
+            let caches = phrases::private_caches(self.tree.private(group.first()?));
             let cores = if groups.len() == 1 { "cores".to_owned() } else { phrases::cores(group) };
             (!caches.is_empty()).then(|| format!("{cores}: {caches}"))
         };
@@ -101,7 +101,7 @@ impl<'a> Scene<'a> {
             (Some(id), None) => format!("core {id}"),
             (Some(id), Some((_, name))) => format!("core {id} ({name})"),
         };
-        let caches = self.places.private(core);
+        let caches = self.tree.private(core);
         let mut block = Block::new(Kind::Core(kind.as_ref().map_or(0, |(rank, _)| *rank)), Vec::new());
         if self.detail == Detail::Close {
             block.rows.push(Row::text(10.0, &name, Tone::Dim));

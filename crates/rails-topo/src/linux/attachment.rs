@@ -1,4 +1,4 @@
-//! Where a device hangs: its PCI function, its node, the CPUs beside it.
+//! The attachment of a device: its PCI function, its node and its local CPUs.
 
 use super::root::Root;
 use crate::{CpuId, CpuSet, NodeId, NumaNode, PciAddress};
@@ -10,9 +10,9 @@ pub(super) struct Surroundings<'a> {
     pub(super) packages: usize,
 }
 
-/// Where a device hangs, as far as its files say.
+/// The attachment of a device, as far as its files state it.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct Attachment {
     pub(super) pci: Option<PciAddress>,
     pub(super) node: Option<NodeId>,
     pub(super) local_cpus: Option<CpuSet>,
@@ -27,20 +27,20 @@ impl Surroundings<'_> {
 
     /// The CPUs that the kernel calls local to a device.
     ///
-    /// For a device of unknown place it lists every CPU, which says nothing on a machine of several places.
+    /// For a device of unknown locality it lists every CPU, which says nothing on a machine of several nodes or packages.
     pub(super) fn local_cpus(&self, root: &Root, device: &str) -> Option<CpuSet> {
         let cpus = root.set::<CpuId>(&format!("{device}/local_cpulist"), &format!("{device}/local_cpus"))?;
         let cpus = cpus.intersection(self.online);
-        let several_places = self.nodes.len() > 1 || self.packages > 1;
-        let says_nothing = cpus.is_empty() || (several_places && cpus == *self.online);
+        let several = self.nodes.len() > 1 || self.packages > 1;
+        let says_nothing = cpus.is_empty() || (several && cpus == *self.online);
         (!says_nothing).then_some(cpus)
     }
 
-    /// The place of a device of that path: its PCI function's, or, without one, what the device itself says.
-    pub(super) fn place(&self, root: &Root, device: &str) -> Place {
+    /// The attachment of the device at that path: its PCI function's, or, without one, what the device itself says.
+    pub(super) fn attachment(&self, root: &Root, device: &str) -> Attachment {
         let function = pci_function(device);
         let (folder, pci) = function.map_or((device.to_owned(), None), |(folder, pci)| (folder, Some(pci)));
-        Place { pci, node: self.node(root, &folder), local_cpus: self.local_cpus(root, &folder) }
+        Attachment { pci, node: self.node(root, &folder), local_cpus: self.local_cpus(root, &folder) }
     }
 }
 

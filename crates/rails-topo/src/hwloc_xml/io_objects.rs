@@ -12,10 +12,10 @@ pub(super) fn hang(topology: &Topology, machine: &mut Object) {
     for device in named {
         match device.pci {
             Some(pci) => bus.named.entry(pci).or_default().push(device.object),
-            None => machine.smallest(&device.place).devices.push(device.object),
+            None => machine.smallest(&device.cpus).devices.push(device.object),
         }
     }
-    for ((domain, first, place), roots) in bus.roots(topology) {
+    for ((domain, first, cpus), roots) in bus.roots(topology) {
         let mut host = Object::device("Bridge");
         host.devices = roots.iter().map(|root| bus.function(*root, 1)).collect();
         let last = roots.iter().map(|root| bus.last_bus(*root)).max().unwrap_or(first);
@@ -24,14 +24,14 @@ pub(super) fn hang(topology: &Topology, machine: &mut Object) {
             ("depth", "0".to_owned()),
             ("bridge_pci", format!("{domain:04x}:[{first:02x}-{last:02x}]")),
         ];
-        machine.smallest(&place).devices.push(host);
+        machine.smallest(&cpus).devices.push(host);
     }
 }
 
 /// What the kernel calls a device, and where that is: at a function, or beside CPUs.
 struct Named {
     pci: Option<PciAddress>,
-    place: CpuSet,
+    cpus: CpuSet,
     object: Object,
 }
 
@@ -41,7 +41,7 @@ fn named(topology: &Topology) -> Vec<Named> {
             let mut object = Object::device("OSDev");
             object.attributes = vec![("name", name.to_owned()), ("osdev_type", kind.to_string())];
             object.infos = infos.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-            Named { pci, place: place(topology, local, node), object }
+            Named { pci, cpus: cpus_beside(topology, local, node), object }
         };
     let nics = topology.nics.iter().filter(|nic| nic.kind == NicKind::Device || nic.pci.is_some()).map(|nic| {
         let infos = vec![("Address", nic.mac.map(|mac| mac.to_string()))];
@@ -66,7 +66,7 @@ fn named(topology: &Topology) -> Vec<Named> {
 }
 
 /// The CPUs that a device is beside; none where that is not known, and then it hangs on the whole machine.
-fn place(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>) -> CpuSet {
+fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>) -> CpuSet {
     let of_node = || topology.nodes.iter().find(|known| Some(known.id) == node).map(|node| node.cpus.clone());
     local.clone().or_else(of_node).unwrap_or_default()
 }
@@ -86,7 +86,7 @@ impl Bus {
         let mut functions: BTreeMap<PciAddress, PciDevice> = known.collect();
         for device in named {
             if let Some(address) = device.pci {
-                let local_cpus = Some(device.place.clone()).filter(|cpus| !cpus.is_empty());
+                let local_cpus = Some(device.cpus.clone()).filter(|cpus| !cpus.is_empty());
                 functions.entry(address).or_insert_with(|| PciDevice { local_cpus, ..PciDevice::at(address) });
             }
         }
@@ -105,7 +105,7 @@ impl Bus {
         let mut roots: Vec<((u32, u8, CpuSet), Vec<PciAddress>)> = Vec::new();
         for device in self.functions.values().filter(|device| parent(device, &self.functions).is_none()) {
             let PciAddress { domain, bus, .. } = device.address;
-            let key = (domain, bus, place(topology, &device.local_cpus, device.node));
+            let key = (domain, bus, cpus_beside(topology, &device.local_cpus, device.node));
             match roots.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, addresses)) => addresses.push(device.address),
                 None => roots.push((key, vec![device.address])),

@@ -5,14 +5,14 @@ use crate::{Cache, CacheKind, CpuSet, Nic, NodeId, NodeSet, NumaNode, Topology};
 use std::cmp::Reverse;
 
 /// The whole machine, without devices.
-pub(super) fn places(topology: &Topology) -> Object {
-    let mut machine = Object::place("Machine", Some(0), topology.online_cpus.clone());
+pub(super) fn machine(topology: &Topology) -> Object {
+    let mut machine = Object::with_cpus("Machine", Some(0), topology.online_cpus.clone());
     machine.infos = infos(topology);
     let mut objects = objects(topology);
     let wished = topology.nodes.iter().map(|node| &node.cpus).chain(localities(topology));
     for cpus in wished.filter(|cpus| !cpus.is_empty() && **cpus != topology.online_cpus) {
         if cpus.is_subset(&topology.online_cpus) && !objects.iter().any(|(_, object)| object.cpus() == Some(cpus)) {
-            objects.push((GROUP, Object::place("Group", None, cpus.clone())));
+            objects.push((GROUP, Object::with_cpus("Group", None, cpus.clone())));
         }
     }
     // Of two with the same CPUs the higher type is outside.
@@ -30,13 +30,14 @@ fn objects(topology: &Topology) -> Vec<(u8, Object)> {
     let model = topology.machine.cpu_model.as_ref();
     let package = |package: &crate::Package| {
         let infos = model.map(|model| ("CPUModel", model.clone())).into_iter().collect();
-        (PACKAGE, Object { infos, ..Object::place("Package", package.id, package.cpus.clone()) })
+        (PACKAGE, Object { infos, ..Object::with_cpus("Package", package.id, package.cpus.clone()) })
     };
     let packages = topology.packages.iter().map(package);
-    let dies = topology.dies.iter().map(|die| (DIE, Object::place("Die", die.id, die.cpus.clone())));
+    let dies = topology.dies.iter().map(|die| (DIE, Object::with_cpus("Die", die.id, die.cpus.clone())));
     let caches = topology.caches.iter().filter_map(cache);
-    let cores = topology.cores.iter().map(|core| (CORE, Object::place("Core", core.id, core.cpus.clone())));
-    let pus = topology.online_cpus.iter().map(|cpu| (PU, Object::place("PU", Some(cpu.0), CpuSet::from_iter([cpu]))));
+    let cores = topology.cores.iter().map(|core| (CORE, Object::with_cpus("Core", core.id, core.cpus.clone())));
+    let pus =
+        topology.online_cpus.iter().map(|cpu| (PU, Object::with_cpus("PU", Some(cpu.0), CpuSet::from_iter([cpu]))));
     packages
         .chain(dies)
         .chain(caches)
@@ -51,7 +52,7 @@ fn cache(cache: &Cache) -> Option<(u8, Object)> {
     let instructions = cache.kind == CacheKind::Instruction;
     let names = if instructions { &INSTRUCTION_CACHES[..] } else { &CACHES[..] };
     let kind = *names.get(usize::from(cache.level.checked_sub(1)?))?;
-    let mut object = Object::place(kind, None, cache.cpus.clone());
+    let mut object = Object::with_cpus(kind, None, cache.cpus.clone());
     // `hwloc_obj_cache_type_t`
     let number = match cache.kind {
         CacheKind::Unified => 0,
@@ -75,11 +76,11 @@ fn localities(topology: &Topology) -> impl Iterator<Item = &CpuSet> {
 }
 
 fn hang_node(node: &NumaNode, machine: &mut Object) {
-    let place = machine.smallest(&node.cpus);
-    let sets = Sets { cpus: place.cpus().cloned().unwrap_or_default(), nodes: NodeSet::from_iter([node.id]) };
+    let holder = machine.smallest(&node.cpus);
+    let sets = Sets { cpus: holder.cpus().cloned().unwrap_or_default(), nodes: NodeSet::from_iter([node.id]) };
     let memory = node.memory.map(|memory| ("local_memory", memory.as_bytes().to_string()));
     let pool = |pool: &crate::Hugepages| Some((pool.size.as_bytes(), pool.total?));
-    place.memory.push(Object {
+    holder.memory.push(Object {
         os_index: Some(node.id.0),
         sets: Some(sets),
         attributes: memory.into_iter().collect(),

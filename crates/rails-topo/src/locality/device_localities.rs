@@ -22,24 +22,24 @@ pub struct ClosestPus<'l> {
 impl Locality<'_> {
     /// The allowed PUs closest to a device. `None` where it is not known which they are.
     pub fn closest_pus(&self, device: &impl Device) -> Option<ClosestPus<'_>> {
-        let closest = self.place(device)?.closest.as_ref()?;
+        let closest = self.device_locality(device)?.closest.as_ref()?;
         Some(ClosestPus { cpus: &closest.cpus, beside: closest.beside, distance: closest.distance })
     }
 
     /// Where a device of this model is.
-    pub(super) fn place(&self, device: &impl Device) -> Option<&Place> {
-        self.places.at(Stated::of(self.topology, device))
+    pub(super) fn device_locality(&self, device: &impl Device) -> Option<&DeviceLocality> {
+        self.device_localities.at(Stated::of(self.topology, device))
     }
 }
 
 /// A place where devices are: what is said of it, and what follows.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct DeviceLocality {
     stated_node: Option<NodeId>,
     stated_cpus: Option<CpuSet>,
     /// The node it is on, where it is one.
     pub(super) node: Option<NodeId>,
-    pub(super) package: InPackage,
+    pub(super) package: PackageLocality,
     /// Where the nodes' order from it is.
     pub(super) order: Option<usize>,
     closest: Option<Closest>,
@@ -47,7 +47,7 @@ pub(super) struct Place {
 
 /// The package that a place is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum InPackage {
+pub(super) enum PackageLocality {
     Unknown,
     /// The one at that index.
     One(usize),
@@ -64,9 +64,9 @@ struct Closest {
 
 /// All places of a machine's devices, in the order of what is said of them.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Vec<Place>);
+pub(super) struct DeviceLocalities(Vec<DeviceLocality>);
 
-impl Places {
+impl DeviceLocalities {
     pub(super) fn of(topology: &Topology, orders: &mut Orders) -> Self {
         let mut stated: Vec<Stated<'_>> = Vec::new();
         stated.extend(topology.nics().iter().map(|nic| Stated::of(topology, nic)));
@@ -77,16 +77,16 @@ impl Places {
         stated.sort_by(|a, b| a.key().cmp(&b.key()));
         stated.dedup();
         let matrix = Matrix::of(topology);
-        Self(stated.into_iter().map(|stated| Place::new(topology, &matrix, orders, stated)).collect())
+        Self(stated.into_iter().map(|stated| DeviceLocality::new(topology, &matrix, orders, stated)).collect())
     }
 
-    fn at(&self, stated: Stated<'_>) -> Option<&Place> {
-        let index = self.0.binary_search_by(|place| place.stated().key().cmp(&stated.key())).ok()?;
+    fn at(&self, stated: Stated<'_>) -> Option<&DeviceLocality> {
+        let index = self.0.binary_search_by(|locality| locality.stated().key().cmp(&stated.key())).ok()?;
         self.0.get(index)
     }
 }
 
-impl Place {
+impl DeviceLocality {
     fn new(topology: &Topology, matrix: &Matrix<'_>, orders: &mut Orders, stated: Stated<'_>) -> Self {
         let beside = stated.beside(topology);
         let nodes = stated.nodes(topology, beside.as_ref());
@@ -97,8 +97,8 @@ impl Place {
                 [node] => Some(node),
                 _ => None,
             },
-            package: InPackage::of(topology, beside.as_ref()),
-            order: orders.place_from(matrix, &nodes),
+            package: PackageLocality::of(topology, beside.as_ref()),
+            order: orders.index_from(matrix, &nodes),
             closest: Closest::to(topology, matrix, &nodes, beside.as_ref()),
         }
     }
@@ -114,7 +114,7 @@ impl<'d> Stated<'d> {
     }
 }
 
-impl InPackage {
+impl PackageLocality {
     fn of(topology: &Topology, beside: Option<&CpuSet>) -> Self {
         let Some(beside) = beside else { return Self::Unknown };
         let mut touched = (0..).zip(topology.packages()).filter(|(_, package)| package.cpus.intersects(beside));

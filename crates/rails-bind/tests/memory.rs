@@ -175,9 +175,9 @@ fn a_refused_rebinding_leaves_the_policy_and_the_bytes() {
 #[test]
 fn a_placement_outlives_the_buffer_and_keeps_its_memory() {
     let buffer = buffer(&BufferOptions::new().prefault(true));
-    let placement = buffer.placement();
+    let binding = buffer.binding();
     drop(buffer);
-    assert_eq!(placement.residency().expect("it is still mapped").absent(), 0);
+    assert_eq!(binding.residency().expect("it is still mapped").absent(), 0);
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn a_thread_is_bound_by_its_number_and_its_guard_may_be_dropped_elsewhere() {
     let before = state(waiting.tid);
     let wanted = last_allowed();
     let guard = thread::bind(waiting.tid, &wanted).expect("the CPU is allowed");
-    assert_eq!(guard.placed().cpus, Some(Outcome::Applied(wanted.clone())));
+    assert_eq!(guard.outcome().cpus, Some(Outcome::Applied(wanted.clone())));
     assert_eq!(guard.tid(), waiting.tid);
     assert_eq!(thread::affinity_of(waiting.tid).expect("the thread lives"), wanted);
     assert!(guard.check().expect("the thread lives").expect("it was bound").holds());
@@ -167,7 +167,7 @@ fn everything_at_once_is_read_back_and_put_back() {
         let before = state(tid);
         let placement = ThreadPlacement::new().cpus(last_allowed()).class(SchedulingClass::Batch).name("rail0");
         let guard = placement.apply().expect("it takes no privilege");
-        let placed = guard.placed().clone();
+        let placed = guard.outcome().clone();
         let scheduling = Scheduling { class: SchedulingClass::Batch, ..before.1 };
         assert_eq!(placed.cpus, Some(Outcome::Applied(last_allowed())));
         assert_eq!(placed.scheduling, Some(Outcome::Applied(scheduling)));
@@ -215,7 +215,7 @@ fn a_cpu_beyond_a_thousand_is_a_partial_binding_of_any_thread() {
     let waiting = Waiting::start();
     let wanted = last_allowed().union(&[CpuId(1024), CpuId(ABSENT)].into_iter().collect());
     let guard = thread::bind(waiting.tid, &wanted).expect("one CPU of the set is allowed");
-    assert_eq!(guard.placed().cpus, Some(Outcome::Partial { wanted, got: last_allowed() }));
+    assert_eq!(guard.outcome().cpus, Some(Outcome::Partial { wanted, got: last_allowed() }));
     assert!(guard.check().expect("it lives").expect("it was bound").holds());
 }
 

@@ -82,7 +82,7 @@ fn where_there_is_no_way_back_the_guard_says_so() {
     without_privileges("where_there_is_no_way_back_the_guard_says_so", || {
         let nice = thread::scheduling_of(thread::current_tid()).expect("readable").nice;
         let guard = ThreadPlacement::new().nice(nice + 1).apply().expect("everyone may be nicer");
-        assert!(matches!(guard.placed().scheduling, Some(Outcome::Applied(now)) if now.nice == nice + 1));
+        assert!(matches!(guard.outcome().scheduling, Some(Outcome::Applied(now)) if now.nice == nice + 1));
         denied(&guard.restore().expect_err("nobody may go back"), "RLIMIT_NICE");
     });
 }

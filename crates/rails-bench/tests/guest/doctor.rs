@@ -2,7 +2,7 @@
 
 use crate::util::{json, output, rails_bench};
 use rails_bind::{
-    interrupt::{Placement, Vectors, place},
+    interrupt::{Distribution, Vectors, distribute},
     memory::{BufferOptions, MemoryPolicy, NumaBuffer},
     settings::{Change, Host, Setting, Value},
     thread,
@@ -143,8 +143,8 @@ fn plant(cable: &Cable, planted: &Planted) {
         let status = Command::new("sh").args(["-c", &change.command()]).status().expect("a shell");
         assert!(status.success(), "{}", change.command());
     };
-    for change in
-        place(&topology, nic, Vectors::All, &Placement::On(cpus(planted.interrupts_on))).expect("it has interrupts")
+    for change in distribute(&topology, nic, Vectors::All, &Distribution::On(cpus(planted.interrupts_on)))
+        .expect("it has interrupts")
     {
         write(&change);
     }

@@ -1,9 +1,9 @@
 //! A NIC's interrupts placed on the processor that it is attached to (RTK paper, Table III).
 
-use super::{ObservedInterrupt, interrupt::LocalCpus};
+use super::{ObservedInterrupt, interrupt_verdict::LocalCpus};
 use crate::{
     interrupt::{
-        self, InterruptError, Placement, PlacementError, Vectors,
+        self, Distribution, DistributionError, InterruptError, Vectors,
         irqbalance::{self, BalancerPlan},
     },
     settings::{ApplyError, Change, Host, Journal, JournalError, Refusals, SettingsGuard},
@@ -23,13 +23,13 @@ pub struct InterruptAffinity {
     topology: Topology,
     nic: Nic,
     attached: CpuSet,
-    outcome: Placed,
+    outcome: InterruptOutcome,
 }
 
 /// What became of the interrupts.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Placed {
+pub enum InterruptOutcome {
     /// All of them were served where they belong already; nothing was changed.
     InPlace,
     /// Those that were not have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves when it next
@@ -53,7 +53,7 @@ pub enum InterruptAffinityError {
     Topology(#[from] DetectError),
     /// The NIC's interrupts cannot be placed on any machine.
     #[error(transparent)]
-    Placement(#[from] PlacementError),
+    Distribution(#[from] DistributionError),
     /// It is not known which processor the NIC is attached to.
     #[error("{reason}")]
     UnknownProcessor {
@@ -73,10 +73,10 @@ impl InterruptAffinity {
     ///
     /// # Privileges
     /// To move an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`. Without it the outcome is
-    /// [`Placed::Refused`].
+    /// [`InterruptOutcome::Refused`].
     ///
     /// # Errors
-    /// [`InterruptAffinityError`]; a NIC that raises no interrupts is [`PlacementError::NoInterrupts`].
+    /// [`InterruptAffinityError`]; a NIC that raises no interrupts is [`DistributionError::NoInterrupts`].
     ///
     /// # Examples
     /// ```no_run
@@ -114,7 +114,7 @@ impl InterruptAffinity {
         journal: impl FnOnce() -> Result<Journal, JournalError>,
     ) -> Result<Self, InterruptAffinityError> {
         // What raises no interrupts is an error before anything else is asked.
-        let mut changes = interrupt::place(topology, &nic, Vectors::All, &Placement::NearestCores)?;
+        let mut changes = interrupt::distribute(topology, &nic, Vectors::All, &Distribution::NearestCores)?;
         let local =
             LocalCpus::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
         let mut astray = Vec::new();
@@ -127,7 +127,7 @@ impl InterruptAffinity {
         }
         changes.retain(|change| astray.iter().any(|number| change.is_of_interrupt(*number)));
         let outcome = match changes.is_empty() {
-            true => Placed::InPlace,
+            true => InterruptOutcome::InPlace,
             false => moved(host, changes, journal),
         };
         Ok(Self { host: host.clone(), topology: topology.clone(), nic, attached: local.cpus, outcome })
@@ -144,13 +144,13 @@ impl InterruptAffinity {
     }
 
     /// What became of its interrupts.
-    pub fn outcome(&self) -> &Placed {
+    pub fn outcome(&self) -> &InterruptOutcome {
         &self.outcome
     }
 
     /// Reads what was changed once more: an interrupt that was pending may have moved since.
-    pub fn refresh(&mut self) -> &Placed {
-        if let Placed::Moved(guard) = &mut self.outcome {
+    pub fn refresh(&mut self) -> &InterruptOutcome {
+        if let InterruptOutcome::Moved(guard) = &mut self.outcome {
             guard.refresh();
         }
         &self.outcome
@@ -177,20 +177,24 @@ impl InterruptAffinity {
     }
 }
 
-fn moved(host: &Host, changes: Vec<Change>, journal: impl FnOnce() -> Result<Journal, JournalError>) -> Placed {
+fn moved(
+    host: &Host,
+    changes: Vec<Change>,
+    journal: impl FnOnce() -> Result<Journal, JournalError>,
+) -> InterruptOutcome {
     // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be without it.
     let (plan, changes) = irqbalance::heed(host.root(), changes.clone()).unwrap_or((BalancerPlan::None, changes));
     if changes.is_empty() {
-        return Placed::LeftToBalancer(plan);
+        return InterruptOutcome::LeftToBalancer(plan);
     }
     let journal = journal().map_err(ApplyError::from);
     match journal.and_then(|journal| host.apply(&journal, &changes, Refusals::Report)) {
         // Where nothing was changed, nothing is to be put back, and the first refusal stands for all.
         Ok(mut guard) => match guard.take_refusal() {
-            Some(error) => Placed::Refused(error.into()),
-            None => Placed::Moved(guard),
+            Some(error) => InterruptOutcome::Refused(error.into()),
+            None => InterruptOutcome::Moved(guard),
         },
-        Err(error) => Placed::Refused(error),
+        Err(error) => InterruptOutcome::Refused(error),
     }
 }
 

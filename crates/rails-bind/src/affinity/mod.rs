@@ -12,16 +12,16 @@
 //! about for a socket, as the paper's Table III does.
 
 mod evidence;
-mod interrupt;
 mod interrupt_affinity;
-mod memory;
+mod interrupt_verdict;
+mod memory_verdict;
 mod observer;
-mod thread;
 mod thread_affinity;
+mod thread_verdict;
 mod verdict;
 
 pub use evidence::{Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread};
-pub use interrupt_affinity::{InterruptAffinity, InterruptAffinityError, Placed};
+pub use interrupt_affinity::{InterruptAffinity, InterruptAffinityError, InterruptOutcome};
 pub use observer::{Observation, ObserveError, Observer};
 pub use thread_affinity::{Nearness, ThreadAffinity, ThreadAffinityError};
 pub use verdict::{Fix, Verdict};
@@ -65,9 +65,9 @@ pub struct AffinityReport {
 /// ```
 pub fn assess(topology: &Topology, evidence: &Evidence<'_>) -> AffinityReport {
     AffinityReport {
-        interrupt: interrupt::assess(topology, evidence),
-        thread: thread::assess(topology, evidence),
-        memory: memory::assess(topology, evidence),
+        interrupt: interrupt_verdict::assess(topology, evidence),
+        thread: thread_verdict::assess(topology, evidence),
+        memory: memory_verdict::assess(topology, evidence),
     }
 }
 

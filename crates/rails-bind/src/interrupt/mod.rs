@@ -3,11 +3,11 @@
 //! To move them is a change of the machine's [`settings`](crate::settings): [`place`] says which.
 
 mod counts;
+mod distribution;
 pub mod irqbalance;
-mod placement;
 
 pub use counts::InterruptCounts;
-pub use placement::{Placement, PlacementError, Vectors, place};
+pub use distribution::{Distribution, DistributionError, Vectors, distribute};
 
 use rails_topo::{CpuSet, ParseSetError};
 use serde::{Deserialize, Serialize};

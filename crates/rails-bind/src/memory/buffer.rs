@@ -1,6 +1,6 @@
 //! Memory with a policy of its own.
 
-use super::{BufferOptions, BufferPart, MemoryError, MemoryPolicy, Placement, Rebound, Residency};
+use super::{BufferOptions, BufferPart, MemoryBinding, MemoryError, MemoryPolicy, Rebound, Residency};
 use crate::{
     Outcome,
     sys::{mapping::Whole, parts::Part},
@@ -29,8 +29,8 @@ use std::{
 /// assert_eq!(buffer.residency()?.bytes_on(node), 1 << 20);
 ///
 /// // Later, and while it is used: a placement needs no access to the bytes.
-/// let placement = buffer.placement();
-/// let rebound = placement.rebind(&MemoryPolicy::Preferred(node))?;
+/// let binding = buffer.binding();
+/// let rebound = binding.rebind(&MemoryPolicy::Preferred(node))?;
 /// println!("{} pages moved, {} could not", rebound.moved, rebound.failed);
 /// # Ok(())
 /// # }
@@ -44,7 +44,7 @@ pub struct NumaBuffer {
 /// What a buffer is beside its bytes.
 #[derive(Debug)]
 pub(super) struct BufferState {
-    pub(super) placement: Placement,
+    pub(super) binding: MemoryBinding,
     outcome: Outcome<MemoryPolicy>,
 }
 
@@ -80,8 +80,8 @@ impl NumaBuffer {
     pub fn new(bytes: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
         let laid = options.lay(bytes)?;
         let whole = Whole::new(laid.mapping);
-        let placement = Placement::new(whole.mapping(), laid.shape);
-        Ok(Self { whole, length: bytes, state: Arc::new(BufferState { placement, outcome: laid.outcome }) })
+        let binding = MemoryBinding::new(whole.mapping(), laid.shape);
+        Ok(Self { whole, length: bytes, state: Arc::new(BufferState { binding, outcome: laid.outcome }) })
     }
 
     /// All of it as one part, which can be split: as many bytes as the capacity.
@@ -105,32 +105,32 @@ impl NumaBuffer {
     }
 
     /// A handle to ask where the buffer lies, and to move it, while another thread has its bytes.
-    pub fn placement(&self) -> Placement {
-        self.state.placement.clone()
+    pub fn binding(&self) -> MemoryBinding {
+        self.state.binding.clone()
     }
 
-    /// As [`Placement::residency`]. The pages are those of the capacity.
+    /// As [`MemoryBinding::residency`]. The pages are those of the capacity.
     ///
     /// # Errors
     /// As there.
     pub fn residency(&self) -> Result<Residency, MemoryError> {
-        self.state.placement.residency()
+        self.state.binding.residency()
     }
 
-    /// As [`Placement::policy`].
+    /// As [`MemoryBinding::policy`].
     ///
     /// # Errors
     /// As there.
     pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
-        self.state.placement.policy()
+        self.state.binding.policy()
     }
 
-    /// As [`Placement::rebind`], which also works while others have the bytes.
+    /// As [`MemoryBinding::rebind`], which also works while others have the bytes.
     ///
     /// # Errors
     /// As there.
     pub fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
-        self.state.placement.rebind(policy)
+        self.state.binding.rebind(policy)
     }
 
     /// How much of the buffer lies on transparent huge pages at this moment, in bytes.

@@ -15,12 +15,12 @@
 //! mm/page_alloc.c). Only when every page lies where it shall is the strict policy set. What spills over is on other nodes
 //! for that moment. A strict policy of a *thread* has no such protection.
 
+mod binding;
 mod buffer;
 mod error;
 mod meminfo;
 mod options;
 mod part;
-mod placement;
 mod policy;
 mod pool;
 pub mod process;
@@ -29,11 +29,11 @@ mod residency;
 mod targets;
 mod weights;
 
+pub use binding::{MemoryBinding, Rebound};
 pub use buffer::NumaBuffer;
 pub use error::MemoryError;
 pub use options::{BufferOptions, Pages};
 pub use part::BufferPart;
-pub use placement::{Placement, Rebound};
 pub use policy::{MemoryGuard, MemoryPolicy, node_of_page, set_thread_policy, thread_policy};
 pub use pool::{BufferPool, PooledBuffer};
 pub use residency::{PageState, Residency, residency_of};

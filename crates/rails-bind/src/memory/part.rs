@@ -1,6 +1,6 @@
 //! A buffer that several threads fill at a time.
 
-use super::{NumaBuffer, Placement, buffer::BufferState};
+use super::{MemoryBinding, NumaBuffer, buffer::BufferState};
 use crate::sys::parts::Part;
 use std::{
     ops::{Deref, DerefMut},
@@ -39,8 +39,8 @@ impl BufferPart {
     }
 
     /// A handle to ask where the whole buffer lies, and to move it, whoever has its parts.
-    pub fn placement(&self) -> Placement {
-        self.state.placement.clone()
+    pub fn binding(&self) -> MemoryBinding {
+        self.state.binding.clone()
     }
 
     /// Keeps the first `at` bytes, and gives the rest as a part of its own.

@@ -1,7 +1,7 @@
 //! Buffers of one size, from memory that was laid beforehand.
 
 use super::{
-    BufferOptions, MemoryError, MemoryPolicy, Placement, Rebound, Residency,
+    BufferOptions, MemoryBinding, MemoryError, MemoryPolicy, Rebound, Residency,
     options::check_existing,
     range::{effective, strict_nodes},
 };
@@ -40,7 +40,7 @@ use std::{
 #[derive(Clone)]
 pub struct BufferPool {
     slots: Arc<Slots>,
-    placement: Placement,
+    binding: MemoryBinding,
     outcome: Outcome<MemoryPolicy>,
 }
 
@@ -79,8 +79,8 @@ impl BufferPool {
         let laid = options.clone().prefault(true).lay(total)?;
         let stride = total / count;
         let slots = Arc::new(Slots::new(laid.mapping, count, stride, buffer_bytes));
-        let placement = Placement::new(slots.mapping(), laid.shape);
-        Ok(Self { slots, placement, outcome: laid.outcome })
+        let binding = MemoryBinding::new(slots.mapping(), laid.shape);
+        Ok(Self { slots, binding, outcome: laid.outcome })
     }
 
     /// A buffer that nobody has, or `None` while all are out.
@@ -109,32 +109,32 @@ impl BufferPool {
     }
 
     /// A handle to ask where the pool's memory lies, and to move it.
-    pub fn placement(&self) -> Placement {
-        self.placement.clone()
+    pub fn binding(&self) -> MemoryBinding {
+        self.binding.clone()
     }
 
-    /// As [`Placement::residency`], for all buffers, whether they are out or not.
+    /// As [`MemoryBinding::residency`], for all buffers, whether they are out or not.
     ///
     /// # Errors
     /// As there.
     pub fn residency(&self) -> Result<Residency, MemoryError> {
-        self.placement.residency()
+        self.binding.residency()
     }
 
-    /// As [`Placement::policy`].
+    /// As [`MemoryBinding::policy`].
     ///
     /// # Errors
     /// As there.
     pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
-        self.placement.policy()
+        self.binding.policy()
     }
 
-    /// As [`Placement::rebind`], for all buffers, also while they are out and written to.
+    /// As [`MemoryBinding::rebind`], for all buffers, also while they are out and written to.
     ///
     /// # Errors
     /// As there.
     pub fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
-        self.placement.rebind(policy)
+        self.binding.rebind(policy)
     }
 }
 

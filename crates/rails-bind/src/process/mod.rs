@@ -1,8 +1,8 @@
 //! A process that may not be ours: its sockets, and whether it sees the same network.
 
-mod socket;
+mod open_sockets;
 
-pub use socket::{Protocol, Socket, SocketState};
+pub use open_sockets::{Protocol, Socket, SocketState};
 
 use crate::thread::Tid;
 use std::{fs, io, os::unix::fs::MetadataExt};
@@ -79,7 +79,7 @@ impl Process {
     /// [proc_pid_fd(5)](https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html),
     /// [proc_pid_net(5)](https://man7.org/linux/man-pages/man5/proc_pid_net.5.html)
     pub fn sockets(self) -> Result<Vec<Socket>, ProcessError> {
-        socket::of(self.pid)
+        open_sockets::of(self.pid)
     }
 
     /// Whether it is in the network namespace of the calling thread, so that its addresses are those of the same NICs.

@@ -73,7 +73,7 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
 /// [socket(7)](https://man7.org/linux/man-pages/man7/socket.7.html), `SO_INCOMING_CPU`
 #[doc(alias = "SO_INCOMING_CPU")]
 pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
-    sys::socket::incoming_cpu(socket.as_fd())
+    sys::sockopt::incoming_cpu(socket.as_fd())
         .map(|cpu| u32::try_from(cpu).ok().map(CpuId))
         .map_err(|source| SocketError::call("getsockopt(SO_INCOMING_CPU)", source))
 }
@@ -120,10 +120,10 @@ fn same_namespace(socket: &impl AsFd) -> Result<(), SocketError> {
         Some(libc::ENOPROTOOPT) => SocketError::NamespaceUnknown { source },
         _ => SocketError::call("getsockopt(SO_NETNS_COOKIE)", source),
     };
-    let theirs = sys::socket::namespace_cookie(socket.as_fd()).map_err(unknown)?;
+    let theirs = sys::sockopt::namespace_cookie(socket.as_fd()).map_err(unknown)?;
     let own = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)
         .map_err(|source| SocketError::call("socket", source))?;
-    let ours = sys::socket::namespace_cookie(own.as_fd()).map_err(unknown)?;
+    let ours = sys::sockopt::namespace_cookie(own.as_fd()).map_err(unknown)?;
     if theirs == ours { Ok(()) } else { Err(SocketError::OtherNamespace) }
 }
 

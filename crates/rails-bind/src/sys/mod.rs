@@ -2,14 +2,14 @@
 //!
 //! The functions here check nothing and explain nothing; their safe callers do.
 
-pub(crate) mod affinity;
 pub(crate) mod mapping;
 pub(crate) mod mempolicy;
 pub(crate) mod move_pages;
 pub(crate) mod parts;
 pub(crate) mod sched;
+pub(crate) mod sched_affinity;
 pub(crate) mod slots;
-pub(crate) mod socket;
+pub(crate) mod sockopt;
 
 /// [`rails_topo::IdSet`] keeps its mask in 64-bit words and the kernel reads `unsigned long`s: the same bytes,
 /// except where a long is 32 bits wide and the high half comes first.

@@ -1,6 +1,6 @@
 //! A placed thread, until its guard puts it back as it was.
 
-use super::{BindingStatus, Scheduling, Tid, affinity, identity::Subject, name, scheduling};
+use super::{BindingStatus, Scheduling, Tid, cpu_binding, identity::Subject, name, scheduling};
 use crate::{BindError, Outcome};
 use rails_topo::CpuSet;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 /// What became of a placement, as read back; `None` for what was not asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Placed {
+pub struct PlacementOutcome {
     /// The CPUs.
     pub cpus: Option<Outcome<CpuSet>>,
     /// Class, nice value and reset-on-fork.
@@ -29,7 +29,7 @@ pub struct Placed {
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the thread back as it was at once"]
 pub struct PlacementGuard<Whose> {
-    pub(super) placed: Placed,
+    pub(super) outcome: PlacementOutcome,
     pub(super) undo: Undo,
     pub(super) whose: PhantomData<Whose>,
 }
@@ -44,8 +44,8 @@ pub struct Other(());
 
 impl<Whose> PlacementGuard<Whose> {
     /// What became of the placement, as read back when it was made.
-    pub fn placed(&self) -> &Placed {
-        &self.placed
+    pub fn outcome(&self) -> &PlacementOutcome {
+        &self.outcome
     }
 
     /// The thread.
@@ -58,13 +58,13 @@ impl<Whose> PlacementGuard<Whose> {
     /// # Errors
     /// [`BindError::NoSuchThread`] if the thread has ended.
     pub fn check(&self) -> Result<Option<BindingStatus>, BindError> {
-        self.placed.cpus.as_ref().map(|outcome| affinity::check(self.undo.thread, outcome)).transpose()
+        self.outcome.cpus.as_ref().map(|outcome| cpu_binding::check(self.undo.thread, outcome)).transpose()
     }
 
     /// Leaves the thread as it is now.
-    pub fn keep(mut self) -> Placed {
+    pub fn keep(mut self) -> PlacementOutcome {
         self.undo.steps.clear();
-        std::mem::take(&mut self.placed)
+        std::mem::take(&mut self.outcome)
     }
 
     /// Puts the thread back as it was, and reads it back. Dropping does the same and can only log a failure.
@@ -125,7 +125,7 @@ impl Former {
                 }
                 Err(BindError::NotRestored { what: "name", former: text(former), now: text(&now) })
             }
-            Self::Cpus(former) => affinity::put_back(thread, former),
+            Self::Cpus(former) => cpu_binding::put_back(thread, former),
             Self::Scheduling(former) => scheduling::put_back(thread, former),
         }
     }

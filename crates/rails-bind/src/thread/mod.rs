@@ -4,18 +4,18 @@
 //! calling thread or of any other, also of another process where the kernel lets one. [`ThreadGuard::check`] and
 //! [`PlacementGuard::check`] say whether a binding still holds, which the kernel does not tell by itself.
 
-mod affinity;
 mod binding_status;
+mod cpu_binding;
 mod guard;
 mod identity;
 mod name;
 mod placement;
 mod scheduling;
 
-pub(crate) use affinity::affinity_kept_for;
-pub use affinity::{ThreadGuard, affinity_of, bind_current, current_affinity};
 pub use binding_status::BindingStatus;
-pub use guard::{Other, Own, Placed, PlacementGuard};
+pub(crate) use cpu_binding::affinity_kept_for;
+pub use cpu_binding::{ThreadGuard, affinity_of, bind_current, current_affinity};
+pub use guard::{Other, Own, PlacementGuard, PlacementOutcome};
 pub use name::name_of;
 pub use placement::{ThreadPlacement, bind};
 pub use scheduling::{Scheduling, SchedulingClass, scheduling_of};

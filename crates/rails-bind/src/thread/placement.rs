@@ -1,8 +1,8 @@
 //! Several things about a thread at once, all or nothing.
 
 use super::{
-    Scheduling, SchedulingClass, Tid, affinity,
-    guard::{Former, Other, Own, Placed, PlacementGuard, Undo},
+    Scheduling, SchedulingClass, Tid, cpu_binding,
+    guard::{Former, Other, Own, PlacementGuard, PlacementOutcome, Undo},
     identity::Subject,
     name,
     scheduling::{self, check_nice},
@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 /// use rails_bind::thread::{SchedulingClass, ThreadPlacement};
 ///
 /// let guard = ThreadPlacement::new().name("rail0").class(SchedulingClass::Batch).apply()?;
-/// println!("{:?}", guard.placed().scheduling);
+/// println!("{:?}", guard.outcome().scheduling);
 /// guard.restore()?;
 /// # Ok::<(), rails_bind::BindError>(())
 /// ```
@@ -116,7 +116,7 @@ impl ThreadPlacement {
         self.check()?;
         let mut undo = Undo { thread, steps: Vec::new() };
         match self.carry_out(&mut undo) {
-            Ok(placed) => Ok(PlacementGuard { placed, undo, whose: PhantomData }),
+            Ok(outcome) => Ok(PlacementGuard { outcome, undo, whose: PhantomData }),
             Err(failed) => match undo.run() {
                 // Of a thread that has ended there is nothing left to put back.
                 Ok(()) | Err((_, BindError::NoSuchThread { .. })) => Err(failed),
@@ -128,30 +128,30 @@ impl ThreadPlacement {
     }
 
     /// The scheduling comes last: it is the step that is most often refused, and may not be undone without privilege.
-    fn carry_out(&self, undo: &mut Undo) -> Result<Placed, BindError> {
+    fn carry_out(&self, undo: &mut Undo) -> Result<PlacementOutcome, BindError> {
         let thread = undo.thread;
-        let mut placed = Placed::default();
+        let mut outcome = PlacementOutcome::default();
         if let Some(wanted) = &self.name {
             let former = name::read(thread)?;
             name::write(thread, wanted.as_bytes())?;
             undo.steps.push(Former::Name(former));
             let got = String::from_utf8_lossy(&name::read(thread)?).into_owned();
-            placed.name = Some(Outcome::compare(wanted.clone(), got));
+            outcome.name = Some(Outcome::compare(wanted.clone(), got));
         }
         if let Some(wanted) = &self.cpus {
-            let former = affinity::kept(thread)?;
-            affinity::set(thread, wanted)?;
+            let former = cpu_binding::kept(thread)?;
+            cpu_binding::set(thread, wanted)?;
             undo.steps.push(Former::Cpus(former));
-            placed.cpus = Some(Outcome::compare(wanted.clone(), affinity::get(thread)?));
+            outcome.cpus = Some(Outcome::compare(wanted.clone(), cpu_binding::get(thread)?));
         }
         if self.class.is_some() || self.nice.is_some() || self.reset_on_fork.is_some() {
             let former = scheduling::read(thread)?;
             let wanted = self.scheduling(former.scheduling())?;
             scheduling::write(thread, wanted, &former)?;
             undo.steps.push(Former::Scheduling(former));
-            placed.scheduling = Some(Outcome::compare(wanted, scheduling::read(thread)?.scheduling()));
+            outcome.scheduling = Some(Outcome::compare(wanted, scheduling::read(thread)?.scheduling()));
         }
-        Ok(placed)
+        Ok(outcome)
     }
 
     /// What is asked for, and what is, where nothing is asked for.
@@ -168,7 +168,7 @@ impl ThreadPlacement {
 
     /// All that can be said without asking the kernel.
     fn check(&self) -> Result<(), BindError> {
-        self.cpus.as_ref().map_or(Ok(()), affinity::not_empty)?;
+        self.cpus.as_ref().map_or(Ok(()), cpu_binding::not_empty)?;
         self.name.as_deref().map_or(Ok(()), name::check)?;
         self.nice.map_or(Ok(()), check_nice)?;
         self.class.map_or(Ok(()), SchedulingClass::check)?;

@@ -1,6 +1,6 @@
 //! How a thread is scheduled: class, priority or nice value, and whether its children are scheduled likewise.
 
-use super::{Tid, affinity::FOR_OTHERS, identity::Subject};
+use super::{Tid, cpu_binding::FOR_OTHERS, identity::Subject};
 use crate::{
     BindError,
     sys::sched::{self, Attributes},

@@ -81,7 +81,7 @@ impl ThreadUsage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread::tests::usage;
+    use super::super::thread_usage::tests::usage;
     use super::*;
     use proptest::prelude::*;
 

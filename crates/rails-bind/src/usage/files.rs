@@ -1,6 +1,6 @@
 //! What the files of a thread below `/proc` say; pure functions of their text.
 
-use super::thread::{NodeFaults, NumaFaults};
+use super::thread_usage::{NodeFaults, NumaFaults};
 use crate::kernel_files::status_field;
 use rails_topo::{CpuId, NodeId};
 use std::time::Duration;

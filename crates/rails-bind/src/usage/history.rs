@@ -109,7 +109,7 @@ impl CpuHistory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread::tests::usage;
+    use super::super::thread_usage::tests::usage;
     use super::*;
     use proptest::prelude::*;
 

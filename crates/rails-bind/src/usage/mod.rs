@@ -7,12 +7,12 @@
 mod delta;
 mod files;
 mod history;
-mod thread;
+mod thread_usage;
 
 pub use delta::ThreadUsageDelta;
 pub use history::{CpuHistory, Whereabouts};
-pub(crate) use thread::started;
-pub use thread::{NodeFaults, NumaFaults, ThreadUsage, threads_of};
+pub(crate) use thread_usage::started;
+pub use thread_usage::{NodeFaults, NumaFaults, ThreadUsage, threads_of};
 
 use crate::thread::Tid;
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use crate::machine::machine;
 use rails_bind::{
-    affinity::{AffinityReport, InterruptAffinity, Nearness, Placed, ThreadAffinity},
-    interrupt::{Placement, Vectors, place},
+    affinity::{AffinityReport, InterruptAffinity, InterruptOutcome, Nearness, ThreadAffinity},
+    interrupt::{Distribution, Vectors, distribute},
     memory::{BufferOptions, MemoryPolicy, NumaBuffer},
     settings::{Host, Journal, Refusals, SettingState, SettingsGuard},
     socket,
@@ -64,7 +64,8 @@ impl Connection {
 
     /// All interrupts of the NIC on this CPU, by hand.
     fn planted(&self, cpu: &str) -> SettingsGuard {
-        let changes = place(&self.topology, &self.nic, Vectors::All, &Placement::On(cpus(cpu))).expect("it has some");
+        let changes =
+            distribute(&self.topology, &self.nic, Vectors::All, &Distribution::On(cpus(cpu))).expect("it has some");
         let journal = Journal::at("/run/rails-test").expect("/run can be written to");
         let planted = Host::this().apply(&journal, &changes, Refusals::Fail).expect("root may");
         self.cable.ping(5).expect("the cable carries");
@@ -82,12 +83,12 @@ fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
     let _planted = connection.planted("0");
 
     let mut interrupt = InterruptAffinity::of_socket(&connection.stream).expect("it has a NIC with interrupts");
-    assert!(matches!(interrupt.outcome(), Placed::Moved(_)), "{:?}", interrupt.outcome());
+    assert!(matches!(interrupt.outcome(), InterruptOutcome::Moved(_)), "{:?}", interrupt.outcome());
     assert_eq!(interrupt.attached(), &cpus("2-3"));
     // What was moved goes when it fires next, and the interrupt for what was sent seldom does.
     let both_have_fired = (0..50).any(|_| {
         connection.echo();
-        let Placed::Moved(guard) = interrupt.refresh() else { panic!("they were moved") };
+        let InterruptOutcome::Moved(guard) = interrupt.refresh() else { panic!("they were moved") };
         guard.changes().iter().filter(|changed| matches!(changed.state, SettingState::Applied)).count() >= 2
     });
     assert!(both_have_fired, "those of the queue: {:?}", interrupt.outcome());

@@ -2,7 +2,7 @@
 
 use crate::machine::machine;
 use rails_bind::{
-    interrupt::{self, InterruptCounts, Placement, Vectors, place},
+    interrupt::{self, Distribution, InterruptCounts, Vectors, distribute},
     settings::{
         ApplyError, Change, Host, Journal, PutBack, Refusals, Setting, SettingError, SettingState, SettingsGuard, Undo,
         Value,
@@ -62,7 +62,8 @@ fn guest_interrupts_of_a_nic_are_counted_on_the_chosen_cpu_only() {
     let (cable, topology, nic) = node_1();
     let former = wishes(&nic);
     for cpu in ["3", "2", "0"] {
-        let changes = place(&topology, &nic, Vectors::All, &Placement::On(cpus(cpu))).expect("it has interrupts");
+        let changes =
+            distribute(&topology, &nic, Vectors::All, &Distribution::On(cpus(cpu))).expect("it has interrupts");
         assert_eq!(changes.len(), 3, "{nic:?}");
         let mut guard = apply(&changes);
         let (on, times) = served(&cable, &nic);
@@ -78,7 +79,7 @@ fn guest_interrupts_of_a_nic_are_counted_on_the_chosen_cpu_only() {
     }
     assert_eq!(wishes(&nic), former, "the guards have put all of it back");
     // The same look at interrupts that were sent elsewhere does not see them on CPU 3: the check can fail.
-    let _elsewhere = apply(&place(&topology, &nic, Vectors::All, &Placement::On(cpus("0"))).expect("likewise"));
+    let _elsewhere = apply(&distribute(&topology, &nic, Vectors::All, &Distribution::On(cpus("0"))).expect("likewise"));
     assert_ne!(served(&cable, &nic).0, cpus("3"));
 }
 
@@ -87,12 +88,12 @@ fn guest_interrupts_of_a_nic_are_counted_on_the_chosen_cpu_only() {
 fn guest_one_queue_moves_alone_and_the_nearest_cores_are_those_of_the_node() {
     let _turn = machine();
     let (_cable, topology, nic) = node_1();
-    let queue = place(&topology, &nic, Vectors::Queue(0), &Placement::NearestCores).expect("it has one queue");
+    let queue = distribute(&topology, &nic, Vectors::Queue(0), &Distribution::NearestCores).expect("it has one queue");
     assert_eq!(queue.len(), 2, "one interrupt to receive and one to send: {queue:?}");
     assert!(queue.iter().all(|change| change.value == Value::Cpus(cpus("2"))), "{queue:?}");
-    let all = place(&topology, &nic, Vectors::All, &Placement::NearestCores).expect("it has interrupts");
+    let all = distribute(&topology, &nic, Vectors::All, &Distribution::NearestCores).expect("it has interrupts");
     assert!(all.iter().any(|change| change.value == Value::Cpus(cpus("2-3"))), "configuration goes to either: {all:?}");
-    assert!(place(&topology, &nic, Vectors::Queue(1), &Placement::NearestCores).is_err());
+    assert!(distribute(&topology, &nic, Vectors::Queue(1), &Distribution::NearestCores).is_err());
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn guest_a_panic_leaves_the_machine_as_it_was() {
     let _turn = machine();
     let (_cable, topology, nic) = node_1();
     let former = wishes(&nic);
-    let changes = place(&topology, &nic, Vectors::All, &Placement::On(cpus("0"))).expect("it has interrupts");
+    let changes = distribute(&topology, &nic, Vectors::All, &Distribution::On(cpus("0"))).expect("it has interrupts");
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         let _guard = apply(&changes);
         assert_ne!(wishes(&nic), former);
@@ -118,7 +119,8 @@ fn guest_an_apply_that_fails_half_way_leaves_the_machine_as_it_was() {
     let _turn = machine();
     let (_cable, topology, nic) = node_1();
     let former = wishes(&nic);
-    let mut changes = place(&topology, &nic, Vectors::All, &Placement::On(cpus("0"))).expect("it has interrupts");
+    let mut changes =
+        distribute(&topology, &nic, Vectors::All, &Distribution::On(cpus("0"))).expect("it has interrupts");
     // The timer is the kernel's own, so the last change is refused when the others have been made.
     changes.push(Change::interrupt(0, cpus("1")));
     let error = Host::this().apply(&journal(), &changes, Refusals::Fail).expect_err("the timer stays");
@@ -171,7 +173,8 @@ fn hold() -> ! {
     let topology = Topology::detect().expect("a machine");
     let name = env::var(HOLD).expect("it is text");
     let nic = topology.nic(&name).expect("it is there");
-    let mut changes = place(&topology, nic, Vectors::All, &Placement::On(cpus("0"))).expect("it has interrupts");
+    let mut changes =
+        distribute(&topology, nic, Vectors::All, &Distribution::On(cpus("0"))).expect("it has interrupts");
     changes.push(steering(nic));
     let _guard = apply(&changes);
     println!("{HOLDING}");
@@ -230,7 +233,8 @@ fn guest_bad_wishes_are_refused_by_name() {
     assert!(matches!(absent, SettingError::NoneUsable { .. }), "{absent}");
     let vanished = refuse(Change::interrupt(4000, cpus("1")));
     assert!(matches!(vanished, SettingError::NotThere { .. }), "{vanished}");
-    let offline = place(&topology, &nic, Vectors::All, &Placement::On(cpus("2,77"))).expect_err("77 is not there");
+    let offline =
+        distribute(&topology, &nic, Vectors::All, &Distribution::On(cpus("2,77"))).expect_err("77 is not there");
     assert!(offline.to_string().ends_with("not online (77)"), "{offline}");
 
     // A /proc that is mounted for reading only, as containers have it.

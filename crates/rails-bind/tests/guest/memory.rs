@@ -208,7 +208,7 @@ fn guest_moving_to_interleave_is_what_the_kernel_would_have_done() {
 fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
     let _guest = guest();
     let mut buffer = laid(SIZE, bind("0"));
-    let placement = buffer.placement();
+    let binding = buffer.binding();
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let _stop = Stop(&stop);
@@ -234,14 +234,14 @@ fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
             (MemoryPolicy::Default, 0, all),
         ] {
             let seen = rounds.load(Ordering::Relaxed);
-            let rebound = placement.rebind(&policy).expect("there is room");
+            let rebound = binding.rebind(&policy).expect("there is room");
             let found = (rebound.moved, rebound.failed, rebound.after.pages_on(NodeId(1)));
             assert_eq!(found, (moved, 0, on_1), "{policy}: {} -> {}", rebound.before, rebound.after);
             assert_eq!(rebound.outcome, Outcome::Applied(policy.clone()));
-            assert_eq!(placement.policy().expect("it can be read"), policy);
+            assert_eq!(binding.policy().expect("it can be read"), policy);
             // The writer goes on, on the moved pages; were they left behind, it would make new ones.
             wait_for(&rounds, seen + 2, &writer);
-            let now = placement.residency().expect("it can be asked");
+            let now = binding.residency().expect("it can be asked");
             assert!(policy == MemoryPolicy::Default || now == rebound.after, "{policy}: {} -> {now}", rebound.after);
         }
     });
@@ -254,7 +254,7 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is up");
     let address = listener.local_addr().expect("it is bound");
     let mut buffer = laid(SIZE, bind("0"));
-    let placement = buffer.placement();
+    let binding = buffer.binding();
     let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
     // A prime period, so that a page in a wrong place does not look right.
     let pattern: Vec<u8> = (0..251 * 1024).map(|offset| (offset % 251) as u8).collect();
@@ -287,12 +287,12 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
         for (list, on_1) in [("1", all), ("0", 0), ("1", all)] {
             let seen = received.load(Ordering::Relaxed);
             wait_for(&received, seen + SIZE as u64, &reader);
-            let rebound = placement.rebind(&bind(list)).expect("there is room");
+            let rebound = binding.rebind(&bind(list)).expect("there is room");
             assert_eq!((rebound.moved, rebound.after.pages_on(NodeId(1))), (all, on_1), "{}", rebound.after);
         }
         let seen = received.load(Ordering::Relaxed);
         wait_for(&received, seen + SIZE as u64, &reader);
-        assert!(placement.residency().expect("it can be asked").is_all_on(&nodes("1")));
+        assert!(binding.residency().expect("it can be asked").is_all_on(&nodes("1")));
     });
 }
 

@@ -382,7 +382,7 @@ fn guest_real_time_classes_and_nice_values_are_set_and_put_back() {
             let guard = ThreadPlacement::new().class(class).reset_on_fork(true).apply().expect("root may");
             let now = thread::scheduling_of(tid).expect("readable");
             assert_eq!((now.class, now.reset_on_fork, now.nice), (class, true, before.nice));
-            assert_eq!(guard.placed().scheduling, Some(Outcome::Applied(now)));
+            assert_eq!(guard.outcome().scheduling, Some(Outcome::Applied(now)));
             assert_eq!(ThreadUsage::of(tid).expect("it lives").class, class);
             // The child begins in the usual class.
             let child = on_a_thread(|| thread::scheduling_of(thread::current_tid()).expect("readable").class);

@@ -1,8 +1,8 @@
 //! Plans for machines that nobody here owns: described ones and captured ones.
 
 mod captured;
+mod cpus_and_memory;
 mod lanes;
-mod placement;
 mod properties;
 
 use rails_multirail::{RailPlan, RailRequest, plan_rails};

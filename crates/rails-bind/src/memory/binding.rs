@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// It keeps the memory from being given back, as one more owner of it.
 #[derive(Debug, Clone)]
-pub struct Placement {
+pub struct MemoryBinding {
     mapping: Arc<Mapping>,
     shape: Shape,
     /// One rebinding at a time, so that each can put back what it found.
@@ -38,7 +38,7 @@ pub struct Rebound {
     pub after: Residency,
 }
 
-impl Placement {
+impl MemoryBinding {
     pub(super) fn new(mapping: &Arc<Mapping>, shape: Shape) -> Self {
         Self { mapping: Arc::clone(mapping), shape, turn: Arc::default() }
     }

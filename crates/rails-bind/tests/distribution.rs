@@ -1,8 +1,8 @@
 //! Which CPUs interrupts and threads are sent to, on machines that are only described.
 
 use rails_bind::{
-    affinity::{InterruptAffinity, InterruptAffinityError, Nearness, Placed},
-    interrupt::{Placement, PlacementError, Vectors, place},
+    affinity::{InterruptAffinity, InterruptAffinityError, InterruptOutcome, Nearness},
+    interrupt::{Distribution, DistributionError, Vectors, distribute},
     settings::{Host, Journal, Value},
 };
 use rails_topo::{CpuSet, Interrupt, Nic, NodeId, Topology};
@@ -31,9 +31,9 @@ fn machine() -> Topology {
 }
 
 /// Where each interrupt goes, in order.
-fn placed(topology: &Topology, vectors: Vectors, placement: &Placement) -> Vec<String> {
+fn placed(topology: &Topology, vectors: Vectors, distribution: &Distribution) -> Vec<String> {
     let nic = topology.nic("eth0").expect("it is described");
-    let changes = place(topology, nic, vectors, placement).expect("it can be placed");
+    let changes = distribute(topology, nic, vectors, distribution).expect("it can be placed");
     let to = |value: &Value| value.cpus().expect("an interrupt goes to CPUs").to_string();
     changes.iter().map(|change| to(&change.value)).collect()
 }
@@ -42,34 +42,35 @@ fn placed(topology: &Topology, vectors: Vectors, placement: &Placement) -> Vec<S
 fn queues_get_cores_of_their_own_beside_the_nic() {
     let machine = machine();
     // Four cores, then their second threads; the vector without a queue may be served on any.
-    let nearest = placed(&machine, Vectors::All, &Placement::NearestCores);
+    let nearest = placed(&machine, Vectors::All, &Distribution::NearestCores);
     assert_eq!(nearest, ["8-15", "8", "10", "12", "14", "9", "11"]);
     let allowed = machine.clone().with_allowed(cpus("0-9"));
-    assert_eq!(placed(&allowed, Vectors::All, &Placement::NearestCores), ["8-9", "8", "9", "8", "9", "8", "9"]);
+    assert_eq!(placed(&allowed, Vectors::All, &Distribution::NearestCores), ["8-9", "8", "9", "8", "9", "8", "9"]);
     let elsewhere = machine.clone().with_allowed(cpus("0-1"));
-    assert_eq!(placed(&elsewhere, Vectors::Queue(1), &Placement::NearestCores), ["10"]);
+    assert_eq!(placed(&elsewhere, Vectors::Queue(1), &Distribution::NearestCores), ["10"]);
 }
 
 #[test]
 fn queues_are_spread_in_turn_or_sent_to_one_place() {
     let machine = machine();
-    let spread = placed(&machine, Vectors::All, &Placement::Spread(cpus("1,3")));
+    let spread = placed(&machine, Vectors::All, &Distribution::Spread(cpus("1,3")));
     assert_eq!(spread, ["1,3", "1", "3", "1", "3", "1", "3"]);
-    assert!(placed(&machine, Vectors::All, &Placement::On(cpus("2-3"))).iter().all(|to| to == "2-3"));
-    assert_eq!(placed(&machine, Vectors::Queue(5), &Placement::On(cpus("7"))), ["7"]);
+    assert!(placed(&machine, Vectors::All, &Distribution::On(cpus("2-3"))).iter().all(|to| to == "2-3"));
+    assert_eq!(placed(&machine, Vectors::Queue(5), &Distribution::On(cpus("7"))), ["7"]);
 }
 
 #[test]
 fn what_cannot_be_placed_says_why() {
     let machine = machine();
-    let refused = |nic: &str, vectors, placement| {
-        place(&machine, machine.nic(nic).expect("it is described"), vectors, &placement).expect_err("it cannot be")
+    let refused = |nic: &str, vectors, distribution| {
+        distribute(&machine, machine.nic(nic).expect("it is described"), vectors, &distribution)
+            .expect_err("it cannot be")
     };
-    let on = |list| Placement::On(cpus(list));
-    assert!(matches!(refused("eth1", Vectors::All, on("1")), PlacementError::NoInterrupts { .. }));
-    assert!(matches!(refused("eth0", Vectors::Queue(6), on("1")), PlacementError::NoSuchQueue { queue: 6, .. }));
-    assert!(matches!(refused("eth0", Vectors::All, on("")), PlacementError::EmptySet { .. }));
-    let offline = refused("eth0", Vectors::All, Placement::Spread(cpus("15-17")));
+    let on = |list| Distribution::On(cpus(list));
+    assert!(matches!(refused("eth1", Vectors::All, on("1")), DistributionError::NoInterrupts { .. }));
+    assert!(matches!(refused("eth0", Vectors::Queue(6), on("1")), DistributionError::NoSuchQueue { queue: 6, .. }));
+    assert!(matches!(refused("eth0", Vectors::All, on("")), DistributionError::EmptySet { .. }));
+    let offline = refused("eth0", Vectors::All, Distribution::Spread(cpus("15-17")));
     assert_eq!(offline.to_string(), "the interrupts of eth0 cannot be placed on CPUs that are not online (16-17)");
 }
 
@@ -106,13 +107,13 @@ fn only_interrupts_that_are_astray_are_moved() {
     let journal = Journal::at(root.path().join("journal")).expect("a folder");
     let host = Host::under(root.path());
     let interrupt = InterruptAffinity::of_nic(&host, &machine, &journal, nic).expect("it has interrupts");
-    assert!(matches!(interrupt.outcome(), Placed::InPlace));
+    assert!(matches!(interrupt.outcome(), InterruptOutcome::InPlace));
     assert_eq!(interrupt.served_on().expect("they are there"), cpus("9"));
 
     fs::write(root.path().join("proc/irq/33/effective_affinity_list"), "1").expect("a file");
     fs::write(root.path().join("proc/irq/33/smp_affinity_list"), "0-1").expect("a file");
     let interrupt = InterruptAffinity::of_nic(&host, &machine, &journal, nic).expect("it has interrupts");
-    let Placed::Moved(guard) = interrupt.outcome() else { panic!("{:?}", interrupt.outcome()) };
+    let InterruptOutcome::Moved(guard) = interrupt.outcome() else { panic!("{:?}", interrupt.outcome()) };
     assert_eq!(guard.changes().len(), 1);
     // It has not fired since, so where it will be served counts.
     assert_eq!(interrupt.served_on().expect("they are there"), cpus("9,12"));
@@ -123,12 +124,12 @@ fn only_interrupts_that_are_astray_are_moved() {
     fs::write(root.path().join("proc/irq/33/effective_affinity_list"), "9").expect("a file");
     fs::write(root.path().join("proc/irq/34/effective_affinity_list"), "0").expect("a file");
     let interrupt = InterruptAffinity::of_nic(&host, &machine, &journal, nic).expect("it has interrupts");
-    let Placed::Moved(guard) = interrupt.outcome() else { panic!("{:?}", interrupt.outcome()) };
+    let InterruptOutcome::Moved(guard) = interrupt.outcome() else { panic!("{:?}", interrupt.outcome()) };
     let moved: Vec<String> = guard.changes().iter().map(|changed| changed.setting.to_string()).collect();
     assert_eq!(moved, ["the affinity of interrupt 33"]);
     drop(interrupt);
 
     let eth1 = machine.nic("eth1").expect("it is described");
     let error = InterruptAffinity::of_nic(&host, &machine, &journal, eth1).expect_err("it has no interrupts");
-    assert!(matches!(error, InterruptAffinityError::Placement(PlacementError::NoInterrupts { .. })), "{error}");
+    assert!(matches!(error, InterruptAffinityError::Distribution(DistributionError::NoInterrupts { .. })), "{error}");
 }

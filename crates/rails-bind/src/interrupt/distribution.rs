@@ -14,7 +14,7 @@ pub enum Vectors {
 
 /// How interrupts are to be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Placement {
+pub enum Distribution {
     /// Each of them on these CPUs; the kernel picks one of several.
     On(CpuSet),
     /// Queue by queue on one of these CPUs, in turn; what serves no queue on all of them.
@@ -27,7 +27,7 @@ pub enum Placement {
 /// Interrupts that cannot be placed so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlacementError {
+pub enum DistributionError {
     /// The interface raises none, or none is known.
     #[error("no interrupt of {nic} is known")]
     NoInterrupts {
@@ -70,32 +70,32 @@ pub enum PlacementError {
 /// interrupt is not bound by a process's cpuset.
 ///
 /// # Errors
-/// [`PlacementError`].
-pub fn place(
+/// [`DistributionError`].
+pub fn distribute(
     topology: &Topology,
     nic: &Nic,
     vectors: Vectors,
-    placement: &Placement,
-) -> Result<Vec<Change>, PlacementError> {
+    distribution: &Distribution,
+) -> Result<Vec<Change>, DistributionError> {
     let name = || nic.name.clone();
     let meant = meant(nic, vectors)?;
-    let (round, rest) = match placement {
-        Placement::On(cpus) | Placement::Spread(cpus) => {
+    let (round, rest) = match distribution {
+        Distribution::On(cpus) | Distribution::Spread(cpus) => {
             let offline = cpus.difference(topology.online_cpus());
             if cpus.is_empty() {
-                return Err(PlacementError::EmptySet { nic: name() });
+                return Err(DistributionError::EmptySet { nic: name() });
             }
             if !offline.is_empty() {
-                return Err(PlacementError::NotOnline { nic: name(), cpus: offline });
+                return Err(DistributionError::NotOnline { nic: name(), cpus: offline });
             }
-            let round = match placement {
-                Placement::On(_) => vec![cpus.clone()],
+            let round = match distribution {
+                Distribution::On(_) => vec![cpus.clone()],
                 _ => cpus.iter().map(CpuSet::single).collect(),
             };
             (round, cpus.clone())
         }
-        Placement::NearestCores => {
-            let beside = nic.locality(topology).ok_or_else(|| PlacementError::UnknownLocality { nic: name() })?;
+        Distribution::NearestCores => {
+            let beside = nic.locality(topology).ok_or_else(|| DistributionError::UnknownLocality { nic: name() })?;
             let allowed = beside.intersection(topology.allowed_cpus());
             let usable = if allowed.is_empty() { beside } else { allowed };
             (cores_first(topology, &usable).into_iter().map(CpuSet::single).collect::<Vec<_>>(), usable)
@@ -108,10 +108,10 @@ pub fn place(
     Ok(meant.into_iter().map(|(interrupt, role)| Change::interrupt(interrupt.number, cpus_for(role))).collect())
 }
 
-fn meant(nic: &Nic, vectors: Vectors) -> Result<Vec<(&Interrupt, InterruptRole)>, PlacementError> {
+fn meant(nic: &Nic, vectors: Vectors) -> Result<Vec<(&Interrupt, InterruptRole)>, DistributionError> {
     let nothing = match vectors {
-        Vectors::All => PlacementError::NoInterrupts { nic: nic.name.clone() },
-        Vectors::Queue(queue) => PlacementError::NoSuchQueue { nic: nic.name.clone(), queue },
+        Vectors::All => DistributionError::NoInterrupts { nic: nic.name.clone() },
+        Vectors::Queue(queue) => DistributionError::NoSuchQueue { nic: nic.name.clone(), queue },
     };
     let is_meant = |(_, role): &(&Interrupt, InterruptRole)| match vectors {
         Vectors::All => true,

@@ -1,6 +1,8 @@
 //! Thread affine: on the CPU that serves the interrupt, or sharing its last-level cache.
 
-use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, interrupt::LocalCpus, no_interrupts};
+use super::{
+    Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, interrupt_verdict::LocalCpus, no_interrupts,
+};
 use crate::settings::{Change, Setting, Value};
 use rails_topo::{CpuSet, InterruptRole, Nic, Topology};
 
@@ -39,7 +41,7 @@ fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
 
 /// Where the interrupts are that traffic raises, and where a thread should be for that: the same for all threads.
 struct Traffic {
-    places: Vec<Place>,
+    interrupts: Vec<Raised>,
     /// The CPUs that will serve all of them.
     serving: CpuSet,
     /// The CPUs beside all of those that will serve them.
@@ -47,7 +49,7 @@ struct Traffic {
 }
 
 /// Where one of them is.
-struct Place {
+struct Raised {
     number: u32,
     /// The CPUs that serve it, and those beside it; `None` is unknown.
     served: Option<(CpuSet, Sharing)>,
@@ -55,7 +57,7 @@ struct Place {
 
 impl Traffic {
     fn of(topology: &Topology, interrupts: &[&ObservedInterrupt], local: Option<&CpuSet>) -> Self {
-        let place = |interrupt: &&ObservedInterrupt| Place {
+        let raised = |interrupt: &&ObservedInterrupt| Raised {
             number: interrupt.status.number,
             served: interrupt.served_on().map(|on| {
                 let sharing = Sharing::with(topology, &on);
@@ -72,7 +74,7 @@ impl Traffic {
             known.reduce(|a, b| a.intersection(&b)).unwrap_or_default().intersection(topology.allowed_cpus())
         };
         Self {
-            places: interrupts.iter().map(place).collect(),
+            interrupts: interrupts.iter().map(raised).collect(),
             serving: common(&CpuSet::clone),
             sharing: common(&|on| Sharing::with(topology, on).cpus),
         }
@@ -88,7 +90,7 @@ impl Traffic {
         let mut far = Vec::new();
         let mut unknown = Vec::new();
         // A lane's traffic may raise any of its interrupts, so the thread has to be beside each of them.
-        for Place { number, served } in &self.places {
+        for Raised { number, served } in &self.interrupts {
             let Some((on, sharing)) = served else {
                 unknown.push(format!("the kernel does not say where interrupt {number} is served"));
                 continue;
@@ -129,7 +131,7 @@ impl Traffic {
                 Fix { advice, changes: vec![change] }
             }
             None => {
-                let numbers: Vec<String> = self.places.iter().map(|place| place.number.to_string()).collect();
+                let numbers: Vec<String> = self.interrupts.iter().map(|raised| raised.number.to_string()).collect();
                 Fix::advice(format!(
                     "no CPU that this process may use is beside all of them: serve interrupts {} on one CPU and bind \
                      the thread to it",

@@ -73,7 +73,7 @@ pub fn bind_current(cpus: &CpuSet) -> Result<ThreadGuard, BindError> {
 /// [sched_getaffinity(2)](https://man7.org/linux/man-pages/man2/sched_getaffinity.2.html)
 #[doc(alias = "sched_getaffinity")]
 pub fn affinity_of(tid: Tid) -> Result<CpuSet, BindError> {
-    sys::affinity::get(tid.as_raw(), sys::FIRST_WORDS).map_err(|source| match source.raw_os_error() {
+    sys::sched_affinity::get(tid.as_raw(), sys::FIRST_WORDS).map_err(|source| match source.raw_os_error() {
         Some(libc::ESRCH) => BindError::NoSuchThread { tid },
         _ => BindError::of_call("sched_getaffinity", format_args!("thread {tid}"), source),
     })
@@ -141,12 +141,13 @@ pub(super) fn not_empty(cpus: &CpuSet) -> Result<(), BindError> {
 }
 
 pub(super) fn get(thread: Subject) -> Result<CpuSet, BindError> {
-    sys::affinity::get(thread.raw(), sys::FIRST_WORDS)
+    sys::sched_affinity::get(thread.raw(), sys::FIRST_WORDS)
         .map_err(|source| thread.error("sched_getaffinity", "its CPUs", UNFILTERED, source))
 }
 
 pub(super) fn set(thread: Subject, cpus: &CpuSet) -> Result<(), BindError> {
-    sys::affinity::set(thread.raw(), cpus).map_err(|source| refused(thread, cpus, source, kernel_files::online_cpus()))
+    sys::sched_affinity::set(thread.raw(), cpus)
+        .map_err(|source| refused(thread, cpus, source, kernel_files::online_cpus()))
 }
 
 /// The CPUs to give back later: also those that are offline now, which `sched_getaffinity` leaves out and the thread has again

@@ -2,7 +2,7 @@
 
 use crate::{
     RailId,
-    planner::{LaneEnd, PlannedRail, RailPlan},
+    planner::{PlannedRail, RailPlan},
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
 };
 use rails_bind::{
@@ -97,11 +97,7 @@ impl Rail {
 
     /// Where its lanes begin: at the address or the device that the plan says.
     pub fn local_end(&self) -> LocalEnd {
-        match &self.planned.end {
-            None => LocalEnd::Any,
-            Some(LaneEnd::Address(address)) => LocalEnd::Address(*address),
-            Some(LaneEnd::Interface(name)) => LocalEnd::Device(name.clone()),
-        }
+        self.planned.end.clone()
     }
 
     /// Every address that a lane of it may begin at, with port 0; the unspecified one where that is for the routes to say.

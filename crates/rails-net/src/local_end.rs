@@ -15,6 +15,32 @@ pub enum LocalEnd {
     Address(IpAddr),
     /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive by it and no other.
     Device(String),
+    /// An interface, and one of its addresses. A lane to a peer of the other address family is bound to the interface
+    /// alone.
+    DeviceAddress {
+        /// The interface's name.
+        device: String,
+        /// The address.
+        address: IpAddr,
+    },
+}
+
+impl LocalEnd {
+    /// The interface.
+    pub fn device(&self) -> Option<&str> {
+        match self {
+            Self::Device(device) | Self::DeviceAddress { device, .. } => Some(device),
+            Self::Any | Self::Address(_) => None,
+        }
+    }
+
+    /// The address.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) | Self::DeviceAddress { address, .. } => Some(*address),
+            Self::Any | Self::Device(_) => None,
+        }
+    }
 }
 
 impl From<IpAddr> for LocalEnd {
@@ -29,6 +55,7 @@ impl fmt::Display for LocalEnd {
             Self::Any => write!(f, "any local address"),
             Self::Address(address) => write!(f, "{address}"),
             Self::Device(device) => write!(f, "device {device}"),
+            Self::DeviceAddress { device, address } => write!(f, "{address} on device {device}"),
         }
     }
 }

@@ -54,6 +54,20 @@ async fn a_lane_bound_to_a_device_reads_back_as_bound() {
 }
 
 #[tokio::test]
+async fn device_and_address_at_once() {
+    let both = LocalEnd::DeviceAddress { device: "lo".to_owned(), address: OTHER_LOOPBACK };
+    let by_both = TcpTransport::new().local(both);
+    let (near, _far) = pair(&by_both, &TcpTransport::new()).await;
+    assert_eq!(near.local_addr().ip(), OTHER_LOOPBACK);
+    assert_eq!(near.settings().expect("readable").device.as_deref(), Some("lo"));
+    let other_family = TcpTransport::new().listen("[::1]:0".parse().expect("an address")).expect("loopback is there");
+    let near = by_both.connect(other_family.local_addr()).await.expect("it listens");
+    assert_eq!(near.settings().expect("readable").device.as_deref(), Some("lo"));
+    let error = by_both.listen(LOOPBACK).expect_err("it is another address");
+    assert!(matches!(error, ListenError::LocalEnd(BindEndError::Mismatch { .. })), "{error}");
+}
+
+#[tokio::test]
 async fn default_options_at_both_ends() {
     let (near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
     for lane in [near, far] {

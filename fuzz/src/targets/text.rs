@@ -4,13 +4,13 @@ use super::texts;
 use rails_bench::fuzzing;
 use rails_multirail::{
     RailRequest,
-    planner::{LaneEnd, LaneWish, plan_rails},
+    planner::{LaneWish, plan_rails},
 };
 use rails_proto::parameters::MOST_LANES;
 use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
 use std::sync::LazyLock;
 
-/// What is read can be planned for, with no more rails than a stream has lanes, and a lane's end prints as what reads the same.
+/// What is read can be planned for, with no more rails than a stream has lanes.
 pub(crate) fn rail_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(request) = text.parse::<RailRequest>() {
@@ -21,9 +21,6 @@ pub(crate) fn rail_request(data: &[u8]) {
         if let Ok(plan) = plan_rails(&MACHINE, &request) {
             assert!((1..=MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
         }
-    }
-    if let Ok(end) = text.parse::<LaneEnd>() {
-        assert_eq!(end.to_string().parse().as_ref(), Ok(&end));
     }
     let _ = text.parse::<LaneWish>();
 }

@@ -22,7 +22,8 @@ Which rails (SPEC):
   loopback             one per core on 127.0.0.1, 127.0.0.2, ..., at least two
   loopback:3           three of them
   eth0,10.0.1.2        one on each of these interfaces and local addresses
-  eth0@4,eth1@8-11     the same, on these CPUs
+  eth0,eth0            two on one interface, on two of its addresses where it has two
+  eth0@4,eth1@8-11     one on each, on these CPUs
 
 Examples:
   rails-bench plan --rails auto

@@ -23,7 +23,7 @@ use rails_multirail::{
     Driver, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Scheme,
     Security, StreamOptions,
     error::JoinError,
-    planner::{LaneEnd, PlanError, plan_rails},
+    planner::{LocalEnd, PlanError, plan_rails},
 };
 use rails_net::TcpTransport;
 use rails_topo::Topology;
@@ -195,7 +195,7 @@ fn local_ends(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
 }
 
 fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
-    RailRequest::Lanes(ends.map(|address| LaneEnd::Address(address).into()).collect())
+    RailRequest::Lanes(ends.map(|address| LocalEnd::Address(address).into()).collect())
 }
 
 /// Says on stderr where this end listens: with port 0 that is how the other gets to know.

@@ -9,4 +9,5 @@ mod reasons;
 pub use plan_error::PlanError;
 pub use plan_rails::plan_rails;
 pub use rail_plan::{PlannedRail, RailPlan};
-pub use rail_request::{LaneEnd, LaneWish, ParseRequestError, RailRequest};
+pub use rail_request::{LaneWish, ParseRequestError, RailRequest};
+pub use rails_net::LocalEnd;

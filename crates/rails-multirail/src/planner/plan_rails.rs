@@ -1,7 +1,7 @@
 //! The planner.
 
 use super::{
-    LaneEnd, LaneWish, PlanError, PlannedRail, RailPlan, RailRequest,
+    LaneWish, LocalEnd, PlanError, PlannedRail, RailPlan, RailRequest,
     rail_request::MOST_RAILS,
     reasons::{describe_cpu, describe_lane, plural},
 };
@@ -36,6 +36,7 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
         RailRequest::Loopback(count) => planner.on_loopback(*count)?,
         RailRequest::Lanes(lanes) => lanes.iter().try_for_each(|lane| planner.on_lane(lane))?,
     }
+    planner.divide_addresses();
     planner.note_shared_cpus();
     Ok(RailPlan { rails: planner.rails, notes: planner.notes })
 }
@@ -100,9 +101,8 @@ impl<'a> Planner<'a> {
             ));
         }
         for nic in nics.iter().cycle().take(wanted) {
-            let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
-            let end = LaneEnd::Interface(nic.name.clone());
-            self.add(Some(nic), address, Some(end), None)?;
+            let (address, end) = self.next_end(nic);
+            self.add(Some(nic), address, end, None)?;
         }
         Ok(())
     }
@@ -149,8 +149,8 @@ impl<'a> Planner<'a> {
         let count = count.unwrap_or(cores.clamp(2, MOST_RAILS));
         let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
         for index in 0..count {
-            let address = Ipv4Addr::new(127, 0, 0, index as u8 + 1).into();
-            self.add(loopback, Some(address), Some(LaneEnd::Address(address)), None)?;
+            let address = loopback_address(index);
+            self.add(loopback, Some(address), LocalEnd::Address(address), None)?;
         }
         Ok(())
     }
@@ -159,37 +159,68 @@ impl<'a> Planner<'a> {
         let nics = self.topology.nics();
         let cpus = wish.cpus.as_ref();
         match &wish.end {
-            LaneEnd::Interface(name) => {
-                let known = || nics.iter().map(|nic| nic.name.clone()).collect();
-                let nic = self.topology.nic(name);
-                let nic = nic.ok_or_else(|| PlanError::NoSuchInterface { name: name.clone(), known: known() })?;
-                let address = nic.addresses.iter().map(|address| address.ip).find(|ip| is_usable(*ip));
-                self.add(Some(nic), address, Some(wish.end.clone()), cpus)
+            LocalEnd::Device(name) => {
+                let nic = self.interface(name)?;
+                let (address, end) = self.next_end(nic);
+                self.add(Some(nic), address, end, cpus)
             }
-            LaneEnd::Address(address) if address.is_unspecified() => self.add(None, None, None, cpus),
-            LaneEnd::Address(address) => {
+            LocalEnd::DeviceAddress { device, address } => {
+                let nic = self.interface(device)?;
+                let nic = Some(nic).filter(|nic| has_address(nic, *address));
+                self.add(
+                    Some(nic.ok_or_else(|| self.no_such_address(*address))?),
+                    Some(*address),
+                    wish.end.clone(),
+                    cpus,
+                )
+            }
+            LocalEnd::Any => self.add(None, None, LocalEnd::Any, cpus),
+            LocalEnd::Address(address) if address.is_unspecified() => self.add(None, None, LocalEnd::Any, cpus),
+            LocalEnd::Address(address) => {
                 let holds = |nic: &&Nic| nic.addresses.iter().any(|held| held.ip == *address);
-                // All of 127.0.0.0/8 is local (RFC 1122, section 3.2.1.3), though only one address of it is listed.
-                let loops = |nic: &&Nic| address.is_loopback() && nic.kind == NicKind::Loopback;
-                let nic = nics.iter().find(holds).or_else(|| nics.iter().find(loops));
-                match nic {
-                    Some(nic) => self.add(Some(nic), Some(*address), Some(wish.end.clone()), cpus),
-                    None if address.is_loopback() => self.add(None, Some(*address), Some(wish.end.clone()), cpus),
-                    None => {
-                        let held = nics.iter().flat_map(|nic| nic.addresses.iter().map(move |held| (nic, held)));
-                        let known = held.map(|(nic, held)| format!("{} ({})", held.ip, nic.name)).collect();
-                        Err(PlanError::NoSuchAddress { address: *address, known })
-                    }
+                let nic = nics.iter().find(holds).or_else(|| nics.iter().find(|nic| has_address(nic, *address)));
+                if nic.is_none() && !address.is_loopback() {
+                    return Err(self.no_such_address(*address));
                 }
+                self.add(nic, Some(*address), wish.end.clone(), cpus)
             }
         }
+    }
+
+    fn no_such_address(&self, address: IpAddr) -> PlanError {
+        let held = self.topology.nics().iter().flat_map(|nic| nic.addresses.iter().map(move |held| (nic, held)));
+        let known = held.map(|(nic, held)| format!("{} ({})", held.ip, nic.name)).collect();
+        PlanError::NoSuchAddress { address, known }
+    }
+
+    fn interface(&self, name: &str) -> Result<&'a Nic, PlanError> {
+        let known = || self.topology.nics().iter().map(|nic| nic.name.clone()).collect();
+        self.topology.nic(name).ok_or_else(|| PlanError::NoSuchInterface { name: name.to_owned(), known: known() })
+    }
+
+    /// The address and the local end of the next rail on this NIC: the first rail is bound to the interface, each further
+    /// one to another address of it as well. A NIC without one more address has its first address shared.
+    fn next_end(&self, nic: &Nic) -> (Option<IpAddr>, LocalEnd) {
+        let device = nic.name.clone();
+        let held = || nic.addresses.iter().map(|address| address.ip).filter(|ip| is_usable(*ip));
+        let is_loopback = nic.kind == NicKind::Loopback;
+        let first = held().next().or_else(|| is_loopback.then(|| loopback_address(0)));
+        let is_free = |ip: &IpAddr| self.rails.iter().all(|rail| rail.address != Some(*ip));
+        if self.rails.iter().any(|rail| rail.interface.as_ref() == Some(&device)) {
+            let alike = held().filter(|ip| !is_loopback && first.is_some_and(|first| first.is_ipv4() == ip.is_ipv4()));
+            let loopback = (0..MOST_RAILS).filter(|_| is_loopback).map(loopback_address);
+            if let Some(address) = alike.chain(loopback).find(is_free) {
+                return (Some(address), LocalEnd::DeviceAddress { device, address });
+            }
+        }
+        (first, LocalEnd::Device(device))
     }
 
     fn add(
         &mut self,
         nic: Option<&Nic>,
         address: Option<IpAddr>,
-        end: Option<LaneEnd>,
+        end: LocalEnd,
         within: Option<&CpuSet>,
     ) -> Result<(), PlanError> {
         if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
@@ -231,7 +262,7 @@ impl<'a> Planner<'a> {
             id,
             interface: nic.map(|nic| nic.name.clone()),
             address,
-            addresses: usable_addresses(nic, end.as_ref()),
+            addresses: usable_addresses(nic, &end),
             speed: nic.and_then(|nic| nic.speed),
             end,
             cpu: best.cpu,
@@ -290,6 +321,23 @@ impl<'a> Planner<'a> {
         });
     }
 
+    /// Gives an address that one rail was planned for to no other rail, and notes the addresses that several rails share.
+    fn divide_addresses(&mut self) {
+        let planned: Vec<Option<IpAddr>> = self.rails.iter().map(|rail| rail.address).collect();
+        for rail in &mut self.rails {
+            let own = rail.address;
+            rail.addresses.retain(|held| Some(held.ip) == own || !planned.contains(&Some(held.ip)));
+        }
+        let mut known: Vec<IpAddr> = Vec::new();
+        for address in planned.iter().flatten().filter(|address| !address.is_unspecified()) {
+            let sharing = planned.iter().filter(|other| **other == Some(*address)).count();
+            if sharing > 1 && !known.contains(address) {
+                known.push(*address);
+                self.notes.push(format!("{sharing} rails share the address {address}"));
+            }
+        }
+    }
+
     fn note_shared_cpus(&mut self) {
         let mut cpus: Vec<CpuId> = self.rails.iter().map(|rail| rail.cpu).collect();
         cpus.sort_unstable();
@@ -303,6 +351,17 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one of them is listed.
+fn has_address(nic: &Nic, address: IpAddr) -> bool {
+    let is_held = nic.addresses.iter().any(|held| held.ip == address);
+    is_held || (address.is_loopback() && nic.kind == NicKind::Loopback)
+}
+
+/// Addresses of the loopback interface (RFC 1122, section 3.2.1.3).
+fn loopback_address(index: usize) -> IpAddr {
+    Ipv4Addr::new(127, 0, 0, index as u8 + 1).into()
+}
+
 /// Whether a peer on another machine could reach the address without naming an interface.
 fn is_usable(address: IpAddr) -> bool {
     match address {
@@ -312,10 +371,10 @@ fn is_usable(address: IpAddr) -> bool {
 }
 
 /// What a lane with that local end may begin at: an address alone, or all that its interface has.
-fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAddress> {
+fn usable_addresses(nic: Option<&Nic>, end: &LocalEnd) -> Vec<InterfaceAddress> {
     let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match end {
-        Some(LaneEnd::Address(ip)) => held
+        LocalEnd::Address(ip) | LocalEnd::DeviceAddress { address: ip, .. } => held
             .iter()
             // Of 127.0.0.0/8 one address is listed, and with its prefix it stands for all of them.
             .filter(|held| {
@@ -324,8 +383,8 @@ fn usable_addresses(nic: Option<&Nic>, end: Option<&LaneEnd>) -> Vec<InterfaceAd
             .take(1)
             .map(|held| InterfaceAddress { ip: *ip, prefix_len: held.prefix_len })
             .collect(),
-        Some(LaneEnd::Interface(_)) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
-        None => Vec::new(),
+        LocalEnd::Device(_) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
+        LocalEnd::Any => Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A plan, and its text.
 
-use super::LaneEnd;
 use crate::RailId;
+use rails_net::LocalEnd;
 use rails_topo::{Bandwidth, CpuId, InterfaceAddress, NodeId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
@@ -24,8 +24,8 @@ pub struct PlannedRail {
     pub interface: Option<String>,
     /// The local address of its lane; `None` where that is for the kernel to choose.
     pub address: Option<IpAddr>,
-    /// What its lane's socket is bound to; `None` leaves the local end to the kernel.
-    pub end: Option<LaneEnd>,
+    /// What its lane's socket is bound to.
+    pub end: LocalEnd,
     /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
     #[serde(default)]
     pub addresses: Vec<InterfaceAddress>,

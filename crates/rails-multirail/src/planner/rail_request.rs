@@ -1,8 +1,8 @@
 //! Which rails are wished for.
 
+use rails_net::LocalEnd;
 use rails_topo::CpuSet;
-use serde::{Deserialize, Serialize};
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::str::FromStr;
 
 /// Which rails are wished for. As text:
 ///
@@ -13,7 +13,8 @@ use std::{fmt, net::IpAddr, str::FromStr};
 /// | `loopback` | one rail per allowed core on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
 /// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |
-/// | `eth0@4,eth1@8-11` | the same, on these CPUs |
+/// | `eth0,eth0` | two rails on one interface, on two of its addresses where it has two |
+/// | `eth0@4,eth1@8-11` | one rail on each interface, on these CPUs |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RailRequest {
     /// One rail on each NIC that is up.
@@ -30,19 +31,9 @@ pub enum RailRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneWish {
     /// Its local end.
-    pub end: LaneEnd,
+    pub end: LocalEnd,
     /// The CPUs that its rail may use; all that are allowed where `None`.
     pub cpus: Option<CpuSet>,
-}
-
-/// The local end of a lane.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LaneEnd {
-    /// A local address.
-    Address(IpAddr),
-    /// An interface.
-    Interface(String),
 }
 
 /// A text that asks for no rails that could be understood.
@@ -107,41 +98,28 @@ impl FromStr for LaneWish {
             }
             None => (text, None),
         };
-        Ok(Self { end: end.parse()?, cpus })
+        Ok(Self { end: local_end(end)?, cpus })
     }
 }
 
-impl FromStr for LaneEnd {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
-        }
-        // What the kernel takes for a name: dev_valid_name() in net/core/dev.c.
-        let valid = (1..16).contains(&text.len())
-            && !matches!(text, "." | "..")
-            && !text.bytes().any(|byte| byte == b'/' || byte == b':' || byte.is_ascii_whitespace());
-        if valid {
-            Ok(Self::Interface(text.to_owned()))
-        } else {
-            Err(format!("`{text}` is neither an address nor an interface name"))
-        }
-    }
-}
-
-impl fmt::Display for LaneEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Interface(name) => name.fmt(f),
-        }
-    }
-}
-
-impl From<LaneEnd> for LaneWish {
-    fn from(end: LaneEnd) -> Self {
+impl From<LocalEnd> for LaneWish {
+    fn from(end: LocalEnd) -> Self {
         Self { end, cpus: None }
+    }
+}
+
+fn local_end(text: &str) -> Result<LocalEnd, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(LocalEnd::Address(address));
+    }
+    // What the kernel takes for a name: dev_valid_name() in net/core/dev.c.
+    let valid = (1..16).contains(&text.len())
+        && !matches!(text, "." | "..")
+        && !text.bytes().any(|byte| byte == b'/' || byte == b':' || byte.is_ascii_whitespace());
+    if valid {
+        Ok(LocalEnd::Device(text.to_owned()))
+    } else {
+        Err(format!("`{text}` is neither an address nor an interface name"))
     }
 }
 
@@ -150,8 +128,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn interface(name: &str) -> LaneEnd {
-        LaneEnd::Interface(name.to_owned())
+    fn interface(name: &str) -> LocalEnd {
+        LocalEnd::Device(name.to_owned())
     }
 
     #[test]
@@ -165,8 +143,8 @@ mod tests {
             parse("eth0@4,fd00::1,10.0.0.2@8-11"),
             Ok(RailRequest::Lanes(vec![
                 LaneWish { end: interface("eth0"), cpus: Some("4".parse().unwrap()) },
-                LaneEnd::Address("fd00::1".parse().unwrap()).into(),
-                LaneWish { end: LaneEnd::Address("10.0.0.2".parse().unwrap()), cpus: Some("8-11".parse().unwrap()) },
+                LocalEnd::Address("fd00::1".parse().unwrap()).into(),
+                LaneWish { end: LocalEnd::Address("10.0.0.2".parse().unwrap()), cpus: Some("8-11".parse().unwrap()) },
             ]))
         );
     }

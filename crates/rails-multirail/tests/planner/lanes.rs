@@ -3,7 +3,7 @@
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, two_packages};
 use rails_multirail::{
     RailRequest, plan_rails,
-    planner::{LaneEnd, LaneWish, PlanError},
+    planner::{LaneWish, LocalEnd, PlanError},
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, PciDevice};
 
@@ -59,7 +59,7 @@ fn what_is_one_card_by_the_drivers_word_is_not_two_rails() {
     let asked = planned(&machine, "eth0,eth1,eth0,eth3");
     assert_eq!(
         asked.notes,
-        ["eth1 is an interface of the same port as eth0: the two share its wire"],
+        ["eth1 is an interface of the same port as eth0: the two share its wire", "2 rails share the address 10.0.0.1"],
         "also of lanes that were asked for, and once"
     );
 }
@@ -107,7 +107,8 @@ fn more_rails_than_nics_start_over_and_are_noted() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1")]);
     let plan = planned(&machine, "3");
     assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth0", "eth1", "eth0"], vec![0, 8, 2]));
-    assert_eq!(plan.notes, ["3 rails share 2 usable NICs, starting over at eth0: rails on one NIC add no bandwidth"]);
+    let note = "3 rails share 2 usable NICs, starting over at eth0: rails on one NIC add no bandwidth";
+    assert_eq!(plan.notes, [note, "2 rails share the address 10.0.0.1"]);
 }
 
 #[test]
@@ -124,9 +125,9 @@ fn a_lane_by_address_is_on_the_interface_that_has_it() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1"), loopback()]);
     let plan = planned(&machine, "10.0.1.1,127.0.0.9");
     assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth1", "lo"], vec![8, 0]));
-    assert_eq!(plan.rails[1].end, Some(LaneEnd::Address("127.0.0.9".parse().unwrap())));
+    assert_eq!(plan.rails[1].end, LocalEnd::Address("127.0.0.9".parse().unwrap()));
     let anywhere = planned(&machine, "0.0.0.0");
-    assert_eq!((&anywhere.rails[0].interface, &anywhere.rails[0].end), (&None, &None));
+    assert_eq!((&anywhere.rails[0].interface, &anywhere.rails[0].end), (&None, &LocalEnd::Any));
     assert_eq!(anywhere.rails[0].reasons[0], "lane by whatever interface the routing chooses");
 }
 
@@ -148,7 +149,7 @@ fn loopback_rails_are_one_for_each_core_and_at_least_two() {
 #[test]
 fn a_number_of_rails_that_no_stream_takes_is_refused_whoever_asks() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
-    let wish = LaneWish { end: LaneEnd::Interface("eth0".to_owned()), cpus: None };
+    let wish = LaneWish { end: LocalEnd::Device("eth0".to_owned()), cpus: None };
     for count in [65, 300, usize::MAX] {
         let refused = Err(PlanError::TooMany { count });
         assert_eq!(plan_rails(&machine, &RailRequest::Loopback(Some(count))), refused);

@@ -1,5 +1,6 @@
 //! Plans for machines that nobody here owns: described ones and captured ones.
 
+mod addresses;
 mod captured;
 mod cpus_and_memory;
 mod lanes;

@@ -4,7 +4,7 @@ use crate::{loopback, nic, on_card, served_by};
 use proptest::{option, prelude::*};
 use rails_multirail::{
     RailId, RailPlan, RailRequest, plan_rails,
-    planner::{LaneEnd, LaneWish},
+    planner::{LaneWish, LocalEnd},
 };
 use rails_topo::{CpuId, CpuSet, Nic, Topology};
 
@@ -49,11 +49,11 @@ fn machines() -> impl Strategy<Value = Topology> {
 
 fn requests() -> impl Strategy<Value = RailRequest> {
     let end = prop_oneof![
-        (0u8..6).prop_map(|index| LaneEnd::Interface(format!("eth{index}"))),
-        (0u8..6).prop_map(|index| LaneEnd::Address([10, 0, index, 1].into())),
-        Just(LaneEnd::Interface("lo".to_owned())),
-        Just(LaneEnd::Address([127, 0, 0, 5].into())),
-        Just(LaneEnd::Address([0, 0, 0, 0].into())),
+        (0u8..6).prop_map(|index| LocalEnd::Device(format!("eth{index}"))),
+        (0u8..6).prop_map(|index| LocalEnd::Address([10, 0, index, 1].into())),
+        Just(LocalEnd::Device("lo".to_owned())),
+        Just(LocalEnd::Address([127, 0, 0, 5].into())),
+        Just(LocalEnd::Address([0, 0, 0, 0].into())),
     ];
     let lane = (end, option::weighted(0.3, cpu_sets())).prop_map(|(end, cpus)| LaneWish { end, cpus });
     prop_oneof![

@@ -104,7 +104,7 @@ impl Transport for MemoryNetwork {
     }
 
     fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a> {
-        let ip = if let LocalEnd::Address(ip) = *local { ip } else { remote.ip() };
+        let ip = local.address().unwrap_or(remote.ip());
         Box::pin(async move {
             tokio::time::sleep(self.0.delay).await;
             let (near, far) = lanes(ip, remote);

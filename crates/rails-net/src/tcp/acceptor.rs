@@ -1,9 +1,7 @@
 //! Lanes that peers open.
 
 use super::socket;
-use crate::{
-    AcceptError, Acceptor, BindEndError, IncomingLane, Lane, ListenError, LocalEnd, StatsError, TcpLane, TcpTransport,
-};
+use crate::{AcceptError, Acceptor, BindEndError, IncomingLane, Lane, ListenError, StatsError, TcpLane, TcpTransport};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     net::SocketAddr,
@@ -39,13 +37,11 @@ impl TcpTransport {
         socket::set_options(&socket, self)?;
         socket::set("SO_REUSEADDR", self.reuse_address, socket.set_reuse_address(self.reuse_address))?;
         socket::set("SO_REUSEPORT", self.reuse_port, socket.set_reuse_port(self.reuse_port))?;
-        match &self.local {
-            LocalEnd::Any => {}
-            LocalEnd::Device(device) => socket::bind_device(&socket, device)?,
-            LocalEnd::Address(address) if *address == local.ip() => {}
-            LocalEnd::Address(address) => {
-                return Err(BindEndError::Mismatch { local: *address, other: local }.into());
-            }
+        if let Some(device) = self.local.device() {
+            socket::bind_device(&socket, device)?;
+        }
+        if let Some(address) = self.local.address().filter(|address| *address != local.ip()) {
+            return Err(BindEndError::Mismatch { local: address, other: local }.into());
         }
         socket::bind_address(&socket, local)?;
         socket.listen(i32::try_from(self.backlog).unwrap_or(i32::MAX)).map_err(failed("listen"))?;

@@ -112,13 +112,12 @@ pub(crate) fn bind_address(socket: &Socket, address: SocketAddr) -> Result<(), B
 
 /// Binds the near end of a connection to `remote`.
 pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) -> Result<(), BindEndError> {
-    match local {
-        LocalEnd::Any => Ok(()),
-        LocalEnd::Device(device) => bind_device(socket, device),
-        LocalEnd::Address(address) if address.is_ipv4() != remote.is_ipv4() => {
-            Err(BindEndError::Mismatch { local: *address, other: remote })
-        }
-        LocalEnd::Address(address) => bind_address(socket, SocketAddr::new(*address, 0)),
+    let device = local.device();
+    device.map_or(Ok(()), |device| bind_device(socket, device))?;
+    match local.address() {
+        Some(address) if address.is_ipv4() == remote.is_ipv4() => bind_address(socket, SocketAddr::new(address, 0)),
+        Some(local) if device.is_none() => Err(BindEndError::Mismatch { local, other: remote }),
+        _ => Ok(()),
     }
 }
 

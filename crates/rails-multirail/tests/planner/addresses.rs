@@ -1,0 +1,86 @@
+//! The addresses of rails that share an interface.
+
+use crate::{loopback, nic, planned, refused, two_packages};
+use rails_multirail::{
+    LaneAddress, MultiRailListener, MultiRailStream, RailPlan, RailRequest, Rails, Security, StreamOptions, plan_rails,
+    planner::{LaneWish, LocalEnd, PlanError},
+};
+use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn with_addresses(nic: Nic, ips: &[&str]) -> Nic {
+    Nic { addresses: ips.iter().map(|text| InterfaceAddress { ip: ip(text), prefix_len: 24 }).collect(), ..nic }
+}
+
+fn addresses(plan: &RailPlan) -> Vec<IpAddr> {
+    plan.rails.iter().map(|rail| rail.address.unwrap()).collect()
+}
+
+/// The addresses that each rail offers to a peer.
+fn offered(plan: &RailPlan) -> Vec<Vec<IpAddr>> {
+    plan.rails.iter().map(|rail| rail.addresses.iter().map(|held| held.ip).collect()).collect()
+}
+
+#[test]
+fn another_address_for_each_rail_on_one_nic() {
+    let eth0 = with_addresses(nic("eth0", 0, 10, "10.0.0.1"), &["10.0.0.1", "fd00::1", "10.0.0.2"]);
+    let machine = two_packages(vec![eth0]);
+    for request in ["eth0,eth0", "2"] {
+        let plan = planned(&machine, request);
+        assert_eq!(addresses(&plan), [ip("10.0.0.1"), ip("10.0.0.2")]);
+        assert_eq!(offered(&plan), [vec![ip("10.0.0.1"), ip("fd00::1")], vec![ip("10.0.0.2")]]);
+        let second = LocalEnd::DeviceAddress { device: "eth0".to_owned(), address: ip("10.0.0.2") };
+        assert_eq!(plan.rails[1].end, second);
+        assert!(!plan.notes.iter().any(|note| note.contains("address")), "{plan}");
+    }
+    let three = planned(&machine, "eth0,eth0,eth0");
+    assert_eq!(addresses(&three)[2], ip("10.0.0.1"), "the first is shared");
+    assert_eq!(three.notes, ["2 rails share the address 10.0.0.1"]);
+    assert_eq!(addresses(&planned(&machine, "10.0.0.2,eth0")), [ip("10.0.0.2"), ip("10.0.0.1")]);
+}
+
+#[test]
+fn loopback_addresses_in_turn() {
+    let machine = two_packages(vec![loopback()]);
+    let plan = planned(&machine, "lo,127.0.0.2,lo");
+    assert_eq!(addresses(&plan), [ip("127.0.0.1"), ip("127.0.0.2"), ip("127.0.0.3")]);
+    assert!(plan.notes.is_empty(), "{plan}");
+}
+
+#[test]
+fn address_of_another_interface() {
+    let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 0, 10, "10.0.1.1")]);
+    let end = LocalEnd::DeviceAddress { device: "eth1".to_owned(), address: ip("10.0.0.1") };
+    let error = plan_rails(&machine, &RailRequest::Lanes(vec![LaneWish::from(end)])).unwrap_err();
+    assert!(matches!(error, PlanError::NoSuchAddress { .. }), "{error}");
+    assert_eq!(
+        refused(&machine, "10.0.0.9"),
+        "no interface has the address 10.0.0.9; there are: 10.0.0.1 (eth0), 10.0.1.1 (eth1)"
+    );
+}
+
+/// Over real sockets: each lane begins at an address of its own and leads to one of its own.
+#[tokio::test]
+async fn two_lanes_over_two_loopback_addresses() {
+    let topology = Topology::detect().unwrap();
+    let name = &topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback).expect("Linux has one").name;
+    let rails = || Rails::build(&planned(&topology, &format!("{name},{name}"))).unwrap();
+    let (ours, theirs) = (rails(), rails());
+    let options = StreamOptions::new(Security::insecure());
+    let ends = theirs.iter().map(|rail| LaneAddress::from(SocketAddr::new(rail.planned().address.unwrap(), 0)));
+    let mut listener = MultiRailListener::bind(&theirs, &ends.collect::<Vec<_>>(), &options).await.unwrap();
+    let near = MultiRailStream::connect(&ours, listener.local_addrs(), &options).await.unwrap();
+    let _far = listener.accept().await.unwrap();
+    assert_eq!((near.lanes_up(), near.failed_lanes().len()), (2, 0));
+    let both = BTreeSet::from([ip("127.0.0.1"), ip("127.0.0.2")]);
+    let lanes = near.stats().lanes;
+    assert_eq!(lanes.iter().map(|lane| lane.local.ip()).collect::<BTreeSet<_>>(), both);
+    assert_eq!(lanes.iter().map(|lane| lane.remote.ip()).collect::<BTreeSet<_>>(), both);
+}

@@ -37,7 +37,7 @@ pub enum InterruptOutcome {
     Moved(SettingsGuard),
     /// None could be moved, and each is where it was.
     Refused(ApplyError),
-    /// irqbalance runs, cannot be kept away and would undo it, or places them itself as wanted; each is where it was.
+    /// irqbalance runs, cannot be told to leave them alone, and would undo it; each is where it was.
     LeftToBalancer(BalancerPlan),
 }
 

@@ -16,7 +16,7 @@ pub(super) fn hang(topology: &Topology, machine: &mut Object) {
         }
     }
     for ((domain, first, cpus), roots) in bus.roots(topology) {
-        let mut host = Object::device("Bridge");
+        let mut host = Object::io("Bridge");
         host.devices = roots.iter().map(|root| bus.function(*root, 1)).collect();
         let last = roots.iter().map(|root| bus.last_bus(*root)).max().unwrap_or(first);
         host.attributes = vec![
@@ -36,31 +36,28 @@ struct Named {
 }
 
 fn named(topology: &Topology) -> Vec<Named> {
-    let device =
-        |name: &str, kind: u8, pci, node, local: &Option<CpuSet>, infos: Vec<(&'static str, Option<String>)>| {
-            let mut object = Object::device("OSDev");
-            object.attributes = vec![("name", name.to_owned()), ("osdev_type", kind.to_string())];
-            object.infos = infos.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-            Named { pci, cpus: cpus_beside(topology, local, node), object }
-        };
+    type Infos = Vec<(&'static str, Option<String>)>;
+    let device = |name: &str, kind: u8, pci, local: (Option<NodeId>, &Option<CpuSet>), infos: Infos| {
+        let mut object = Object::io("OSDev").infos(infos);
+        object.attributes = vec![("name", name.to_owned()), ("osdev_type", kind.to_string())];
+        Named { pci, cpus: cpus_beside(topology, local.1, local.0), object }
+    };
     let nics = topology.nics.iter().filter(|nic| nic.kind == NicKind::Device || nic.pci.is_some()).map(|nic| {
         let infos = vec![("Address", nic.mac.map(|mac| mac.to_string()))];
-        device(&nic.name, NETWORK, nic.pci, nic.node, &nic.local_cpus, infos)
+        device(&nic.name, NETWORK, nic.pci, (nic.node, &nic.local_cpus), infos)
     });
-    let rdma = topology
-        .rdma_devices
-        .iter()
-        .map(|rdma| device(&rdma.name, OPEN_FABRICS, rdma.pci, rdma.node, &rdma.local_cpus, Vec::new()));
-    // What only its function stands for has no name in the kernel, and so is no device of one.
+    let rdma = topology.rdma_devices.iter();
+    let rdma = rdma.map(|it| device(&it.name, OPEN_FABRICS, it.pci, (it.node, &it.local_cpus), Vec::new()));
+    // A GPU without a driver has no name in the kernel, and so is no device of one.
     let gpus =
         topology.gpus.iter().filter(|gpu| !gpu.is_unnamed()).map(|gpu| {
-            device(&gpu.name, GPU, gpu.pci, gpu.node, &gpu.local_cpus, vec![("GPUModel", gpu.model.clone())])
+            device(&gpu.name, GPU, gpu.pci, (gpu.node, &gpu.local_cpus), vec![("GPUModel", gpu.model.clone())])
         });
     let blocks = topology.block_devices.iter().map(|block| {
         // hwloc's unit is 1,024 bytes.
         let size = block.size.map(|size| (size.as_bytes() / 1024).to_string());
         let infos = vec![("Size", size), ("Model", block.model.clone())];
-        device(&block.name, BLOCK, block.pci, block.node, &block.local_cpus, infos)
+        device(&block.name, BLOCK, block.pci, (block.node, &block.local_cpus), infos)
     });
     nics.chain(rdma).chain(gpus).chain(blocks).collect()
 }
@@ -123,7 +120,7 @@ impl Bus {
     /// A function with all that is below it; each is taken once.
     fn function(&mut self, address: PciAddress, depth: u32) -> Object {
         let bridge = self.functions.get(&address).and_then(|device| device.bridge);
-        let mut object = Object::device(if bridge.is_some() { "Bridge" } else { "PCIDev" });
+        let mut object = Object::io(if bridge.is_some() { "Bridge" } else { "PCIDev" });
         if let Some(bridge) = bridge {
             let behind = format!("{:04x}:[{:02x}-{:02x}]", address.domain, bridge.secondary, bridge.subordinate);
             object.attributes.extend([

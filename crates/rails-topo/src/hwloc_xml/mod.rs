@@ -3,9 +3,9 @@
 //! The format is what hwloc's topology-xml.c reads and writes (hwloc 2.9; there is no other description but hwloc2.dtd).
 
 mod cpu_objects;
+mod elements;
 mod io_objects;
 mod object;
-mod write;
 
 use crate::Topology;
 
@@ -25,6 +25,6 @@ impl Topology {
     pub fn to_hwloc_xml(&self) -> String {
         let mut machine = cpu_objects::machine(self);
         io_objects::hang(self, &mut machine);
-        write::write(self, machine)
+        elements::file(self, machine)
     }
 }

@@ -75,7 +75,7 @@ async fn two_lanes_over_two_loopback_addresses() {
     let (ours, theirs) = (rails(), rails());
     let options = StreamOptions::new(Security::insecure());
     let ends = theirs.iter().map(|rail| LaneAddress::from(SocketAddr::new(rail.planned().address.unwrap(), 0)));
-    let mut listener = MultiRailListener::bind(&theirs, &ends.collect::<Vec<_>>(), &options).await.unwrap();
+    let listener = MultiRailListener::bind(&theirs, &ends.collect::<Vec<_>>(), &options).await.unwrap();
     let near = MultiRailStream::connect(&ours, listener.local_addrs(), &options).await.unwrap();
     let _far = listener.accept().await.unwrap();
     assert_eq!((near.lanes_up(), near.failed_lanes().len()), (2, 0));

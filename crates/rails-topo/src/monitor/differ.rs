@@ -4,7 +4,7 @@ use super::{
     Change,
     snapshot::{apply, apply_to_nics},
 };
-use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NodeSet, NumaNode, Topology};
+use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NumaNode, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What has changed from `old` to `new`, in an order in which it can be applied: what went offline, what came, memory, what may be used, interfaces, interrupts.
@@ -14,8 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn differ(old: &Topology, new: &Topology) -> Vec<Change> {
     let mut changes = cpus(&old.online_cpus, &new.online_cpus);
     changes.extend(nodes(&old.nodes, &new.nodes));
-    changes.extend(allowed_cpus(&old.allowed_cpus, &new.allowed_cpus));
-    changes.extend(allowed_nodes(&old.allowed_nodes, &new.allowed_nodes));
+    let (before, now) = (&old.allowed_cpus, &new.allowed_cpus);
+    if before != now {
+        changes.push(Change::AllowedCpus { removed: before.difference(now), added: now.difference(before) });
+    }
+    let (before, now) = (&old.allowed_nodes, &new.allowed_nodes);
+    if before != now {
+        changes.push(Change::AllowedNodes { removed: before.difference(now), added: now.difference(before) });
+    }
     changes.extend(nics(&old.nics, &new.nics));
     let mut applied = old.clone();
     changes.iter().for_each(|change| apply(&mut applied, change));
@@ -29,14 +35,14 @@ pub fn differ(old: &Topology, new: &Topology) -> Vec<Change> {
     changes
 }
 
-pub(super) fn cpus(old: &CpuSet, new: &CpuSet) -> Vec<Change> {
+fn cpus(old: &CpuSet, new: &CpuSet) -> Vec<Change> {
     let offline = old.difference(new);
     let online = new.difference(old);
     let offline = offline.iter().map(|cpu| Change::CpuOffline { cpu });
     offline.chain(online.iter().map(|cpu| Change::CpuOnline { cpu })).collect()
 }
 
-pub(super) fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
+fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
     let among = |nodes: &[NumaNode], node: &NumaNode| nodes.iter().position(|other| other.id == node.id);
     let gone = old.iter().filter(|node| among(new, node).is_none()).map(|node| Change::NodeOffline { node: node.id });
     let rest = new.iter().filter_map(|node| match among(old, node) {
@@ -49,15 +55,7 @@ pub(super) fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
     gone.chain(rest).collect()
 }
 
-pub(super) fn allowed_cpus(old: &CpuSet, new: &CpuSet) -> Option<Change> {
-    (old != new).then(|| Change::AllowedCpus { removed: old.difference(new), added: new.difference(old) })
-}
-
-pub(super) fn allowed_nodes(old: &NodeSet, new: &NodeSet) -> Option<Change> {
-    (old != new).then(|| Change::AllowedNodes { removed: old.difference(new), added: new.difference(old) })
-}
-
-pub(super) fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
+fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     let mut changes = comings_and_goings(old, new);
     let mut present = old.to_vec();
     changes.iter().for_each(|change| apply_to_nics(&mut present, change));
@@ -147,7 +145,7 @@ fn identities(interrupts: &[Interrupt]) -> Vec<(u32, &Option<String>)> {
 }
 
 /// Whether they are equal but for the order of their addresses.
-pub(super) fn same_but_addresses(a: &[Nic], b: &[Nic]) -> bool {
+fn same_but_addresses(a: &[Nic], b: &[Nic]) -> bool {
     let same = |(a, b): (&Nic, &Nic)| {
         a.addresses.len() == b.addresses.len()
             && a.addresses.iter().all(|address| b.addresses.contains(address))

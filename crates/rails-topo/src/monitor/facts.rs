@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 /// What was found; what was not looked at, or could not be read, is `None` or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    pub(crate) machine: Option<Box<Topology>>,
-    pub(crate) memory_blocks: Option<MemoryBlockSet>,
+    pub(crate) machine: Option<Box<Snapshot>>,
     pub(crate) online_cpus: Option<CpuSet>,
     pub(crate) allowed_cpus: Option<CpuSet>,
     pub(crate) allowed_nodes: Option<NodeSet>,
@@ -26,7 +25,7 @@ impl Facts {
     /// Looks at what is asked for.
     pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
         if looks.machine {
-            return Self::of_the_machine(root);
+            return Ok(Self { machine: Some(Box::new(Self::of_the_machine(root)?)), ..Self::default() });
         }
         let mut facts = Self::default();
         if looks.cpus {
@@ -56,29 +55,12 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Reads everything. What the small looks read too is read as they do, so that both agree.
-    pub(crate) fn of_the_machine(root: &Root) -> Result<Self, DetectError> {
-        let mut machine = Topology::detect()?;
-        let mut facts = Self { memory_blocks: memory_blocks(root), ..Self::default() };
-        facts.read_cpus(root, &machine);
-        if let Some(online) = facts.online_cpus.take() {
-            machine.online_cpus = online;
-        }
-        if let Some(cpus) = facts.allowed_cpus.take() {
-            machine.allowed_cpus = cpus;
-        }
-        if let Some(nodes) = facts.allowed_nodes.take() {
-            machine.allowed_nodes = nodes;
-        }
-        if let Some(nodes) = nodes(root, &machine.nodes) {
-            machine.nodes = nodes;
-        }
-        Ok(Self { machine: Some(Box::new(machine)), ..facts })
-    }
-
-    /// What was found is a snapshot, where everything was looked at.
-    pub(crate) fn into_snapshot(self) -> Option<Snapshot> {
-        Some(Snapshot { topology: *self.machine?, memory_blocks: self.memory_blocks })
+    /// Reads everything. The files that the small looks read are read as they do, so that both agree.
+    pub(crate) fn of_the_machine(root: &Root) -> Result<Snapshot, DetectError> {
+        let topology = Topology::detect()?;
+        let mut facts = Self { nodes: nodes(root, &topology.nodes), ..Self::default() };
+        facts.read_cpus(root, &topology);
+        Ok(facts.on_top_of(&Snapshot { topology, memory_blocks: memory_blocks(root) }))
     }
 
     fn read_cpus(&mut self, root: &Root, known: &Topology) {

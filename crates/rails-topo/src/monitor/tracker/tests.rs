@@ -77,8 +77,7 @@ fn what_is_told_during_a_look_outlasts_what_the_look_found() {
     let mut found = machine();
     found.topology.online_cpus.remove(CpuId(0));
     found.topology.allowed_cpus.remove(CpuId(0));
-    let facts =
-        Facts { machine: Some(Box::new(found.topology)), memory_blocks: found.memory_blocks, ..Facts::default() };
+    let facts = Facts { machine: Some(Box::new(found)), ..Facts::default() };
     let changes = tracker.looked(now, &ticket, facts);
     let removed = Change::AllowedCpus { removed: "0".parse().unwrap(), added: CpuSet::new() };
     assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(0) }, removed]);

@@ -2,8 +2,9 @@
 
 use super::{
     located::Located,
-    values::{Added, Address, Cpus, Distance, Function, Hide, Link, Mac, Rate, Size},
+    values::{Added, Distance, Hide, Text},
 };
+use crate::{Bandwidth, CpuSet, DataSize, InterfaceAddress, MacAddress, PciAddress, PciLink};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -43,21 +44,21 @@ pub(super) struct NicFacts {
     /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
-    pub(super) local_cpus: Option<Located<Cpus>>,
+    pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
     /// The speed of its link (`25 Gbit/s`).
-    pub(super) speed: Option<Located<Rate>>,
+    pub(super) speed: Option<Located<Text<Bandwidth>>>,
     /// Whether its link is up.
     pub(super) up: Option<Located<bool>>,
     /// The PCI function behind it (`0000:3b:00.0`).
-    pub(super) pci: Option<Located<Function>>,
+    pub(super) pci: Option<Located<Text<PciAddress>>>,
     /// Its driver.
     pub(super) driver: Option<Located<String>>,
     /// Its largest packet in bytes.
     pub(super) mtu: Option<Located<u32>>,
     /// Its hardware address (`52:54:00:00:00:01`).
-    pub(super) mac: Option<Located<Mac>>,
+    pub(super) mac: Option<Located<Text<MacAddress>>>,
     /// Its IP addresses, all of them, each with the length of its prefix (`10.0.0.1/24`).
-    pub(super) addresses: Option<Located<Vec<Address>>>,
+    pub(super) addresses: Option<Located<Vec<Text<InterfaceAddress>>>>,
 }
 
 /// A device that is no network interface.
@@ -68,7 +69,7 @@ pub(super) struct DeviceFacts {
     /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
-    pub(super) local_cpus: Option<Located<Cpus>>,
+    pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
 }
 
 /// A PCI function.
@@ -79,9 +80,9 @@ pub(super) struct PciFacts {
     /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too. Devices on it are placed by their own keys.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
-    pub(super) local_cpus: Option<Located<Cpus>>,
+    pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
     /// The PCI Express link above it (`16 GT/s x8`), and with it what the link carries.
-    pub(super) link: Option<Located<Link>>,
+    pub(super) link: Option<Located<Text<PciLink>>>,
 }
 
 /// A NUMA node.
@@ -92,7 +93,7 @@ pub(super) struct NodeFacts {
     /// The tier of its memory; a smaller number is faster memory.
     pub(super) tier: Option<Located<u32>>,
     /// How much memory it has (`64 GiB`).
-    pub(super) memory: Option<Located<Size>>,
+    pub(super) memory: Option<Located<Text<DataSize>>>,
     /// How fast its memory is, from where.
     pub(super) performance: Vec<PerformanceFacts>,
 }
@@ -103,11 +104,11 @@ pub(super) struct NodeFacts {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PerformanceFacts {
     /// The CPUs that see it so, as a list (`0-3,8`); all are online.
-    pub(super) from: Located<Cpus>,
+    pub(super) from: Located<Text<CpuSet>>,
     /// What they read (`400 Gbit/s`).
-    pub(super) read_bandwidth: Option<Located<Rate>>,
+    pub(super) read_bandwidth: Option<Located<Text<Bandwidth>>>,
     /// What they write (`200 Gbit/s`).
-    pub(super) write_bandwidth: Option<Located<Rate>>,
+    pub(super) write_bandwidth: Option<Located<Text<Bandwidth>>>,
     /// How long a read takes, in nanoseconds.
     pub(super) read_latency_ns: Option<Located<u64>>,
     /// How long a write takes, in nanoseconds.

@@ -7,14 +7,14 @@ use crate::{
         ConfigError, Problem,
         document::{DeviceFacts, NicFacts, PciFacts},
         located::Located,
-        values::Cpus,
+        values::Text,
     },
 };
 
 /// The locality that a file states.
 pub(super) struct LocalityFacts<'a> {
     node: Option<&'a Located<u32>>,
-    local_cpus: Option<&'a Located<Cpus>>,
+    local_cpus: Option<&'a Located<Text<CpuSet>>>,
 }
 
 /// The fields of the model that hold it.

@@ -2,12 +2,12 @@
 
 use super::Ledger;
 use crate::{
-    MemoryPerformance, NodeId, NumaNode, Topology,
+    Bandwidth, MemoryPerformance, NodeId, NumaNode, Topology,
     config::{
         ConfigError, Problem,
         document::{NodeFacts, PerformanceFacts},
         located::{Located, Span},
-        values::Rate,
+        values::Text,
     },
     model::quoted,
 };
@@ -59,7 +59,9 @@ fn performance(
     given: &mut BTreeMap<String, (Span, u64, String)>,
 ) -> Result<(), ConfigError> {
     let fact = |name: &str| format!("{key}.{name}");
-    let rate = |told: &Located<Rate>| (told.span(), told.value().0.as_bits_per_second(), told.value().0.to_string());
+    let rate = |told: &Located<Text<Bandwidth>>| {
+        (told.span(), told.value().0.as_bits_per_second(), told.value().0.to_string())
+    };
     let time = |told: &Located<u64>| (told.span(), *told.value(), told.value().to_string());
     let values = [
         ("read_bandwidth", told.read_bandwidth.as_ref().map(rate)),

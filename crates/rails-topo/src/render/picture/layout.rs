@@ -76,7 +76,7 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
     let size = |width: f64| {
         let (mut widest, mut body) = (text, head);
         for sizes in &sizes {
-            let (wide, high) = flow(sizes, width, gap);
+            let (wide, high) = extent(&spots(sizes, width, gap));
             (widest, body) = (wide.max(widest), body + high + if body > 0.0 { gap } else { 0.0 });
         }
         ((widest + 2.0 * gap).max(block.least.0), (body + 2.0 * gap).max(block.least.1))
@@ -99,7 +99,7 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
             Inner { at: (gap + spot.x, y + spot.y), height, measured }
         });
         placed.push(inner.collect());
-        y += spots.iter().map(|spot| spot.y + spot.height).fold(0.0, f64::max);
+        y += extent(&spots).1;
     }
     Measured { size, inner: placed }
 }
@@ -128,21 +128,8 @@ fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     widths
 }
 
-/// How large blocks are together, in rows of at most that width (or of one block that is wider).
-fn flow(sizes: &[(f64, f64)], width: f64, gap: f64) -> (f64, f64) {
-    let (mut x, mut y, mut row, mut widest) = (0.0, 0.0, 0.0, 0.0f64);
-    for (one, height) in sizes {
-        if x > 0.0 && x + one > width + ROUNDING {
-            (x, y, row) = (0.0, y + row + gap, 0.0);
-        }
-        widest = widest.max(x + one);
-        x += one + gap;
-        row = height.max(row);
-    }
-    (widest, y + row)
-}
-
-/// Where [`flow`] puts each of them; all of a row are as high as its highest.
+/// The place of each block, in rows of at most that width (or of one block that is wider); all of a row are as high as its
+/// highest.
 fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     let mut spots: Vec<Rect> = Vec::with_capacity(sizes.len());
     let (mut x, mut y, mut first) = (0.0, 0.0, 0);
@@ -155,6 +142,12 @@ fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     }
     level(&mut spots[first..]);
     spots
+}
+
+/// The size of them all.
+fn extent(spots: &[Rect]) -> (f64, f64) {
+    let furthest = |(x, y): (f64, f64), spot: &Rect| (x.max(spot.x + spot.width), y.max(spot.y + spot.height));
+    spots.iter().fold((0.0, 0.0), furthest)
 }
 
 /// Makes all of a row as high as its highest, and says how high that is.

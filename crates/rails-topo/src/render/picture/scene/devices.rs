@@ -60,19 +60,20 @@ impl<'a> Devices<'a> {
         Self(devices)
     }
 
-    /// Takes those that hang on this node.
+    /// Takes the devices of this node.
     pub(super) fn of_node(&mut self, scene: &Scene<'a>, node: NodeId) -> Vec<Block> {
-        let (here, rest) = std::mem::take(&mut self.0).into_iter().partition(|device| device.node == Some(node));
-        self.0 = rest;
-        blocks(scene, here)
+        self.take(scene, |device| device.node == Some(node))
     }
 
-    /// Takes those whose CPUs are all among these, and whose node is not known.
+    /// Takes the devices of an unknown node whose local CPUs are all among these.
     pub(super) fn within(&mut self, scene: &Scene<'a>, cpus: &CpuSet) -> Vec<Block> {
-        let is_here = |device: &Device<'_>| {
+        self.take(scene, |device| {
             let local = device.cpus.as_ref().filter(|local| !local.is_empty());
             device.node.is_none() && local.is_some_and(|local| local.is_subset(cpus))
-        };
+        })
+    }
+
+    fn take(&mut self, scene: &Scene<'a>, is_here: impl Fn(&Device<'_>) -> bool) -> Vec<Block> {
         let (here, rest) = std::mem::take(&mut self.0).into_iter().partition(is_here);
         self.0 = rest;
         blocks(scene, here)

@@ -28,7 +28,7 @@ struct Scene<'a> {
     topology: &'a Topology,
     overlay: &'a Overlay,
     tree: ObjectTree<'a>,
-    marks: Marks,
+    marks: Marks<'a>,
     detail: Detail,
     /// The caches of every core, where they are the same.
     caches: Option<String>,

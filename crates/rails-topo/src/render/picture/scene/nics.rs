@@ -29,7 +29,7 @@ pub(super) fn thinned(scene: &Scene<'_>, mut nics: Vec<&Nic>, block: impl Fn(&Ni
 
 fn head(scene: &Scene<'_>, nic: &Nic) -> Row {
     let mut cells = vec![Cell::new(&cut(&plain(&nic.name), CARD / 2), Tone::Bold)];
-    cells.extend(scene.marks.frames(scene.marks.rails_of_nic(&nic.name), 3));
+    cells.extend(scene.marks.frames(&scene.marks.rails_of_nic(&nic.name), 3));
     cells.extend(scene.marks.letter(nic).map(|letter| Cell::new(letter, Tone::Tag)));
     Row::of(13.0, cells)
 }
@@ -85,7 +85,7 @@ fn finish(scene: &Scene<'_>, nic: &Nic, mut block: Block, facts: impl Iterator<I
     let addresses = nic.addresses.iter().map(|address| format!("{}/{}", address.ip, address.prefix_len));
     let lines = [plain(&nic.name).into_owned()].into_iter().chain(facts).chain(addresses);
     block.hint = lines.collect::<Vec<_>>().join("\n");
-    block.rails = scene.marks.rails_of_nic(&nic.name).to_vec();
+    block.rails = scene.marks.rails_of_nic(&nic.name);
     block.anchor = Some(Anchor::Nic(nic.name.clone()));
     block
 }

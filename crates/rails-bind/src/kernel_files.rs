@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_field_is_found_by_its_whole_name() {
+    fn status_field_is_found_by_its_whole_name() {
         let status = "Name:\tMems_allowed_list\nMems_allowed:\t3\nMems_allowed_list:\t0-1\n";
         assert_eq!(status_field(status, "Mems_allowed_list"), Some("0-1"));
         assert_eq!(status_field(status, "Mems_allowed"), Some("3"));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_says_which_cpus_are_online() {
+    fn online_cpus_of_this_kernel() {
         assert!(online_cpus().is_some_and(|cpus| !cpus.is_empty()));
     }
 }

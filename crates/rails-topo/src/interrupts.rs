@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_cpu_of_any_number_takes_no_memory() {
+    fn cpu_of_any_number_takes_no_memory() {
         assert_eq!(InterruptLines::parse("  CPU0  CPU4294967294\n").cpus(), [CpuId(0)]);
     }
 

@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_description_becomes_a_machine() {
+    fn description_becomes_a_machine() {
         let machine =
             Topology::synthetic("package:2 numa:1 L3Cache:1 core:4 pu:2", vec![Nic::named("b"), Nic::named("a")]);
         let machine = machine.unwrap();
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_described_is_absent() {
+    fn undescribed_objects_are_absent() {
         let machine = Topology::synthetic("pu:2", vec![]).unwrap();
         assert!(machine.packages().is_empty() && machine.nodes().is_empty() && machine.cores().is_empty());
         assert!(machine.distances().is_none() && machine.nearest_node(CpuId(0)).is_none());
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_in_descriptions() {
         let error = |description| Topology::synthetic(description, vec![]).unwrap_err().to_string();
         assert_eq!(error("core"), "`core` is not a level with its count, such as core:4");
         assert_eq!(error("core:0 pu:1"), "`core:0` is not a level with its count, such as core:4");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_file_may_have_any_name() {
+    fn mapped_file_may_have_any_name() {
         let file = b"7f00 default file=/tmp/\xff\xfe\x80 mapped=2 N1=2 kernelpagesize_kB=4\n7f10 default anon=1 N0=1 kernelpagesize_kB=4\n";
         let memory = read(file).expect("its pages are understood");
         assert_eq!(memory.file, BTreeMap::from([(NodeId(1), 8192)]));
@@ -201,7 +201,7 @@ mod tests {
     const FAR: &str = "7f00 default N4294967295=1 kernelpagesize_kB=4";
 
     #[test]
-    fn a_line_that_is_not_understood_is_named() {
+    fn line_that_is_not_understood_is_named() {
         for line in ["7f00", "7f00 default N0=many kernelpagesize_kB=4", "7f00 default N0=1", FAR] {
             assert_eq!(parse(line), Err(line));
         }

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_has_no_pages() {
+    fn empty_range_has_no_pages() {
         let residency = residency_of(&[]).expect("nothing is easily told");
         assert_eq!((residency.pages(), residency.to_string()), (0, "0 pages of 4096 bytes: none".to_owned()));
     }

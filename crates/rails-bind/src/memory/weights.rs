@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_read_by_node_and_other_files_passed_over() {
+    fn weights_by_node() {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, text) in [("node0", "5\n"), ("node12", "1\n"), ("auto", "true\n")] {
             fs::write(folder.path().join(name), text).expect("a file");

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_do_not_exist_or_have_ended_are_named() {
+    fn absent_and_ended_processes() {
         let mut ended = Command::new("true").stdin(Stdio::null()).spawn().expect("it is there");
         // A zombie until it is waited for, which the test does at its end.
         let stat = format!("/proc/{}/stat", ended.id());

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_comes_out_as_ipv4() {
+    fn mapped_address_comes_out_as_ipv4() {
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("IPv6 is there");
         let port = listener.local_addr().expect("it is bound").port();
         let _client = TcpStream::connect(("127.0.0.1", port)).expect("it listens for both");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sockets_of_another_process_are_its_own() {
+    fn sockets_of_another_process_are_its_own() {
         let ours = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         let handed = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         let copy = handed.try_clone().expect("a descriptor is left");

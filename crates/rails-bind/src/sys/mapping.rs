@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_is_aligned_zeroed_and_writable_to_its_last_byte() {
+    fn mapping_aligned_zeroed_and_writable() {
         for (bytes, alignment) in [(page_bytes(), page_bytes()), (3 << 20, 2 << 20)] {
             let mut mapping = Mapping::new(bytes, alignment).expect("there is that much");
             assert_eq!(mapping.address() % alignment, 0);

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_reads_its_own_attributes() {
+    fn thread_reads_its_own_attributes() {
         let attributes = get(0).expect("a thread may read how it is scheduled").0;
         assert_eq!(attributes.size, SIZE);
         assert!((-20..=19).contains(&nice(0).expect("every thread has one")));

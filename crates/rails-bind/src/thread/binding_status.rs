@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_goes_offline_narrows_or_loses_a_binding() {
+    fn cpu_that_goes_offline_narrows_or_loses_a_binding() {
         let two = Outcome::Applied(set("2-3"));
         assert_eq!(standing(&two, "2-3", "0-3"), BindingStatus::Holds(set("2-3")));
         let narrowed = BindingStatus::Narrowed { bound: set("2-3"), now: set("2"), offline: Some(set("3")) };
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_was_asked_for_may_join_later() {
+    fn cpu_that_was_asked_for_may_join_later() {
         let partial = Outcome::Partial { wanted: set("2-3"), got: set("2") };
         assert_eq!(standing(&partial, "2-3", "0-3"), BindingStatus::Holds(set("2-3")));
         assert!(!standing(&partial, "1-2", "0-3").holds());
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_binding_holds_only_where_no_cpu_is_missing_or_foreign(
+        fn binding_status_of_any_sets(
             bound in prop::collection::btree_set(0_u32..8, 1..5), now in prop::collection::btree_set(0_u32..8, 0..8),
         ) {
             let bound: CpuSet = bound.into_iter().map(CpuId).collect();

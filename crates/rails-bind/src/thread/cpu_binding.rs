@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_which_cpus_are_absent_and_which_forbidden() {
+    fn offline_and_forbidden_cpus_of_a_refusal() {
         let set = |text: &str| text.parse::<CpuSet>().expect("a list");
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         match refused(Subject::Calling, &set("2-3,9"), invalid(), Some(set("0-3"))) {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_a_thread_includes_what_it_may_use_now() {
+    fn kept_cpus_include_the_present_ones() {
         let now = get(Subject::Calling).expect("readable");
         let kept = kernel_files::cpus_kept_for("thread-self").expect("the kernel says so");
         assert!(now.is_subset(&kept), "{now} {kept}");

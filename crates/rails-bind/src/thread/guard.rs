@@ -145,7 +145,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_thread_that_has_got_the_number_meanwhile_is_left_alone() {
+    fn reused_number_of_an_ended_thread() {
         let tid = super::super::current_tid();
         let before = name::read(Subject::Calling).expect("readable");
         let gone = Subject::Numbered(tid, Duration::from_nanos(1));

@@ -190,12 +190,12 @@ mod tests {
     fn is_send<T: Send>() {}
 
     #[test]
-    fn the_guard_of_a_thread_by_number_may_leave_its_thread() {
+    fn guard_by_number_is_send() {
         is_send::<PlacementGuard<Other>>();
     }
 
     #[test]
-    fn what_cannot_be_is_refused_before_any_call() {
+    fn impossible_placements_before_any_call() {
         let thread = super::super::current_tid();
         let cases = [
             ThreadPlacement::new().cpus(CpuSet::new()),

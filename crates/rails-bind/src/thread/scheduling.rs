@@ -219,7 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn priorities_and_nice_values_end_where_the_kernels_do() {
+    fn limits_of_priorities_and_nice_values() {
         for priority in [1, 99] {
             SchedulingClass::Fifo(priority).check().expect("within");
             SchedulingClass::RoundRobin(priority).check().expect("within");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_named_with_the_limit_that_is_enough() {
+    fn privileges_named_with_their_limits() {
         let scheduling = |class, nice| Scheduling { class, nice, reset_on_fork: false };
         let needed = needs(Subject::Calling, scheduling(SchedulingClass::Fifo(10), 0));
         assert!(needed.contains("CAP_SYS_NICE or RLIMIT_RTPRIO of at least 10"), "{needed}");

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_unseen_moves_a_history_is_complete_and_without_counts_it_never_is() {
+    fn complete_and_incomplete_histories() {
         assert_eq!(history(&[(2, Some(10)), (3, Some(11))]).within(&set("2-3")), Whereabouts::Within);
         let unknown = Whereabouts::WithinWhenSeen { unseen: None };
         assert_eq!(history(&[(2, None), (2, None)]).within(&set("2")), unknown);
@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_seen_is_never_denied(cpus in prop::collection::vec(0_u32..6, 1..20), allowed in prop::collection::btree_set(0_u32..6, 1..6)) {
+        fn history_includes_every_seen_cpu(cpus in prop::collection::vec(0_u32..6, 1..20), allowed in prop::collection::btree_set(0_u32..6, 1..6)) {
             let readings: Vec<_> = cpus.iter().enumerate().map(|(index, cpu)| (*cpu, Some(index as u64))).collect();
             let history = history(&readings);
             let allowed: CpuSet = allowed.into_iter().map(CpuId).collect();

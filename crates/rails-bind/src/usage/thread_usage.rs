@@ -316,7 +316,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_longer_than_the_first_buffer_is_read_whole() {
+    fn file_longer_than_the_first_buffer_is_read_whole() {
         let text = vec![b'x'; 10_000];
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::io::Write::write_all(&mut file, &text).expect("room for it");

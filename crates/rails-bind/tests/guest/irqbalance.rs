@@ -88,7 +88,7 @@ fn wish_for(number: u32, cpus: &CpuSet) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_irqbalance_leaves_alone_what_it_is_told_to_and_moves_the_rest() {
+fn guest_irqbalance_heeds_bans_and_moves_the_rest() {
     let _turn = machine();
     let (running, balancer) = Irqbalance::start(true);
     assert_eq!(heed(Path::new("/"), Vec::new()).expect("all processes are seen").0, BalancerPlan::Ban);
@@ -116,7 +116,7 @@ fn guest_irqbalance_leaves_alone_what_it_is_told_to_and_moves_the_rest() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_irqbalance_is_reached_without_a_folder_for_its_socket() {
+fn guest_irqbalance_by_its_abstract_socket() {
     let _turn = machine();
     let (_running, balancer) = Irqbalance::start(false);
     assert!(!Path::new(FOLDER).exists());
@@ -128,7 +128,7 @@ fn guest_irqbalance_is_reached_without_a_folder_for_its_socket() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_who_may_not_write_to_the_socket_is_told_so() {
+fn guest_irqbalance_refuses_other_users() {
     let _turn = machine();
     let (running, balancer) = Irqbalance::start(true);
     let error = std::thread::scope(|scope| {

@@ -153,7 +153,7 @@ fn guest_local_memory_follows_the_thread() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_threads_policy_rules_what_it_touches() {
+fn guest_thread_policy_places_touched_pages() {
     let _guest = guest();
     let control = vec![1_u8; SIZE];
     assert_eq!(residency_of(&control).expect("it can be asked").pages_on(NodeId(1)), 0);
@@ -186,7 +186,7 @@ fn guest_weighted_interleaving_is_exact_or_refused() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_moving_to_interleave_is_what_the_kernel_would_have_done() {
+fn guest_move_to_interleave_as_the_kernel_does() {
     let _guest = guest();
     let buffer = laid(SIZE, MemoryPolicy::Interleave(nodes("0-1")));
     let by_kernel = residency(&buffer);
@@ -205,7 +205,7 @@ fn guest_moving_to_interleave_is_what_the_kernel_would_have_done() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
+fn guest_buffer_moves_while_a_thread_writes_to_it() {
     let _guest = guest();
     let mut buffer = laid(SIZE, bind("0"));
     let binding = buffer.binding();
@@ -249,7 +249,7 @@ fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
+fn guest_buffer_moves_under_a_tcp_stream() {
     let _guest = guest();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is up");
     let address = listener.local_addr().expect("it is bound");
@@ -298,7 +298,7 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_long_strictly_bound_memory_on_a_full_node_fails() {
+fn guest_long_strict_memory_on_a_full_node() {
     let _guest = guest();
     let (wanted, rest) = (96 * MIB, 64 * MIB);
     let forget_files = || fs::write("/proc/sys/vm/drop_caches", "3").expect("the guest's tests run as root");
@@ -373,7 +373,7 @@ fn reserve_huge_pages(node: u32, pages: u32) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_explicit_huge_pages_come_from_the_nodes_reserve() {
+fn guest_explicit_huge_pages_of_the_node() {
     let _guest = guest();
     let huge = BufferOptions::new().pages(Pages::Huge { page_bytes: 2 << 20 });
     for (policy, folder) in [(MemoryPolicy::Default, "/sys/kernel/mm/"), (bind("1"), "/sys/devices/system/node/node1/")]
@@ -412,7 +412,7 @@ fn guest_explicit_huge_pages_come_from_the_nodes_reserve() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_transparent_huge_pages_lie_and_move_as_wholes() {
+fn guest_transparent_huge_pages_move_whole() {
     let _guest = guest();
     let huge = BufferOptions::new().pages(Pages::TransparentHuge).policy(bind("1"));
     let mut buffer = NumaBuffer::new(SIZE, &huge).expect("there is room");
@@ -447,7 +447,7 @@ fn guest_locked_memory_is_locked_and_moves() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_pool_lies_on_its_node_and_moves_while_its_buffers_are_out() {
+fn guest_pool_moves_with_its_buffers_out() {
     let _guest = guest();
     let pool = BufferPool::new(64 << 10, 64, &BufferOptions::new().policy(bind("1"))).expect("there is room");
     assert!(pool.residency().expect("it can be asked").is_all_on(&nodes("1")));

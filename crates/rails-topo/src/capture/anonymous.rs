@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_hardware_addresses_are_others_and_always_the_same() {
+    fn stable_replacements_of_names_and_macs() {
         let key = key();
         let edited = |path, text| key.edited(path, text);
         let host = edited("proc/sys/kernel/hostname", "alpha.example.org").unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_nobody_owns_stay() {
+    fn unowned_addresses_stay() {
         for text in ["127.0.0.1", "::1", "0.0.0.0"] {
             let ip = text.parse().unwrap();
             assert_eq!(key().ip(ip, 8), ip);

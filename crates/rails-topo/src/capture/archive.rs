@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_is_read_up_to_its_limits_and_no_further() {
+    fn capture_is_read_up_to_its_limits_and_no_further() {
         let mut packed = Vec::new();
         let capture = Capture::of_this_machine().unwrap();
         write(&capture, &mut packed).unwrap();

@@ -21,7 +21,7 @@ fn steady(topology: Topology) -> Topology {
 }
 
 #[test]
-fn a_capture_of_this_machine_is_replayed_as_it_was_read() {
+fn replay_of_a_capture_of_this_machine() {
     let capture = Capture::of_this_machine().unwrap();
     let read = Capture::read(&packed(&capture)[..]).unwrap();
     assert_eq!(read, capture);
@@ -29,7 +29,7 @@ fn a_capture_of_this_machine_is_replayed_as_it_was_read() {
 }
 
 #[test]
-fn an_anonymous_capture_differs_in_names_and_addresses_alone() {
+fn anonymous_capture_keeps_the_structure() {
     let capture = Capture::of_this_machine().unwrap();
     let (plain, hidden) = (capture.clone().replay("x").unwrap(), capture.clone().anonymous().replay("x").unwrap());
     assert_ne!(hidden.machine().host, plain.machine().host);

@@ -49,7 +49,7 @@ fn changes(machine: &Topology) -> Vec<String> {
 }
 
 #[test]
-fn a_node_brings_its_cpus_along() {
+fn node_brings_its_cpus_along() {
     let machine = good("[nic.eth0]\nnode = 1");
     let nic = machine.nic("eth0").unwrap();
     assert_eq!(nic.locality(&machine).unwrap().to_string(), "4-7");
@@ -125,7 +125,7 @@ fn every_fact_can_be_given() {
 }
 
 #[test]
-fn an_interface_that_nobody_shows_is_added() {
+fn interface_added_by_a_file() {
     let machine = good("[nic.eth9]\nadd = true\nnode = 1\naddresses = ['10.0.0.9/24']");
     assert_eq!(machine.nic("eth9").unwrap().locality(&machine).unwrap().to_string(), "4-7");
     assert_eq!(changes(&machine)[0], "2:7 nic.eth9.add: unknown -> true");
@@ -133,7 +133,7 @@ fn an_interface_that_nobody_shows_is_added() {
 }
 
 #[test]
-fn the_two_directions_of_a_distance_may_differ() {
+fn two_directions_of_a_distance_may_differ() {
     let machine = good("distance = [{from = 0, to = 1, value = 24}, {from = 1, to = 0, value = 30}]");
     let distances = machine.distances().unwrap();
     assert_eq!(distances.between(NodeId(0), NodeId(1)), Some(24));
@@ -141,7 +141,7 @@ fn the_two_directions_of_a_distance_may_differ() {
 }
 
 #[test]
-fn distances_that_the_machine_does_not_give_are_given_whole() {
+fn unknown_distances_are_given_whole() {
     let three = Topology { distances: None, ..Topology::synthetic("numa:3 core:1 pu:1", vec![]).unwrap() };
     let some = "distance = [{from = 0, to = 1, value = 24}, {from = 1, to = 2, value = 24}]";
     let error = applied(&three, some).unwrap_err().to_string();
@@ -154,7 +154,7 @@ fn distances_that_the_machine_does_not_give_are_given_whole() {
 }
 
 #[test]
-fn the_last_layer_wins_and_all_are_remembered() {
+fn last_layer_wins_and_all_are_remembered() {
     let first = applied(&machine(), "nic.eth0.speed = '25 Gbit/s'\nnic.eth1.hide = 'not yet'").unwrap();
     let second = Config::parse("g.toml", "nic.eth1.hide = false\nnic.eth0.speed = '40 Gbit/s'").unwrap();
     let machine = apply(&first, &second).unwrap();
@@ -218,19 +218,19 @@ fn errors_with_their_places() {
 }
 
 #[test]
-fn figures_are_compared_as_they_are_and_not_as_they_are_printed() {
+fn figures_compared_before_rounding() {
     let twice = "node.1.performance = [{from = '0', read_bandwidth = '2.54 Gbit/s'}, {from = '0', read_bandwidth = '2.53 Gbit/s'}]";
     assert!(error(twice).contains("it is 2.5 Gbit/s here and 2.5 Gbit/s in line 1"), "{}", error(twice));
 }
 
 #[test]
-fn the_same_value_twice_is_no_contradiction() {
+fn same_value_twice_is_no_contradiction() {
     good("distance = [{from = 0, to = 1, value = 20}, {from = 0, to = 1, value = 20}]");
     good("nic.eth0.node = 1\nrdma.mlx5_0.node = 1\npci.\"0000:3b:00.0\".node = 1");
 }
 
 #[test]
-fn files_that_may_be_missing_are_left_out_and_named_ones_are_not() {
+fn optional_and_named_files() {
     let folder = tempfile::tempdir().unwrap();
     let [there, missing, below_file] = ["a.toml", "b.toml", "a.toml/c.toml"].map(|name| folder.path().join(name));
     fs::write(&there, "nic.eth0.node = 1").unwrap();
@@ -253,7 +253,7 @@ fn files_that_are_no_text_or_do_not_end_are_refused() {
 }
 
 #[test]
-fn the_users_file_is_where_the_base_directory_specification_has_it() {
+fn user_file_by_the_xdg_specification() {
     let file = |config: Option<&str>, home: Option<&str>| user_file(config.map(AsRef::as_ref), home.map(AsRef::as_ref));
     assert_eq!(file(Some("/c"), Some("/h")), Some(PathBuf::from("/c/rails/topology.toml")));
     for ignored in [None, Some(""), Some("relative")] {
@@ -327,7 +327,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_says_nothing_changes_nothing(comment in "[a-z =\\[]{0,20}", tables in prop::sample::subsequence(vec!["[nic.eth0]\n", "[nic]\n", "[gpu]\n", "[node.1]\n"], 0..4)) {
+    fn file_that_says_nothing_changes_nothing(comment in "[a-z =\\[]{0,20}", tables in prop::sample::subsequence(vec!["[nic.eth0]\n", "[nic]\n", "[gpu]\n", "[node.1]\n"], 0..4)) {
         let text = format!("# {comment}\n{}", tables.concat());
         prop_assert_eq!(good(&text), machine());
     }

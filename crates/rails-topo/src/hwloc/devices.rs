@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bandwidth_that_is_none_is_unknown() {
+    fn bandwidth_that_is_none_is_unknown() {
         assert_eq!(bandwidth(0.25), Some(Bandwidth::mbps(2_000)));
         for gigabytes in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE, 1e30] {
             assert_eq!(bandwidth(gigabytes), None, "{gigabytes}");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_functions_at_one_address_only_what_both_say_is_known() {
+    fn common_facts_of_two_functions_at_one_address() {
         let address = "0000:04:00.0".parse().unwrap();
         let one = PciDevice { class: Some(0x010700), vendor: Some(0x8086), ..PciDevice::at(address) };
         let other = PciDevice { class: Some(0x020700), vendor: Some(0x8086), ..PciDevice::at(address) };

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_is_called_by_hwlocs_name_and_stays_where_the_kernel_puts_it() {
+    fn gpu_with_hwlocs_name_and_the_kernels_node() {
         let gpu = |name: &str, pci: &str| Gpu {
             name: name.to_owned(),
             pci: Some(pci.parse().unwrap()),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_the_whole_machine_says_nothing() {
+    fn place_that_is_the_whole_machine_says_nothing() {
         let online: CpuSet = "0-7".parse().unwrap();
         let found =
             |cpus: &str| Nic { node: Some(NodeId(0)), local_cpus: Some(cpus.parse().unwrap()), ..Nic::named("eth0") };

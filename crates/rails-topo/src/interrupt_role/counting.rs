@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_gve_are_of_transmit_queues_first() {
+    fn blocks_of_gve_are_of_transmit_queues_first() {
         let blocks = ["gve-ntfy-blk0@pci:0", "gve-ntfy-blk1@pci:0", "gve-ntfy-blk2@pci:0", "gve-ntfy-blk3@pci:0"];
         let gve = nic("gve", &[&blocks[..], &["gve-mgmnt@pci:0"]].concat());
         let expected = [queue(0, Transmit), queue(1, Transmit), queue(0, Receive), queue(1, Receive), Control];
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_queues_of_vmxnet3_come_after_the_vectors_for_transmission() {
+    fn receive_queues_of_vmxnet3_after_transmit() {
         let apart = nic("vmxnet3", &["eth0-tx-0", "eth0-tx-1", "eth0-rx-2", "eth0-rx-3", "eth0-event-4"]);
         assert_eq!(
             roles(&apart),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_are_counted_along_do_not_shift_the_queues() {
+    fn other_vectors_do_not_shift_the_queues() {
         let idpf = nic("idpf", &["idpf-Mailbox-0", "idpf-eth0-TxRx-1", "idpf-eth0-TxRx-2"]);
         assert_eq!(roles(&idpf), [Control, queue(0, Both), queue(1, Both)]);
         let mlx5 = nic("mlx5_core", &["mlx5_async0@pci:0", "mlx5_comp1@pci:0", "mlx5_comp2@pci:0"]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_of_the_interfaces_own_name_is_for_the_rest() {
+    fn vector_with_the_interfaces_own_name() {
         assert_eq!(roles(&nic("igb", &["eth0", "eth0-TxRx-0"])), [Control, queue(0, Both)]);
         assert_eq!(roles(&nic("e1000", &["eth0"])), [Queues(Both)], "it is the only one");
         assert_eq!(roles(&nic("other", &["eth0", "eth0-what"])), [Unknown, Unknown]);

@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_names_of_common_drivers_are_understood() {
+    fn names_of_common_drivers_are_understood() {
         let queue = |index, direction| InterruptRole::Queue { index, direction };
         for (name, expected) in [
             // drivers/net/ethernet/mellanox/mlx5/core/pci_irq.c: irq_set_name, irq_sf_set_name
@@ -175,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn what_an_interface_is_called_does_not_matter(interface in "[a-z0-9:._-]{1,15}", index in 0..4096_u32) {
+        fn any_interface_name_in_a_vector(interface in "[a-z0-9:._-]{1,15}", index in 0..4096_u32) {
             let name = format!("{interface}-TxRx-{index}");
             prop_assume!(!interface.ends_with(":fdir"));
             prop_assert_eq!(role(&name), InterruptRole::Queue { index, direction: Both });

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_of_common_drivers_have_the_interrupts_that_their_names_say() {
+    fn queues_of_common_drivers_by_vector_names() {
         for (driver, names) in [
             ("mlx5_core", ["mlx5_async0@pci:0", "mlx5_comp0@pci:0", "mlx5_comp1@pci:0"]),
             ("ice", ["ice-0000:18:00.0:misc", "ice-eth0-TxRx-0", "ice-eth0-TxRx-1"]),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_of_the_devices_other_interfaces_are_theirs() {
+    fn interrupts_of_sibling_interfaces() {
         let names = ["eth0-Rx0", "eth0-Rx1", "eth0-1-Rx0", "eth0-1-Rx1", "eth1 (queue 0)", "eth0-FWeventq"];
         let [receive, _] = assigned("cxgb4", (2, 0), &names, &["eth0-1", "eth1"]);
         assert_eq!(receive, from(40, 2));
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_set_of_names_makes_it_panic_or_gives_an_interrupt_that_is_not_there(
+        fn any_set_of_vector_names(
             driver in "gve|vmxnet3|idpf|mlx5_core|igb|ice|bnxt_en|cxgb4",
             queues in (0..4_u32, 0..4_u32),
             names in proptest::collection::vec("(eth0|eth1|é|-input\\.|-tx-|-rx-|-TxRx-|@| |[0-3]){0,5}", 0..8),

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_function_behind_a_device_is_the_nearest_above() {
+    fn function_behind_a_device_is_the_nearest_above() {
         let function = |path| pci_function(path).map(|(path, address)| (path, address.to_string()));
         let found = |path: &str, address: &str| Some((path.to_owned(), address.to_owned()));
         let virtio = "sys/devices/pci0000:00/0000:00:03.0/virtio2";

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_the_nearest_known_function_above() {
+    fn parent_is_the_nearest_known_function_above() {
         let known = ["0000:00:01.1", "0000:01:00.0", "0000:5d:05.5"].map(|text| text.parse().unwrap()).into();
         let above = |path| parent(path, &known).map(|address| address.to_string());
         let switch = "sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:08.0/0000:03:00.0";
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_to_its_own_bus_or_below_it_is_none() {
+    fn bridge_to_its_own_bus_or_below_it_is_none() {
         let address = "0000:05:00.0".parse().unwrap();
         let possible = |secondary, subordinate| is_possible(PciBridge { secondary, subordinate }, address);
         assert!(possible(6, 6) && possible(6, 255));

@@ -117,31 +117,31 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_read_from_the_capability() {
+    fn link_is_read_from_the_capability() {
         let links = PciConfig::of(express(0, 16 << 4 | 4, 8 << 4 | 3)).links().unwrap();
         assert_eq!(links.negotiated, Some(PciLink { speed: 8_000, width: 8 }));
         assert_eq!(links.possible, Some(PciLink { speed: 16_000, width: 16 }));
     }
 
     #[test]
-    fn a_port_without_a_device_has_no_link() {
+    fn port_without_a_device_has_no_link() {
         let links = PciConfig::of(express(4, 16 << 4 | 3, 1)).links().unwrap();
         assert_eq!(links, Links { negotiated: None, possible: Some(PciLink { speed: 8_000, width: 16 }) });
     }
 
     #[test]
-    fn what_sits_in_the_root_complex_has_no_link() {
+    fn no_link_in_the_root_complex() {
         assert_eq!(PciConfig::of(express(9, 16 << 4 | 3, 16 << 4 | 3)).links(), None);
     }
 
     #[test]
-    fn the_part_that_everybody_may_read_names_no_link() {
+    fn part_that_everybody_may_read_names_no_link() {
         let bytes = express(0, 16 << 4 | 4, 8 << 4 | 3);
         assert_eq!(PciConfig::of(bytes[..64].to_vec()).links(), None);
     }
 
     #[test]
-    fn a_list_of_capabilities_that_runs_in_a_circle_ends() {
+    fn list_of_capabilities_that_runs_in_a_circle_ends() {
         let mut bytes = express(0, 1 << 4 | 1, 1 << 4 | 1);
         bytes[0x41] = 0x40;
         assert_eq!(PciConfig::of(bytes).links(), None);

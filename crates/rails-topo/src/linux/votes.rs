@@ -39,18 +39,18 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_its_members_deny_is_dropped() {
+    fn set_that_its_members_deny_is_dropped() {
         let sets = believed(told(&["0,2,4", "1,3,5", "0-3", "1,3,5", "0,2,4", "1,3,5"]));
         assert_eq!(sets, [("0,2,4".parse().unwrap(), CpuId(0)), ("1,3,5".parse().unwrap(), CpuId(1))]);
     }
 
     #[test]
-    fn a_set_without_its_teller_is_dropped() {
+    fn set_without_its_teller_is_dropped() {
         assert_eq!(believed(told(&["1", "", "2"])), [("2".parse().unwrap(), CpuId(2))]);
     }
 
     #[test]
-    fn of_two_majorities_that_overlap_the_first_is_believed() {
+    fn first_of_two_overlapping_majorities() {
         let sets = believed(told(&["0-2", "0-2", "2-4", "2-4", "3"]));
         assert_eq!(sets, [("0-2".parse().unwrap(), CpuId(0))]);
     }

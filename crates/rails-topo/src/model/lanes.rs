@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_on_another_is_resolved_to_that() {
+    fn device_on_another_is_resolved_to_that() {
         let synthetic = Nic { lowers: vec!["vf0".to_owned()], ..Nic::named("eth0") };
         assert_eq!(lanes(&machine(vec![synthetic, Nic::named("vf0")]), "eth0"), [vec!["vf0"], vec![], vec![]]);
     }

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_one_line_and_survives_json() {
+    fn change_is_one_line_and_survives_json() {
         let changes = [
             (Change::CpuOffline { cpu: CpuId(3) }, "CPU 3 went offline"),
             (

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_a_cgroup_and_of_all_above_it_are_watched() {
+    fn watched_files_of_a_cgroup_and_its_parents() {
         let files = files("0::/a/b\n");
         for file in ["/sys/fs/cgroup/a/b/cpuset.cpus", "/sys/fs/cgroup/a/cpuset.mems", "/sys/fs/cgroup/cpuset.cpus"] {
             assert!(files.iter().any(|other| other == file), "{file} in {files:?}");

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_interface_has_now_is_a_renaming_and_a_removal() {
+    fn name_taken_over_by_another_interface() {
         let changes = differ(&with(&[("eth0", 2), ("eth1", 3)]), &with(&[("eth0", 3)]));
         let expected = [
             Change::NicRemoved { nic: "eth0".to_owned() },
@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_was_made_anew_is_another() {
+    fn interface_that_was_made_anew_is_another() {
         let new = with(&[("eth0", 9)]);
         let added = Change::NicAdded { nic: Box::new(new.nics[0].clone()) };
         assert_eq!(differ(&with(&[("eth0", 2)]), &new), [Change::NicRemoved { nic: "eth0".to_owned() }, added]);
     }
 
     #[test]
-    fn what_no_change_speaks_of_is_said_to_have_changed() {
+    fn structure_change_for_all_other_facts() {
         let old = with(&[("eth0", 2)]);
         let mut new = old.clone();
         new.cores.pop();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_links_state_is_that_of_its_files() {
+    fn links_state_is_that_of_its_files() {
         let state = |flags, operational, carrier| {
             let attributes = [LinkAttribute::OperState(operational), LinkAttribute::Carrier(carrier)];
             let found = events(&bytes(RouteNetlinkMessage::NewLink(link(flags, &attributes))));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_left_its_bridge_is_still_an_interface() {
+    fn port_that_left_its_bridge_is_still_an_interface() {
         let mut port = link(LinkFlags::Up, &[]);
         port.header.interface_family = AddressFamily::Bridge;
         assert_eq!(events(&bytes(RouteNetlinkMessage::DelLink(port))), []);

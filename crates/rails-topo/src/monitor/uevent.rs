@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_and_offline_is_understood() {
+    fn uevents_of_cpus_memory_and_nodes() {
         let cpu = |online| Some(Event::Cpu { cpu: CpuId(3), online });
         assert_eq!(event("offline@/devices/system/cpu/cpu3", "cpu"), cpu(false));
         assert_eq!(event("online@/devices/system/cpu/cpu3", "cpu"), cpu(true));
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_asked_for_has_not_happened() {
+    fn synthetic_uevents_mean_nothing() {
         let text = b"offline@/devices/system/cpu/cpu3\0SUBSYSTEM=cpu\0SYNTH_UUID=0\0";
         assert_eq!(Uevent::parse(text).unwrap().event(), None);
     }
 
     #[test]
-    fn what_is_not_the_kernels_is_refused() {
+    fn datagrams_that_are_no_kernel_uevents() {
         let datagrams: [&[u8]; 7] = [
             b"",
             b"\0",

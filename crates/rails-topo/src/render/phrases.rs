@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_could_be_wider_says_so() {
+    fn link_that_could_be_wider_says_so() {
         let link = |speed, width| Some(PciLink { speed, width });
         let mut device = PciDevice::at("0000:3b:00.0".parse().unwrap());
         assert_eq!(super::link(&device), None);

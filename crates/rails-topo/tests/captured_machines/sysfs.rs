@@ -48,7 +48,7 @@ fn captured_nodes_have_pools_of_huge_pages() {
 /// The process that captured it was alone on its machine, in a cpuset with all of it.
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_cpusets_limit_what_is_allowed() {
+fn captured_cpusets_limit_the_allowed_cpus() {
     let tree = Unpacked::of(&captures::tree("40intel64-4n10c+pci-conflicts.tar.bz2"));
     let machine = Topology::from_sysfs_root(tree.root()).unwrap();
     assert_eq!(machine.allowed_cpus(), machine.online_cpus());
@@ -114,7 +114,7 @@ fn captured_offline_cpus_are_nowhere() {
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_nics_without_a_list_of_local_cpus_have_a_mask() {
+fn captured_nics_with_a_mask_of_local_cpus() {
     let machine = read("fakepcilocalities.tar.bz2");
     let ib0 = machine.nic("ib0").unwrap();
     assert_eq!(ib0.locality(&machine).unwrap().to_string(), "1,5,9,13,17,21,25,29,33,37");

@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_does_not_let_go_is_not_waited_for_for_ever() {
+    fn bounded_wait_for_a_holder() {
         let folder = tempfile::tempdir().expect("a folder");
         let journal = Journal::at(folder.path()).expect("it is ours");
         let session = journal.session().expect("nobody has it");

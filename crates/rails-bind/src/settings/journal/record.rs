@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_was_replaced_or_removed_meanwhile_is_not_the_one() {
+    fn replaced_and_removed_records() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, beside) = (folder.path().join("0000000001.json"), folder.path().join("0000000001.new"));
         let is_the_one = |file: &File| is_the_one_at(file, &path).expect("the folder can be read");

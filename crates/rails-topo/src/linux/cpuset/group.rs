@@ -58,14 +58,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_hierarchies_with_cpusets_are_found() {
+    fn hierarchies_with_cpusets_are_found() {
         let text = "12:pids:/a\n6:cpu,cpuset:/job:7\n4:cpuset:/other\n1:name=systemd:/cpuset\n0::/user.slice";
         let group = |version, path: &str| Group { version, path: path.to_owned() };
         assert_eq!(parse(text), [group(Version::One, "/job:7"), group(Version::Two, "/user.slice")]);
     }
 
     #[test]
-    fn what_is_out_of_sight_or_no_path_is_none() {
+    fn cgroups_out_of_sight() {
         for text in
             ["", "0::", "0::/../job", "3:cpuset:relative", "3:cpuset", "::", &format!("0::/{}", "a".repeat(5000))]
         {

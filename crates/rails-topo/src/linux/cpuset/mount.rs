@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_found_below_the_top_of_its_mount() {
+    fn group_is_found_below_the_top_of_its_mount() {
         let mount = |top: &str| Mount { version: Version::One, top: top.to_owned(), folder: String::new() };
         assert_eq!(mount("/").below("/"), Some(""));
         assert_eq!(mount("/").below("/a/b"), Some("/a/b"));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_carrier_decides_where_the_state_is_unknown() {
+    fn carrier_decides_where_the_state_is_unknown() {
         assert_eq!(up(Some("up"), None), Some(true));
         assert_eq!(up(Some("down"), Some(1)), Some(false));
         assert_eq!(up(Some("unknown"), Some(1)), Some(true));

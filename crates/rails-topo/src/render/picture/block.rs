@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_to_its_room() {
+    fn long_text_is_cut_to_its_room() {
         assert_eq!(cut("0000:3b:00.0", 12), "0000:3b:00.0");
         assert_eq!(cut("0000:3b:00.0", 6), "0000:…");
         assert_eq!(cut("網路卡", 5), "網路…");

@@ -1,5 +1,5 @@
-//! What is parsed inside, for the fuzz targets: each takes any text, and panics where a parser does or where what it promises does
-//! not hold.
+//! What is parsed inside, for the fuzz targets: each takes any text, and panics where a parser does or where what it
+//! promises does not hold.
 
 use crate::{interrupt, memory, settings, usage};
 

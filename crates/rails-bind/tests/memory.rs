@@ -199,8 +199,8 @@ fn transparent_huge_pages_are_aligned_and_counted() {
 
 /// Runs one test again, in a process that has no privilege and may lock one megabyte.
 fn again_without_privilege(name: &str) {
-    // `sh` lowers the limit, so that it is not lowered for the other tests of this process. The program is handed to it open: it may lie where
-    // another user cannot go.
+    // `sh` lowers the limit, so that it is not lowered for the other tests of this process. The program is handed to it
+    // open: it may lie where another user cannot go.
     let program = std::env::current_exe().and_then(File::open).expect("it runs");
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -l 1024 && exec /proc/self/fd/0 --exact \"$0\" --nocapture", name]);

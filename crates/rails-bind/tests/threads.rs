@@ -1,4 +1,5 @@
-//! Threads are placed by their number, scheduled and named, and put back as they were. Each test changes threads of its own only.
+//! Threads are placed by their number, scheduled and named, and put back as they were. Each test changes threads of its
+//! own only.
 
 use rails_bind::{
     BindError, Outcome,

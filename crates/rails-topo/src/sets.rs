@@ -30,7 +30,8 @@ pub trait Id: Copy {
 /// A set of kernel numbers, written in the kernel's list syntax (`0-3,8`).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdSet<T> {
-    /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that equal sets are equal words.
+    /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that equal sets are equal
+    /// words.
     words: Vec<u64>,
     of: PhantomData<T>,
 }
@@ -41,9 +42,9 @@ pub struct IdSet<T> {
 pub struct ParseSetError {
     /// The whole text.
     pub text: String,
-    /// What it should look like.
+    /// The expected form.
     pub expected: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: &'static str,
 }
 
@@ -145,17 +146,17 @@ impl<T: Id> IdSet<T> {
         })
     }
 
-    /// What is in both.
+    /// The numbers in both.
     pub fn intersection(&self, other: &Self) -> Self {
         self.zip_words(other, |a, b| a & b)
     }
 
-    /// What is in either.
+    /// The numbers in either.
     pub fn union(&self, other: &Self) -> Self {
         self.zip_words(other, |a, b| a | b)
     }
 
-    /// What is in this set and not in the other.
+    /// The numbers in this set and not in the other.
     pub fn difference(&self, other: &Self) -> Self {
         self.zip_words(other, |a, b| a & !b)
     }

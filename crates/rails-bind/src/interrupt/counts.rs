@@ -46,10 +46,10 @@ impl InterruptCounts {
 
     /// How often each was served since `earlier`.
     ///
-    /// - A CPU that was not online then has kept its counts from before it went offline, so it is not known what is new of them:
-    ///   it is left out, and named by [`InterruptCounts::unknown_cpus`]. So is one that is not online now.
-    /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it was made anew.
-    ///   Unless the count was near its end, for the kernel counts to 2^32 and begins again.
+    /// - A CPU that was not online then has kept its counts from before it went offline, so it is not known what is new
+    ///   of them: it is left out, and named by [`InterruptCounts::unknown_cpus`]. So is one that is not online now.
+    /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it
+    ///   was made anew. Unless the count was near its end, for the kernel counts to 2^32 and begins again.
     pub fn since(&self, earlier: &Self) -> Self {
         let now: CpuSet = self.cpus.iter().copied().collect();
         let then: CpuSet = earlier.cpus.iter().copied().collect();

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 /// The kernel derives them from the nodes' bandwidth where the firmware tells it, else each is 1; root may change them.
 ///
 /// # Errors
-/// [`BindError::Unsupported`] where the kernel has none (before Linux 6.9); [`BindError::Call`] if a file cannot be read
-/// or holds no number.
+/// [`BindError::Unsupported`] where the kernel has none (before Linux 6.9); [`BindError::Call`] if a file cannot be
+/// read or holds no number.
 ///
 /// # References
 /// Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave

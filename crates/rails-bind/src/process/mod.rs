@@ -65,8 +65,8 @@ impl Process {
         self.pid
     }
 
-    /// Its TCP and UDP sockets, IPv4 and IPv6, those of its own network namespace; by their inode, each once however often
-    /// it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
+    /// Its TCP and UDP sockets, IPv4 and IPv6, those of its own network namespace; by their inode, each once however
+    /// often it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`)

@@ -8,14 +8,14 @@ use std::fmt;
 /// What has become of a binding that was made earlier.
 ///
 /// The kernel changes a thread's CPUs without a word. Seen on Linux 6.1, in the root cpuset:
-/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is back; then
-///   the binding holds again.
-/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and that stays so
-///   when they come back. One that slept all the while reads back with no CPU at all, and has its binding again when they are
-///   back before it wakes.
+/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is
+///   back; then the binding holds again.
+/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and
+///   that stays so when they come back. One that slept all the while reads back with no CPU at all, and has its binding
+///   again when they are back before it wakes.
 ///
-/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them goes and
-/// comes back, so there a binding is lost by hotplug in any case.
+/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them
+/// goes and comes back, so there a binding is lost by hotplug in any case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BindingStatus {
@@ -40,7 +40,8 @@ pub enum BindingStatus {
 }
 
 impl BindingStatus {
-    /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since belong to it.
+    /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since
+    /// belong to it.
     pub(super) fn compare(outcome: &Outcome<CpuSet>, now: CpuSet, online: impl FnOnce() -> Option<CpuSet>) -> Self {
         let bound = outcome.got();
         let wanted = match outcome {

@@ -109,8 +109,8 @@ fn set(thread: Subject, wanted: Scheduling, attributes: &Attributes) -> Result<(
         .map_err(|source| thread.error("sched_setattr", wanted, &needs(thread, wanted), source))
 }
 
-/// Measured on Linux 6.1 and 6.18, by threads without the capability: the limits alone are enough for classes and nice values, and
-/// only the capability clears reset-on-fork. `RLIMIT_NICE` counts from 20 down (setrlimit(2)).
+/// Measured on Linux 6.1 and 6.18, by threads without the capability: the limits alone are enough for classes and nice
+/// values, and only the capability clears reset-on-fork. `RLIMIT_NICE` counts from 20 down (setrlimit(2)).
 fn needs(thread: Subject, wanted: Scheduling) -> String {
     let limit = match wanted.class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {

@@ -49,8 +49,8 @@ impl ThreadUsage {
     /// What was used since `earlier` was read.
     ///
     /// # Errors
-    /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended and its
-    /// number was given to another one in between.
+    /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended
+    /// and its number was given to another one in between.
     pub fn since(&self, earlier: &Self) -> Result<ThreadUsageDelta, UsageError> {
         if self.tid != earlier.tid {
             return Err(UsageError::DifferentThreads { earlier: earlier.tid, later: self.tid });

@@ -35,8 +35,8 @@ pub(super) struct Sched {
     pub(super) numa: Option<NumaFaults>,
 }
 
-/// Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so the fields are counted from the
-/// last closing one.
+/// Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so the fields are counted
+/// from the last closing one.
 pub(super) fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
@@ -79,8 +79,8 @@ pub(super) fn parse_switches(status: &str) -> Option<(u64, u64)> {
 
 /// `sched` (`proc_sched_show_task` in kernel/sched/debug.c; Linux 6.1 and 6.18 print the same of what is read here).
 ///
-/// The first line holds the thread's name, which may hold a line feed and so forge lines, but is too short to forge the ruler
-/// that follows it.
+/// The first line holds the thread's name, which may hold a line feed and so forge lines, but is too short to forge the
+/// ruler that follows it.
 pub(super) fn parse_sched(text: &str) -> Sched {
     let (_, lines) = text.split_once(RULER).unwrap_or_default();
     let mut sched = Sched { switches: None, migrations: None, numa: None };

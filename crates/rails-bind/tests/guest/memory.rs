@@ -1,7 +1,8 @@
-//! Buffers lie where they were told to, on a machine with two nodes, before and after they move, and while they are used.
+//! Buffers lie where they were told to, on a machine with two nodes, before and after they move, and while they are
+//! used.
 //!
-//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: what is found on node 1
-//! was put there.
+//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: what is found on node
+//! 1 was put there.
 
 use crate::machine::machine;
 use rails_bind::{
@@ -350,8 +351,8 @@ fn guest_long_strict_memory_on_a_full_node() {
         assert_eq!(rebound.after.pages_on(NodeId(0)), rebound.failed);
         assert_eq!(rebound.after.pages_on(NodeId(1)), rebound.moved);
     }
-    // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and files that made way on the full node were read anew
-    // into the other.
+    // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and files that made
+    // way on the full node were read anew into the other.
     drop(last);
     forget_files();
     for (node, before) in [(0, free_0), (1, free_1)] {
@@ -502,8 +503,8 @@ fn guest_another_process_is_looked_at_and_moved() {
     assert!(matches!(gone, Err(MemoryError::NoSuchProcess { .. })), "{gone:?}");
 }
 
-/// Memory without a policy is what the kernel's NUMA balancing works on: it is marked, and pages that are marked do not tell
-/// where they are, on some kernels. They move all the same.
+/// Memory without a policy is what the kernel's NUMA balancing works on: it is marked, and pages that are marked do not
+/// tell where they are, on some kernels. They move all the same.
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_memory_that_the_kernel_balances_can_be_moved() {

@@ -120,8 +120,8 @@ fn kept_changes_stay_until_undone() {
     assert_eq!((undone.len(), machine.affinity(24), machine.records()), (1, "0-3".to_owned(), 0));
 }
 
-/// A process that is killed between a change and reading it back cannot have written down what the kernel made of it: it leaves CPUs out
-/// that are offline.
+/// A process that is killed between a change and reading it back cannot have written down what the kernel made of it:
+/// it leaves CPUs out that are offline.
 #[test]
 fn undo_of_a_change_in_progress() {
     for (now, after, records) in
@@ -170,7 +170,8 @@ fn undo_after_a_kill_at_any_step() {
                 let after = if changed.contains(&interrupt) { "1" } else { "0-3" };
                 assert_eq!(machine.affinity(interrupt), after, "{found}");
             }
-            // What an administrator has changed after us can still be put back by force, and what we never touched cannot.
+            // What an administrator has changed after us can still be put back by force, and what we never touched
+            // cannot.
             let touched = [24, 25].into_iter().zip(progress).filter(|(_, progress)| *progress != "planned");
             let forced = touched.filter(|(interrupt, _)| changed.contains(interrupt)).count();
             let undone = journal.undo(&host, Undo::AbandonedAndKept, true).expect("it can be read");

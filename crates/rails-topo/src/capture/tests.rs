@@ -3,7 +3,7 @@ use crate::NicKind;
 use std::{fs, os::unix::fs::symlink};
 use tempfile::TempDir;
 
-/// What the readers of the kernel's files make of this machine, without hwloc.
+/// The model that the readers of the kernel's files make of this machine, without hwloc.
 fn this_machine() -> Topology {
     let topology = linux::read(Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() }).unwrap();
     detect::with_addresses(topology, detect::addresses().unwrap())
@@ -15,7 +15,7 @@ fn packed(capture: &Capture) -> Vec<u8> {
     bytes
 }
 
-/// What does not change from one moment to the next, and has one origin.
+/// The model without its changing facts and its origin.
 fn steady(topology: Topology) -> Topology {
     Topology { origin: Origin::Capture { path: "machine.tar.gz".into() }, ..topology }
 }

@@ -1,4 +1,4 @@
-//! The shape of a configuration file. What is said of a field here is its description in the JSON schema.
+//! The shape of a configuration file. The comment on a field is its description in the JSON schema.
 
 use super::{
     located::Located,
@@ -8,10 +8,10 @@ use crate::{Bandwidth, CpuSet, DataSize, InterfaceAddress, MacAddress, PciAddres
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Facts about a machine that rails add to what they read of it, or believe instead.
+/// Facts about a machine that rails add to their reading of it, or believe instead.
 ///
-/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's configuration, then the files named on the command line; the last one that gives a
-/// fact wins.
+/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's configuration, then the files
+/// named on the command line; the last one that gives a fact wins.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Rails machine configuration"))]
@@ -37,11 +37,11 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NicFacts {
-    /// Why planning is to leave this lane alone; it is still shown. `false` takes back what an earlier layer said.
+    /// Why planning leaves this lane alone; it is still shown. `false` revokes the reason of an earlier layer.
     pub(super) hide: Option<Located<Hide>>,
     /// `true`: the interface is there, though nothing shows it.
     pub(super) add: Option<Located<Added>>,
-    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
@@ -66,7 +66,7 @@ pub(super) struct NicFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DeviceFacts {
-    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
@@ -77,11 +77,12 @@ pub(super) struct DeviceFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PciFacts {
-    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too. Devices on it are placed by their own keys.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too. Devices of the
+    /// function have keys of their own.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
-    /// The PCI Express link above it (`16 GT/s x8`), and with it what the link carries.
+    /// The PCI Express link above it (`16 GT/s x8`), and with it the link's bandwidth.
     pub(super) link: Option<Located<Text<PciLink>>>,
 }
 
@@ -105,9 +106,9 @@ pub(super) struct NodeFacts {
 pub(super) struct PerformanceFacts {
     /// The CPUs that see it so, as a list (`0-3,8`); all are online.
     pub(super) from: Located<Text<CpuSet>>,
-    /// What they read (`400 Gbit/s`).
+    /// Their bandwidth for reading (`400 Gbit/s`).
     pub(super) read_bandwidth: Option<Located<Text<Bandwidth>>>,
-    /// What they write (`200 Gbit/s`).
+    /// Their bandwidth for writing (`200 Gbit/s`).
     pub(super) write_bandwidth: Option<Located<Text<Bandwidth>>>,
     /// How long a read takes, in nanoseconds.
     pub(super) read_latency_ns: Option<Located<u64>>,

@@ -1,4 +1,5 @@
-//! The JSON schema of configuration files, made of the types that read them. It is published in `docs/topology.schema.json`.
+//! The JSON schema of configuration files, made of the types that read them. It is published in
+//! `docs/topology.schema.json`.
 
 use super::{
     document::Document,
@@ -50,7 +51,7 @@ schema! {
 
 #[test]
 fn published_schema_is_that_of_the_code() {
-    // TOML has no null: what is unknown is left out.
+    // TOML has no null: unknown facts are left out.
     let without_null = RecursiveTransform(|schema: &mut Schema| {
         for list in ["type", "enum", "anyOf"] {
             let Some(Value::Array(kinds)) = schema.get_mut(list) else { continue };

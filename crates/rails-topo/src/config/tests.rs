@@ -1,4 +1,4 @@
-//! Files, put into machines: what they change, and what is wrong with those that change nothing.
+//! Files, applied to machines: their changes, and the errors of the others.
 
 use super::{Config, ConfigError, Problem, apply, layers, user_file};
 use crate::{Bandwidth, DataSize, Gpu, Nic, NodeId, PciAddress, PciDevice, RdmaDevice, Topology};
@@ -39,7 +39,7 @@ fn error(text: &str) -> String {
     applied(&machine(), text).expect_err(text).to_string()
 }
 
-/// The facts that were changed, each with what was there and what is.
+/// The changed facts, each with its old and its new value.
 fn changes(machine: &Topology) -> Vec<String> {
     let text = |value: &Option<String>| value.clone().unwrap_or("unknown".to_owned());
     let change = |made: &crate::Override| {
@@ -178,13 +178,13 @@ nic.eth0.node = -1 => 1:17: nic.eth0.node: invalid value: integer `-1`, expected
 nic.eth0.speed = 25 => 1:18: nic.eth0.speed: invalid type: integer `25`, expected a string
 nic.eth0.speed = '25 GB/s' => 1:18: nic.eth0.speed: `25 GB/s` is not a speed like 25 Gbit/s
 nic.eth0.local_cpus = '' => 1:23: nic.eth0.local_cpus: `` is not a list of at least one CPU like 0-3,8
-nic.eth0.hide = true => 1:17: nic.eth0.hide: invalid value: boolean `true`, expected the reason why the lane is to be left alone, or false
-nic.eth0.hide = ' ' => 1:17: nic.eth0.hide: invalid value: string "", expected the reason why the lane is to be left alone, or false
+nic.eth0.hide = true => 1:17: nic.eth0.hide: invalid value: boolean `true`, expected a reason to leave the lane alone, or false
+nic.eth0.hide = ' ' => 1:17: nic.eth0.hide: invalid value: string "", expected a reason to leave the lane alone, or false
 nic.eth9.add = false => 1:16: nic.eth9.add: invalid value: boolean `false`, expected true, or no such key
 nic.eth0.addresses = ['10.0.0.1/24', '10.0.0.2'] => 1:22: nic.eth0.addresses: `10.0.0.2` is not an address with the length of its prefix like 10.0.0.1/24
 distance = [{from = 0, to = 1, value = 9}] => 1:40: distance[0].value: 9 is not a distance from 10 to 254
 pci."0000:3b:00.0".link = '16 GT/s x3' => 1:27: pci."0000:3b:00.0".link: `16 GT/s x3` is not a PCI Express link like 16 GT/s x8
-\n[nic.eth7]\nnode = 1 => 2:6: nic.eth7: this machine has no network interface of that name; `add = true` describes one that nobody shows
+\n[nic.eth7]\nnode = 1 => 2:6: nic.eth7: this machine has no network interface of that name; `add = true` adds one
 [gpu.card7]\nnode = 1 => 1:6: gpu.card7: this machine has no GPU of that name
 [pci.eth0] => 1:6: pci.eth0: `eth0` is not a PCI address like 0000:3b:00.1
 [pci.'0000:3b:00.1'] => 1:6: pci."0000:3b:00.1": this machine has no PCI function of that name
@@ -196,11 +196,11 @@ nic.eth0.local_cpus = '6-9' => 1:23: nic.eth0.local_cpus: CPUs 8-9 are not there
 [[node.0.performance]]\nfrom = '1' => 2:8: node.0.performance.1: no figure is given
 distance = [{from = 0, to = 2, value = 20}] => 1:29: distance[0].to: there is no node 2; there are: 0-1
 distance = [{from = 0, to = 0, value = 20}] => 1:29: distance[0].to: a node's distance from itself is 10 by definition
-nic.eth0.addresses = [] => 1:22: nic.eth0.addresses: the list is empty; what is unknown is left out
+nic.eth0.addresses = [] => 1:22: nic.eth0.addresses: the list is empty; leave an unknown list out
 nic.'a b'.add = true => 1:5: nic."a b": `a b` is not the name of an interface
-[nic.eth0]\nhide = 'not ours'\nnode = 1 => 3:8: nic.eth0.node: the interface is hidden in line 2: what else is said of it has no use
+[nic.eth0]\nhide = 'not ours'\nnode = 1 => 3:8: nic.eth0.node: line 2 hides the interface, so its other facts have no use
 nic.eth0.add = true => 1:16: nic.eth0.add: the machine has this interface already
-[nic.eth0]\nnode = 1\nlocal_cpus = '0-1' => 3:14: nic.eth0.local_cpus: none of the CPUs 0-1 is one of node 1 (line 2), whose are 4-7
+[nic.eth0]\nnode = 1\nlocal_cpus = '0-1' => 3:14: nic.eth0.local_cpus: none of CPUs 0-1 is on node 1 (line 2), which has CPUs 4-7
 nic.eth0.node = 1\nrdma.mlx5_0.node = 0 => 2:20: rdma.mlx5_0.node: it is node 0 here and node 1 in line 1 (`nic.eth0.node`)
 distance = [{from = 0, to = 1, value = 20}, {from = 0, to = 1, value = 30}] => 1:72: distance[1].value: it is 30 here and 20 in line 1 (`distance[0].value`)
 [[node.1.performance]]\nfrom = '0'\nread_latency_ns = 90\n[[node.1.performance]]\nfrom = '0'\nread_latency_ns = 91 => 6:19: node.1.performance.0.read_latency_ns: it is 91 here and 90 in line 3 (`node.1.performance.0.read_latency_ns`)

@@ -1,4 +1,4 @@
-//! Values that are written as text: `25 Gbit/s`, `64 GiB`, `16 GT/s x8`, `0-3,8`, `10.0.0.1/24`.
+//! Values that files hold as text: `25 Gbit/s`, `64 GiB`, `16 GT/s x8`, `0-3,8`, `10.0.0.1/24`.
 
 use crate::{Bandwidth, CpuSet, DataSize, InterfaceAddress, MacAddress, PciAddress, PciLink};
 use serde::{Deserialize, Deserializer, de};
@@ -8,7 +8,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Text<T>(pub(super) T);
 
-/// A type of such values.
+/// A type whose values are text in a file.
 pub(super) trait FromText: Sized {
     /// Reads on after "`text` is not".
     const EXPECTED: &'static str;
@@ -24,7 +24,7 @@ pub(super) trait FromText: Sized {
 pub(super) enum Hide {
     /// It does, for this reason.
     Because(String),
-    /// It does not, whatever earlier files say.
+    /// It does not; this revokes the reason of an earlier file.
     No,
 }
 
@@ -123,7 +123,7 @@ impl<'de> Deserialize<'de> for Hide {
             type Value = Hide;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the reason why the lane is to be left alone, or false")
+                f.write_str("a reason to leave the lane alone, or false")
             }
 
             fn visit_str<E: de::Error>(self, reason: &str) -> Result<Hide, E> {
@@ -187,7 +187,7 @@ fn number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// What there is of PCI Express, in millions of transfers per second (PCI Express Base Specification, revisions 1 to 7).
+/// The speeds of PCI Express, in millions of transfers per second (PCI Express Base Specification, revisions 1 to 7).
 const SPEEDS: [u32; 7] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000, 128_000];
 
 /// The widths of a link (PCI Express Base Specification, "Link Width").

@@ -35,7 +35,7 @@ pub(super) fn machine(topology: &Topology) -> Object {
     machine
 }
 
-/// What is in the machine, each with the rank of its type (hwloc's `obj_type_order`).
+/// The objects of the machine, each with the rank of its type (hwloc's `obj_type_order`).
 fn objects(topology: &Topology) -> Vec<(u8, Object)> {
     let model = topology.machine.cpu_model.as_ref();
     let package = |package: &crate::Package| {
@@ -101,7 +101,7 @@ fn hang_node(node: &NumaNode, machine: &mut Object) {
     });
 }
 
-/// The nodes of an object are those that it has CPUs of; memory without CPUs is everybody's.
+/// The nodes of an object are the nodes that share CPUs with it; memory without CPUs belongs to every object.
 fn tell_nodes(object: &mut Object, nodes: &[NumaNode]) {
     if let Some(cpus) = &object.cpus {
         let beside = |node: &&NumaNode| node.cpus.is_empty() || node.cpus.intersects(cpus);

@@ -116,8 +116,8 @@ fn distances(distances: &Distances) -> Element {
         .containing(values)
 }
 
-/// Flags 5: more is better; 6: less is better; both: the value depends on the initiator (`hwloc_memattr_flag_e`). hwloc's
-/// units are MiB/s and ns.
+/// Flags 5: more is better; 6: less is better; both: the value depends on the initiator (`hwloc_memattr_flag_e`).
+/// hwloc's units are MiB/s and ns.
 fn memory_attributes(topology: &Topology, numbers: &Numbers) -> Vec<Element> {
     let rate = |rate: Option<Bandwidth>| Some((rate?.as_bits_per_second() / 8) >> 20);
     type Attribute<'a> = (&'static str, u8, &'a dyn Fn(&MemoryPerformance) -> Option<u64>);

@@ -1,4 +1,4 @@
-//! PCI functions below their bridges, and what the kernel calls the devices behind them.
+//! PCI functions below their bridges, and the kernel's devices of each function.
 
 use super::object::Object;
 use crate::{CpuSet, NicKind, NodeId, PciAddress, PciDevice, Topology};
@@ -28,7 +28,7 @@ pub(super) fn hang(topology: &Topology, machine: &mut Object) {
     }
 }
 
-/// What the kernel calls a device, and where that is: at a function, or beside CPUs.
+/// A device with the kernel's name, and its attachment: a function, or CPUs.
 struct Named {
     pci: Option<PciAddress>,
     cpus: CpuSet,
@@ -62,7 +62,7 @@ fn named(topology: &Topology) -> Vec<Named> {
     nics.chain(rdma).chain(gpus).chain(blocks).collect()
 }
 
-/// The CPUs that a device is beside; none where that is not known, and then it hangs on the whole machine.
+/// The local CPUs of a device; if they are unknown, none, and the device is attached to the whole machine.
 fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>) -> CpuSet {
     let of_node = || topology.nodes.iter().find(|known| Some(known.id) == node).map(|node| node.cpus.clone());
     local.clone().or_else(of_node).unwrap_or_default()
@@ -71,13 +71,13 @@ fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>
 /// All PCI functions.
 struct Bus {
     functions: BTreeMap<PciAddress, PciDevice>,
-    /// What is below which function.
+    /// The functions right below each function.
     below: BTreeMap<PciAddress, Vec<PciAddress>>,
     named: BTreeMap<PciAddress, Vec<Object>>,
 }
 
 impl Bus {
-    /// Those of the machine, and those that only their devices tell of.
+    /// The functions of the machine, and those that only their devices state.
     fn of(topology: &Topology, named: &[Named]) -> Self {
         let known = topology.pci_devices.iter().map(|device| (device.address, device.clone()));
         let mut functions: BTreeMap<PciAddress, PciDevice> = known.collect();
@@ -97,7 +97,8 @@ impl Bus {
         Self { functions, below, named: BTreeMap::new() }
     }
 
-    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of these is a host bridge's.
+    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of these is a host
+    /// bridge's.
     fn roots(&self, topology: &Topology) -> Vec<((u32, u8, CpuSet), Vec<PciAddress>)> {
         let mut roots: Vec<((u32, u8, CpuSet), Vec<PciAddress>)> = Vec::new();
         for device in self.functions.values().filter(|device| parent(device, &self.functions).is_none()) {
@@ -148,7 +149,7 @@ impl Bus {
     }
 }
 
-/// The function above. Buses count upwards from the root, so that nobody's word can make a circle.
+/// The function above. Buses count upwards from the root, so that no description makes a circle.
 fn parent(device: &PciDevice, functions: &BTreeMap<PciAddress, PciDevice>) -> Option<PciAddress> {
     let above = |parent: &PciAddress| {
         parent.domain == device.address.domain

@@ -1,4 +1,4 @@
-//! Which of several sets that CPUs name as their own to believe.
+//! Votes among CPUs that name sets as their own.
 
 use crate::{CpuId, CpuSet};
 use std::collections::HashMap;
@@ -6,9 +6,9 @@ use std::collections::HashMap;
 /// The sets that most of their own members name, each with the first CPU that named it, in the order of these CPUs.
 ///
 /// Firmware does contradict itself: on one machine CPU 2 shared its L3 with CPUs 0-3 of other packages, while these,
-/// and the nine other CPUs of its own package, said otherwise. Such a set is dropped; the CPU that named it stays in
-/// the set that the others put it in. Two sets that both have a majority and still overlap cannot both be true: the one
-/// that was named first stays.
+/// and the nine other CPUs of its own package, stated otherwise. Such a set is dropped; the CPU that named it stays in
+/// the set of the others. Two sets that both have a majority and still overlap cannot both be true: the first one
+/// stays.
 pub(super) fn believed(told: Vec<(CpuId, CpuSet)>) -> Vec<(CpuSet, CpuId)> {
     let mut counted: HashMap<CpuSet, (CpuId, usize)> = HashMap::new();
     for (teller, set) in told.into_iter().filter(|(teller, set)| set.contains(*teller)) {

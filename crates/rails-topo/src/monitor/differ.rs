@@ -1,4 +1,4 @@
-//! What has changed from one model to another. No I/O.
+//! The differences of two models. No I/O.
 
 use super::{
     Change,
@@ -7,10 +7,12 @@ use super::{
 use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NumaNode, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has changed from `old` to `new`, in an order in which it can be applied: what went offline, what came, memory, what may be used, interfaces, interrupts.
+/// The changes from `old` to `new`, in an order in which they can be applied: CPUs and nodes, memory, allowed sets,
+/// interfaces, interrupts.
 ///
-/// Interfaces are told apart by the kernel's number of them, where both models know it: one that was removed and made anew is two changes, one that was renamed is one.
-/// The order of an interface's addresses is no change. What differs beyond what the typed changes speak of is one [`Change::Structure`], at the end.
+/// Interfaces are identified by the kernel's number, if both models have it: one that was removed and made anew is two
+/// changes, one that was renamed is one. The order of an interface's addresses is no change. All other differences are
+/// one [`Change::Structure`], at the end.
 pub fn differ(old: &Topology, new: &Topology) -> Vec<Change> {
     let mut changes = cpus(&old.online_cpus, &new.online_cpus);
     changes.extend(nodes(&old.nodes, &new.nodes));
@@ -110,7 +112,7 @@ fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
         names.insert(&to.name);
         changes.push(Change::NicRenamed { from: from.name.clone(), to: to.name.clone() });
     }
-    // Names that went round in a circle, which takes a name in between that nobody saw.
+    // Names that went round in a circle, through a name that no model has.
     changes.extend(renamed.iter().map(|(from, _)| removed(&from.name)));
     changes.extend(renamed.iter().map(|(_, to)| added(to)));
     let is_new = |nic: &&Nic| !old.iter().any(|other| same(other, nic));
@@ -118,7 +120,7 @@ fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     changes
 }
 
-/// What has changed of an interface that was there before.
+/// The changes of an interface that was there before.
 pub(super) fn one_nic(old: &Nic, new: &Nic) -> Vec<Change> {
     let nic = || new.name.clone();
     let mut changes = Vec::new();
@@ -160,7 +162,7 @@ mod tests {
     use crate::{Bandwidth, CpuId, DataSize, NodeId};
     use proptest::prelude::*;
 
-    /// What the typed changes speak of.
+    /// The facts that typed changes have.
     fn spoken_of(topology: &Topology) -> impl PartialEq + std::fmt::Debug + use<> {
         let nic = |nic: &Nic| {
             let mut addresses = nic.addresses.clone();

@@ -1,10 +1,10 @@
-//! What was told, and what it means for what is known. No I/O, no clock.
+//! Events, and the changes that they make. No I/O, no clock.
 
 use super::{Change, MemoryBlockId, Snapshot, differ::one_nic, facts::Facts};
 use crate::{CpuId, CpuSet, InterfaceAddress, Nic};
 use std::collections::BTreeSet;
 
-/// Something that a source told. Each is a fact, and no difference: told twice it changes nothing the second time.
+/// An event from a source. Each is a fact, and no difference: a repeated one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A CPU is on- or offline now.
@@ -19,15 +19,15 @@ pub(crate) enum Event {
     LinkGone { index: u32 },
     /// An interface has an address, or has it no more.
     Address { index: u32, address: InterfaceAddress, present: bool },
-    /// A file was written that says what this process may use.
+    /// A file of this process's cpuset was written.
     Cpuset,
-    /// The kernel had more to tell than there was room for.
+    /// The kernel dropped messages.
     Lost,
-    /// What was looked at.
+    /// The facts that a look has found.
     Facts(Box<Facts>),
 }
 
-/// What is told of an interface; what is not told is `None`.
+/// The state of an interface; an unknown part is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LinkState {
     pub(crate) index: u32,
@@ -37,12 +37,12 @@ pub(crate) struct LinkState {
     pub(crate) mtu: Option<u32>,
 }
 
-/// What is to be looked at.
+/// The facts to look at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Looks {
     /// Everything.
     pub(crate) machine: bool,
-    /// Which CPUs are online, and what may be used.
+    /// The online CPUs, and the allowed sets.
     pub(crate) cpus: bool,
     /// Which nodes there are, and how much memory they have.
     pub(crate) nodes: bool,
@@ -118,7 +118,7 @@ fn link_changes(snapshot: &Snapshot, nic: &Nic, state: &LinkState) -> Vec<Change
     let mut now = nic.clone();
     let mut changes = Vec::new();
     if let Some(name) = state.name.as_ref().filter(|name| **name != nic.name) {
-        // Whoever had that name has it no more, whether or not that was told yet.
+        // The former holder of that name has lost it, whether or not an event told so yet.
         if snapshot.topology.nic(name).is_some() {
             changes.push(Change::NicRemoved { nic: name.clone() });
         }

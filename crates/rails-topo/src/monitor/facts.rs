@@ -1,4 +1,4 @@
-//! Looking at the machine's files: a few of them, or all.
+//! Facts from the machine's files: a few of them, or all.
 
 use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What was found; what was not looked at, or could not be read, is `None` or absent.
+/// The facts of a look; one that was not looked at, or could not be read, is `None` or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) machine: Option<Box<Snapshot>>,
@@ -22,7 +22,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Looks at what is asked for.
+    /// Looks at the wanted facts.
     pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
         if looks.machine {
             return Ok(Self { machine: Some(Box::new(Self::of_the_machine(root)?)), ..Self::default() });
@@ -55,7 +55,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Reads everything. The files that the small looks read are read as they do, so that both agree.
+    /// Reads everything. The files of the small looks are read as there, so that both agree.
     pub(crate) fn of_the_machine(root: &Root) -> Result<Snapshot, DetectError> {
         let topology = Topology::detect()?;
         let mut facts = Self { nodes: nodes(root, &topology.nodes), ..Self::default() };
@@ -74,7 +74,7 @@ impl Facts {
     }
 }
 
-/// What the kernel's files do not say of an interface's place is as it was known, for hwloc may have said it.
+/// Keeps the known locality of an interface if the kernel's files do not state it, because hwloc may have stated it.
 fn keep_place(nic: &mut Nic, known: &Topology) {
     let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else {
         return;

@@ -13,21 +13,22 @@ use std::{
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 
-/// A change, and when the monitor learned of it.
+/// A change, and the time at which the monitor learned of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped {
     /// The time of the clock on the wall, in JSON as seconds and nanoseconds since 1970.
     pub at: SystemTime,
-    /// What has changed.
+    /// The change.
     pub change: Change,
 }
 
-/// What a subscriber gets.
+/// An update for a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// Something has changed.
     Change(Arc<Stamped>),
-    /// More has changed than is kept for a subscriber who does not read: instead of the changes here is how things are now. What comes next follows on that.
+    /// The subscriber has not read in time: the snapshot stands for the changes that are no longer kept. Later updates
+    /// follow on it.
     Lagged {
         /// How many changes are left out.
         missed: u64,
@@ -36,8 +37,8 @@ pub enum Update {
     },
 }
 
-/// A subscription: the changes since it was made. A [`Stream`] that ends when the [`Monitor`](super::Monitor) is dropped, or
-/// after an error.
+/// A subscription: the changes since it was made. A [`Stream`] that ends when the [`Monitor`](super::Monitor) is
+/// dropped, or after an error.
 #[derive(Debug)]
 pub struct Changes {
     feed: Arc<Feed>,
@@ -78,7 +79,7 @@ impl Feed {
         state.snapshot = Arc::new(snapshot.clone());
         state.published += changes.len() as u64;
         for change in changes {
-            // Without a subscriber nobody needs it.
+            // Without a subscriber there is no need for it.
             let _ = state.sender.as_ref().map(|sender| sender.send(Arc::new(Stamped { at, change })));
         }
     }

@@ -7,8 +7,8 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or turn the direction of
-/// writing have no place in a terminal, nor, most of them, in XML (XML 1.0, production 2).
+/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or turn the direction
+/// of writing have no place in a terminal, nor, most of them, in XML (XML 1.0, production 2).
 pub(super) fn plain(name: &str) -> Cow<'_, str> {
     let harmful = |c: char| {
         c.is_control()
@@ -21,7 +21,7 @@ pub(super) fn plain(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the machine calls itself.
+/// The names of the machine.
 pub(super) fn machine(topology: &Topology) -> String {
     let machine = topology.machine();
     let kernel = machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
@@ -43,7 +43,7 @@ pub(super) fn origin(topology: &Topology) -> String {
 }
 
 /// CPUs in the kernel's list syntax. Every second one of many is `0-190:1/2` (one out of each two: "CPU lists" in the
-/// kernel's `admin-guide/kernel-parameters.rst`), and what stays too long is cut and counted.
+/// kernel's `admin-guide/kernel-parameters.rst`). A text that is still too long is cut, with the number of CPUs.
 pub(super) fn cpus(set: &CpuSet) -> String {
     if set.is_empty() {
         return "none".to_owned();
@@ -77,7 +77,7 @@ pub(super) fn object(object_type: &ObjectType<'_>) -> (String, Vec<String>) {
     }
 }
 
-/// `first-last:used/group`, where that is all there is to say.
+/// `first-last:used/group`, if the set has that form.
 fn repeating(set: &CpuSet) -> Option<String> {
     let (first, last) = (set.first()?.0, set.last()?.0);
     let used = (first..).take_while(|cpu| set.contains(crate::CpuId(*cpu))).count() as u32;
@@ -104,7 +104,7 @@ pub(super) fn private_caches(caches: &[&Cache]) -> String {
     known.map(|one| cache(one)).collect::<Vec<_>>().join(", ")
 }
 
-/// A node's memory, and what else is known of it.
+/// A node's memory, and its other facts.
 fn memory(node: &NumaNode) -> Vec<String> {
     let size = node.memory.map_or("memory unknown".to_owned(), |memory| memory.to_string());
     let mut facts = vec![size];
@@ -114,7 +114,7 @@ fn memory(node: &NumaNode) -> Vec<String> {
     facts
 }
 
-/// A pool that holds no pages is not worth a word.
+/// A pool without pages is left out.
 fn hugepages(pool: &Hugepages) -> Option<String> {
     let free = pool.free.map_or(String::new(), |free| format!(" ({free} free)"));
     match pool.total {
@@ -161,7 +161,7 @@ pub(super) fn state(nic: &Nic) -> &'static str {
     }
 }
 
-/// Its speed; that it is unknown is worth a word only of a device whose link is not down.
+/// Its speed; an unknown one is stated only for a device whose link is not down.
 pub(super) fn speed(nic: &Nic) -> String {
     match (nic.speed, nic.kind) {
         (Some(speed), _) => speed.to_string(),
@@ -170,7 +170,7 @@ pub(super) fn speed(nic: &Nic) -> String {
     }
 }
 
-/// The PCI link of a device: what it is, and what it could be where that is more.
+/// The PCI link of a device, and the link that it could have if that is more.
 pub(super) fn link(device: &PciDevice) -> Option<String> {
     let is = match (device.link, device.bandwidth) {
         (Some(link), _) => lanes(link),
@@ -192,7 +192,7 @@ fn lanes(link: PciLink) -> String {
     format!("{speed} GT/s x{} ({:.0} Gbit/s)", link.width, link.bandwidth().as_bits_per_second() as f64 / 1e9)
 }
 
-/// What is known of a GPU: its model and its driver. Of one that only its PCI function stands for: what that is, and whether a driver has it.
+/// The facts of a GPU: its model and its driver. Of one without a driver: the kind of its PCI function.
 pub(super) fn gpu(topology: &Topology, gpu: &Gpu) -> Vec<String> {
     let mut facts: Vec<String> = Vec::new();
     let function = gpu.pci.and_then(|pci| topology.pci_device(pci)).filter(|_| gpu.is_unnamed());
@@ -241,9 +241,9 @@ pub(super) fn size(size: Option<DataSize>) -> String {
     size.map_or("size unknown".to_owned(), |size| size.to_string())
 }
 
-/// In characters; what is longer breaks lines.
+/// In characters; longer texts break lines.
 const LONGEST_SET: usize = 44;
-/// A core has few caches, but for one that somebody made up.
+/// A core of a real machine has fewer caches.
 const MOST_CACHES: usize = 8;
 /// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
 const LARGEST_SHOWN: u32 = 1 << 16;

@@ -5,8 +5,8 @@ use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Bandwidth, CpuId, DataSize, Hugepages, NicKind, NodeId, Topology};
 use std::fs;
 
-/// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package and an L3 that it drops
-/// from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other packages).
+/// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package and an L3 that it
+/// drops from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other packages).
 const KNOWN: [(&str, Counts); 7] = [
     ("16amd64-8n2c.tar.bz2", [8, 8, 16, 16, 0]),
     ("16em64t-4s2c2t-offlines.tar.bz2", [4, 1, 7, 12, 4]),

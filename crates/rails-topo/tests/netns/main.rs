@@ -5,7 +5,8 @@
 use rails_topo::{Nic, NicKind, Topology};
 use std::process::Command;
 
-/// `/sys` shows the interfaces of the namespace that it was mounted in, so the test runs itself again in one of its own, which ends with it.
+/// `/sys` shows the interfaces of the namespace that it was mounted in, so the test runs itself again in one of its
+/// own, which ends with it.
 #[test]
 #[ignore = "needs root: it makes a network namespace"]
 fn netns_layers_resolved_to_their_lanes() {

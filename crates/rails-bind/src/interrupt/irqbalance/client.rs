@@ -49,8 +49,8 @@ pub(super) fn replace(balancer: &Balancer, wanted: &BTreeSet<u32>) -> Result<(),
     Err(unusable(balancer, format!("it was told to leave {wanted:?} alone, and leaves {banned:?}")))
 }
 
-/// The interrupts in an answer to `setup`: `SLEEP <s>`, then `IRQ <n> LOAD <ns> DIFF <n> CLASS <n>` for each banned one,
-/// then `BANNED <mask of CPUs>`.
+/// The interrupts in an answer to `setup`: `SLEEP <s>`, then `IRQ <n> LOAD <ns> DIFF <n> CLASS <n>` for each banned
+/// one, then `BANNED <mask of CPUs>`.
 pub(super) fn parse(answer: &str) -> Option<BTreeSet<u32>> {
     let mut words = answer.split_ascii_whitespace();
     let mut banned = BTreeSet::new();

@@ -106,8 +106,8 @@ impl Balancer {
     /// by another program between the reading and the writing is lost: irqbalance cannot add to the list. It forgets
     /// bans when it ends.
     ///
-    /// As a change of the machine's settings ([`Change::ban`]) a ban is taken back when a guard is dropped, and stands in
-    /// the journal.
+    /// As a change of the machine's settings ([`Change::ban`]) a ban is taken back when a guard is dropped, and stands
+    /// in the journal.
     ///
     /// # Privileges
     /// User 0.

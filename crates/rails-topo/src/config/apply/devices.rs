@@ -39,7 +39,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     })
 }
 
-/// What is placed by its name.
+/// The devices that a file locates by name.
 struct Devices<'a, 'c> {
     topology: &'a mut Topology,
     ledger: &'a mut Ledger<'c>,

@@ -62,7 +62,7 @@ fn nic(ledger: &mut Ledger<'_>, key: &str, facts: &NicFacts, nic: &mut Nic) -> R
     Ok(())
 }
 
-/// What is wrong with it on any machine.
+/// The faults that do not depend on the machine.
 fn check(ledger: &Ledger<'_>, key: &str, facts: &NicFacts) -> Result<(), ConfigError> {
     if let Some(told) = facts.addresses.as_ref().filter(|told| told.value().is_empty()) {
         return Err(ledger.config.wrong(&told.span(), format!("{key}.addresses"), Problem::Empty));

@@ -18,7 +18,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     for (number, facts) in &config.document.node {
         let key = format!("node.{}", quoted(number.value()));
         let bad = || Problem::BadName { name: number.value().clone(), expected: "the number of a node" };
-        // As the kernel writes it, so that there is one name for each.
+        // In the kernel's form, so that each node has one name.
         let id = number.value().parse().ok().filter(|id: &u32| id.to_string() == *number.value());
         let id = id.map(NodeId).ok_or_else(|| config.wrong(&number.span(), key.clone(), bad()))?;
         ledger.node(&key, &number.span(), id)?;

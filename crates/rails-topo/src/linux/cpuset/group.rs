@@ -11,7 +11,7 @@ pub(super) struct Group {
     pub(super) path: String,
 }
 
-/// The groups of the process: one of version 1, where a hierarchy of it has the controller, and one of version 2.
+/// The groups of the process: one of version 1, if a hierarchy has the controller, and one of version 2.
 ///
 /// `/proc/self/cpuset` (cpuset(7)) gives the path alone, on kernels and in captures that do not have the other file.
 pub(super) fn groups(root: &Root) -> Vec<Group> {

@@ -72,7 +72,7 @@ fn events_during_a_look_outlast_its_facts() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, Event::Lost);
     let ticket = only(tracker.due(now));
-    // The machine is read with CPU 3 online, which goes offline before that is told.
+    // The machine is read with CPU 3 online, which goes offline before its event.
     tracker.handle(now, offline(3));
     let mut found = machine();
     found.topology.online_cpus.remove(CpuId(0));
@@ -217,7 +217,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whoever has the snapshot that a subscription begins with, and applies what follows, has the machine as the monitor knows it.
+    /// The first snapshot of a subscription and the changes after it give the monitor's snapshot.
     #[test]
     fn changes_make_the_old_snapshot_the_new_one(events in prop::collection::vec(event(), 0..40), looks in 0..4usize) {
         let (mut tracker, now) = tracker();

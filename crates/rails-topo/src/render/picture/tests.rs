@@ -157,7 +157,7 @@ fn picture_of_unknown_facts() {
     let svg = machine.svg(&Overlay { rails: vec![rail] });
     let texts = texts(&Document::parse(&svg).unwrap());
     assert!(texts.iter().any(|text| text == "no such, CPU 999999, memory of node 77, interrupt 1"), "{texts:?}");
-    assert!(texts.iter().any(|text| text == "nobody says where these hang"), "{texts:?}");
+    assert!(texts.iter().any(|text| text == "of unknown locality"), "{texts:?}");
 }
 
 /// Every area lies in the one that holds it, no two of the same holder overlap, and text is inside its own.

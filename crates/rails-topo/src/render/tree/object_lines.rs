@@ -1,4 +1,4 @@
-//! Packages, dies, nodes, caches and cores: a line each, with its facts and its CPUs below those of the others.
+//! Packages, dies, nodes, caches and cores: a line each, with aligned facts and CPUs.
 
 use super::columns::Columns;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn columns(topology: &Topology) -> Columns {
 
 fn add(columns: &mut Columns, tree: &ObjectTree<'_>, object: &Object<'_>, depth: usize) {
     let (name, mut facts) = phrases::object(&object.object_type);
-    // What holds only cores of one sort needs one line for itself and for them.
+    // An object that holds only cores of one kind shares a line with them.
     let groups = tree.groups(&object.cores);
     let alone = object.inner.is_empty() && groups.len() == 1;
     if alone {

@@ -1,7 +1,7 @@
 //! Our reader of the kernel's files against hwloc's, on the same captured trees: every field of the model.
 //!
-//! Whatever differs without being named in `named` fails, and so does a name of a difference that is no longer there. So a field that is added to
-//! the model is held against hwloc without anybody thinking of it.
+//! Whatever differs without being named in `named` fails, and so does a name of a difference that is no longer there.
+//! So a field that is added to the model is held against hwloc without anybody thinking of it.
 
 mod facts;
 mod named;

@@ -10,7 +10,7 @@ use crate::{
     render::phrases::{self, plain},
 };
 
-/// A block for each NIC, but of very many only for those that matter.
+/// A block for each NIC; of very many only for the important ones.
 pub(super) fn thinned(scene: &Scene<'_>, mut nics: Vec<&Nic>, block: impl Fn(&Nic) -> Block) -> Vec<Block> {
     let marked = scene.marks.nics();
     let mut left_out = Vec::new();
@@ -34,7 +34,7 @@ fn head(scene: &Scene<'_>, nic: &Nic) -> Row {
     Row::of(13.0, cells)
 }
 
-/// A NIC that is a device, with all that is worth a word.
+/// A NIC with a device, with its facts.
 pub(super) fn hardware(scene: &Scene<'_>, nic: &Nic) -> Block {
     let device = nic.pci.and_then(|pci| scene.topology.pci_device(pci));
     let join = |parts: [Option<String>; 2]| parts.into_iter().flatten().collect::<Vec<_>>().join(" ");

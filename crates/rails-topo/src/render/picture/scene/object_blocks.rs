@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl<'a> Scene<'a> {
-    /// The outermost objects, and cores and PUs that are in none; devices go to where they hang.
+    /// The outermost objects, and the cores and PUs outside of them; devices go to their localities.
     pub(super) fn objects(&self, devices: &mut Devices<'a>) -> Vec<Block> {
         let mut blocks: Vec<Block> = self.tree.outermost.iter().map(|object| self.object(object, devices)).collect();
         blocks.extend(self.tree.cores.iter().map(|core| self.core(core)));
@@ -24,7 +24,7 @@ impl<'a> Scene<'a> {
 
     fn object(&self, object: &Object<'a>, devices: &mut Devices<'a>) -> Block {
         let mut block = self.head(object);
-        // What lies in the object gets its devices before the object itself takes what is left.
+        // The objects in this one get their devices before it takes the rest.
         let mut inner: Vec<Block> = object.inner.iter().map(|inner| self.object(inner, devices)).collect();
         inner.extend(object.cores.iter().map(|core| self.core(core)));
         let here = match object.object_type {
@@ -62,7 +62,7 @@ impl<'a> Scene<'a> {
             first.push(Cell::new(&cpus, Tone::Dim));
         }
         let mut rows = vec![Row::of(size, first)];
-        // A cache's CPUs are to be seen in it.
+        // A cache's CPUs are visible in it.
         if kind == Kind::Node {
             rows.extend(facts.iter().skip(1).map(|fact| Row::text(10.0, fact, Tone::Dim)));
             rows.push(Row::text(10.0, &cpus, Tone::Dim));
@@ -167,9 +167,9 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Machines have two or three sorts of cores, but for one that somebody made up.
+/// Real machines have two or three kinds of cores.
 const MOST_GROUPS: usize = 8;
 /// Frames of rails on one node; the legend has all.
 const MOST_FRAMES: usize = 8;
-/// In pixels: as wide as what is usually written on it.
+/// In pixels: the width of the usual text.
 const BAR: f64 = 66.0;

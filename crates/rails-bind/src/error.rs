@@ -183,7 +183,7 @@ mod tests {
     use rails_topo::NodeId;
 
     #[test]
-    fn messages_name_what_is_known_and_nothing_else() {
+    fn messages_with_the_known_causes_alone() {
         let set = |text: &str| text.parse().expect("a list");
         let error =
             BindError::CpusUnusable { requested: set("2-3,7"), offline: Some(set("7")), not_allowed: Some(set("2-3")) };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_the_call_and_a_filter_are_told_apart() {
+    fn missing_system_call_or_seccomp_filter() {
         let error = |code| BindError::of_call("set_mempolicy", "`local`", io::Error::from_raw_os_error(code));
         assert!(matches!(error(libc::ENOSYS), BindError::Unsupported { call: "set_mempolicy", .. }));
         assert!(matches!(error(libc::EPERM), BindError::Denied { call: "set_mempolicy", .. }));

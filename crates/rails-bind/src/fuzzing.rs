@@ -1,5 +1,5 @@
-//! What is parsed inside, for the fuzz targets: each takes any text, and panics where a parser does or where what it promises does
-//! not hold.
+//! What is parsed inside, for the fuzz targets: each takes any text, and panics where a parser does or where what it
+//! promises does not hold.
 
 use crate::{interrupt, memory, settings, usage};
 
@@ -10,9 +10,9 @@ pub fn proc_files(text: &str) {
     interrupt::fuzz(text);
 }
 
-/// irqbalance's answer, and its command line.
-pub fn irqbalance(bytes: &[u8]) {
-    interrupt::irqbalance::fuzz(bytes);
+/// irqbalance's answer.
+pub fn irqbalance(answer: &str) {
+    interrupt::irqbalance::fuzz(answer);
 }
 
 /// A record of the journal. Nothing is carried out.

@@ -18,7 +18,8 @@ pub(crate) fn offline_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/offline")
 }
 
-/// The CPUs that a thread may run on as the kernel keeps them, those that are offline too (`sched_getaffinity` leaves these out).
+/// The CPUs that a thread may run on as the kernel keeps them, those that are offline too (`sched_getaffinity` leaves
+/// these out).
 pub(crate) fn cpus_kept_for(task: &str) -> Option<CpuSet> {
     let status = fs::read(format!("/proc/{task}/status")).ok()?;
     status_field(&String::from_utf8_lossy(&status), "Cpus_allowed_list")?.parse().ok()
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_field_is_found_by_its_whole_name() {
+    fn status_field_is_found_by_its_whole_name() {
         let status = "Name:\tMems_allowed_list\nMems_allowed:\t3\nMems_allowed_list:\t0-1\n";
         assert_eq!(status_field(status, "Mems_allowed_list"), Some("0-1"));
         assert_eq!(status_field(status, "Mems_allowed"), Some("3"));
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_says_which_cpus_are_online() {
+    fn online_cpus_of_this_kernel() {
         assert!(online_cpus().is_some_and(|cpus| !cpus.is_empty()));
     }
 }

@@ -36,9 +36,9 @@
 //! * Nothing is reported as bound that was not read back: a call ends in [`Outcome::Applied`], [`Outcome::Partial`]
 //!   (the kernel drops what a cpuset forbids without a word) or an error, and what the kernel does not support is an
 //!   error. An interrupt that was sent elsewhere is *pending* until it has moved.
-//! * What a guard changed is as it was after the guard is dropped, also after a panic and after a failed call; what a killed
-//!   process changed on the machine is put back from a journal ([`settings`]). Memory that was touched meanwhile stays where
-//!   it is.
+//! * What a guard changed is as it was after the guard is dropped, also after a panic and after a failed call; what a
+//!   killed process changed on the machine is put back from a journal ([`settings`]). Memory that was touched meanwhile
+//!   stays where it is.
 //! * Masks have any size: nothing ends at 1,024 CPUs.
 //! * `unsafe` is in `sys` alone, each block argued.
 //!
@@ -53,11 +53,11 @@
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC, and the paper's way of bringing it about.
 //!
 //! # Privileges
-//! None for a program's own threads and memory: that works for a user without capabilities (measured on Linux 6.18), unless a
-//! seccomp filter forbids it, as those of containers may do with memory policies. Real-time classes, lower nice values and the
-//! threads of others need `CAP_SYS_NICE` or a limit ([`thread::ThreadPlacement`] says which). To *move* an interrupt takes
-//! write permission to its file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help. To steer packets takes
-//! both.
+//! None for a program's own threads and memory: that works for a user without capabilities (measured on Linux 6.18),
+//! unless a seccomp filter forbids it, as those of containers may do with memory policies. Real-time classes, lower
+//! nice values and the threads of others need `CAP_SYS_NICE` or a limit ([`thread::ThreadPlacement`] says which). To
+//! *move* an interrupt takes write permission to its file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN`
+//! does not help. To steer packets takes both.
 //!
 //! # What it does not do
 //! It plans no rails and moves no bytes: that is what the crates above it are for. It runs on Linux only.

@@ -115,7 +115,7 @@ fn assert_unknown(verdict: &Verdict, reason: &str) {
 }
 
 #[test]
-fn a_rail_has_all_three_properties() {
+fn rail_has_all_three_properties() {
     let report = report(&two_packages(), Some("near"), &[interrupt(24, Some("2"))], "2", Some("0"));
     assert!(report.holds(), "{report}");
     assert_eq!(
@@ -127,7 +127,7 @@ fn a_rail_has_all_three_properties() {
 }
 
 #[test]
-fn any_core_of_the_nics_package_may_serve_its_interrupt() {
+fn any_core_of_the_nics_package_serves_it() {
     let machine = two_packages();
     let verdict = |nic, on| report(&machine, Some(nic), &[interrupt(24, Some(on))], "0", None).interrupt;
     assert!(verdict("near", "7").holds());
@@ -138,7 +138,7 @@ fn any_core_of_the_nics_package_may_serve_its_interrupt() {
 }
 
 #[test]
-fn a_broken_property_comes_with_the_command_that_mends_it() {
+fn command_that_mends_a_broken_property() {
     let report =
         report(&two_packages(), Some("near"), &[interrupt(24, Some("2")), interrupt(25, Some("9"))], "12", Some("0"));
     assert_eq!(
@@ -186,7 +186,7 @@ fn interfaces_without_interrupts_say_so() {
 }
 
 #[test]
-fn a_thread_beside_the_interrupt_shares_its_last_level_cache() {
+fn thread_on_the_interrupts_last_level_cache() {
     let machine = two_packages();
     let verdict = |thread| report(&machine, Some("near"), &[interrupt(24, Some("1"))], thread, None).thread;
     assert_eq!(
@@ -201,7 +201,7 @@ fn a_thread_beside_the_interrupt_shares_its_last_level_cache() {
 }
 
 #[test]
-fn a_thread_is_sent_to_where_the_interrupts_will_be() {
+fn thread_is_sent_to_where_the_interrupts_will_be() {
     let machine = two_packages();
     let fix = |on: &[&str], thread| {
         let interrupts: Vec<_> = (24..).zip(on).map(|(number, on)| interrupt(number, Some(on))).collect();
@@ -231,7 +231,7 @@ fn a_thread_is_sent_to_where_the_interrupts_will_be() {
 }
 
 #[test]
-fn an_interrupt_that_has_not_fired_since_it_was_moved_is_where_it_will_be() {
+fn pending_interrupt_is_where_it_will_be() {
     let machine = two_packages();
     let moved = |requested: &str, effective: &str| {
         let status = InterruptStatus { number: 24, requested: set(requested), effective: Some(set(effective)) };
@@ -248,7 +248,7 @@ fn an_interrupt_that_has_not_fired_since_it_was_moved_is_where_it_will_be() {
 }
 
 #[test]
-fn a_vector_of_configuration_says_nothing_of_the_thread() {
+fn control_vectors_do_not_count_for_threads() {
     let mut machine = serde_json::to_value(two_packages()).expect("a model serializes");
     assert_eq!(machine["nics"][4]["name"], "near");
     let vector = |number: u32, name: &str| json!({"number": number, "name": name, "affinity": null, "effective": null});
@@ -262,7 +262,7 @@ fn a_vector_of_configuration_says_nothing_of_the_thread() {
 }
 
 #[test]
-fn the_fix_stays_within_the_allowed_cpus() {
+fn fix_stays_within_the_allowed_cpus() {
     let mut parts = serde_json::to_value(two_packages()).expect("a model serializes");
     parts["allowed_cpus"] = json!("2-15");
     let machine = topology(parts);
@@ -271,7 +271,7 @@ fn the_fix_stays_within_the_allowed_cpus() {
 }
 
 #[test]
-fn unknown_caches_leave_unknown_what_is_not_on_the_same_core() {
+fn unknown_caches_beyond_the_core() {
     let machine = topology(json!({
         "packages": [{"id": 0, "cpus": "0-3"}], "nodes": [{"id": 0, "cpus": "0-3"}], "online_cpus": "0-3",
         "cores": [{"id": 0, "cpus": "0-1"}, {"id": 1, "cpus": "2-3"}],
@@ -287,7 +287,7 @@ fn unknown_caches_leave_unknown_what_is_not_on_the_same_core() {
 }
 
 #[test]
-fn buffers_must_lie_on_the_node_that_is_nearest_wherever_the_thread_may_run() {
+fn buffers_nearest_to_every_cpu_of_the_thread() {
     let machine = two_packages();
     let verdict = |thread, buffers| report(&machine, Some("near"), &[], thread, buffers).memory;
     assert!(verdict("4-7", Some("1")).holds());
@@ -304,7 +304,7 @@ fn buffers_must_lie_on_the_node_that_is_nearest_wherever_the_thread_may_run() {
 }
 
 #[test]
-fn nodes_without_memory_and_without_distances_are_taken_for_what_they_are() {
+fn nodes_without_memory_or_distances() {
     let parts = json!({
         "packages": [{"id": 0, "cpus": "0-1"}, {"id": 1, "cpus": "2-3"}],
         "nodes": [{"id": 0, "cpus": "0-1"}, {"id": 1, "cpus": "2-3"}, {"id": 2, "cpus": ""}],
@@ -330,7 +330,7 @@ fn nodes_without_memory_and_without_distances_are_taken_for_what_they_are() {
 }
 
 #[test]
-fn where_an_interrupt_was_counted_outweighs_the_kernels_word() {
+fn counts_outweigh_the_stated_affinity() {
     let machine = two_packages();
     let verdict = |served: &[(u32, u64)]| report(&machine, Some("near"), &[counted(24, "2", served)], "2", None);
     assert_eq!(
@@ -344,7 +344,7 @@ fn where_an_interrupt_was_counted_outweighs_the_kernels_word() {
 }
 
 #[test]
-fn packets_that_are_handed_to_another_processor_break_the_interrupts_affinity() {
+fn steering_to_another_package_breaks_affinity() {
     let mut machine = serde_json::to_value(two_packages()).expect("a model serializes");
     let near = &mut machine["nics"][4];
     assert_eq!(near["name"], "near");
@@ -364,7 +364,7 @@ fn packets_that_are_handed_to_another_processor_break_the_interrupts_affinity() 
 }
 
 #[test]
-fn interrupts_of_which_the_same_is_said_are_said_together() {
+fn equal_interrupts_in_one_phrase() {
     let machine = two_packages();
     let interrupts =
         [counted(24, "2", &[(2, 5)]), counted(25, "2", &[(2, 6)]), interrupt(26, Some("2")), interrupt(28, Some("2"))];
@@ -377,7 +377,7 @@ fn interrupts_of_which_the_same_is_said_are_said_together() {
 }
 
 #[test]
-fn a_thread_belongs_to_the_queues_that_its_traffic_raises() {
+fn thread_beside_the_queues_it_raises() {
     let machine = two_packages();
     let elsewhere = || interrupt(25, Some("6"));
     let fired = report(&machine, Some("near"), &[counted(24, "2", &[(2, 5)]), elsewhere()], "2", None);
@@ -387,7 +387,7 @@ fn a_thread_belongs_to_the_queues_that_its_traffic_raises() {
 }
 
 #[test]
-fn a_napi_thread_belongs_beside_the_nic() {
+fn napi_thread_belongs_beside_the_nic() {
     let machine = two_packages();
     let napi = |cpus| {
         let evidence = Evidence {
@@ -425,7 +425,7 @@ fn every_thread_has_to_be_in_place() {
 }
 
 #[test]
-fn a_tenth_of_a_process_may_lie_elsewhere_but_nothing_of_a_buffer() {
+fn tolerance_for_processes_and_none_for_buffers() {
     let machine = two_packages();
     let verdict = |of: MemoryOf, far: u64| {
         let on = BTreeMap::from([(NodeId(0), 100 - far), (NodeId(2), far)]);
@@ -446,7 +446,7 @@ fn a_tenth_of_a_process_may_lie_elsewhere_but_nothing_of_a_buffer() {
 }
 
 #[test]
-fn a_verdict_serializes_with_its_state() {
+fn verdict_serializes_with_its_state() {
     let fix = Fix { advice: "an umbrella".to_owned(), changes: Vec::new() };
     let verdict = Verdict::Broken { evidence: "it rains".to_owned(), fix };
     let json = serde_json::to_value(&verdict).expect("it serializes");

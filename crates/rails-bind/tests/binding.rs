@@ -33,7 +33,7 @@ fn a_node_with_memory() -> NodeId {
 }
 
 #[test]
-fn a_bound_thread_is_on_its_cpu_until_the_guard_is_dropped() {
+fn bound_until_the_guard_is_dropped() {
     on_a_thread(|| {
         let before = allowed();
         let wanted = CpuSet::single(last_allowed());
@@ -57,7 +57,7 @@ fn another_library_sees_the_same_binding() {
 }
 
 #[test]
-fn a_panic_gives_the_former_cpus_back() {
+fn panic_gives_the_former_cpus_back() {
     on_a_thread(|| {
         let before = allowed();
         let panic = std::panic::catch_unwind(|| {
@@ -70,7 +70,7 @@ fn a_panic_gives_the_former_cpus_back() {
 }
 
 #[test]
-fn a_kept_binding_outlives_its_guard_and_a_restored_one_is_read_back() {
+fn kept_and_restored_bindings() {
     on_a_thread(|| {
         let before = allowed();
         let wanted = CpuSet::single(last_allowed());
@@ -83,7 +83,7 @@ fn a_kept_binding_outlives_its_guard_and_a_restored_one_is_read_back() {
 }
 
 #[test]
-fn what_the_kernel_drops_from_a_set_is_reported() {
+fn partial_binding_is_reported() {
     on_a_thread(|| {
         let existing = CpuSet::single(last_allowed());
         let wanted = existing.union(&CpuSet::single(CpuId(ABSENT)));
@@ -93,7 +93,7 @@ fn what_the_kernel_drops_from_a_set_is_reported() {
 }
 
 #[test]
-fn an_unusable_set_is_an_error_and_changes_nothing() {
+fn unusable_set_is_an_error_and_changes_nothing() {
     on_a_thread(|| {
         let before = allowed();
         let absent = CpuSet::single(CpuId(ABSENT));
@@ -111,7 +111,7 @@ fn an_unusable_set_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn the_affinity_of_another_thread_can_be_read_until_it_ends() {
+fn affinity_of_another_thread_until_its_end() {
     let (announce, announced) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let bound = std::thread::spawn(move || {
@@ -130,7 +130,7 @@ fn the_affinity_of_another_thread_can_be_read_until_it_ends() {
 }
 
 #[test]
-fn a_policy_is_set_read_back_and_put_back() {
+fn policy_is_set_read_back_and_put_back() {
     on_a_thread(|| {
         let before = policy();
         let node = a_node_with_memory();
@@ -197,7 +197,7 @@ fn nodes_that_the_kernel_drops_are_reported() {
 }
 
 #[test]
-fn a_page_lies_where_the_policy_puts_it() {
+fn page_lies_where_the_policy_puts_it() {
     on_a_thread(|| {
         let node = a_node_with_memory();
         let _guard = memory::set_thread_policy(&MemoryPolicy::Bind(NodeSet::single(node))).expect("it has memory");

@@ -12,8 +12,8 @@ fn cpus(list: &str) -> CpuSet {
     list.parse().expect("a list")
 }
 
-/// Two packages with a node each: cores 0-3 with CPUs 0-7, and 4-7 with 8-15; a NIC on node 1 with six queues and a vector for
-/// everything else.
+/// Two packages with a node each: cores 0-3 with CPUs 0-7, and 4-7 with 8-15; a NIC on node 1 with six queues and a
+/// vector for everything else.
 fn machine() -> Topology {
     let vector = |number: u32| Interrupt {
         number,
@@ -60,7 +60,7 @@ fn queues_are_spread_in_turn_or_sent_to_one_place() {
 }
 
 #[test]
-fn what_cannot_be_placed_says_why() {
+fn refusals_to_distribute() {
     let machine = machine();
     let refused = |nic: &str, vectors, distribution| {
         distribute(&machine, machine.nic(nic).expect("it is described"), vectors, &distribution)
@@ -75,7 +75,7 @@ fn what_cannot_be_placed_says_why() {
 }
 
 #[test]
-fn near_means_what_the_poster_says() {
+fn nearness_as_on_the_papers_poster() {
     let machine = machine();
     let near = |nearness: Nearness, served| nearness.cpus(&machine, &cpus(served)).to_string();
     assert_eq!(near(Nearness::SameCpu, "9"), "9");

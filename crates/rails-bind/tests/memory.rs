@@ -37,7 +37,7 @@ fn buffer(options: &BufferOptions) -> NumaBuffer {
 }
 
 #[test]
-fn buffers_of_every_policy_lie_on_its_nodes_and_say_so() {
+fn buffers_of_every_policy_on_their_nodes() {
     let nodes = NodeSet::single(node());
     for policy in [
         MemoryPolicy::Default,
@@ -91,7 +91,7 @@ fn asking_makes_no_page() {
 }
 
 #[test]
-fn where_the_pages_of_much_memory_lie_is_told_page_by_page() {
+fn residency_of_much_memory_page_by_page() {
     // So much that several threads share the asking, where there are CPUs for them.
     let mut buffer = NumaBuffer::new(300 * MIB + 4096, &options(MemoryPolicy::Local)).expect("there is room for it");
     let page_bytes = buffer.residency().expect("it can be asked").page_bytes();
@@ -115,7 +115,7 @@ fn memory_of_any_origin_can_be_asked_about() {
 }
 
 #[test]
-fn a_strict_policy_makes_every_page_first() {
+fn strict_policy_makes_every_page_first() {
     let residency = buffer(&options(bound())).residency().expect("it can be asked");
     assert!(residency.is_all_on(&NodeSet::single(node())), "{residency}");
     let later = buffer(&BufferOptions::new());
@@ -125,7 +125,7 @@ fn a_strict_policy_makes_every_page_first() {
 }
 
 #[test]
-fn a_buffer_rounds_up_to_pages_and_says_so() {
+fn buffer_rounds_up_to_pages_and_says_so() {
     let buffer = NumaBuffer::new(5000, &BufferOptions::new()).expect("little can be had");
     assert_eq!((buffer.len(), buffer.capacity()), (5000, 8192));
 }
@@ -159,7 +159,7 @@ fn nodes_that_the_kernel_drops_are_reported() {
 }
 
 #[test]
-fn a_refused_rebinding_leaves_the_policy_and_the_bytes() {
+fn refused_rebinding_changes_nothing() {
     let mut buffer = buffer(&options(MemoryPolicy::Preferred(node())).prefault(true));
     buffer.fill(9);
     let residency = buffer.residency().expect("it can be asked");
@@ -173,7 +173,7 @@ fn a_refused_rebinding_leaves_the_policy_and_the_bytes() {
 }
 
 #[test]
-fn a_placement_outlives_the_buffer_and_keeps_its_memory() {
+fn memory_binding_outlives_its_buffer() {
     let buffer = buffer(&BufferOptions::new().prefault(true));
     let binding = buffer.binding();
     drop(buffer);
@@ -199,8 +199,8 @@ fn transparent_huge_pages_are_aligned_and_counted() {
 
 /// Runs one test again, in a process that has no privilege and may lock one megabyte.
 fn again_without_privilege(name: &str) {
-    // `sh` lowers the limit, so that it is not lowered for the other tests of this process. The program is handed to it open: it may lie where
-    // another user cannot go.
+    // `sh` lowers the limit, so that it is not lowered for the other tests of this process. The program is handed to it
+    // open: it may lie where another user cannot go.
     let program = std::env::current_exe().and_then(File::open).expect("it runs");
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -l 1024 && exec /proc/self/fd/0 --exact \"$0\" --nocapture", name]);
@@ -220,9 +220,9 @@ fn is_again() -> bool {
 const AGAIN: &str = "RAILS_TEST_WITHOUT_PRIVILEGE";
 
 #[test]
-fn a_lock_beyond_the_limit_names_the_limit() {
+fn lock_beyond_the_limit_names_the_limit() {
     if !is_again() {
-        return again_without_privilege("a_lock_beyond_the_limit_names_the_limit");
+        return again_without_privilege("lock_beyond_the_limit_names_the_limit");
     }
     let locked = BufferOptions::new().lock(true);
     let within = NumaBuffer::new(64 << 10, &locked).expect("it is within the limit");
@@ -234,9 +234,9 @@ fn a_lock_beyond_the_limit_names_the_limit() {
 }
 
 #[test]
-fn a_process_of_another_user_is_refused_by_name() {
+fn process_of_another_user_is_refused_by_name() {
     if !is_again() {
-        return again_without_privilege("a_process_of_another_user_is_refused_by_name");
+        return again_without_privilege("process_of_another_user_is_refused_by_name");
     }
     let nodes = NodeSet::single(node());
     for (error, needed) in [
@@ -255,7 +255,7 @@ fn a_process_of_another_user_is_refused_by_name() {
 }
 
 #[test]
-fn a_pool_is_bounded_and_gets_its_buffers_back_from_any_thread() {
+fn bounded_pool_across_threads() {
     let pool = BufferPool::new(1000, 3, &options(bound())).expect("a page can be had");
     assert_eq!((pool.capacity(), pool.available(), pool.buffer_bytes()), (3, 3, 1000));
     let out: Vec<PooledBuffer> = std::iter::from_fn(|| pool.take()).collect();
@@ -267,7 +267,7 @@ fn a_pool_is_bounded_and_gets_its_buffers_back_from_any_thread() {
 }
 
 #[test]
-fn a_buffer_outlives_its_pool() {
+fn buffer_outlives_its_pool() {
     let pool = BufferPool::new(100, 1, &BufferOptions::new()).expect("a page can be had");
     let mut buffer = pool.take().expect("none is out");
     drop(pool);
@@ -325,7 +325,7 @@ fn no_two_threads_ever_have_the_same_buffer() {
 }
 
 #[test]
-fn a_pool_moves_while_its_buffers_are_written_to() {
+fn pool_moves_while_its_buffers_are_written_to() {
     let pool = BufferPool::new(4096, 64, &options(MemoryPolicy::Local)).expect("a little can be had");
     let mut out: Vec<PooledBuffer> = std::iter::from_fn(|| pool.take()).collect();
     let (stop, stopped) = mpsc::channel::<()>();
@@ -348,7 +348,7 @@ fn a_pool_moves_while_its_buffers_are_written_to() {
 proptest! {
     /// Against the simplest model: a set of addresses that are out.
     #[test]
-    fn a_pool_never_hands_out_a_buffer_twice(count in 1..9_usize, steps in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn pool_never_hands_out_a_buffer_twice(count in 1..9_usize, steps in proptest::collection::vec(any::<u8>(), 0..200)) {
         let pool = BufferPool::new(96, count, &BufferOptions::new()).expect("a page can be had");
         let mut out: HashMap<usize, PooledBuffer> = HashMap::new();
         for step in steps {

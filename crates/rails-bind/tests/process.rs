@@ -44,8 +44,8 @@ fn process(pid: &str) -> Process {
 }
 
 #[test]
-fn a_process_that_may_not_be_looked_into_has_not_simply_no_sockets() {
-    const NAME: &str = "a_process_that_may_not_be_looked_into_has_not_simply_no_sockets";
+fn denied_sockets_are_not_no_sockets() {
+    const NAME: &str = "denied_sockets_are_not_no_sockets";
     if let Ok(pid) = env::var(LOOK_AT) {
         let error = process(&pid).sockets().expect_err("it is another user's");
         let both = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
@@ -83,7 +83,7 @@ fn wait_until_it_is_nobodys(sleeper: &Sleeper) {
 
 #[test]
 #[ignore = "needs root: cargo xtask test"]
-fn netns_a_process_in_another_network_has_the_sockets_of_that() {
+fn netns_sockets_of_another_namespaces_process() {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("it takes CAP_SYS_ADMIN");

@@ -21,7 +21,7 @@ fn pair(address: &str) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn the_machines_own_addresses_are_reached_by_loopback() {
+fn machines_own_addresses_are_reached_by_loopback() {
     let topology = Topology::detect().expect("a machine");
     let (near, far) = pair("127.0.0.1:0");
     for socket in [&near, &far] {
@@ -44,7 +44,7 @@ fn ipv4_in_an_ipv6_socket_is_routed_as_ipv4() {
 }
 
 #[test]
-fn what_has_no_route_says_why() {
+fn no_route_and_its_reason() {
     let topology = Topology::detect().expect("a machine");
     let unconnected = UdpSocket::bind("127.0.0.1:0").expect("a port");
     assert!(matches!(socket::nic_of(&unconnected, &topology), Err(SocketError::NotConnected)));
@@ -58,7 +58,7 @@ fn what_has_no_route_says_why() {
 }
 
 #[test]
-fn the_cpu_of_the_packets_is_known_after_the_first() {
+fn cpu_of_the_packets_is_known_after_the_first() {
     let (mut near, mut far) = pair("127.0.0.1:0");
     near.write_all(b"x").expect("the other end reads");
     far.read_exact(&mut [0]).expect("the other end writes");
@@ -79,7 +79,7 @@ fn ipv6_is_routed_as_ipv4_is() {
 
 /// A packet to the machine's own address is handled on the CPU that sent it.
 #[test]
-fn sockets_that_share_a_port_get_the_packets_of_their_cpus() {
+fn packets_by_cpu_among_sockets_of_one_port() {
     let cpus: Vec<CpuId> = thread::current_affinity().expect("it is told").iter().collect();
     let shared = || Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
     let mut to = SocketAddr::from(([127, 0, 0, 1], 0));

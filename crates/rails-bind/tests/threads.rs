@@ -1,4 +1,5 @@
-//! Threads are placed by their number, scheduled and named, and put back as they were. Each test changes threads of its own only.
+//! Threads are placed by their number, scheduled and named, and put back as they were. Each test changes threads of its
+//! own only.
 
 use rails_bind::{
     BindError, Outcome,
@@ -104,7 +105,7 @@ fn state(tid: Tid) -> (CpuSet, Scheduling, String) {
 }
 
 #[test]
-fn a_thread_is_bound_by_its_number_and_its_guard_may_be_dropped_elsewhere() {
+fn binding_by_number_with_a_movable_guard() {
     let waiting = Waiting::start();
     let before = state(waiting.tid);
     let wanted = last_allowed();
@@ -118,7 +119,7 @@ fn a_thread_is_bound_by_its_number_and_its_guard_may_be_dropped_elsewhere() {
 }
 
 #[test]
-fn a_thread_of_another_process_is_placed_and_read() {
+fn thread_of_another_process_is_placed_and_read() {
     let other = Sleeping::start();
     let before = state(other.tid());
     let wanted = last_allowed();
@@ -135,7 +136,7 @@ fn a_thread_of_another_process_is_placed_and_read() {
 }
 
 #[test]
-fn only_its_own_process_names_a_thread_and_nothing_else_is_done_then() {
+fn foreign_name_undoes_the_placement() {
     let other = Sleeping::start();
     let before = state(other.tid());
     let placement = ThreadPlacement::new().cpus(last_allowed()).name("rail0");
@@ -145,7 +146,7 @@ fn only_its_own_process_names_a_thread_and_nothing_else_is_done_then() {
 }
 
 #[test]
-fn a_thread_that_has_vanished_is_said_and_not_panicked_on() {
+fn vanished_thread_is_an_error() {
     let waiting = Waiting::start();
     let guard = thread::bind(waiting.tid, &last_allowed()).expect("the CPU is allowed");
     let tid = waiting.end();
@@ -180,7 +181,7 @@ fn everything_at_once_is_read_back_and_put_back() {
 }
 
 #[test]
-fn a_panic_puts_everything_back_and_keeping_does_not() {
+fn panic_puts_everything_back_and_keeping_does_not() {
     on_a_thread(|| {
         let tid = thread::current_tid();
         let before = state(tid);
@@ -198,7 +199,7 @@ fn a_panic_puts_everything_back_and_keeping_does_not() {
 }
 
 #[test]
-fn a_failing_step_undoes_those_before_it() {
+fn failing_step_undoes_those_before_it() {
     on_a_thread(|| {
         let tid = thread::current_tid();
         let before = state(tid);
@@ -211,7 +212,7 @@ fn a_failing_step_undoes_those_before_it() {
 }
 
 #[test]
-fn a_cpu_beyond_a_thousand_is_a_partial_binding_of_any_thread() {
+fn partial_binding_to_a_cpu_beyond_1000() {
     let waiting = Waiting::start();
     let wanted = last_allowed().union(&[CpuId(1024), CpuId(ABSENT)].into_iter().collect());
     let guard = thread::bind(waiting.tid, &wanted).expect("one CPU of the set is allowed");
@@ -220,7 +221,7 @@ fn a_cpu_beyond_a_thousand_is_a_partial_binding_of_any_thread() {
 }
 
 #[test]
-fn a_usage_since_is_of_one_thread() {
+fn usage_since_is_of_one_thread() {
     let [one, two] = [Waiting::start(), Waiting::start()];
     let usage = |waiting: &Waiting| ThreadUsage::of(waiting.tid).expect("it lives");
     let before = usage(&one);
@@ -232,7 +233,7 @@ fn a_usage_since_is_of_one_thread() {
 }
 
 #[test]
-fn a_thread_that_is_moved_has_a_history_of_both_cpus() {
+fn thread_that_is_moved_has_a_history_of_both_cpus() {
     on_a_thread(|| {
         let tid = thread::current_tid();
         let allowed = thread::current_affinity().expect("readable");

@@ -36,8 +36,8 @@ fn denied(error: &BindError, needs: &str) {
 }
 
 #[test]
-fn real_time_is_denied_by_what_it_needs_and_nothing_is_left_half_done() {
-    without_privileges("real_time_is_denied_by_what_it_needs_and_nothing_is_left_half_done", || {
+fn real_time_denied_with_nothing_half_done() {
+    without_privileges("real_time_denied_with_nothing_half_done", || {
         let tid = thread::current_tid();
         let cpus = thread::current_affinity().expect("readable");
         let before =
@@ -65,8 +65,8 @@ fn real_time_is_denied_by_what_it_needs_and_nothing_is_left_half_done() {
 }
 
 #[test]
-fn what_takes_no_privilege_works_and_is_put_back() {
-    without_privileges("what_takes_no_privilege_works_and_is_put_back", || {
+fn placements_without_privilege() {
+    without_privileges("placements_without_privilege", || {
         let tid = thread::current_tid();
         let cpus = thread::current_affinity().expect("readable");
         let before = (thread::scheduling_of(tid).expect("readable"), thread::name_of(tid).expect("readable"));
@@ -88,9 +88,9 @@ fn where_there_is_no_way_back_the_guard_says_so() {
 }
 
 #[test]
-fn a_thread_of_another_user_is_denied_and_can_be_read() {
+fn thread_of_another_user_is_denied_and_can_be_read() {
     // Process 1 is the superuser's and has every capability, also where this test is run by the superuser, without any.
-    let name = "a_thread_of_another_user_is_denied_and_can_be_read";
+    let name = "thread_of_another_user_is_denied_and_can_be_read";
     without_privileges(name, || {
         let first = Tid::from_raw(1).expect("above zero");
         let cpus = thread::affinity_of(first).expect("anyone may read it");

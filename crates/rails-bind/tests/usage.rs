@@ -8,7 +8,7 @@ use rails_topo::CpuSet;
 use std::{sync::mpsc, time::Duration};
 
 #[test]
-fn a_thread_is_read_from_outside_while_it_lives() {
+fn thread_is_read_from_outside_while_it_lives() {
     const ROUNDS: u64 = 5;
     let (announce, announced) = mpsc::channel();
     let (go_on, told) = mpsc::channel::<()>();
@@ -42,7 +42,7 @@ fn a_thread_is_read_from_outside_while_it_lives() {
 }
 
 #[test]
-fn a_thread_that_is_not_there_is_named() {
+fn thread_that_is_not_there_is_named() {
     let absent = Tid::from_raw(i32::MAX).expect("above zero");
     let error = ThreadUsage::of(absent).expect_err("no thread has that number");
     assert!(matches!(error, UsageError::NoSuchThread { tid, .. } if tid == absent), "{error}");
@@ -51,7 +51,7 @@ fn a_thread_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_process_uses_more_the_longer_it_works() {
+fn process_uses_more_the_longer_it_works() {
     let before = ProcessUsage::current().expect("readable");
     let mut now = before;
     let mut sum = 0_u64;

@@ -36,7 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What all threads of this process have run so far (proc_pid_schedstat: the first number is in nanoseconds); threads that have ended are not counted, so there must be none.
+/// What all threads of this process have run so far (proc_pid_schedstat: the first number is in nanoseconds); threads
+/// that have ended are not counted, so there must be none.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let mut nanoseconds = 0;
     for thread in fs::read_dir("/proc/self/task")? {

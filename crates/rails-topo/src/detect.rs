@@ -1,4 +1,4 @@
-//! The machine that this process runs on.
+//! Detection of the machine that this process runs on.
 
 use crate::{DetectError, InterfaceAddress, Nic, Origin, Topology, linux};
 use std::{collections::BTreeMap, io, net::IpAddr, path::Path};
@@ -9,15 +9,15 @@ impl Topology {
     ///
     /// # Allowed CPUs and nodes
     ///
-    /// What `/proc/self/status` and the cpuset of the process's control group allow together: the mask of the *main thread* of the
-    /// process, whichever thread calls. A thread that was pinned before thus does not hide the rest of the machine from its
-    /// process; pinning the main thread does, so detect first and pin it afterwards. hwloc leaves out what the cgroup forbids,
-    /// which the kernel's mask never holds either; all are taken together.
+    /// The allowed CPUs are those that `/proc/self/status` and the cpuset of the process's control group both allow.
+    /// The mask is that of the process's *main thread*, whichever thread calls, so a pinned thread still sees the rest
+    /// of the machine. Pinning the main thread hides the rest: detect first and pin it afterwards. hwloc leaves out the
+    /// CPUs that the cgroup forbids, which are not in the kernel's mask either; all three are taken together.
     ///
     /// # Errors
     ///
     /// [`DetectError`], by source. hwloc's environment variables can make it describe another machine: that is
-    /// [`DetectError::NotThisMachine`], for binding by such a description would do something else than it says.
+    /// [`DetectError::NotThisMachine`], because a binding by such a description would be wrong.
     pub fn detect() -> Result<Self, DetectError> {
         let topology = linux::read(Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() })?;
         #[cfg(feature = "hwloc")]

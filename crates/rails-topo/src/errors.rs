@@ -1,4 +1,4 @@
-//! What can go wrong, one type for each way to come by a topology.
+//! The errors of reading a topology, one type for each source.
 
 use std::{io, path::PathBuf};
 
@@ -12,16 +12,16 @@ pub enum DetectError {
     /// The addresses of the interfaces could not be listed.
     #[error("getifaddrs failed")]
     Addresses {
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// hwloc failed.
     #[error("hwloc could not read this machine")]
     Hwloc {
-        /// What hwloc answered.
+        /// The answer of hwloc.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// hwloc was told to describe another machine than this one.
+    /// The environment has hwloc describe another machine than this one.
     #[error(
         "hwloc describes another machine than this one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_FSROOT and \
          HWLOC_COMPONENTS"
@@ -38,7 +38,7 @@ pub enum SysfsError {
     Open {
         /// The root.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The CPUs below the root could not be listed: permission is denied, or something else is in their folder's place.
@@ -46,7 +46,7 @@ pub enum SysfsError {
     Cpus {
         /// The root.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// There are no CPUs below the root.
@@ -69,7 +69,7 @@ pub enum XmlError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file is something else.
@@ -77,7 +77,7 @@ pub enum XmlError {
     NotHwloc {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
     /// The file is of a version that the installed hwloc does not know.
@@ -97,7 +97,7 @@ pub enum XmlError {
         path: PathBuf,
         /// The version of the installed hwloc.
         hwloc: String,
-        /// What hwloc answered.
+        /// The answer of hwloc.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// This build has no hwloc.
@@ -117,7 +117,7 @@ pub enum CaptureError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file could not be written.
@@ -125,7 +125,7 @@ pub enum CaptureError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file is no capture, or one that is not taken.
@@ -133,28 +133,28 @@ pub enum CaptureError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: CaptureFault,
     },
-    /// What was captured is no machine.
+    /// The captured files are no machine's.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
 }
 
-/// What is wrong with the bytes of a capture.
+/// A fault in the bytes of a capture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureFault {
     /// It is no `.tar.gz`, or not a whole one.
     #[error("it is no .tar.gz, or a damaged one")]
     Damaged {
-        /// What reading it ended with.
+        /// The error of reading it.
         source: io::Error,
     },
     /// It is an archive of something else.
     #[error("it is an archive, but no capture: it holds no rails-capture.json")]
     NotACapture,
-    /// Its `rails-capture.json` is not what it should be.
+    /// Its `rails-capture.json` is malformed.
     #[error("its rails-capture.json cannot be understood")]
     Extra {
         /// Why not.
@@ -185,7 +185,7 @@ pub enum CaptureFault {
     Entry {
         /// The entry's path.
         entry: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
 }

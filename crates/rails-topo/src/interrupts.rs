@@ -1,4 +1,4 @@
-//! `/proc/interrupts`: which interrupts there are, how often each was served on which CPU, and what they are called.
+//! `/proc/interrupts`: the interrupts, their names, and their counts by CPU.
 
 use crate::{CpuId, sets::LARGEST_PARSED};
 use std::str::Lines;
@@ -36,14 +36,14 @@ pub struct InterruptLine<'a> {
 }
 
 impl<'a> InterruptLines<'a> {
-    /// Reads the head; the lines are read as they are asked for. What is no line of an interrupt is passed over.
+    /// Reads the head; each line is read on demand. Lines of no interrupt are passed over.
     pub fn parse(text: &'a str) -> Self {
         let mut lines = text.lines();
         let cpus = lines.next().unwrap_or_default().split_whitespace().filter_map(cpu).collect();
         Self { cpus, lines }
     }
 
-    /// The CPUs that the counts are of, in their order: those that are online.
+    /// The online CPUs, in the order of the counts.
     pub fn cpus(&self) -> &[CpuId] {
         &self.cpus
     }
@@ -80,14 +80,14 @@ impl<'a> InterruptLine<'a> {
     }
 }
 
-/// What follows the chip and the trigger; nothing where no handler is registered.
+/// The text after the chip and the trigger; empty without a handler.
 fn handlers(rest: &str) -> Option<&str> {
     let (_, last) = rest.trim_end().rsplit_once("  ")?;
     let last = last.trim();
     (!last.is_empty() && !is_trigger(last)).then_some(last)
 }
 
-/// A CPU of the head; what no set would take from text is none, for a set takes memory by its largest number.
+/// A CPU of the head. A number that no set takes from text is none, because a set takes memory by its largest number.
 fn cpu(word: &str) -> Option<CpuId> {
     word.strip_prefix("CPU")?.parse().ok().filter(|number| *number <= LARGEST_PARSED).map(CpuId)
 }
@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_cpu_of_any_number_takes_no_memory() {
+    fn cpu_of_any_number_takes_no_memory() {
         assert_eq!(InterruptLines::parse("  CPU0  CPU4294967294\n").cpus(), [CpuId(0)]);
     }
 

@@ -1,7 +1,10 @@
-//! The machine as rails see it: packages, NUMA nodes, caches, cores, PCI and what hangs on it: NICs with their
-//! queues and interrupts, RDMA, GPUs and disks.
+//! The machine as rails see it: packages, NUMA nodes, caches, cores, and PCI with its devices: NICs with their queues and
+//! interrupts, RDMA, GPUs and disks.
 //!
-//! # Use
+//! [`Topology`] is a model of one machine. It is read from the machine itself, or from a file of another one; it answers
+//! which CPUs, memory and devices are close to each other, and it prints as a tree and as a picture.
+//!
+//! # Smallest use
 //!
 //! ```
 //! # fn main() -> Result<(), rails_topo::DetectError> {
@@ -10,15 +13,18 @@
 //! for nic in machine.nics() {
 //!     match nic.locality(&machine) {
 //!         Some(cpus) => println!("{} is beside CPUs {cpus}", nic.name),
-//!         None => println!("nobody says where {} is", nic.name),
+//!         None => println!("the locality of {} is unknown", nic.name),
 //!     }
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Machines that are not at hand come from an hwloc XML file ([`Topology::from_xml`]), from a captured tree of `/sys`
-//! and `/proc` ([`Topology::from_sysfs_root`]) or from a description ([`Topology::synthetic`]):
+//! # Other machines
+//!
+//! [`Topology::from_saved`] reads a file of any kind: an hwloc XML file, a capture ([`Capture`]), a model as JSON.
+//! [`Topology::from_sysfs_root`] reads a folder with a machine's `/sys` and `/proc`, and [`Topology::synthetic`] makes a
+//! machine from a description:
 //!
 //! ```
 //! use rails_topo::{CpuId, Nic, NodeId, Topology};
@@ -30,28 +36,33 @@
 //! # Ok::<(), rails_topo::SyntheticError>(())
 //! ```
 //!
-//! # Invariants
+//! # Queries
 //!
-//! - Nothing is written: not to `/sys`, not to `/proc`, and no thread is bound, not even for a moment.
-//! - There is no `unsafe` code.
-//! - Unknown stays unknown. A node of -1 is not node 0, and a speed of -1 is no speed. What cannot be read, or is
-//!   contradicted by the CPUs it speaks of, is `None` or absent.
+//! [`Topology::locality`] makes an index, whose queries allocate nothing: the closest PUs and nodes of a device, the
+//! common ancestor of two devices, the narrowest PCI link on the path to memory, the NICs of one card.
+//!
+//! # What holds
+//!
+//! - The crate writes nothing, not even to `/sys`, and binds no thread, not even for a moment.
+//! - Unknown facts stay unknown. A node of -1 is not node 0, and a speed of -1 is no speed. A fact that cannot be read, or
+//!   that the CPUs in it contradict, is `None` or absent.
 //! - A captured machine cannot make the reader look outside its own tree, nor take memory without bound.
+//! - There is no `unsafe` code.
 //!
-//! # Modules
+//! A model is of one moment: a CPU can go offline, a cpuset can shrink, and an interrupt can move afterwards. The module
+//! `monitor` reports such changes.
 //!
-//! All types are at the root, but for those of [`config`], the files that add, override and hide facts (cargo feature `config`, on by default). The files are one idea each: `model`, `sets` and `units` are the model,
-//! `interrupts` and `interrupt_role` what `/proc/interrupts` says; `linux`
-//! reads the kernel's files below any root; `hwloc` turns hwloc's objects into the model (cargo feature `hwloc`, on by
-//! default; it needs libhwloc 2.8 or newer and libudev); `detect` puts the two together for this machine; `locality` answers what is near
-//! what from an index made once ([`Topology::locality`]); `synthetic`
-//! is the description; `render` is the machine for people, as a text and as a picture.
+//! # Features
 //!
-//! # What it does not do
+//! - `hwloc` (on by default): hwloc reads this machine and XML files; it needs libhwloc 2.8 or newer and libudev. Without
+//!   it the kernel's own files are read, and no C library is needed.
+//! - `config` (on by default): [`config`], TOML files that add, override and hide facts.
+//! - `monitor`: `monitor`, changes of this machine as a stream; it brings tokio and netlink.
 //!
-//! It binds nothing and moves no interrupt, and of I/O devices it knows only NICs. The numbers are those of the moment: a
-//! CPU can go offline, a cpuset can shrink, an interrupt can move afterwards. The module `monitor` (cargo feature
-//! `monitor`) tells of it.
+//! # Platform and privileges
+//!
+//! Linux only. Nothing needs a privilege; root also sees the VLANs and, on old kernels, the PCI links, whose files nobody
+//! else may read.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

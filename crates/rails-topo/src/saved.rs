@@ -1,4 +1,4 @@
-//! A saved machine of whatever kind.
+//! Saved machines of any kind.
 
 use crate::{CaptureError, SnapshotError, SysfsError, Topology, XmlError};
 use std::{
@@ -16,7 +16,7 @@ pub enum SavedError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file begins as none of the kinds does.
@@ -42,7 +42,7 @@ pub enum SavedError {
     Sysfs(#[from] SysfsError),
 }
 
-/// What a saved machine is saved as.
+/// The kind of a saved machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SavedKind {
     /// A capture in one file: [`Topology::from_capture`].
@@ -56,11 +56,11 @@ pub enum SavedKind {
 }
 
 impl SavedKind {
-    /// What a file is by its first bytes: those of gzip, `{`, or `<`. `None` is something else.
+    /// The kind of a file by its first bytes: those of gzip, `{`, or `<`. `None` is another file.
     ///
     /// # Errors
     ///
-    /// Those of reading it.
+    /// The error of reading it.
     pub fn of(path: impl AsRef<Path>) -> io::Result<Option<Self>> {
         let path = path.as_ref();
         if path.metadata()?.is_dir() {
@@ -78,7 +78,7 @@ impl SavedKind {
 }
 
 impl Topology {
-    /// Reads a saved machine of whatever [kind](SavedKind::of).
+    /// Reads a saved machine of any [kind](SavedKind::of).
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Topology {
     }
 }
 
-/// How much of a file is looked at; white space may come first.
+/// The bytes that decide the kind; white space may come first.
 const LOOKED_AT: u64 = 4096;
 
 /// RFC 1952, 2.3.1.

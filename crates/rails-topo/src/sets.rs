@@ -30,7 +30,8 @@ pub trait Id: Copy {
 /// A set of kernel numbers, written in the kernel's list syntax (`0-3,8`).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdSet<T> {
-    /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that equal sets are equal words.
+    /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that equal sets are equal
+    /// words.
     words: Vec<u64>,
     of: PhantomData<T>,
 }
@@ -41,9 +42,9 @@ pub struct IdSet<T> {
 pub struct ParseSetError {
     /// The whole text.
     pub text: String,
-    /// What it should look like.
+    /// The expected form.
     pub expected: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: &'static str,
 }
 
@@ -145,17 +146,17 @@ impl<T: Id> IdSet<T> {
         })
     }
 
-    /// What is in both.
+    /// The numbers in both.
     pub fn intersection(&self, other: &Self) -> Self {
         self.zip_words(other, |a, b| a & b)
     }
 
-    /// What is in either.
+    /// The numbers in either.
     pub fn union(&self, other: &Self) -> Self {
         self.zip_words(other, |a, b| a | b)
     }
 
-    /// What is in this set and not in the other.
+    /// The numbers in this set and not in the other.
     pub fn difference(&self, other: &Self) -> Self {
         self.zip_words(other, |a, b| a & !b)
     }
@@ -334,7 +335,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_kernels_lists_are_read_and_written() {
+    fn kernels_lists_are_read_and_written() {
         for (text, numbers) in [("", vec![]), ("0", vec![0]), ("0-2,64", vec![0, 1, 2, 64]), (" 7,5 \n", vec![5, 7])] {
             let set: CpuSet = text.parse().unwrap();
             assert_eq!(set.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), numbers, "{text:?}");
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_masks_are_read() {
+    fn kernels_masks_are_read() {
         let read = |text| CpuSet::parse_mask(text).unwrap().to_string();
         assert_eq!(read("03"), "0-1");
         assert_eq!(read("00000000,00001111"), "0,4,8,12");
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_set_is_named_in_the_error() {
+    fn malformed_set_is_named_in_the_error() {
         let error = "0-3,x".parse::<CpuSet>().unwrap_err();
         assert_eq!(error.to_string(), "`0-3,x` is not a list like 0-3,8: a number is missing or malformed");
     }
@@ -373,7 +374,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(a in numbers()) {
+        fn printed_sets_are_read_back(a in numbers()) {
             let set = set_of(&a);
             prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
             prop_assert_eq!(set.len(), a.len());
@@ -383,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn the_algebra_is_that_of_sets(a in numbers(), b in numbers()) {
+        fn algebra_is_that_of_sets(a in numbers(), b in numbers()) {
             let (set_a, set_b) = (set_of(&a), set_of(&b));
             prop_assert_eq!(set_a.intersection(&set_b), set_of(&(&a & &b)));
             prop_assert_eq!(set_a.union(&set_b), set_of(&(&a | &b)));
@@ -393,7 +394,7 @@ mod tests {
         }
 
         #[test]
-        fn a_mask_is_the_set_of_its_bits(a in numbers()) {
+        fn mask_is_the_set_of_its_bits(a in numbers()) {
             let set = set_of(&a);
             let text: Vec<String> =
                 set.as_words().iter().rev().map(|word| format!("{:08x},{:08x}", word >> 32, word & 0xffff_ffff)).collect();

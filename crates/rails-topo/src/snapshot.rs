@@ -1,4 +1,4 @@
-//! A model that was written as JSON.
+//! Models as JSON.
 
 use crate::Topology;
 use std::{
@@ -15,7 +15,7 @@ pub enum SnapshotError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file is no JSON, or of something else.
@@ -23,10 +23,10 @@ pub enum SnapshotError {
     NotAModel {
         /// The file.
         path: PathBuf,
-        /// Where, and what is wrong there.
+        /// The position and the fault.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What the model says contradicts itself.
+    /// The model contradicts itself.
     #[error("`{path}` contradicts itself: {reason}", path = path.display())]
     Contradiction {
         /// The file.
@@ -37,7 +37,8 @@ pub enum SnapshotError {
 }
 
 impl Topology {
-    /// Reads a model that was written as JSON (`rails-bench topo --json`, or [`serde`] with `serde_json`). Its origin is that of the model.
+    /// Reads a model that was written as JSON (`rails-bench topo --json`, or [`serde`] with `serde_json`). Its origin
+    /// is that of the model.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl Topology {
         }
     }
 
-    /// What the methods rely on, and somebody who wrote the JSON by hand may not have kept to.
+    /// The rules that the methods depend on, and that a JSON file may break.
     fn contradiction(&self) -> Option<&'static str> {
         let square = |count: usize, values: usize| count.checked_mul(count) == Some(values);
         let online = &self.online_cpus;

@@ -1,4 +1,4 @@
-//! Machines that are only described, in a subset of hwloc's synthetic syntax.
+//! Described machines, in a subset of hwloc's synthetic syntax.
 
 use crate::{
     Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Die, Distances, Machine, Nic, NodeId, NumaNode, Origin, Package,
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 impl Topology {
     /// The machine of that description, with these interfaces; it needs no hwloc.
     ///
-    /// A description is a list of levels from the outermost to the innermost, each with how many of it are in one of
-    /// the level before: `package:2 numa:1 l3:1 core:4 pu:2` has two packages of eight PUs. Levels are `package` (or
-    /// `socket`), `die`, `numa` (`node`, `numanode`), `l3`, `l2` and `l1` (`l3cache` and so on; `l1` is the data cache), `core`
+    /// A description is a list of levels from the outermost to the innermost, each with its number in one of the level
+    /// before: `package:2 numa:1 l3:1 core:4 pu:2` has two packages of eight PUs. Levels are `package` (or `socket`),
+    /// `die`, `numa` (`node`, `numanode`), `l3`, `l2` and `l1` (`l3cache` and so on; `l1` is the data cache), `core`
     /// and `pu`, in any case of letters; `pu` is the last. PUs are numbered depth first. All are online and allowed.
     ///
     /// Nodes have 1 GiB of memory, as hwloc gives them, and are at distances 10 (themselves) and 20. Cache sizes are
@@ -20,7 +20,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`SyntheticError`], by what is wrong; a machine may have at most 4,096 PUs.
+    /// [`SyntheticError`], by the fault; a machine may have at most 4,096 PUs.
     pub fn synthetic(description: &str, nics: Vec<Nic>) -> Result<Self, SyntheticError> {
         let levels = levels(description)?;
         let all: CpuSet = (0..levels.last().map_or(0, |(_, total)| *total)).map(CpuId).collect();
@@ -121,7 +121,7 @@ impl Level {
     }
 }
 
-/// The levels, each with how many of it the machine has.
+/// The levels, each with its number in the machine.
 fn levels(description: &str) -> Result<Vec<(Level, u32)>, SyntheticError> {
     let mut levels: Vec<(Level, u32)> = Vec::new();
     let mut total = 1u32;
@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_description_becomes_a_machine() {
+    fn description_becomes_a_machine() {
         let machine =
             Topology::synthetic("package:2 numa:1 L3Cache:1 core:4 pu:2", vec![Nic::named("b"), Nic::named("a")]);
         let machine = machine.unwrap();
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_described_is_absent() {
+    fn undescribed_objects_are_absent() {
         let machine = Topology::synthetic("pu:2", vec![]).unwrap();
         assert!(machine.packages().is_empty() && machine.nodes().is_empty() && machine.cores().is_empty());
         assert!(machine.distances().is_none() && machine.nearest_node(CpuId(0)).is_none());
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_in_descriptions() {
         let error = |description| Topology::synthetic(description, vec![]).unwrap_err().to_string();
         assert_eq!(error("core"), "`core` is not a level with its count, such as core:4");
         assert_eq!(error("core:0 pu:1"), "`core:0` is not a level with its count, such as core:4");

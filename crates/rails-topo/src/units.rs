@@ -1,4 +1,4 @@
-//! Quantities that carry their unit.
+//! Quantities with units.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

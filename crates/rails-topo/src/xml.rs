@@ -1,4 +1,4 @@
-//! Machines that somebody saved with `lstopo machine.xml`.
+//! Machines saved by `lstopo machine.xml`.
 
 use crate::{Topology, XmlError};
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 impl Topology {
     /// Reads an hwloc XML file; needs the cargo feature `hwloc`.
     ///
-    /// The file says nothing of queues, interrupts, link speeds and addresses, so these are empty or unknown. An
-    /// interface is placed by the first object above it that is no I/O object; where that is the whole of a machine
-    /// with several nodes, its place is unknown.
+    /// The file has no queues, interrupts, link speeds and addresses, so these are empty or unknown. The locality of an
+    /// interface is its first ancestor that is no I/O object; if that is the whole of a machine with several nodes, it
+    /// is unknown.
     ///
-    /// The file is parsed by the installed hwloc, which trusts it: of some damaged files a process dies in its C code (seen with 2.9.0,
-    /// whose own `lstopo` does so too). A file of unknown origin belongs into a process of its own.
+    /// The installed hwloc parses the file, and trusts it: some damaged files crash the process in its C code (seen
+    /// with 2.9.0, whose own `lstopo` crashes too). Read a file of unknown origin in a process of its own.
     ///
     /// # Errors
     ///

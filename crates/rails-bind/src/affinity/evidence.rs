@@ -36,14 +36,15 @@ pub struct ObservedInterrupt {
 pub struct ObservedThread {
     /// Which thread.
     pub tid: Tid,
-    /// When it began, in nanoseconds since the machine was started, which tells it from a later thread of the same number.
+    /// When it began, in nanoseconds since the machine was started, which tells it from a later thread of the same
+    /// number.
     pub started_ns: u64,
     /// Its name.
     pub name: String,
     /// The CPUs that it may run on.
     pub may_run_on: CpuSet,
-    /// The time that it was on a CPU while it was observed; `None` where the kernel does not account for it, and if nobody
-    /// observed.
+    /// The time that it was on a CPU while it was observed; `None` where the kernel does not account for it, and if
+    /// nobody observed.
     pub ran: Option<Duration>,
     /// The CPUs that it was seen on while it was observed. The verdict rests on where it *may* run; this goes into the
     /// evidence.
@@ -81,8 +82,8 @@ impl ObservedInterrupt {
         Self { status, served: BTreeMap::new(), stays: false }
     }
 
-    /// The CPUs that serve it: those where it was counted, or else those that the kernel names; if it has not fired since it
-    /// was moved, those that it will be served on. `None` is unknown.
+    /// The CPUs that serve it: those where it was counted, or else those that the kernel names; if it has not fired
+    /// since it was moved, those that it will be served on. `None` is unknown.
     pub fn served_on(&self) -> Option<CpuSet> {
         let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
         if !counted.is_empty() {

@@ -32,12 +32,12 @@ pub struct InterruptAffinity {
 pub enum InterruptOutcome {
     /// All of them were served where they belong already; nothing was changed.
     InPlace,
-    /// Those that were not have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves when it next
-    /// fires.
+    /// Those that were not have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves
+    /// when it next fires.
     Moved(SettingsGuard),
     /// None could be moved, and each is where it was.
     Refused(ApplyError),
-    /// irqbalance runs, cannot be kept away and would undo it, or places them itself as wanted; each is where it was.
+    /// irqbalance runs, cannot be told to leave them alone, and would undo it; each is where it was.
     LeftToBalancer(BalancerPlan),
 }
 
@@ -66,10 +66,11 @@ pub enum InterruptAffinityError {
 }
 
 impl InterruptAffinity {
-    /// Finds the NIC that a connected socket sends through, by route, and places its interrupts on the processor that it is
-    /// attached to.
+    /// Finds the NIC that a connected socket sends through, by route, and places its interrupts on the processor that
+    /// it is attached to.
     ///
-    /// This reads the machine ([`Topology::detect`]) and uses its [`Journal::standard`]; [`of_nic`](Self::of_nic) takes both.
+    /// This reads the machine ([`Topology::detect`]) and uses its [`Journal::standard`]; [`of_nic`](Self::of_nic) takes
+    /// both.
     ///
     /// # Privileges
     /// To move an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`. Without it the outcome is
@@ -156,7 +157,8 @@ impl InterruptAffinity {
         &self.outcome
     }
 
-    /// The CPUs that serve its queues, read anew; while an interrupt has not fired since it was moved, those that it will be served on.
+    /// The CPUs that serve its queues, read anew; while an interrupt has not fired since it was moved, those that it
+    /// will be served on.
     ///
     /// # Errors
     /// [`InterruptError`].

@@ -55,7 +55,8 @@ fn served(interrupts: &[ObservedInterrupt], local: &LocalCpus) -> Verdict {
     Verdict::Holds { evidence: format!("{}, and {} ({})", seen(&in_place), local.says, cpus(&local.cpus)) }
 }
 
-/// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was; those of which the same is to be said together.
+/// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was; those of which the same is to be said
+/// together.
 fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
     let mut said: Vec<(Seen, &CpuSet, Vec<u32>, u64)> = Vec::new();
     for (interrupt, on) in interrupts {
@@ -141,8 +142,8 @@ pub(super) struct LocalCpus {
 }
 
 impl LocalCpus {
-    /// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are widened
-    /// to their packages (a package may be cut into several nodes).
+    /// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are
+    /// widened to their packages (a package may be cut into several nodes).
     pub(super) fn of(topology: &Topology, nic: &Nic) -> Result<Self, String> {
         let name = &nic.name;
         let node = nic.node.and_then(|id| topology.nodes().iter().find(|node| node.id == id));
@@ -152,7 +153,8 @@ impl LocalCpus {
                 says: format!("{name} is attached to node {}", node.id),
             });
         }
-        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out says something.
+        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out says
+        // something.
         if let Some(local) = nic.local_cpus.as_ref().filter(|local| is_telling(topology, local)) {
             return Ok(Self {
                 cpus: with_packages(topology, local),

@@ -2,14 +2,14 @@
 //!
 //! [`assess`] is a pure function: what it judges is in its arguments, and the same arguments give the same verdicts.
 //! The properties are those of the Rails Toolkit paper, section II.B:
-//! * *interrupt affine*: the NIC's interrupt is served on the processor that the NIC is attached to, and its packets are
-//!   not handed on to another;
+//! * *interrupt affine*: the NIC's interrupt is served on the processor that the NIC is attached to, and its packets
+//!   are not handed on to another;
 //! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares its last-level
 //!   cache;
 //! * *memory affine*: the thread's buffers lie on the node with the lowest latency from where it runs.
 //!
-//! What is judged is seen by an [`Observer`], over an interval. [`InterruptAffinity`] and [`ThreadAffinity`] bring the first two
-//! about for a socket, as the paper's Table III does.
+//! What is judged is seen by an [`Observer`], over an interval. [`InterruptAffinity`] and [`ThreadAffinity`] bring the
+//! first two about for a socket, as the paper's Table III does.
 
 mod evidence;
 mod interrupt_affinity;

@@ -22,8 +22,9 @@ use std::{
 
 /// A NIC's interrupts and some threads, while they are watched.
 ///
-/// [`begin`](Self::begin) it, [`look`](Self::look) now and then (or have it [`watch`](Self::watch)), for it is at these moments that
-/// threads are seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is missed.
+/// [`begin`](Self::begin) it, [`look`](Self::look) now and then (or have it [`watch`](Self::watch)), for it is at these
+/// moments that threads are seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is
+/// missed.
 #[derive(Debug)]
 pub struct Observer {
     host: Host,
@@ -90,7 +91,8 @@ struct Watched {
 }
 
 impl Observer {
-    /// Begins to watch the interrupts of `nic` and these threads, of any process. `at` is the time on any clock that goes forward.
+    /// Begins to watch the interrupts of `nic` and these threads, of any process. `at` is the time on any clock that
+    /// goes forward.
     ///
     /// # Privileges
     /// None, unless `/proc` is mounted with `hidepid`.
@@ -120,8 +122,8 @@ impl Observer {
         }
     }
 
-    /// Looks by all of these every so often until `time` has passed since `began`, which is the zero of their clock. The calling
-    /// thread sleeps in between.
+    /// Looks by all of these every so often until `time` has passed since `began`, which is the zero of their clock.
+    /// The calling thread sleeps in between.
     pub fn watch(observers: &mut [Self], began: Instant, time: Duration, between: Duration) {
         while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
             sleep(left.min(between));
@@ -139,7 +141,8 @@ impl Observer {
         let interrupts = match (&self.nic, &self.counts) {
             (Some(nic), Some(before)) => {
                 let during = InterruptCounts::read_under(self.host.root())?.since(before);
-                // With counts of some CPUs only, it is not known where an interrupt was served, and the kernel's word is left.
+                // With counts of some CPUs only, it is not known where an interrupt was served, and the kernel's word
+                // is left.
                 let is_complete = during.unknown_cpus().is_empty();
                 let mut interrupts = Vec::new();
                 for interrupt in &nic.interrupts {
@@ -168,8 +171,8 @@ impl Observer {
 }
 
 impl AffinityReport {
-    /// Watches the NIC of a connected socket and these threads for `interval`, looks where the buffers lie, and judges. The calling
-    /// thread sleeps meanwhile; an [`Observer`] leaves the waiting to others.
+    /// Watches the NIC of a connected socket and these threads for `interval`, looks where the buffers lie, and judges.
+    /// The calling thread sleeps meanwhile; an [`Observer`] leaves the waiting to others.
     ///
     /// # Privileges
     /// None.

@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 
 /// How near to the interrupt a thread is to run.
 ///
-/// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with TCP a core beside the
-/// one that serves the interrupt may be better, as both have work to do, with UDP the same one.
+/// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with TCP a core beside
+/// the one that serves the interrupt may be better, as both have work to do, with UDP the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Nearness {
     /// On the CPU that serves it.
@@ -59,8 +59,8 @@ pub enum ThreadAffinityError {
 }
 
 impl ThreadAffinity {
-    /// Binds the calling thread to the CPUs that serve the interrupts, and reads it back. The guard gives the thread its former
-    /// CPUs back.
+    /// Binds the calling thread to the CPUs that serve the interrupts, and reads it back. The guard gives the thread
+    /// its former CPUs back.
     ///
     /// # Privileges
     /// None.
@@ -82,8 +82,8 @@ impl ThreadAffinity {
         bind(interrupt.topology(), interrupt.served_on()?, nearness)
     }
 
-    /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out (`SO_INCOMING_CPU`). Neither
-    /// this nor finding it out takes privilege, so it is the way to be beside interrupts that may not be moved.
+    /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out (`SO_INCOMING_CPU`).
+    /// Neither this nor finding it out takes privilege, so it is the way to be beside interrupts that may not be moved.
     ///
     /// # Privileges
     /// None.
@@ -101,8 +101,8 @@ impl ThreadAffinity {
 }
 
 impl Nearness {
-    /// The CPUs of the machine that are so near to all of `served` as this says, whether or not this process may use them; empty
-    /// where there is none, or the machine does not say.
+    /// The CPUs of the machine that are so near to all of `served` as this says, whether or not this process may use
+    /// them; empty where there is none, or the machine does not say.
     pub fn cpus(self, topology: &Topology, served: &CpuSet) -> CpuSet {
         let of_all = |reach: &dyn Fn(rails_topo::CpuId) -> CpuSet| {
             served.iter().fold(CpuSet::new(), |near, cpu| near.union(&reach(cpu)))

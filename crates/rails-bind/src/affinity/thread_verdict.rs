@@ -18,9 +18,9 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     Verdict::all(evidence.threads.iter().map(|thread| traffic.judge(thread)))
 }
 
-/// Those that traffic raises: what was served while it was watched, or if nothing was, all but those of configuration and the
-/// like, unless there are no others. Of the many queues of a NIC a flow raises one, and where the others are served does not matter
-/// to its thread.
+/// Those that traffic raises: what was served while it was watched, or if nothing was, all but those of configuration
+/// and the like, unless there are no others. Of the many queues of a NIC a flow raises one, and where the others are
+/// served does not matter to its thread.
 fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     let known = |number: u32| {
         let interrupts = |nic: &'a Nic| nic.interrupts.iter();
@@ -117,7 +117,8 @@ impl Traffic {
         Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
     }
 
-    /// The thread goes to where the interrupts will be. Interrupts that are apart even so have to be moved together first.
+    /// The thread goes to where the interrupts will be. Interrupts that are apart even so have to be moved together
+    /// first.
     fn fix(&self, thread: &ObservedThread) -> Fix {
         let Self { serving, sharing, .. } = self;
         if thread.may_run_on.is_subset(serving) || thread.may_run_on.is_subset(sharing) {

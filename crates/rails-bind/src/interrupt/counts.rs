@@ -46,10 +46,10 @@ impl InterruptCounts {
 
     /// How often each was served since `earlier`.
     ///
-    /// - A CPU that was not online then has kept its counts from before it went offline, so it is not known what is new of them:
-    ///   it is left out, and named by [`InterruptCounts::unknown_cpus`]. So is one that is not online now.
-    /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it was made anew.
-    ///   Unless the count was near its end, for the kernel counts to 2^32 and begins again.
+    /// - A CPU that was not online then has kept its counts from before it went offline, so it is not known what is new
+    ///   of them: it is left out, and named by [`InterruptCounts::unknown_cpus`]. So is one that is not online now.
+    /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it
+    ///   was made anew. Unless the count was near its end, for the kernel counts to 2^32 and begins again.
     pub fn since(&self, earlier: &Self) -> Self {
         let now: CpuSet = self.cpus.iter().copied().collect();
         let then: CpuSet = earlier.cpus.iter().copied().collect();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_meanwhile_is_told_by_cpu() {
+    fn counts_by_cpu_over_an_interval() {
         let before =
             counts("  CPU0 CPU2\n 24: 5 7  PCI-MSI 1-edge   eth0-rx-0\n 25: 9 9  PCI-MSI 2-edge   eth0-tx-0\n");
         let after = counts(
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_came_or_went_meanwhile_is_unknown_and_not_busy() {
+    fn cpus_that_came_or_went_in_the_interval() {
         let before = counts("  CPU0 CPU1\n 24: 5 7  PCI-MSI 1-edge   eth0-rx-0\n");
         let after = counts("  CPU0 CPU2\n 24: 6 900  PCI-MSI 1-edge   eth0-rx-0\n");
         let during = after.since(&before);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_ran_over_its_end_goes_on() {
+    fn count_that_ran_over_its_end_goes_on() {
         let before = counts("  CPU0\n 24: 4294967290  PCI-MSI 1-edge   eth0-rx-0\n");
         let after = counts("  CPU0\n 24: 4  PCI-MSI 1-edge   eth0-rx-0\n");
         assert_eq!(after.since(&before).of(24), BTreeMap::from([(CpuId(0), 10)]));
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_counted_meanwhile_is_found_again(before in any_counts(), more in proptest::collection::vec(0..1000_u64, 5)) {
+        fn any_counts_over_an_interval(before in any_counts(), more in proptest::collection::vec(0..1000_u64, 5)) {
             let mut after = before.clone();
             for counts in after.counts.values_mut() {
                 counts.iter_mut().zip(&more).for_each(|(count, more)| *count = (*count + more) % COUNTER_END);

@@ -19,8 +19,8 @@ pub enum Distribution {
     On(CpuSet),
     /// Queue by queue on one of these CPUs, in turn; what serves no queue on all of them.
     Spread(CpuSet),
-    /// Queue by queue on a core of its own beside the NIC, and in turn where there are more queues than cores; what serves no
-    /// queue on any CPU beside the NIC.
+    /// Queue by queue on a core of its own beside the NIC, and in turn where there are more queues than cores; what
+    /// serves no queue on any CPU beside the NIC.
     NearestCores,
 }
 

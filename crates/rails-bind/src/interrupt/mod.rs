@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wish_and_the_truth_are_both_read() {
+    fn requested_and_effective_affinity() {
         let root = machine(&[("smp_affinity_list", "0-3\n"), ("effective_affinity_list", "2\n")]);
         let interrupt = read_under(root.path(), 24).expect("it is well-formed");
         assert_eq!(interrupt.requested.to_string(), "0-3");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_not_tell_the_truth_leaves_it_unknown() {
+    fn kernel_without_effective_affinity() {
         let root = machine(&[("smp_affinity_list", "0-3\n")]);
         assert_eq!(read_under(root.path(), 24).expect("it is well-formed").effective, None);
         let root = machine(&[("smp_affinity_list", "0-3\n"), ("effective_affinity_list", "\n")]);
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_kernel_writes_is_what_is_read(numbers in proptest::collection::btree_set(0_u32..9000, 0..40)) {
+        fn any_affinity_list_of_the_kernel(numbers in proptest::collection::btree_set(0_u32..9000, 0..40)) {
             let cpus: CpuSet = numbers.into_iter().map(CpuId).collect();
             let text = format!("{cpus}\n");
             let root = machine(&[("smp_affinity_list", &text), ("effective_affinity_list", &text)]);

@@ -76,8 +76,8 @@ impl MemoryBinding {
     ///
     /// # Errors
     /// As [`NumaBuffer::new`](super::NumaBuffer::new) about the policy; [`MemoryError::Exhausted`] or
-    /// [`MemoryError::Misplaced`] if the nodes of a strict policy have no room. After an error the memory has its former
-    /// policy, and what had moved went back as far as there was room; what was made remains.
+    /// [`MemoryError::Misplaced`] if the nodes of a strict policy have no room. After an error the memory has its
+    /// former policy, and what had moved went back as far as there was room; what was made remains.
     ///
     /// # References
     /// [mbind(2)](https://man7.org/linux/man-pages/man2/mbind.2.html),

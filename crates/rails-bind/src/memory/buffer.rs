@@ -218,7 +218,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn huge_bytes_are_those_of_the_areas_within_the_buffer() {
+    fn huge_bytes_of_the_areas_within_a_buffer() {
         let smaps = "1000-2000 ---p 00000000 00:00 0 \nAnonHugePages:         8 kB\n\
                      2000-4000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\nVmFlags: rd wr\n\
                      4000-6000 rw-p 00000000 00:00 0 \nAnonHugePages:         0 kB\n";

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nodes_file_is_read_with_its_caches() {
+    fn nodes_file_is_read_with_its_caches() {
         let text = "Node 1 MemTotal:  100 kB\nNode 1 MemFree:  40 kB\nNode 1 Active(file):  3 kB\n\
                     Node 1 Inactive(file):  2 kB\nNode 1 SReclaimable:  1 kB\nNode 1 HugePages_Free: 7\n";
         assert_eq!(of_node(text), Some(MemInfo { existing: 100 * 1024, available: 46 * 1024 }));

@@ -9,8 +9,8 @@ use std::{
 
 /// A part of a [`NumaBuffer`], which can be split, and joined with what lies beside it.
 ///
-/// Parts do not overlap, so that each can be with another thread: a message's buffer is split among those that receive it, and is
-/// one again when they are done. The memory is given back when all parts are gone.
+/// Parts do not overlap, so that each can be with another thread: a message's buffer is split among those that receive
+/// it, and is one again when they are done. The memory is given back when all parts are gone.
 ///
 /// # Examples
 /// ```
@@ -129,7 +129,8 @@ mod tests {
     }
 
     proptest! {
-        /// However it is cut, each part is written without a trace in the others, and in order they are the whole again.
+        /// However it is cut, each part is written without a trace in the others, and in order they are the whole
+        /// again.
         #[test]
         fn parts_are_disjoint_and_make_up_the_whole(cuts in prop::collection::btree_set(1..LENGTH, 0..20)) {
             let mut parts = vec![buffer()];

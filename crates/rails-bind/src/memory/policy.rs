@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_whether_it_was_the_nodes_or_the_mode() {
+    fn refusal_of_the_nodes_or_of_the_mode() {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let policy = MemoryPolicy::Bind(set("1-2,7"));
         match refused_here("set_mempolicy", &policy, invalid(), Some(set("0-2")), Some(set("0-1"))) {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_reads_as_numactl_would_say_it() {
+    fn policy_reads_as_numactl_would_say_it() {
         assert_eq!(MemoryPolicy::Interleave(set("0-1")).to_string(), "interleave 0-1");
         let json = serde_json::to_string(&MemoryPolicy::Bind(set("0"))).expect("a policy serializes");
         assert_eq!(json, r#"{"mode":"bind","nodes":"0"}"#);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_with_flags_or_without_a_name_are_not_mistaken_for_others() {
+    fn modes_with_flags_or_without_a_name() {
         for raw in [
             RawPolicy { mode: libc::MPOL_BIND | libc::MPOL_F_STATIC_NODES, nodes: set("0") },
             RawPolicy { mode: 7, nodes: set("0") },
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_policy_survives_the_kernels_terms(mode in 0..7, numbers in proptest::collection::vec(0_u32..1024, 1..9)) {
+        fn policy_survives_the_kernels_terms(mode in 0..7, numbers in proptest::collection::vec(0_u32..1024, 1..9)) {
             let nodes: NodeSet = numbers.iter().copied().map(NodeId).collect();
             let policy = match mode {
                 0 => MemoryPolicy::Default,

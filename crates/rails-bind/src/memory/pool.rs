@@ -17,10 +17,11 @@ use std::{
 
 /// A fixed number of buffers of one size, taken and given back without a system call, from any thread.
 ///
-/// Its memory is one range that lies where its policy says, every page of it there from the beginning. So taking a buffer
-/// never waits for a page, and the pool never takes more memory than it was made with: [`take`](Self::take) neither
-/// grows the pool, which would be a system call and unbounded, nor blocks, which only the caller can do in a way that
-/// suits it (await, take from the heap, or stop reading from the network, which is what a full pool should lead to).
+/// Its memory is one range that lies where its policy says, every page of it there from the beginning. So taking a
+/// buffer never waits for a page, and the pool never takes more memory than it was made with: [`take`](Self::take)
+/// neither grows the pool, which would be a system call and unbounded, nor blocks, which only the caller can do in a
+/// way that suits it (await, take from the heap, or stop reading from the network, which is what a full pool should
+/// lead to).
 ///
 /// Clones are handles to the same pool. The memory is given back when all handles and buffers are gone.
 ///
@@ -61,8 +62,8 @@ impl BufferPool {
     /// As [`NumaBuffer::new`](super::NumaBuffer::new).
     ///
     /// # Errors
-    /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of them together are more
-    /// than there is; otherwise as [`NumaBuffer::new`](super::NumaBuffer::new). After an error nothing is mapped.
+    /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of them together are
+    /// more than there is; otherwise as [`NumaBuffer::new`](super::NumaBuffer::new). After an error nothing is mapped.
     pub fn new(buffer_bytes: usize, count: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
         for (number, what) in [(buffer_bytes, "the size of a buffer"), (count, "the number of buffers")] {
             if number == 0 {

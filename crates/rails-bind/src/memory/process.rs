@@ -25,8 +25,8 @@ pub struct ProcessMemory {
 /// None for processes of the same user that may be dumped; `CAP_SYS_PTRACE` for others.
 ///
 /// # Errors
-/// [`MemoryError::NoSuchProcess`], [`MemoryError::NotPermitted`], [`MemoryError::Unsupported`] on a kernel without NUMA,
-/// [`MemoryError::Unreadable`] for a line that is not understood.
+/// [`MemoryError::NoSuchProcess`], [`MemoryError::NotPermitted`], [`MemoryError::Unsupported`] on a kernel without
+/// NUMA, [`MemoryError::Unreadable`] for a line that is not understood.
 ///
 /// # References
 /// [numa(7)](https://man7.org/linux/man-pages/man7/numa.7.html), `/proc/PID/numa_maps`
@@ -48,9 +48,9 @@ pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
     read(&text).map_err(|line| MemoryError::Unreadable { file, line })
 }
 
-/// Moves the pages of process `pid` that lie on `from` to `to`, and says how many could not be moved. With several nodes on
-/// both sides, the first of `from` goes to the first of `to`, and so on. The policies of the process remain as they
-/// are: it goes on making pages where it did.
+/// Moves the pages of process `pid` that lie on `from` to `to`, and says how many could not be moved. With several
+/// nodes on both sides, the first of `from` goes to the first of `to`, and so on. The policies of the process remain as
+/// they are: it goes on making pages where it did.
 ///
 /// # Privileges
 /// None for processes of the same user (those that may be ptraced); `CAP_SYS_NICE` for others. Pages that several
@@ -90,8 +90,8 @@ impl ProcessMemory {
         own
     }
 
-    /// The nodes that hold more than a tenth of what is the process's own. What its program loader and its other threads
-    /// touched lies wherever they ran, so that a few pages lie elsewhere in any process.
+    /// The nodes that hold more than a tenth of what is the process's own. What its program loader and its other
+    /// threads touched lies wherever they ran, so that a few pages lie elsewhere in any process.
     pub fn main_nodes(&self) -> NodeSet {
         main_nodes(&self.own())
     }
@@ -121,8 +121,8 @@ fn read(file: &[u8]) -> Result<ProcessMemory, String> {
 
 /// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0 and
 /// `kernelpagesize_kB=4` for their size; `file=` names what is mapped and `huge` marks explicit huge pages
-/// (`show_numa_map` in fs/proc/task_mmu.c). An area of which no page is present has neither. All areas together have a number of bytes, so
-/// that whatever is added up of them later does as well.
+/// (`show_numa_map` in fs/proc/task_mmu.c). An area of which no page is present has neither. All areas together have a
+/// number of bytes, so that whatever is added up of them later does as well.
 fn parse(text: &str) -> Result<ProcessMemory, &str> {
     let mut memory = ProcessMemory::default();
     for line in text.lines() {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_file_may_have_any_name() {
+    fn mapped_file_may_have_any_name() {
         let file = b"7f00 default file=/tmp/\xff\xfe\x80 mapped=2 N1=2 kernelpagesize_kB=4\n7f10 default anon=1 N0=1 kernelpagesize_kB=4\n";
         let memory = read(file).expect("its pages are understood");
         assert_eq!(memory.file, BTreeMap::from([(NodeId(1), 8192)]));
@@ -201,7 +201,7 @@ mod tests {
     const FAR: &str = "7f00 default N4294967295=1 kernelpagesize_kB=4";
 
     #[test]
-    fn a_line_that_is_not_understood_is_named() {
+    fn line_that_is_not_understood_is_named() {
         for line in ["7f00", "7f00 default N0=many kernelpagesize_kB=4", "7f00 default N0=1", FAR] {
             assert_eq!(parse(line), Err(line));
         }

@@ -52,8 +52,8 @@ impl Range<'_> {
         self.populate_part(0, self.mapping.bytes())
     }
 
-    /// Makes hidden pages tell where they are, and able to move. The policy must be the buffer's own by now, so that the
-    /// kernel neither moves them on that occasion nor marks them anew.
+    /// Makes hidden pages tell where they are, and able to move. The policy must be the buffer's own by now, so that
+    /// the kernel neither moves them on that occasion nor marks them anew.
     fn reveal(&self, residency: &Residency) -> Result<(), MemoryError> {
         let states: Vec<PageState> = residency.iter().collect();
         let mut page = 0;

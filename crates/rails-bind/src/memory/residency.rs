@@ -24,12 +24,12 @@ pub struct Residency {
 pub enum PageState {
     /// On this node.
     OnNode(NodeId),
-    /// Nowhere: never written (also where reading mapped the page of zeros that all processes share), or swapped out, or
-    /// on its way to another node at this moment.
+    /// Nowhere: never written (also where reading mapped the page of zeros that all processes share), or swapped out,
+    /// or on its way to another node at this moment.
     Absent,
     /// Somewhere, but the kernel does not tell where at this moment: it has marked the page to see who uses it. That
-    /// happens to memory without a policy of its own while the kernel balances NUMA memory by itself (seen on Linux 6.1;
-    /// later kernels tell), and ends when the page is used.
+    /// happens to memory without a policy of its own while the kernel balances NUMA memory by itself (seen on Linux
+    /// 6.1; later kernels tell), and ends when the page is used.
     Hidden,
     /// The kernel does not tell, for this reason.
     Unknown {
@@ -42,8 +42,9 @@ pub enum PageState {
 /// things as well.
 ///
 /// Pages are counted by the size that memory is managed in (4 KiB on most machines), huge pages as what they are made
-/// of. It takes about 0.2 us of CPU a page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB pages
-/// (Linux 6.18, AMD EPYC). Where the calling thread may run on several CPUs, up to four threads share more than 128 MiB.
+/// of. It takes about 0.2 us of CPU a page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB
+/// pages (Linux 6.18, AMD EPYC). Where the calling thread may run on several CPUs, up to four threads share more than
+/// 128 MiB.
 ///
 /// # Privileges
 /// None. Containers may forbid the call by a seccomp filter.
@@ -220,8 +221,9 @@ const HIDDEN: i32 = i32::MIN;
 /// In /proc/PID/pagemap: "Bit 63 page present" (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
 
-/// Tells pages that are hidden from those that are absent. Linux 6.1 looks past pages that are marked for NUMA balancing and
-/// says `ENOENT` of them (`gup_can_follow_protnone` in mm/gup.c); the page map says that they are present.
+/// Tells pages that are hidden from those that are absent. Linux 6.1 looks past pages that are marked for NUMA
+/// balancing and says `ENOENT` of them (`gup_can_follow_protnone` in mm/gup.c); the page map says that they are
+/// present.
 fn mark_hidden(first: usize, page_bytes: usize, states: &mut [i32]) -> Result<(), MemoryError> {
     let is_absent = |state: &i32| *state == -libc::ENOENT;
     if !states.iter().any(is_absent) {
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_range_has_no_pages() {
+    fn empty_range_has_no_pages() {
         let residency = residency_of(&[]).expect("nothing is easily told");
         assert_eq!((residency.pages(), residency.to_string()), (0, "0 pages of 4096 bytes: none".to_owned()));
     }

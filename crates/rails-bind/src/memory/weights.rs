@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 /// The kernel derives them from the nodes' bandwidth where the firmware tells it, else each is 1; root may change them.
 ///
 /// # Errors
-/// [`BindError::Unsupported`] where the kernel has none (before Linux 6.9); [`BindError::Call`] if a file cannot be read
-/// or holds no number.
+/// [`BindError::Unsupported`] where the kernel has none (before Linux 6.9); [`BindError::Call`] if a file cannot be
+/// read or holds no number.
 ///
 /// # References
 /// Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_read_by_node_and_other_files_passed_over() {
+    fn weights_by_node() {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, text) in [("node0", "5\n"), ("node12", "1\n"), ("auto", "true\n")] {
             fs::write(folder.path().join(name), text).expect("a file");

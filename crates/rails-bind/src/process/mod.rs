@@ -65,8 +65,8 @@ impl Process {
         self.pid
     }
 
-    /// Its TCP and UDP sockets, IPv4 and IPv6, those of its own network namespace; by their inode, each once however often
-    /// it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
+    /// Its TCP and UDP sockets, IPv4 and IPv6, those of its own network namespace; by their inode, each once however
+    /// often it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`)
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_do_not_exist_or_have_ended_are_named() {
+    fn absent_and_ended_processes() {
         let mut ended = Command::new("true").stdin(Stdio::null()).spawn().expect("it is there");
         // A zombie until it is waited for, which the test does at its end.
         let stat = format!("/proc/{}/stat", ended.id());

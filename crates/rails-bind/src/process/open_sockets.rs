@@ -12,8 +12,8 @@ use std::{collections::BTreeSet, ffi::OsStr, fs, io, net::SocketAddr};
 /// A TCP or UDP socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
-    /// Its own address, unspecified where it is bound to none. An IPv4 address that an IPv6 socket has (`::ffff:a.b.c.d`)
-    /// is given as IPv4. The kernel's tables do not say the scope of a link-local address.
+    /// Its own address, unspecified where it is bound to none. An IPv4 address that an IPv6 socket has
+    /// (`::ffff:a.b.c.d`) is given as IPv4. The kernel's tables do not say the scope of a link-local address.
     pub local: SocketAddr,
     /// The other side's address, in the same form; `None` where it is not connected.
     pub remote: Option<SocketAddr>,
@@ -34,8 +34,8 @@ pub enum Protocol {
     Udp,
 }
 
-/// The state of a TCP connection (RFC 9293, section 3.3.2). A UDP socket is `Established` when it is connected, and `Close`
-/// when it is not: the kernel uses the same numbers for both (`include/net/tcp_states.h`).
+/// The state of a TCP connection (RFC 9293, section 3.3.2). A UDP socket is `Established` when it is connected, and
+/// `Close` when it is not: the kernel uses the same numbers for both (`include/net/tcp_states.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the RFC")]
 pub enum SocketState {
@@ -71,8 +71,8 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
     Ok(sockets)
 }
 
-/// The sockets that it has open, of any kind. `procfs` passes over descriptors that it may not look at, which would make
-/// a process that is closed to us one without sockets.
+/// The sockets that it has open, of any kind. `procfs` passes over descriptors that it may not look at, which would
+/// make a process that is closed to us one without sockets.
 fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_comes_out_as_ipv4() {
+    fn mapped_address_comes_out_as_ipv4() {
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("IPv6 is there");
         let port = listener.local_addr().expect("it is bound").port();
         let _client = TcpStream::connect(("127.0.0.1", port)).expect("it listens for both");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sockets_of_another_process_are_its_own() {
+    fn sockets_of_another_process_are_its_own() {
         let ours = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         let handed = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
         let copy = handed.try_clone().expect("a descriptor is left");

@@ -21,9 +21,9 @@ pub enum Refusals {
 
 /// Settings that were changed, until this is dropped.
 ///
-/// Dropping it puts back what was there, latest change first, also while a panic unwinds. What somebody else has changed
-/// meanwhile is left alone, and a warning says so. Guards of the same setting are to be dropped in the reverse order of
-/// their making, as scopes do.
+/// Dropping it puts back what was there, latest change first, also while a panic unwinds. What somebody else has
+/// changed meanwhile is left alone, and a warning says so. Guards of the same setting are to be dropped in the reverse
+/// order of their making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former settings back at once"]
 pub struct SettingsGuard {
@@ -108,7 +108,8 @@ impl Host {
     ///
     /// # Errors
     /// [`ApplyError`], and then nothing is changed. With [`Refusals::Report`] a refused write is not an error but a
-    /// [`SettingState::Refused`]; a setting that cannot be read beforehand, or cannot be set to such a value, is one always.
+    /// [`SettingState::Refused`]; a setting that cannot be read beforehand, or cannot be set to such a value, is one
+    /// always.
     pub fn apply(
         &self,
         journal: &Journal,
@@ -189,8 +190,8 @@ impl SettingsGuard {
     /// Leaves the settings as they are. The journal keeps what they were, for [`Journal::undo`].
     ///
     /// # Errors
-    /// [`JournalError`] if that cannot be written down; the settings stay, and what they were is put back by the next who
-    /// changes any.
+    /// [`JournalError`] if that cannot be written down; the settings stay, and what they were is put back by the next
+    /// who changes any.
     pub fn keep(mut self) -> Result<Vec<Changed>, JournalError> {
         match self.record.take() {
             Some(record) => record.keep()?,
@@ -249,8 +250,8 @@ impl SettingsGuard {
         Ok(())
     }
 
-    /// A write that fails may have changed something all the same: the kernel switches steering off rather than refuse CPUs that
-    /// are all offline. What cannot be taken back at once remains written down.
+    /// A write that fails may have changed something all the same: the kernel switches steering off rather than refuse
+    /// CPUs that are all offline. What cannot be taken back at once remains written down.
     fn take_back(&mut self, setting: &Setting, former: &Value) {
         let Some(record) = &mut self.record else { return };
         match self.host.read(setting) {

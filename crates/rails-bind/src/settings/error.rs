@@ -8,8 +8,8 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// There is no such interrupt, interface, queue, thread or process, or it has gone; or this kernel does not have the
-    /// setting.
+    /// There is no such interrupt, interface, queue, thread or process, or it has gone; or this kernel does not have
+    /// the setting.
     #[error("{setting} does not exist (no {})", path.display())]
     NotThere {
         /// The setting.

@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// This machine, or a tree of files that looks like one to whoever reads and writes the kernel's files. Threads and processes
-/// are always those of this machine.
+/// This machine, or a tree of files that looks like one to whoever reads and writes the kernel's files. Threads and
+/// processes are always those of this machine.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
@@ -95,8 +95,8 @@ impl Host {
     }
 }
 
-/// One write: the kernel takes the whole value at once. The file must exist; it is never made. Truncating means nothing to the
-/// kernel's own files, and makes a tree behave like them.
+/// One write: the kernel takes the whole value at once. The file must exist; it is never made. Truncating means nothing
+/// to the kernel's own files, and makes a tree behave like them.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }
@@ -126,8 +126,8 @@ fn refused(setting: &Setting, value: &Value, path: PathBuf, source: io::Error) -
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => SettingError::NotThere { setting, path },
         Some(libc::EOPNOTSUPP) => SettingError::Unsupported { setting, source },
         Some(libc::EROFS) => SettingError::ReadOnly { setting, path, source },
-        // The file is opened before the kernel looks at the interrupt, so a lack of permission is EACCES; EIO, or EPERM in
-        // newer kernels, comes from an interrupt that user space may not move.
+        // The file is opened before the kernel looks at the interrupt, so a lack of permission is EACCES; EIO, or EPERM
+        // in newer kernels, comes from an interrupt that user space may not move.
         Some(libc::EIO | libc::EPERM) if is_interrupt => SettingError::Managed { setting, source },
         Some(libc::EACCES | libc::EPERM) => SettingError::Denied { call: "write", setting, needs, source },
         Some(libc::EINVAL | libc::EOVERFLOW | libc::ERANGE) if takes_cpus => {

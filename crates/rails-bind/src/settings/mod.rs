@@ -1,13 +1,15 @@
 //! Settings of the machine that decide where packets are handled: changed in a transaction, read back, put back.
 //!
-//! Each [`Setting`] is one file of the kernel, or what one system call sets. [`apply`](Host::apply) changes several of them or none; its guard
-//! puts back what was there. Before anything is changed, a record of it goes to the [`Journal`], so that what a killed process left
-//! behind can be put back by the next one, or by hand ([`Journal::undo`]).
+//! Each [`Setting`] is one file of the kernel, or what one system call sets. [`apply`](Host::apply) changes several of
+//! them or none; its guard puts back what was there. Before anything is changed, a record of it goes to the
+//! [`Journal`], so that what a killed process left behind can be put back by the next one, or by hand
+//! ([`Journal::undo`]).
 //!
 //! # Privileges
 //! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its file (user 0, or
-//! `CAP_DAC_OVERRIDE`; a capability for networking does not help). The steering of packets takes that *and* `CAP_NET_ADMIN`. Nobody
-//! is asked for capabilities beforehand: the write is made, and what the kernel answers is reported.
+//! `CAP_DAC_OVERRIDE`; a capability for networking does not help). The steering of packets takes that *and*
+//! `CAP_NET_ADMIN`. Nobody is asked for capabilities beforehand: the write is made, and what the kernel answers is
+//! reported.
 
 mod apply;
 mod bans;
@@ -55,11 +57,11 @@ pub enum Setting {
         /// The queue's index.
         queue: u32,
     },
-    /// The flows that the machine keeps track of, without which no queue does (`/proc/sys/net/core/rps_sock_flow_entries`); 0
-    /// is off. The kernel rounds it up to a power of two.
+    /// The flows that the machine keeps track of, without which no queue does
+    /// (`/proc/sys/net/core/rps_sock_flow_entries`); 0 is off. The kernel rounds it up to a power of two.
     FlowTable,
-    /// The CPUs that send through a transmit queue: XPS (`xps_cpus`); empty is off. An interface with a single queue has
-    /// the file and refuses to read it.
+    /// The CPUs that send through a transmit queue: XPS (`xps_cpus`); empty is off. An interface with a single queue
+    /// has the file and refuses to read it.
     TransmitSteering {
         /// The interface.
         interface: InterfaceName,
@@ -79,16 +81,16 @@ pub enum Setting {
         /// When it began, in nanoseconds since the machine was started: a later thread of the same number is another.
         started_ns: u64,
     },
-    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). Which pages had lain where is not kept: to
-    /// put back a single node moves all of them there, to put back several moves none.
+    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). Which pages had lain where is not
+    /// kept: to put back a single node moves all of them there, to put back several moves none.
     ProcessMemory {
         /// The process.
         process: Tid,
         /// When it began, as with a thread.
         started_ns: u64,
     },
-    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it when it sees fit (0): it is told so through its
-    /// socket, and forgets it when it ends.
+    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it when it sees fit (0): it is told so
+    /// through its socket, and forgets it when it ends.
     IrqbalanceBan {
         /// The interrupt's number.
         interrupt: u32,
@@ -235,7 +237,8 @@ impl Change {
     }
 }
 
-/// As a shell takes it for one word and nothing else: the name of an interface may hold anything but blanks, slashes and colons.
+/// As a shell takes it for one word and nothing else: the name of an interface may hold anything but blanks, slashes
+/// and colons.
 fn quoted(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@+".contains(&byte);
     if path.bytes().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }

@@ -33,8 +33,8 @@ impl Entry {
         match self.progress {
             Progress::Planned => false,
             Progress::Made => *now == self.ours,
-            // What the kernel makes of a value: CPUs and nodes that it does not use are left out, and sizes of tables are rounded up to a
-            // power of two (`roundup_pow_of_two` in net/core/sysctl_net_core.c and net-sysfs.c).
+            // What the kernel makes of a value: CPUs and nodes that it does not use are left out, and sizes of tables
+            // are rounded up to a power of two (`roundup_pow_of_two` in net/core/sysctl_net_core.c and net-sysfs.c).
             Progress::Changing => match (now, &self.ours) {
                 (Value::Cpus(now), Value::Cpus(wanted)) => now.is_subset(wanted),
                 (Value::Nodes(now), Value::Nodes(wanted)) => now.is_subset(wanted),
@@ -68,8 +68,8 @@ pub enum PutBack {
         /// What it was before we changed it.
         former: Value,
     },
-    /// It was put back as far as the kernel lets it: CPUs that were part of it are offline or may not be used any more, or
-    /// memory was to go back to several nodes.
+    /// It was put back as far as the kernel lets it: CPUs that were part of it are offline or may not be used any more,
+    /// or memory was to go back to several nodes.
     Partial {
         /// What it is.
         now: Value,

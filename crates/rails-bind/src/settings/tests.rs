@@ -25,7 +25,7 @@ fn settings() -> impl Strategy<Value = Setting> {
 }
 
 #[test]
-fn a_name_that_would_lead_elsewhere_is_no_interface() {
+fn name_that_would_lead_elsewhere_is_no_interface() {
     for name in ["", ".", "..", "../irq", "a/b", "eth0:1", "a b", "sixteen-bytes-00", "a\nb"] {
         assert!(name.parse::<InterfaceName>().is_err(), "{name:?}");
         assert!(serde_json::from_value::<InterfaceName>(serde_json::json!(name)).is_err(), "{name:?}");
@@ -34,7 +34,7 @@ fn a_name_that_would_lead_elsewhere_is_no_interface() {
 }
 
 #[test]
-fn a_change_reads_as_the_command_that_makes_it() {
+fn change_reads_as_the_command_that_makes_it() {
     let cpus: CpuSet = "2-3,33".parse().expect("a list");
     assert_eq!(Change::interrupt(24, cpus.clone()).command(), "echo 2-3,33 > /proc/irq/24/smp_affinity_list");
     let setting = Setting::ReceiveSteering { interface: interface("eth0"), queue: 1 };
@@ -48,7 +48,7 @@ fn a_change_reads_as_the_command_that_makes_it() {
 }
 
 #[test]
-fn a_name_that_a_shell_would_heed_is_quoted() {
+fn name_that_a_shell_would_heed_is_quoted() {
     for (name, quoted) in [("a;reboot", "'a;reboot'"), ("$(id)", "'$(id)'"), ("it's", r"'it'\''s'")] {
         let setting = Setting::ThreadedNapi { interface: interface(name) };
         let command = Change { setting, value: Value::Number(1) }.command();
@@ -59,7 +59,7 @@ fn a_name_that_a_shell_would_heed_is_quoted() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_what_is_read(
+    fn any_setting_survives_its_record(
         setting in settings(),
         numbers in proptest::collection::btree_set(0_u32..9000, 1..20),
         number: u32,
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn a_path_stays_where_settings_are(setting in settings()) {
+    fn path_stays_where_settings_are(setting in settings()) {
         let path = setting.path().unwrap_or("proc/irq/0".to_owned());
         prop_assert!(path.starts_with("proc/irq/") || path.starts_with("proc/sys/net/core/") || path.starts_with("sys/class/net/"));
         prop_assert!(path.split('/').all(|part| !part.is_empty() && part != "." && part != ".."));

@@ -18,8 +18,8 @@ pub enum SocketError {
     #[error("the socket belongs to another network namespace")]
     OtherNamespace,
 
-    /// The kernel does not say which network namespace a socket belongs to (before Linux 5.14), so the routes that can be asked
-    /// for from here need not be the socket's.
+    /// The kernel does not say which network namespace a socket belongs to (before Linux 5.14), so the routes that can
+    /// be asked for from here need not be the socket's.
     #[error("this kernel does not say which network namespace the socket belongs to")]
     NamespaceUnknown {
         /// What the kernel said.

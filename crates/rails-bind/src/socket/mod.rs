@@ -13,12 +13,12 @@ use std::{io, net::SocketAddr, os::fd::AsFd};
 
 /// The NIC that a connected socket sends through, by the kernel's own routing decision.
 ///
-/// What decides is the peer, the local address, both ports and the protocol, the interface that the socket is bound to, and its mark:
-/// routes may have several next hops that traffic is divided among by address or by port (`fib_multipath_hash_policy`). Among those
-/// the kernel chooses for a TCP connection in a way that cannot be repeated when ports count, so then it is not told. A peer on this
-/// machine is reached through the loopback interface, whatever the addresses. With a bond, a bridge or a VLAN the answer is that
-/// interface, which raises no interrupts of its own. Not asked for are the type of service, the socket's user and
-/// `IP_MULTICAST_IF`, where they decide.
+/// What decides is the peer, the local address, both ports and the protocol, the interface that the socket is bound to,
+/// and its mark: routes may have several next hops that traffic is divided among by address or by port
+/// (`fib_multipath_hash_policy`). Among those the kernel chooses for a TCP connection in a way that cannot be repeated
+/// when ports count, so then it is not told. A peer on this machine is reached through the loopback interface, whatever
+/// the addresses. With a bond, a bridge or a VLAN the answer is that interface, which raises no interrupts of its own.
+/// Not asked for are the type of service, the socket's user and `IP_MULTICAST_IF`, where they decide.
 ///
 /// It is the route of what the socket *sends*, at the moment; what it receives comes where the peer's network sends it.
 ///
@@ -26,10 +26,10 @@ use std::{io, net::SocketAddr, os::fd::AsFd};
 /// None.
 ///
 /// # Errors
-/// [`SocketError::NotConnected`], [`SocketError::NotIp`]; [`SocketError::OtherNamespace`] for a socket of another network
-/// namespace, whose routes cannot be asked for from here, and [`SocketError::NamespaceUnknown`] where that cannot be told;
-/// [`SocketError::NoRoute`]; [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if `topology` does not have it, having been read before it was made,
-/// or in another namespace.
+/// [`SocketError::NotConnected`], [`SocketError::NotIp`]; [`SocketError::OtherNamespace`] for a socket of another
+/// network namespace, whose routes cannot be asked for from here, and [`SocketError::NamespaceUnknown`] where that
+/// cannot be told; [`SocketError::NoRoute`]; [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if
+/// `topology` does not have it, having been read before it was made, or in another namespace.
 ///
 /// # References
 /// [rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html), `RTM_GETROUTE`
@@ -57,11 +57,11 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
     topology.nic(&name).ok_or(SocketError::UnknownInterface { name })
 }
 
-/// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to; `None` before the first
-/// packet.
+/// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to; `None` before the
+/// first packet.
 ///
-/// Interrupt, steering and all, that is where the packets come out. A thread that runs there, or beside, needs no privilege to be
-/// where its packets are.
+/// Interrupt, steering and all, that is where the packets come out. A thread that runs there, or beside, needs no
+/// privilege to be where its packets are.
 ///
 /// # Privileges
 /// None.
@@ -79,11 +79,11 @@ pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
 }
 
 /// Sets the CPU whose packets a socket is for. Among listening sockets, or unconnected ones of UDP, that share a port
-/// (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which handles it; before Linux 6.2, to any (since 4.6, when
-/// groups of such sockets came).
+/// (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which handles it; before Linux 6.2, to any (since
+/// 4.6, when groups of such sockets came).
 ///
-/// It moves no packets: which CPU handles them is the interrupt's affair. The next packet of a connected socket writes its own CPU over
-/// it.
+/// It moves no packets: which CPU handles them is the interrupt's affair. The next packet of a connected socket writes
+/// its own CPU over it.
 ///
 /// # Privileges
 /// None.

@@ -30,12 +30,12 @@ impl Flow {
         index.ok_or_else(|| self.no_route(io::Error::other("the route names no interface")))
     }
 
-    /// The indices of all interfaces that a connection like this one may have been given, if there is a choice which cannot be
-    /// repeated from here.
+    /// The indices of all interfaces that a connection like this one may have been given, if there is a choice which
+    /// cannot be repeated from here.
     ///
-    /// Where the route has several next hops and ports decide, the kernel draws the port of a TCP connection that was bound to none at
-    /// random to choose one, and not the port that the connection has in the end (`FLOWI_FLAG_ANY_SPORT`, seen on Linux 6.18).
-    /// Whether a socket was bound to a port is not to be seen either.
+    /// Where the route has several next hops and ports decide, the kernel draws the port of a TCP connection that was
+    /// bound to none at random to choose one, and not the port that the connection has in the end
+    /// (`FLOWI_FLAG_ANY_SPORT`, seen on Linux 6.18). Whether a socket was bound to a port is not to be seen either.
     pub(super) fn alternatives(&self) -> Result<Vec<u32>, SocketError> {
         if self.protocol_with_ports() != Some(libc::IPPROTO_TCP as u8) || !self.ports_decide() {
             return Ok(Vec::new());

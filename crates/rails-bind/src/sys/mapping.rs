@@ -2,9 +2,10 @@
 //!
 //! # Safety
 //! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Who may touch these is
-//! decided by the two types that take a mapping *by value*, [`Whole`] here and [`Slots`](super::slots::Slots): a mapping
-//! goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a `Whole`. What an `Arc<Mapping>` can do besides are system calls about pages, which change where
-//! bytes lie, never what they are.
+//! decided by the two types that take a mapping *by value*, [`Whole`] here and [`Slots`](super::slots::Slots): a
+//! mapping goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a
+//! `Whole`. What an `Arc<Mapping>` can do besides are system calls about pages, which change where bytes lie, never
+//! what they are.
 #![allow(unsafe_code)]
 
 use std::{
@@ -115,9 +116,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped. `Whole`, parts, `Slots` and their slots hold an `Arc` of the mapping, so no slice
-        // into it is left. Unmapping fails only for ranges that were never mapped, or if the kernel cannot split an
-        // area; both are out of the question for whole areas.
+        // SAFETY: exactly what was mapped. `Whole`, parts, `Slots` and their slots hold an `Arc` of the mapping, so no
+        // slice into it is left. Unmapping fails only for ranges that were never mapped, or if the kernel cannot split
+        // an area; both are out of the question for whole areas.
         unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
     }
 }
@@ -160,8 +161,9 @@ impl Deref for Whole {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped, readable, zeroed by the kernel where nobody wrote, at most `isize::MAX` bytes (`mmap` gives no
-        // more), and alive as long as `self`. Nobody writes: only `self` reaches the bytes, and it is borrowed shared.
+        // SAFETY: mapped, readable, zeroed by the kernel where nobody wrote, at most `isize::MAX` bytes (`mmap` gives
+        // no more), and alive as long as `self`. Nobody writes: only `self` reaches the bytes, and it is borrowed
+        // shared.
         unsafe { slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
     }
 }
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_is_aligned_zeroed_and_writable_to_its_last_byte() {
+    fn mapping_aligned_zeroed_and_writable() {
         for (bytes, alignment) in [(page_bytes(), page_bytes()), (3 << 20, 2 << 20)] {
             let mut mapping = Mapping::new(bytes, alignment).expect("there is that much");
             assert_eq!(mapping.address() % alignment, 0);

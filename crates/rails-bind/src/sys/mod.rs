@@ -47,7 +47,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_mask_grows_until_the_kernel_takes_it() {
+    fn mask_grows_until_the_kernel_takes_it() {
         let mut sizes = Vec::new();
         let (result, words) = with_growing_mask(16, |words| {
             sizes.push(words.len());

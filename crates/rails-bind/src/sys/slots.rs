@@ -89,8 +89,8 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where nobody wrote. No
-        // other slot has these bytes (see above), and `self` is borrowed shared, so nobody writes.
+        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where nobody wrote.
+        // No other slot has these bytes (see above), and `self` is borrowed shared, so nobody writes.
         unsafe { slice::from_raw_parts(self.start(), self.slots.slot_bytes) }
     }
 }

@@ -8,14 +8,14 @@ use std::fmt;
 /// What has become of a binding that was made earlier.
 ///
 /// The kernel changes a thread's CPUs without a word. Seen on Linux 6.1, in the root cpuset:
-/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is back; then
-///   the binding holds again.
-/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and that stays so
-///   when they come back. One that slept all the while reads back with no CPU at all, and has its binding again when they are
-///   back before it wakes.
+/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is
+///   back; then the binding holds again.
+/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and
+///   that stays so when they come back. One that slept all the while reads back with no CPU at all, and has its binding
+///   again when they are back before it wakes.
 ///
-/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them goes and
-/// comes back, so there a binding is lost by hotplug in any case.
+/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them
+/// goes and comes back, so there a binding is lost by hotplug in any case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BindingStatus {
@@ -40,7 +40,8 @@ pub enum BindingStatus {
 }
 
 impl BindingStatus {
-    /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since belong to it.
+    /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since
+    /// belong to it.
     pub(super) fn compare(outcome: &Outcome<CpuSet>, now: CpuSet, online: impl FnOnce() -> Option<CpuSet>) -> Self {
         let bound = outcome.got();
         let wanted = match outcome {
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_goes_offline_narrows_or_loses_a_binding() {
+    fn cpu_that_goes_offline_narrows_or_loses_a_binding() {
         let two = Outcome::Applied(set("2-3"));
         assert_eq!(standing(&two, "2-3", "0-3"), BindingStatus::Holds(set("2-3")));
         let narrowed = BindingStatus::Narrowed { bound: set("2-3"), now: set("2"), offline: Some(set("3")) };
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_was_asked_for_may_join_later() {
+    fn cpu_that_was_asked_for_may_join_later() {
         let partial = Outcome::Partial { wanted: set("2-3"), got: set("2") };
         assert_eq!(standing(&partial, "2-3", "0-3"), BindingStatus::Holds(set("2-3")));
         assert!(!standing(&partial, "1-2", "0-3").holds());
@@ -108,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_binding_holds_only_where_no_cpu_is_missing_or_foreign(
+        fn binding_status_of_any_sets(
             bound in prop::collection::btree_set(0_u32..8, 1..5), now in prop::collection::btree_set(0_u32..8, 0..8),
         ) {
             let bound: CpuSet = bound.into_iter().map(CpuId).collect();

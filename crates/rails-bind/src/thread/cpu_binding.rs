@@ -150,8 +150,8 @@ pub(super) fn set(thread: Subject, cpus: &CpuSet) -> Result<(), BindError> {
         .map_err(|source| refused(thread, cpus, source, kernel_files::online_cpus()))
 }
 
-/// The CPUs to give back later: also those that are offline now, which `sched_getaffinity` leaves out and the thread has again
-/// when they are back. The longer way is gone only where CPUs are offline at all.
+/// The CPUs to give back later: also those that are offline now, which `sched_getaffinity` leaves out and the thread
+/// has again when they are back. The longer way is gone only where CPUs are offline at all.
 pub(super) fn kept(thread: Subject) -> Result<CpuSet, BindError> {
     let online = get(thread)?;
     let some_offline = kernel_files::offline_cpus().is_none_or(|offline| !offline.is_empty());
@@ -178,9 +178,9 @@ pub(super) fn put_back(thread: Subject, previous: &CpuSet) -> Result<(), BindErr
     Err(BindError::NotRestored { what: "CPU affinity", former: previous.to_string(), now: now.to_string() })
 }
 
-/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops CPUs that are offline from what it is
-/// asked for (seen), later kernels keep them for threads in the root cpuset (`cpuset_cpus_allowed` in kernel/cgroup/cpuset.c). Numbers
-/// that no CPU was ever plugged in for are no loss.
+/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops CPUs that are offline
+/// from what it is asked for (seen), later kernels keep them for threads in the root cpuset (`cpuset_cpus_allowed` in
+/// kernel/cgroup/cpuset.c). Numbers that no CPU was ever plugged in for are no loss.
 fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
     let there = kernel_files::present_cpus().map_or_else(|| missing.clone(), |present| missing.intersection(&present));
     there.is_empty() || kernel_files::cpus_kept_for(&thread.folder()).is_some_and(|kept| there.is_subset(&kept))
@@ -202,8 +202,8 @@ fn refused(thread: Subject, cpus: &CpuSet, source: io::Error, online: Option<Cpu
 
 const UNFILTERED: &str = "no privilege, but a seccomp filter that lets it pass";
 
-/// `check_same_owner` and `cap_safe_nice` in the kernel; measured on Linux 6.1 and 6.18: user 0 without capabilities is refused for a
-/// process of user 0 that has some.
+/// `check_same_owner` and `cap_safe_nice` in the kernel; measured on Linux 6.1 and 6.18: user 0 without capabilities is
+/// refused for a process of user 0 that has some.
 pub(super) const FOR_OTHERS: &str = "CAP_SYS_NICE, or to be the thread's user and have every capability that it has";
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_which_cpus_are_absent_and_which_forbidden() {
+    fn offline_and_forbidden_cpus_of_a_refusal() {
         let set = |text: &str| text.parse::<CpuSet>().expect("a list");
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         match refused(Subject::Calling, &set("2-3,9"), invalid(), Some(set("0-3"))) {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_a_thread_includes_what_it_may_use_now() {
+    fn kept_cpus_include_the_present_ones() {
         let now = get(Subject::Calling).expect("readable");
         let kept = kernel_files::cpus_kept_for("thread-self").expect("the kernel says so");
         assert!(now.is_subset(&kept), "{now} {kept}");

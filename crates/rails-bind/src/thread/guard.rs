@@ -17,10 +17,11 @@ pub struct PlacementOutcome {
     pub name: Option<Outcome<String>>,
 }
 
-/// A placed thread, until this is dropped: then it is put back as it was, in the reverse order, also while a panic unwinds.
+/// A placed thread, until this is dropped: then it is put back as it was, in the reverse order, also while a panic
+/// unwinds.
 ///
-/// That of the calling thread (`PlacementGuard<Own>`) cannot leave it. That of a thread by number (`PlacementGuard<Other>`) can be
-/// sent anywhere, and leaves a thread alone that has got the number meanwhile.
+/// That of the calling thread (`PlacementGuard<Own>`) cannot leave it. That of a thread by number
+/// (`PlacementGuard<Other>`) can be sent anywhere, and leaves a thread alone that has got the number meanwhile.
 ///
 /// ```compile_fail,E0277
 /// let guard = rails_bind::thread::ThreadPlacement::new().name("rail0").apply().expect("a name");
@@ -70,9 +71,9 @@ impl<Whose> PlacementGuard<Whose> {
     /// Puts the thread back as it was, and reads it back. Dropping does the same and can only log a failure.
     ///
     /// # Errors
-    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no way back without privilege;
-    /// [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs cannot be used any more. What can be put back
-    /// is put back nevertheless; of several failures it is the first.
+    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no way back without
+    /// privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs cannot be used any
+    /// more. What can be put back is put back nevertheless; of several failures it is the first.
     pub fn restore(mut self) -> Result<(), BindError> {
         self.undo.run().map_err(|(_, error)| error)
     }
@@ -145,7 +146,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_thread_that_has_got_the_number_meanwhile_is_left_alone() {
+    fn reused_number_of_an_ended_thread() {
         let tid = super::super::current_tid();
         let before = name::read(Subject::Calling).expect("readable");
         let gone = Subject::Numbered(tid, Duration::from_nanos(1));

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_another_thread_has_by_now_is_not_the_same_thread() {
+    fn thread_identity_by_number_and_start() {
         let tid = current_tid();
         let now = Subject::of(tid).expect("the calling thread lives");
         now.still_there().expect("it still lives");

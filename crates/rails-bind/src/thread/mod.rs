@@ -1,8 +1,9 @@
 //! Threads: on which CPUs, how scheduled, and named what; set, read back, and put back by a guard.
 //!
-//! [`bind_current`] binds the calling thread and is cheap. [`ThreadPlacement`] sets several things at once, all or nothing, of the
-//! calling thread or of any other, also of another process where the kernel lets one. [`ThreadGuard::check`] and
-//! [`PlacementGuard::check`] say whether a binding still holds, which the kernel does not tell by itself.
+//! [`bind_current`] binds the calling thread and is cheap. [`ThreadPlacement`] sets several things at once, all or
+//! nothing, of the calling thread or of any other, also of another process where the kernel lets one.
+//! [`ThreadGuard::check`] and [`PlacementGuard::check`] say whether a binding still holds, which the kernel does not
+//! tell by itself.
 
 mod binding_status;
 mod cpu_binding;

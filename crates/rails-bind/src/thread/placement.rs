@@ -11,21 +11,23 @@ use crate::{BindError, Outcome};
 use rails_topo::CpuSet;
 use std::marker::PhantomData;
 
-/// Where a thread is to run, how it is to be scheduled, and what it is to be called; what is not asked for stays as it is.
+/// Where a thread is to run, how it is to be scheduled, and what it is to be called; what is not asked for stays as it
+/// is.
 ///
 /// It is applied all or nothing: when a step fails, those before it are undone, and the error is the step's.
 ///
 /// # Privileges
 /// As measured on Linux 6.18 and 6.1:
 /// * CPUs and name of a thread of this process: none.
-/// * CPUs of another process's thread: `CAP_SYS_NICE`, or to be its user *and* have every capability that it has. Its name can be
-///   set by its own process only.
-/// * Classes `Fifo` and `RoundRobin`: `CAP_SYS_NICE`, or `RLIMIT_RTPRIO` of at least the priority. User 0 without the capability is
-///   refused, another user with it is not. A kernel with `CONFIG_RT_GROUP_SCHED` also refuses it in a cgroup without real-time
-///   budget.
+/// * CPUs of another process's thread: `CAP_SYS_NICE`, or to be its user *and* have every capability that it has. Its
+///   name can be set by its own process only.
+/// * Classes `Fifo` and `RoundRobin`: `CAP_SYS_NICE`, or `RLIMIT_RTPRIO` of at least the priority. User 0 without the
+///   capability is refused, another user with it is not. A kernel with `CONFIG_RT_GROUP_SCHED` also refuses it in a
+///   cgroup without real-time budget.
 /// * A nice value below the present one: `CAP_SYS_NICE`, or `RLIMIT_NICE` of at least 20 less the nice value.
-/// * To raise the nice value, to go to `Batch` or `Idle`, to set reset-on-fork: none. **But without privilege there is no way
-///   back** from a higher nice value, from `Idle`, and from reset-on-fork; the guard then fails to put them back, and says so.
+/// * To raise the nice value, to go to `Batch` or `Idle`, to set reset-on-fork: none. **But without privilege there is
+///   no way back** from a higher nice value, from `Idle`, and from reset-on-fork; the guard then fails to put them
+///   back, and says so.
 ///
 /// # Examples
 /// ```
@@ -65,8 +67,8 @@ impl ThreadPlacement {
         self
     }
 
-    /// Its scheduling class. Default: as it is. A real-time thread that never waits takes its CPU from everything else on it, for
-    /// 95 % of the time by default (`/proc/sys/kernel/sched_rt_runtime_us`).
+    /// Its scheduling class. Default: as it is. A real-time thread that never waits takes its CPU from everything else
+    /// on it, for 95 % of the time by default (`/proc/sys/kernel/sched_rt_runtime_us`).
     pub fn class(mut self, class: SchedulingClass) -> Self {
         self.class = Some(class);
         self
@@ -78,8 +80,8 @@ impl ThreadPlacement {
         self
     }
 
-    /// Whether what it starts begins in the usual class. Default: as it is, that is usually not, so that the threads that a
-    /// real-time thread starts are real-time threads too.
+    /// Whether what it starts begins in the usual class. Default: as it is, that is usually not, so that the threads
+    /// that a real-time thread starts are real-time threads too.
     pub fn reset_on_fork(mut self, reset: bool) -> Self {
         self.reset_on_fork = Some(reset);
         self
@@ -95,9 +97,9 @@ impl ThreadPlacement {
     ///
     /// # Errors
     /// Before any call: [`BindError::EmptySet`], [`BindError::OutOfRange`], [`BindError::NameUnusable`], and
-    /// [`BindError::Contradiction`] for a nice value in a real-time class and for classes that can only be read.
-    /// Then [`BindError::CpusUnusable`], and [`BindError::Denied`], which names the privilege. After these the thread is as it was;
-    /// if it is not, the error is [`BindError::HalfUndone`].
+    /// [`BindError::Contradiction`] for a nice value in a real-time class and for classes that can only be read. Then
+    /// [`BindError::CpusUnusable`], and [`BindError::Denied`], which names the privilege. After these the thread is as
+    /// it was; if it is not, the error is [`BindError::HalfUndone`].
     pub fn apply(&self) -> Result<PlacementGuard<Own>, BindError> {
         self.apply_to_subject(Subject::Calling)
     }
@@ -105,8 +107,8 @@ impl ThreadPlacement {
     /// Places thread `tid`, of this process or of another.
     ///
     /// # Errors
-    /// As [`apply`](Self::apply); besides [`BindError::NoSuchThread`], and [`BindError::ForeignName`] for the name of another
-    /// process's thread.
+    /// As [`apply`](Self::apply); besides [`BindError::NoSuchThread`], and [`BindError::ForeignName`] for the name of
+    /// another process's thread.
     pub fn apply_to(&self, tid: Tid) -> Result<PlacementGuard<Other>, BindError> {
         self.check()?;
         self.apply_to_subject(Subject::of(tid)?)
@@ -190,12 +192,12 @@ mod tests {
     fn is_send<T: Send>() {}
 
     #[test]
-    fn the_guard_of_a_thread_by_number_may_leave_its_thread() {
+    fn guard_by_number_is_send() {
         is_send::<PlacementGuard<Other>>();
     }
 
     #[test]
-    fn what_cannot_be_is_refused_before_any_call() {
+    fn impossible_placements_before_any_call() {
         let thread = super::super::current_tid();
         let cases = [
             ThreadPlacement::new().cpus(CpuSet::new()),

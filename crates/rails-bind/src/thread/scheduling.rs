@@ -109,8 +109,8 @@ fn set(thread: Subject, wanted: Scheduling, attributes: &Attributes) -> Result<(
         .map_err(|source| thread.error("sched_setattr", wanted, &needs(thread, wanted), source))
 }
 
-/// Measured on Linux 6.1 and 6.18, by threads without the capability: the limits alone are enough for classes and nice values, and
-/// only the capability clears reset-on-fork. `RLIMIT_NICE` counts from 20 down (setrlimit(2)).
+/// Measured on Linux 6.1 and 6.18, by threads without the capability: the limits alone are enough for classes and nice
+/// values, and only the capability clears reset-on-fork. `RLIMIT_NICE` counts from 20 down (setrlimit(2)).
 fn needs(thread: Subject, wanted: Scheduling) -> String {
     let limit = match wanted.class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
@@ -219,7 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn priorities_and_nice_values_end_where_the_kernels_do() {
+    fn limits_of_priorities_and_nice_values() {
         for priority in [1, 99] {
             SchedulingClass::Fifo(priority).check().expect("within");
             SchedulingClass::RoundRobin(priority).check().expect("within");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_named_with_the_limit_that_is_enough() {
+    fn privileges_named_with_their_limits() {
         let scheduling = |class, nice| Scheduling { class, nice, reset_on_fork: false };
         let needed = needs(Subject::Calling, scheduling(SchedulingClass::Fifo(10), 0));
         assert!(needed.contains("CAP_SYS_NICE or RLIMIT_RTPRIO of at least 10"), "{needed}");

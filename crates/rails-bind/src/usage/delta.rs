@@ -49,8 +49,8 @@ impl ThreadUsage {
     /// What was used since `earlier` was read.
     ///
     /// # Errors
-    /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended and its
-    /// number was given to another one in between.
+    /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended
+    /// and its number was given to another one in between.
     pub fn since(&self, earlier: &Self) -> Result<ThreadUsageDelta, UsageError> {
         if self.tid != earlier.tid {
             return Err(UsageError::DifferentThreads { earlier: earlier.tid, later: self.tid });
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_are_not_subtracted_even_if_they_have_one_number() {
+    fn no_difference_between_two_threads() {
         let error = usage(8, 0, None).since(&usage(7, 0, None)).expect_err("two threads");
         assert!(matches!(error, UsageError::DifferentThreads { .. }), "{error}");
         let mut reused = usage(7, 0, None);
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_difference_is_never_below_zero(before: (u64, u64), after: (u64, u64)) {
+        fn difference_is_never_below_zero(before: (u64, u64), after: (u64, u64)) {
             let of = |(switches, migrations): (u64, u64)| {
                 let mut usage = usage(7, 0, Some(migrations));
                 usage.voluntary_switches = switches;

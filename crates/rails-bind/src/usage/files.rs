@@ -35,8 +35,8 @@ pub(super) struct Sched {
     pub(super) numa: Option<NumaFaults>,
 }
 
-/// Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so the fields are counted from the
-/// last closing one.
+/// Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so the fields are counted
+/// from the last closing one.
 pub(super) fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
@@ -79,8 +79,8 @@ pub(super) fn parse_switches(status: &str) -> Option<(u64, u64)> {
 
 /// `sched` (`proc_sched_show_task` in kernel/sched/debug.c; Linux 6.1 and 6.18 print the same of what is read here).
 ///
-/// The first line holds the thread's name, which may hold a line feed and so forge lines, but is too short to forge the ruler
-/// that follows it.
+/// The first line holds the thread's name, which may hold a line feed and so forge lines, but is too short to forge the
+/// ruler that follows it.
 pub(super) fn parse_sched(text: &str) -> Sched {
     let (_, lines) = text.split_once(RULER).unwrap_or_default();
     let mut sched = Sched { switches: None, migrations: None, numa: None };
@@ -165,7 +165,7 @@ numa_faults node=1 task_private=30 task_shared=7 group_private=0 group_shared=0
     }
 
     #[test]
-    fn a_kernel_that_never_scanned_knows_no_faults() {
+    fn kernel_that_never_scanned_knows_no_faults() {
         let never = SCHED
             .replace("                    3\n", "                    0\n")
             .replace(":                    1\n", ": -1\n");
@@ -177,7 +177,7 @@ numa_faults node=1 task_private=30 task_shared=7 group_private=0 group_shared=0
     }
 
     #[test]
-    fn a_threads_name_cannot_forge_a_line() {
+    fn threads_name_cannot_forge_a_line() {
         let forged = SCHED.replace("rail0", "x\nse.nr_migra:9");
         assert_eq!(parse_sched(&forged).migrations, Some(6));
         let ruled = SCHED.replace("rail0", "\n-----\nnr_x : 5").replace("se.nr_migrations", "se.other");
@@ -185,7 +185,7 @@ numa_faults node=1 task_private=30 task_shared=7 group_private=0 group_shared=0
     }
 
     #[test]
-    fn a_kernel_that_does_not_account_leaves_times_unknown() {
+    fn unknown_times_without_accounting() {
         assert_eq!(parse_schedstat("0 0 0\n"), Some(None));
         let times = Times { on_cpu: Duration::from_nanos(5), waiting: Duration::from_nanos(7) };
         assert_eq!(parse_schedstat("5 7 1\n"), Some(Some(times)));
@@ -195,7 +195,7 @@ numa_faults node=1 task_private=30 task_shared=7 group_private=0 group_shared=0
 
     proptest! {
         #[test]
-        fn a_threads_name_cannot_disturb_its_fields(name in "\\PC{0,15}", cpu in 0_u32..8192) {
+        fn threads_name_cannot_disturb_its_fields(name in "\\PC{0,15}", cpu in 0_u32..8192) {
             let fields: Vec<String> = (4..=52).map(|field| (if field == 39 { cpu } else { field }).to_string()).collect();
             let stat = format!("4711 ({name}) S {}\n", fields.join(" "));
             prop_assert_eq!(parse_stat(&stat), Some(Stat {

@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// The CPUs that a thread was seen on, from readings of its usage that are fed in.
 ///
-/// A reading says where the thread ran last, so a history misses what happens in between: a thread may go to another CPU and come
-/// back unseen. The kernel counts its moves, though, so it is known *how many* were missed ([`moves_unseen`](Self::moves_unseen)),
-/// where it says so. A history without unseen moves is complete.
+/// A reading says where the thread ran last, so a history misses what happens in between: a thread may go to another
+/// CPU and come back unseen. The kernel counts its moves, though, so it is known *how many* were missed
+/// ([`moves_unseen`](Self::moves_unseen)), where it says so. A history without unseen moves is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuHistory {
     first: ThreadUsage,
@@ -29,8 +29,8 @@ pub struct CpuHistory {
 pub enum Whereabouts {
     /// It was within at every reading, and did not move unseen.
     Within,
-    /// It was within at every reading, but moved in between as often as this, nobody knows where; `None` where the kernel does not
-    /// count moves. That is no evidence against a binding whose affinity reads back unchanged.
+    /// It was within at every reading, but moved in between as often as this, nobody knows where; `None` where the
+    /// kernel does not count moves. That is no evidence against a binding whose affinity reads back unchanged.
     WithinWhenSeen {
         /// How many moves were not seen.
         unseen: Option<u64>,
@@ -91,7 +91,8 @@ impl CpuHistory {
         Some(self.last.migrations?.saturating_sub(self.first.migrations?).saturating_sub(self.moves_seen))
     }
 
-    /// The time that it was on a CPU from the first reading to the latest; `None` where the kernel does not account for it.
+    /// The time that it was on a CPU from the first reading to the latest; `None` where the kernel does not account for
+    /// it.
     pub fn ran(&self) -> Option<Duration> {
         Some(self.last.cpu_time?.saturating_sub(self.first.cpu_time.unwrap_or_default()))
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn without_unseen_moves_a_history_is_complete_and_without_counts_it_never_is() {
+    fn complete_and_incomplete_histories() {
         assert_eq!(history(&[(2, Some(10)), (3, Some(11))]).within(&set("2-3")), Whereabouts::Within);
         let unknown = Whereabouts::WithinWhenSeen { unseen: None };
         assert_eq!(history(&[(2, None), (2, None)]).within(&set("2")), unknown);
@@ -153,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_seen_is_never_denied(cpus in prop::collection::vec(0_u32..6, 1..20), allowed in prop::collection::btree_set(0_u32..6, 1..6)) {
+        fn history_includes_every_seen_cpu(cpus in prop::collection::vec(0_u32..6, 1..20), allowed in prop::collection::btree_set(0_u32..6, 1..6)) {
             let readings: Vec<_> = cpus.iter().enumerate().map(|(index, cpu)| (*cpu, Some(index as u64))).collect();
             let history = history(&readings);
             let allowed: CpuSet = allowed.into_iter().map(CpuId).collect();

@@ -1,8 +1,8 @@
 //! What threads and the process have used, so that one thread can read what another costs.
 //!
-//! A thread is read from three small files (`stat`, `schedstat`, `sched`; `status` where there is no `sched`). They are parsed here
-//! and not by the crate `procfs`, because that knows no `sched` file (migrations, NUMA faults), and parses all 52 fields of `stat`
-//! and the whole of `status` to give the few that are needed.
+//! A thread is read from three small files (`stat`, `schedstat`, `sched`; `status` where there is no `sched`). They are
+//! parsed here and not by the crate `procfs`, because that knows no `sched` file (migrations, NUMA faults), and parses
+//! all 52 fields of `stat` and the whole of `status` to give the few that are needed.
 
 mod delta;
 mod files;

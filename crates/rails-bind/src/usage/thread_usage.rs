@@ -33,8 +33,8 @@ pub struct ThreadUsage {
     /// Time in the kernel on its behalf, to a clock tick.
     #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
-    /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the kernel does not account for it,
-    /// and for a thread that has never run.
+    /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the kernel does not
+    /// account for it, and for a thread that has never run.
     #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub cpu_time: Option<Duration>,
     /// Time that it was ready to run and waited for a CPU; `None` as with the time on a CPU.
@@ -68,9 +68,10 @@ pub struct ThreadUsage {
 
 /// What the kernel's NUMA balancing has found about a thread's memory.
 ///
-/// The kernel counts faults that it provokes for the purpose, and *halves the counts at every scan* (`task_numa_placement` in
-/// kernel/sched/fair.c), so they are a moving average and not to be subtracted. When balancing is switched off, they stay as they
-/// were. They are there only if `/proc/sys/kernel/numa_balancing` was not 0 and a scan was finished.
+/// The kernel counts faults that it provokes for the purpose, and *halves the counts at every scan*
+/// (`task_numa_placement` in kernel/sched/fair.c), so they are a moving average and not to be subtracted. When
+/// balancing is switched off, they stay as they were. They are there only if `/proc/sys/kernel/numa_balancing` was not
+/// 0 and a scan was finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NumaFaults {
@@ -114,7 +115,8 @@ impl ThreadUsage {
     /// Reads what thread `tid` of process `process` has used. A process has the number of its first thread.
     ///
     /// # Privileges
-    /// None (measured on Linux 6.18 and 6.1: any user reads these files of any process), unless `/proc` is mounted with `hidepid`.
+    /// None (measured on Linux 6.18 and 6.1: any user reads these files of any process), unless `/proc` is mounted with
+    /// `hidepid`.
     ///
     /// # Errors
     /// [`UsageError::NoSuchThread`] for a thread that has ended, or is of a third process.
@@ -167,7 +169,8 @@ pub(crate) fn started(tid: Tid) -> Result<Duration, UsageError> {
     Task { tid, process: Some(tid) }.stat().map(|stat| of_ticks(stat.started_ticks))
 }
 
-/// A thread below `/proc`. The folder of a thread that is not its process's first can be opened by number, though it is not listed.
+/// A thread below `/proc`. The folder of a thread that is not its process's first can be opened by number, though it is
+/// not listed.
 #[derive(Debug, Clone, Copy)]
 struct Task {
     tid: Tid,
@@ -316,7 +319,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_longer_than_the_first_buffer_is_read_whole() {
+    fn file_longer_than_the_first_buffer_is_read_whole() {
         let text = vec![b'x'; 10_000];
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::io::Write::write_all(&mut file, &text).expect("room for it");

@@ -75,7 +75,7 @@ impl Connection {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
+fn guest_interrupts_and_thread_at_the_sockets_nic() {
     let _turn = machine();
     let mut connection = Connection::open();
     let nic = socket::nic_of(&connection.stream, &connection.topology).expect("there is a route");
@@ -128,7 +128,7 @@ fn guest_interrupts_and_thread_go_where_the_sockets_nic_is() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_without_privilege_the_thread_follows_the_interrupt() {
+fn guest_unprivileged_thread_follows_interrupt() {
     let _turn = machine();
     let mut connection = Connection::open();
     for cpu in ["0", "3"] {
@@ -142,7 +142,7 @@ fn guest_without_privilege_the_thread_follows_the_interrupt() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_report_names_what_is_broken() {
+fn guest_report_of_broken_properties() {
     let _turn = machine();
     let mut connection = Connection::open();
     let _planted = connection.planted("0");

@@ -57,7 +57,7 @@ fn served(cable: &Cable, nic: &Nic) -> (CpuSet, u64) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_interrupts_of_a_nic_are_counted_on_the_chosen_cpu_only() {
+fn guest_interrupts_counted_on_the_chosen_cpu() {
     let _turn = machine();
     let (cable, topology, nic) = node_1();
     let former = wishes(&nic);
@@ -85,7 +85,7 @@ fn guest_interrupts_of_a_nic_are_counted_on_the_chosen_cpu_only() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_one_queue_moves_alone_and_the_nearest_cores_are_those_of_the_node() {
+fn guest_one_queue_on_the_nearest_cores() {
     let _turn = machine();
     let (_cable, topology, nic) = node_1();
     let queue = distribute(&topology, &nic, Vectors::Queue(0), &Distribution::NearestCores).expect("it has one queue");
@@ -98,7 +98,7 @@ fn guest_one_queue_moves_alone_and_the_nearest_cores_are_those_of_the_node() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_panic_leaves_the_machine_as_it_was() {
+fn guest_panic_leaves_the_machine_as_it_was() {
     let _turn = machine();
     let (_cable, topology, nic) = node_1();
     let former = wishes(&nic);
@@ -115,7 +115,7 @@ fn guest_a_panic_leaves_the_machine_as_it_was() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_an_apply_that_fails_half_way_leaves_the_machine_as_it_was() {
+fn guest_failed_apply_changes_nothing() {
     let _turn = machine();
     let (_cable, topology, nic) = node_1();
     let former = wishes(&nic);
@@ -138,7 +138,7 @@ fn guest_an_apply_that_fails_half_way_leaves_the_machine_as_it_was() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_what_a_killed_process_left_is_undone() {
+fn guest_undo_after_a_killed_process() {
     if env::var_os(HOLD).is_some() {
         hold();
     }
@@ -149,7 +149,7 @@ fn guest_what_a_killed_process_left_is_undone() {
     let steering = steering(&nic);
     let former_steering = host.read(&steering.setting).expect("it is there");
     let mut child = Command::new(env::current_exe().expect("it is running"))
-        .args(["--exact", "--ignored", "--nocapture", "interrupts::guest_what_a_killed_process_left_is_undone"])
+        .args(["--exact", "--ignored", "--nocapture", "interrupts::guest_undo_after_a_killed_process"])
         .env(HOLD, &nic.name)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -252,7 +252,7 @@ fn guest_bad_wishes_are_refused_by_name() {
 /// The kernel drops offline CPUs from a mask of steering, if need be all of them, which switches it off.
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_refused_change_of_steering_leaves_it_as_it_was() {
+fn guest_refused_steering_changes_nothing() {
     struct Offline;
     impl Drop for Offline {
         fn drop(&mut self) {

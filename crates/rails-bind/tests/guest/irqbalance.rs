@@ -5,7 +5,7 @@ use nix::unistd::{Uid, setfsuid};
 use rails_bind::{
     interrupt::{
         self,
-        irqbalance::{Balancer, BalancerError, BalancerPlan, plan},
+        irqbalance::{Balancer, BalancerError, BalancerPlan, heed},
     },
     settings::{Change, Host, Journal, Refusals},
 };
@@ -40,7 +40,7 @@ impl Irqbalance {
         let child = command.spawn().expect("irqbalance is there: `cargo xtask lab` fetches it");
         let this = Self { child, found };
         let balancer = this.until("it listens", || Balancer::find().expect("seen").filter(|it| it.banned().is_ok()));
-        assert_eq!(balancer.pid.as_raw(), i32::try_from(this.child.id()).expect("a process has a number"));
+        assert_eq!(balancer.pid().as_raw(), i32::try_from(this.child.id()).expect("a process has a number"));
         (this, balancer)
     }
 
@@ -88,11 +88,10 @@ fn wish_for(number: u32, cpus: &CpuSet) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_irqbalance_leaves_alone_what_it_is_told_to_and_moves_the_rest() {
+fn guest_irqbalance_heeds_bans_and_moves_the_rest() {
     let _turn = machine();
     let (running, balancer) = Irqbalance::start(true);
-    assert_eq!(balancer.options.banned, BTreeSet::from([1]));
-    assert_eq!(plan(Some(&balancer), balancer.banned().is_ok(), false), BalancerPlan::Ban);
+    assert_eq!(heed(Path::new("/"), Vec::new()).expect("all processes are seen").0, BalancerPlan::Ban);
 
     let all: CpuSet = "0-3".parse().expect("a list");
     let interrupts = nic_interrupts();
@@ -103,7 +102,8 @@ fn guest_irqbalance_leaves_alone_what_it_is_told_to_and_moves_the_rest() {
     let banned: BTreeSet<u32> = ours.iter().copied().chain([1]).collect();
     assert_eq!(balancer.banned().expect("root is listened to"), banned);
     nic_interrupts().iter().for_each(|number| wish_for(*number, &all));
-    // What it puts in place after that, it decided when it knew of the ban: each change of the list makes it place all anew.
+    // What it puts in place after that, it decided when it knew of the ban: each change of the list makes it place all
+    // anew.
     running.until("it places the others", || others.iter().all(|number| wish(*number) != all).then_some(()));
     for number in ours {
         assert_eq!(wish(*number), all, "interrupt {number} was to be left alone");
@@ -117,7 +117,7 @@ fn guest_irqbalance_leaves_alone_what_it_is_told_to_and_moves_the_rest() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_irqbalance_is_reached_without_a_folder_for_its_socket() {
+fn guest_irqbalance_by_its_abstract_socket() {
     let _turn = machine();
     let (_running, balancer) = Irqbalance::start(false);
     assert!(!Path::new(FOLDER).exists());
@@ -129,7 +129,7 @@ fn guest_irqbalance_is_reached_without_a_folder_for_its_socket() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_who_may_not_write_to_the_socket_is_told_so() {
+fn guest_irqbalance_refuses_other_users() {
     let _turn = machine();
     let (running, balancer) = Irqbalance::start(true);
     let error = std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! Buffers lie where they were told to, on a machine with two nodes, before and after they move, and while they are used.
+//! Buffers lie where they were told to, on a machine with two nodes, before and after they move, and while they are
+//! used.
 //!
-//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: what is found on node 1
-//! was put there.
+//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: what is found on node
+//! 1 was put there.
 
 use crate::machine::machine;
 use rails_bind::{
@@ -154,7 +155,7 @@ fn guest_local_memory_follows_the_thread() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_threads_policy_rules_what_it_touches() {
+fn guest_thread_policy_places_touched_pages() {
     let _guest = guest();
     let control = vec![1_u8; SIZE];
     assert_eq!(residency_of(&control).expect("it can be asked").pages_on(NodeId(1)), 0);
@@ -187,7 +188,7 @@ fn guest_weighted_interleaving_is_exact_or_refused() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_moving_to_interleave_is_what_the_kernel_would_have_done() {
+fn guest_move_to_interleave_as_the_kernel_does() {
     let _guest = guest();
     let buffer = laid(SIZE, MemoryPolicy::Interleave(nodes("0-1")));
     let by_kernel = residency(&buffer);
@@ -206,7 +207,7 @@ fn guest_moving_to_interleave_is_what_the_kernel_would_have_done() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
+fn guest_buffer_moves_while_a_thread_writes_to_it() {
     let _guest = guest();
     let mut buffer = laid(SIZE, bind("0"));
     let binding = buffer.binding();
@@ -250,7 +251,7 @@ fn guest_a_buffer_moves_while_a_thread_writes_to_it() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
+fn guest_buffer_moves_under_a_tcp_stream() {
     let _guest = guest();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is up");
     let address = listener.local_addr().expect("it is bound");
@@ -299,7 +300,7 @@ fn guest_a_buffer_moves_while_a_tcp_stream_is_read_into_it() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_long_strictly_bound_memory_on_a_full_node_fails() {
+fn guest_long_strict_memory_on_a_full_node() {
     let _guest = guest();
     let (wanted, rest) = (96 * MIB, 64 * MIB);
     drop_caches().expect("the guest's tests run as root");
@@ -350,8 +351,8 @@ fn guest_long_strictly_bound_memory_on_a_full_node_fails() {
         assert_eq!(rebound.after.pages_on(NodeId(0)), rebound.failed);
         assert_eq!(rebound.after.pages_on(NodeId(1)), rebound.moved);
     }
-    // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and files that made way on the full node were read anew
-    // into the other.
+    // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and files that made
+    // way on the full node were read anew into the other.
     drop(last);
     drop_caches().expect("the guest's tests run as root");
     for (node, before) in [(0, free_0), (1, free_1)] {
@@ -373,7 +374,7 @@ fn reserve_huge_pages(node: u32, pages: u32) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_explicit_huge_pages_come_from_the_nodes_reserve() {
+fn guest_explicit_huge_pages_of_the_node() {
     let _guest = guest();
     let huge = BufferOptions::new().pages(Pages::Huge { page_bytes: 2 << 20 });
     for (policy, folder) in [(MemoryPolicy::Default, "/sys/kernel/mm/"), (bind("1"), "/sys/devices/system/node/node1/")]
@@ -412,7 +413,7 @@ fn guest_explicit_huge_pages_come_from_the_nodes_reserve() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_transparent_huge_pages_lie_and_move_as_wholes() {
+fn guest_transparent_huge_pages_move_whole() {
     let _guest = guest();
     let huge = BufferOptions::new().pages(Pages::TransparentHuge).policy(bind("1"));
     let mut buffer = NumaBuffer::new(SIZE, &huge).expect("there is room");
@@ -447,7 +448,7 @@ fn guest_locked_memory_is_locked_and_moves() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_pool_lies_on_its_node_and_moves_while_its_buffers_are_out() {
+fn guest_pool_moves_with_its_buffers_out() {
     let _guest = guest();
     let pool = BufferPool::new(64 << 10, 64, &BufferOptions::new().policy(bind("1"))).expect("there is room");
     assert!(pool.residency().expect("it can be asked").is_all_on(&nodes("1")));
@@ -502,8 +503,8 @@ fn guest_another_process_is_looked_at_and_moved() {
     assert!(matches!(gone, Err(MemoryError::NoSuchProcess { .. })), "{gone:?}");
 }
 
-/// Memory without a policy is what the kernel's NUMA balancing works on: it is marked, and pages that are marked do not tell
-/// where they are, on some kernels. They move all the same.
+/// Memory without a policy is what the kernel's NUMA balancing works on: it is marked, and pages that are marked do not
+/// tell where they are, on some kernels. They move all the same.
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_memory_that_the_kernel_balances_can_be_moved() {

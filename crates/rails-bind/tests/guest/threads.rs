@@ -69,8 +69,8 @@ impl Evidence {
     }
 }
 
-/// Observes a busy thread, bound to `cpus` or not, while all CPUs are loaded, first those of one node more than those of the
-/// other and then the other way round, so that the kernel has reason to move it.
+/// Observes a busy thread, bound to `cpus` or not, while all CPUs are loaded, first those of one node more than those
+/// of the other and then the other way round, so that the kernel has reason to move it.
 fn observe_under_load(cpus: Option<&CpuSet>) -> Evidence {
     let end = AtomicBool::new(false);
     let turns: [AtomicU64; CPUS] = Default::default();
@@ -135,7 +135,7 @@ impl Drop for SetOnDrop<'_> {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_thread_bound_to_node_1_never_runs_elsewhere() {
+fn guest_thread_bound_to_node_1_stays_there() {
     let _machine = machine();
     let evidence = observe_under_load(Some(&node_1()));
     evidence.against(&node_1()).unwrap_or_else(|reason| panic!("{reason}: {evidence:?}"));
@@ -146,7 +146,7 @@ fn guest_a_thread_bound_to_node_1_never_runs_elsewhere() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_the_same_check_finds_a_thread_that_is_not_bound() {
+fn guest_unbound_thread_is_found() {
     let _machine = machine();
     let evidence = observe_under_load(None);
     let reason = evidence.against(&node_1()).expect_err("an unbound thread goes where there is room");
@@ -157,7 +157,7 @@ fn guest_the_same_check_finds_a_thread_that_is_not_bound() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_thread_bound_to_one_cpu_has_a_complete_history() {
+fn guest_complete_history_of_a_bound_thread() {
     let _machine = machine();
     let last = CpuSet::single(LAST);
     let evidence = observe_under_load(Some(&last));
@@ -187,7 +187,7 @@ fn switch(cpu: CpuId, online: &str) {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_bound_cpu_that_goes_offline_is_a_binding_that_no_longer_holds() {
+fn guest_binding_lost_with_its_cpu() {
     let _machine = machine();
     on_a_thread(|| {
         let all = thread::current_affinity().expect("readable");
@@ -208,7 +208,7 @@ fn guest_a_bound_cpu_that_goes_offline_is_a_binding_that_no_longer_holds() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_binding_to_two_cpus_narrows_while_one_of_them_is_offline() {
+fn guest_binding_narrowed_by_an_offline_cpu() {
     let _machine = machine();
     on_a_thread(|| {
         let node = node_1();
@@ -224,7 +224,7 @@ fn guest_a_binding_to_two_cpus_narrows_while_one_of_them_is_offline() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_sleeping_thread_without_a_cpu_is_reported_too_and_gets_its_cpu_back() {
+fn guest_sleeping_thread_without_a_cpu() {
     let _machine = machine();
     let (announce, announced) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();
@@ -255,7 +255,7 @@ fn sleeps(tid: Tid) -> bool {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_offline_cpus_are_refused_by_name_and_given_back_with_the_others() {
+fn guest_offline_cpus_refused_and_given_back() {
     let _machine = machine();
     on_a_thread(|| {
         let node = node_1();
@@ -275,7 +275,8 @@ fn guest_offline_cpus_are_refused_by_name_and_given_back_with_the_others() {
         assert!(guard.check().expect("readable").holds());
         guard.restore().expect("nothing is in the way");
         assert_eq!(thread::current_affinity().expect("readable"), all);
-        // A kernel that forgets the CPU that was offline meanwhile (Linux 6.1) is found out, and one that does not is not blamed.
+        // A kernel that forgets the CPU that was offline meanwhile (Linux 6.1) is found out, and one that does not is
+        // not blamed.
         let offline = Offline::take(LAST);
         let restored = thread::bind_current(&set("0")).expect("it is there").restore();
         drop(offline);
@@ -318,7 +319,7 @@ impl Drop for Confined {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_a_process_confined_by_a_cpuset_stays_inside() {
+fn guest_process_confined_by_a_cpuset_stays_inside() {
     let _machine = machine();
     on_a_thread(|| {
         let _confined = Confined::to("2-3");
@@ -360,8 +361,8 @@ fn guest_numa_faults_are_told_when_the_kernel_looks() {
         let tid = thread::current_tid();
         let _bound = thread::bind_current(&node_1()).expect("the node is there");
         let mut buffer = vec![1_u8; 16 << 20];
-        // The kernel begins to look when the thread has run for a second, and may come by a shared library's page on the other node first. The
-        // number of rounds only bounds a failure.
+        // The kernel begins to look when the thread has run for a second, and may come by a shared library's page on
+        // the other node first. The number of rounds only bounds a failure.
         let numa = (0..20_000_u32).find_map(|round| {
             buffer.iter_mut().step_by(4096).for_each(|byte| *byte = round as u8);
             ThreadUsage::of(tid).expect("it lives").numa.filter(|numa| numa.local() > 0)
@@ -373,7 +374,7 @@ fn guest_numa_faults_are_told_when_the_kernel_looks() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_real_time_classes_and_nice_values_are_set_and_put_back() {
+fn guest_real_time_and_nice_set_and_put_back() {
     let _machine = machine();
     on_a_thread(|| {
         let tid = thread::current_tid();
@@ -405,7 +406,7 @@ fn guest_real_time_classes_and_nice_values_are_set_and_put_back() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_the_limits_alone_allow_real_time_up_to_them() {
+fn guest_limits_alone_allow_real_time_up_to_them() {
     const INSIDE: &str = "RAILS_BIND_TEST_LIMITED";
     if env::var_os(INSIDE).is_none() {
         let _machine = machine();
@@ -413,7 +414,7 @@ fn guest_the_limits_alone_allow_real_time_up_to_them() {
         let output = Command::new("prlimit")
             .args(["--rtprio=10:10", "--nice=25:25", "setpriv", "--bounding-set=-all", "--inh-caps=-all"])
             .arg(this_program)
-            .args(["--exact", "threads::guest_the_limits_alone_allow_real_time_up_to_them", "--ignored", "--nocapture"])
+            .args(["--exact", "threads::guest_limits_alone_allow_real_time_up_to_them", "--ignored", "--nocapture"])
             .env(INSIDE, "1")
             .output()
             .expect("prlimit and setpriv are part of util-linux");

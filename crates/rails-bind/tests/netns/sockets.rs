@@ -16,7 +16,7 @@ const TRAFFIC: usize = 1 << 20;
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_socket_goes_through_the_link_of_its_peer() {
+fn netns_socket_goes_through_the_link_of_its_peer() {
     let lab = lab();
     let topology = topology(&lab);
     let _inside = lab.enter(Side::A).expect("root may enter");
@@ -28,7 +28,7 @@ fn netns_a_socket_goes_through_the_link_of_its_peer() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_socket_of_another_namespace_is_told_apart() {
+fn netns_socket_of_another_namespace_is_told_apart() {
     let lab = lab();
     let topology = topology(&lab);
     let udp = {
@@ -42,7 +42,7 @@ fn netns_a_socket_of_another_namespace_is_told_apart() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_device_or_a_mark_overrules_the_address() {
+fn netns_device_or_a_mark_overrules_the_address() {
     let lab = lab();
     let topology = topology(&lab);
     ip(&lab, &["rule", "add", "fwmark", "7", "table", "77"]);
@@ -61,7 +61,7 @@ fn netns_a_device_or_a_mark_overrules_the_address() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_rule_for_a_port_is_followed() {
+fn netns_rule_for_a_port_is_followed() {
     let lab = lab();
     let topology = topology(&lab);
     ip(&lab, &["rule", "add", "ipproto", "udp", "dport", "4791", "table", "77"]);
@@ -75,7 +75,7 @@ fn netns_a_rule_for_a_port_is_followed() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_flows_that_share_a_route_by_their_ports_are_told_apart() {
+fn netns_multipath_flows_by_ports() {
     let lab = lab();
     let topology = topology(&lab);
     share_a_route(&lab);
@@ -103,7 +103,7 @@ fn netns_flows_that_share_a_route_by_their_ports_are_told_apart() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_connection_over_a_shared_route_is_told_or_said_to_be_unknown() {
+fn netns_multipath_connection_or_unknown() {
     let lab = lab();
     let topology = topology(&lab);
     share_a_route(&lab);

@@ -29,7 +29,7 @@ fn changes_are_read_back_and_put_back() {
 }
 
 #[test]
-fn without_the_kernels_word_an_interrupt_stays_pending() {
+fn pending_without_effective_affinity() {
     let machine = Machine::new();
     std::fs::remove_file(machine.root().join("proc/irq/24/effective_affinity_list")).expect("it was there");
     let guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
@@ -37,7 +37,7 @@ fn without_the_kernels_word_an_interrupt_stays_pending() {
 }
 
 #[test]
-fn a_panic_puts_everything_back() {
+fn panic_puts_everything_back() {
     let machine = Machine::new();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         let _guard = machine
@@ -52,7 +52,7 @@ fn a_panic_puts_everything_back() {
 }
 
 #[test]
-fn a_change_that_cannot_be_stops_all_of_them_before_the_first() {
+fn impossible_change_stops_the_transaction() {
     let machine = Machine::new();
     let refuse = |changes: &[Change]| {
         let error = machine.host().apply(&machine.journal(), changes, Refusals::Report).expect_err("it cannot be");
@@ -75,7 +75,7 @@ fn a_change_that_cannot_be_stops_all_of_them_before_the_first() {
 }
 
 #[test]
-fn a_value_that_is_there_already_is_left_alone() {
+fn value_that_is_there_already_is_left_alone() {
     let machine = Machine::new();
     let guard = machine.host().apply(&machine.journal(), &[moved(24, "0-3")], Refusals::Fail).expect("allowed");
     assert!(matches!(guard.changes()[0].state, SettingState::Applied));
@@ -83,7 +83,7 @@ fn a_value_that_is_there_already_is_left_alone() {
 }
 
 #[test]
-fn what_somebody_else_set_meanwhile_is_left_alone() {
+fn settings_that_others_changed_stay() {
     let machine = Machine::new();
     let guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
     machine.write("proc/irq/24/smp_affinity_list", "1\n");
@@ -93,7 +93,7 @@ fn what_somebody_else_set_meanwhile_is_left_alone() {
 }
 
 #[test]
-fn an_interrupt_that_has_gone_takes_its_setting_along() {
+fn interrupt_that_has_gone_takes_its_setting_along() {
     let machine = Machine::new();
     let mut guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
     machine.remove("proc/irq/24");

@@ -50,10 +50,10 @@ fn hold_if_asked() {
 }
 
 #[test]
-fn a_killed_process_is_undone_by_hand() {
+fn killed_process_is_undone_by_hand() {
     hold_if_asked();
     let machine = Machine::new();
-    let holder = Holder::start(&machine, "journal::a_killed_process_is_undone_by_hand");
+    let holder = Holder::start(&machine, "journal::killed_process_is_undone_by_hand");
     let pid = holder.0.id();
     let journal = machine.journal();
     assert!(journal.records().expect("it can be read")[0].is_live);
@@ -69,20 +69,20 @@ fn a_killed_process_is_undone_by_hand() {
 }
 
 #[test]
-fn a_killed_process_is_undone_by_the_next_apply() {
+fn killed_process_is_undone_by_the_next_apply() {
     hold_if_asked();
     let machine = Machine::new();
-    Holder::start(&machine, "journal::a_killed_process_is_undone_by_the_next_apply").kill();
+    Holder::start(&machine, "journal::killed_process_is_undone_by_the_next_apply").kill();
     let guard = machine.host().apply(&machine.journal(), &[moved(25, "1")], Refusals::Fail).expect("allowed");
     assert_eq!(guard.recovered().len(), 2);
     assert_eq!((machine.affinity(24), machine.affinity(25)), ("0-3".to_owned(), "1".to_owned()));
 }
 
 #[test]
-fn what_a_living_process_holds_is_not_taken_from_it() {
+fn settings_of_a_living_process_stay() {
     hold_if_asked();
     let machine = Machine::new();
-    let holder = Holder::start(&machine, "journal::what_a_living_process_holds_is_not_taken_from_it");
+    let holder = Holder::start(&machine, "journal::settings_of_a_living_process_stay");
     let error = machine
         .host()
         .apply(&machine.journal(), &[moved(25, "1"), moved(24, "1")], Refusals::Report)
@@ -93,10 +93,10 @@ fn what_a_living_process_holds_is_not_taken_from_it() {
 }
 
 #[test]
-fn what_was_changed_since_is_put_back_by_force_only() {
+fn later_changes_are_undone_by_force_alone() {
     hold_if_asked();
     let machine = Machine::new();
-    Holder::start(&machine, "journal::what_was_changed_since_is_put_back_by_force_only").kill();
+    Holder::start(&machine, "journal::later_changes_are_undone_by_force_alone").kill();
     machine.write("proc/irq/24/smp_affinity_list", "1\n");
     for (force, affinity, records) in [(false, "1", 1), (false, "1", 1), (true, "0-3", 0)] {
         machine.journal().undo(&machine.host(), Undo::Abandoned, force).expect("it can be read");
@@ -105,7 +105,7 @@ fn what_was_changed_since_is_put_back_by_force_only() {
 }
 
 #[test]
-fn what_was_kept_stays_until_it_is_undone_on_purpose() {
+fn kept_changes_stay_until_undone() {
     let machine = Machine::new();
     let (host, journal) = (machine.host(), machine.journal());
     let kept = host.apply(&journal, &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
@@ -120,10 +120,10 @@ fn what_was_kept_stays_until_it_is_undone_on_purpose() {
     assert_eq!((undone.len(), machine.affinity(24), machine.records()), (1, "0-3".to_owned(), 0));
 }
 
-/// A process that is killed between a change and reading it back cannot have written down what the kernel made of it: it leaves CPUs out
-/// that are offline.
+/// A process that is killed between a change and reading it back cannot have written down what the kernel made of it:
+/// it leaves CPUs out that are offline.
 #[test]
-fn what_was_under_change_is_put_back() {
+fn undo_of_a_change_in_progress() {
     for (now, after, records) in
         [("2-3", "0-3", 0), ("2", "0-3", 0), ("0-3", "0-3", 0), ("1", "1", 1), ("1-2", "1-2", 1)]
     {
@@ -141,7 +141,7 @@ fn what_was_under_change_is_put_back() {
 }
 
 #[test]
-fn a_kill_at_any_step_puts_back_what_was_changed() {
+fn undo_after_a_kill_at_any_step() {
     // Each step of changing interrupts 24 and 25 to CPU 2: what the record says, and what has been written.
     let steps: [([&str; 2], [&str; 2]); 6] = [
         (["planned", "planned"], ["0-3", "0-3"]),
@@ -170,7 +170,8 @@ fn a_kill_at_any_step_puts_back_what_was_changed() {
                 let after = if changed.contains(&interrupt) { "1" } else { "0-3" };
                 assert_eq!(machine.affinity(interrupt), after, "{found}");
             }
-            // What an administrator has changed after us can still be put back by force, and what we never touched cannot.
+            // What an administrator has changed after us can still be put back by force, and what we never touched
+            // cannot.
             let touched = [24, 25].into_iter().zip(progress).filter(|(_, progress)| *progress != "planned");
             let forced = touched.filter(|(interrupt, _)| changed.contains(interrupt)).count();
             let undone = journal.undo(&host, Undo::AbandonedAndKept, true).expect("it can be read");
@@ -181,8 +182,8 @@ fn a_kill_at_any_step_puts_back_what_was_changed() {
 
 /// The process is killed while it changes two hundred interrupts.
 #[test]
-fn a_real_kill_leaves_a_record_that_is_right() {
-    let name = "journal::a_real_kill_leaves_a_record_that_is_right";
+fn real_kill_leaves_a_record_that_is_right() {
+    let name = "journal::real_kill_leaves_a_record_that_is_right";
     let changes: Vec<_> = (100..300).map(|interrupt| moved(interrupt, "2")).collect();
     if let Some(root) = env::var_os(HOLD) {
         let machine = Machine::at(Path::new(&root));
@@ -215,7 +216,7 @@ fn a_real_kill_leaves_a_record_that_is_right() {
 
 /// A record of a version that did not write down how far each change came.
 #[test]
-fn a_record_without_progress_is_refused_by_name() {
+fn record_without_progress_is_refused_by_name() {
     let machine = Machine::new();
     let kept = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
     kept.expect("the journal is there");
@@ -231,7 +232,7 @@ fn a_record_without_progress_is_refused_by_name() {
 }
 
 #[test]
-fn what_was_refused_is_not_written_down_as_changed() {
+fn refused_changes_are_not_recorded() {
     let machine = Machine::new();
     machine.cannot_be_moved(25);
     let (host, journal) = (machine.host(), machine.journal());
@@ -245,7 +246,7 @@ fn what_was_refused_is_not_written_down_as_changed() {
 }
 
 #[test]
-fn a_folder_that_others_can_write_to_is_no_journal() {
+fn folder_that_others_can_write_to_is_no_journal() {
     let machine = Machine::new();
     let journal = machine.journal();
     drop(machine.host().apply(&journal, &[moved(24, "2")], Refusals::Fail).expect("allowed"));
@@ -264,7 +265,7 @@ fn a_folder_that_others_can_write_to_is_no_journal() {
 }
 
 #[test]
-fn a_record_of_another_boot_is_history() {
+fn record_of_another_boot_is_history() {
     let machine = Machine::new();
     let kept = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed").keep();
     kept.expect("the journal is there");
@@ -278,7 +279,7 @@ fn a_record_of_another_boot_is_history() {
 }
 
 #[test]
-fn a_damaged_record_is_an_error_and_stops_every_change() {
+fn damaged_record_stops_every_change() {
     let machine = Machine::new();
     let path = machine.journal().folder().join("0000000007.json");
     for text in ["", "{", "{\"entries\": 1}", "[]", "\u{0}\u{1}"] {
@@ -293,7 +294,7 @@ fn a_damaged_record_is_an_error_and_stops_every_change() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_to_is_an_error() {
+fn journal_that_cannot_be_written_to_is_an_error() {
     let error = Journal::at("/proc/self/journal").expect_err("nothing can be made there");
     assert!(matches!(error, JournalError::File { call: "make", .. }), "{error}");
 }

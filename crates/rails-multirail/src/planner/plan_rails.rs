@@ -14,9 +14,9 @@ use std::{
 
 /// Plans rails for a machine. It reads nothing but its arguments, and the same arguments give the same plan.
 ///
-/// For each lane the CPU is chosen among those allowed, in this order: near the NIC; with the fewest rails on it; on the core
-/// with the fewest rails; serving the NIC's interrupt, or else sharing a cache with the CPU that does; with the lowest
-/// number. The memory is that of the node nearest to the CPU.
+/// For each lane the CPU is chosen among those allowed, in this order: near the NIC; with the fewest rails on it; on
+/// the core with the fewest rails; serving the NIC's interrupt, or else sharing a cache with the CPU that does; with
+/// the lowest number. The memory is that of the node nearest to the CPU.
 ///
 /// # Errors
 /// [`PlanError`] where the wish cannot be met.
@@ -107,8 +107,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// NICs that could carry a rail: fastest first, and among equally fast ones every card's first port before any card's second, and cards
-    /// behind different PCIe switches before those behind one.
+    /// NICs that could carry a rail: fastest first, and among equally fast ones every card's first port before any
+    /// card's second, and cards behind different PCIe switches before those behind one.
     fn best_nics(&self) -> Vec<&'a Nic> {
         let usable = |nic: &&'a Nic| {
             nic.kind == NicKind::Device
@@ -198,8 +198,8 @@ impl<'a> Planner<'a> {
         self.topology.nic(name).ok_or_else(|| PlanError::NoSuchInterface { name: name.to_owned(), known: known() })
     }
 
-    /// The address and the local end of the next rail on this NIC: the first rail is bound to the interface, each further
-    /// one to another address of it as well. A NIC without one more address has its first address shared.
+    /// The address and the local end of the next rail on this NIC: the first rail is bound to the interface, each
+    /// further one to another address of it as well. A NIC without one more address has its first address shared.
     fn next_end(&self, nic: &Nic) -> (Option<IpAddr>, LocalEnd) {
         let device = nic.name.clone();
         let held = || nic.addresses.iter().map(|address| address.ip).filter(|ip| is_usable(*ip));
@@ -321,7 +321,8 @@ impl<'a> Planner<'a> {
         });
     }
 
-    /// Gives an address that one rail was planned for to no other rail, and notes the addresses that several rails share.
+    /// Gives an address that one rail was planned for to no other rail, and notes the addresses that several rails
+    /// share.
     fn divide_addresses(&mut self) {
         let planned: Vec<Option<IpAddr>> = self.rails.iter().map(|rail| rail.address).collect();
         for rail in &mut self.rails {

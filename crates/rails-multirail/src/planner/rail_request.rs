@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_from_text() {
+    fn requests_as_text() {
         let parse = |text: &str| text.parse::<RailRequest>();
         assert_eq!(parse("auto"), Ok(RailRequest::Auto));
         assert_eq!(parse("4"), Ok(RailRequest::Count(4)));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_the_reason() {
+    fn refused_requests_with_reasons() {
         for (text, reason) in [
             ("", "empty"),
             ("0", "from 1 to 64"),
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(text in "\\PC{0,40}") {
+        fn any_text_of_a_request(text in "\\PC{0,40}") {
             let _ = text.parse::<RailRequest>();
         }
     }

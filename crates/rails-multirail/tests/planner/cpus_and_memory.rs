@@ -4,7 +4,7 @@ use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refu
 use rails_topo::{CpuId, Nic, NicKind, NodeId, Topology};
 
 #[test]
-fn the_cpus_beside_the_nic_win() {
+fn cpus_beside_the_nic_win() {
     let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1"), nic("eth1", 0, 10, "10.0.1.1")]);
     let plan = planned(&machine, "eth0,eth1");
     assert_eq!(chosen_cpus(&plan), [8, 0]);
@@ -12,7 +12,7 @@ fn the_cpus_beside_the_nic_win() {
 }
 
 #[test]
-fn a_nic_whose_cpus_may_not_be_used_gets_a_far_one_and_the_plan_says_so() {
+fn far_cpu_where_near_ones_are_forbidden() {
     let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]).with_allowed(cpus("2-5"));
     let plan = planned(&machine, "eth0");
     assert_eq!(chosen_cpus(&plan), [2]);
@@ -37,7 +37,7 @@ fn rails_spread_over_cores_before_they_share_one() {
 }
 
 #[test]
-fn the_cpu_that_serves_the_interrupt_is_preferred() {
+fn cpu_that_serves_the_interrupt_is_preferred() {
     let machine = two_packages(vec![served_by(nic("eth0", 1, 10, "10.0.0.1"), "13")]);
     let plan = planned(&machine, "eth0");
     assert_eq!(chosen_cpus(&plan), [13]);
@@ -45,7 +45,7 @@ fn the_cpu_that_serves_the_interrupt_is_preferred() {
 }
 
 #[test]
-fn else_one_that_shares_a_cache_with_it() {
+fn next_best_cpu_shares_the_interrupts_cache() {
     // One node, two L3s, and the NIC is near to all of it.
     let nic = served_by(nic("eth0", 0, 10, "10.0.0.1"), "6");
     let machine =
@@ -56,7 +56,7 @@ fn else_one_that_shares_a_cache_with_it() {
 }
 
 #[test]
-fn an_interrupt_that_is_served_far_away_does_not_draw_the_rail_there() {
+fn far_interrupt_does_not_draw_the_rail() {
     let machine = two_packages(vec![served_by(nic("eth0", 1, 10, "10.0.0.1"), "0")]);
     let plan = planned(&machine, "eth0");
     assert_eq!(chosen_cpus(&plan), [8]);
@@ -64,7 +64,7 @@ fn an_interrupt_that_is_served_far_away_does_not_draw_the_rail_there() {
 }
 
 #[test]
-fn a_wish_for_cpus_is_kept_to() {
+fn wish_for_cpus_is_kept_to() {
     let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]);
     let plan = planned(&machine, "eth0@3,eth0@0-1,eth0@7-9");
     assert_eq!(chosen_cpus(&plan), [3, 0, 8]);
@@ -92,7 +92,7 @@ fn memory_comes_from_the_nearest_node_that_there_is() {
 }
 
 #[test]
-fn what_is_not_known_of_a_nic_is_not_made_up() {
+fn plan_for_a_nic_of_unknown_facts() {
     let machine = two_packages(vec![Nic::named("eth0")]);
     let plan = planned(&machine, "eth0");
     assert_eq!(plan.rails[0].cpu, CpuId(0));
@@ -114,14 +114,14 @@ fn plan_on_an_interface_without_a_device() {
 }
 
 #[test]
-fn a_card_with_all_its_facts_is_described_in_one_line() {
+fn card_with_all_its_facts_is_described_in_one_line() {
     let machine = two_packages(vec![on_card(nic("eth0", 1, 100, "fd00::1"), "0000:81:00.0")]);
     let plan = planned(&machine, "eth0");
     assert_eq!(plan.rails[0].reasons[0], "lane eth0 from fd00::1 (PCI 0000:81:00.0 on node 1; 100 Gbit/s)");
 }
 
 #[test]
-fn a_lane_that_is_to_be_left_alone_gets_no_rail() {
+fn lane_that_is_to_be_left_alone_gets_no_rail() {
     let hidden = Nic { hidden: Some("the storage network's".to_owned()), ..nic("eth1", 1, 100, "10.0.1.1") };
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), hidden]);
     let plan = planned(&machine, "auto");

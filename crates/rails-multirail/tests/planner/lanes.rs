@@ -38,7 +38,7 @@ fn different_cards_come_before_second_ports() {
 
 /// A virtual function of a card on another bus than the card, and a card whose halves are in two slots.
 #[test]
-fn what_is_one_card_by_the_drivers_word_is_not_two_rails() {
+fn card_by_the_drivers_switch_identity() {
     let on_switch = |nic: Nic| Nic { physical_switch: Some("e8ebd3".into()), ..nic };
     let on_port = |nic: Nic| Nic { physical_port: Some("e8ebd30000".into()), ..nic };
     let machine = two_packages(vec![
@@ -65,7 +65,7 @@ fn what_is_one_card_by_the_drivers_word_is_not_two_rails() {
 }
 
 #[test]
-fn cards_behind_different_switches_come_before_those_behind_one() {
+fn different_switches_before_one_switch() {
     let at = |text: &str| PciDevice::at(text.parse().unwrap());
     let below = |text: &str, parent: &str| PciDevice { parent: Some(parent.parse().unwrap()), ..at(text) };
     let machine = two_packages(vec![
@@ -112,7 +112,7 @@ fn more_rails_than_nics_start_over_and_are_noted() {
 }
 
 #[test]
-fn what_does_not_exist_is_refused_with_what_does() {
+fn unknown_interfaces_and_addresses() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
     assert_eq!(refused(&machine, "eth9"), "there is no interface `eth9`; there are: eth0, lo");
     assert_eq!(refused(&machine, "10.0.0.2"), "no interface has the address 10.0.0.2; there are: 10.0.0.1 (eth0)");
@@ -121,7 +121,7 @@ fn what_does_not_exist_is_refused_with_what_does() {
 }
 
 #[test]
-fn a_lane_by_address_is_on_the_interface_that_has_it() {
+fn lane_by_address_is_on_the_interface_that_has_it() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1"), loopback()]);
     let plan = planned(&machine, "10.0.1.1,127.0.0.9");
     assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth1", "lo"], vec![8, 0]));
@@ -132,7 +132,7 @@ fn a_lane_by_address_is_on_the_interface_that_has_it() {
 }
 
 #[test]
-fn loopback_rails_are_one_for_each_core_and_at_least_two() {
+fn loopback_rails_per_core_and_at_least_two() {
     let machine = two_packages(vec![loopback()]);
     let plan = planned(&machine, "loopback");
     assert_eq!(chosen_cpus(&plan), [0, 2, 4, 6, 8, 10, 12, 14]);
@@ -147,7 +147,7 @@ fn loopback_rails_are_one_for_each_core_and_at_least_two() {
 }
 
 #[test]
-fn a_number_of_rails_that_no_stream_takes_is_refused_whoever_asks() {
+fn refused_numbers_of_rails() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
     let wish = LaneWish { end: LocalEnd::Device("eth0".to_owned()), cpus: None };
     for count in [65, 300, usize::MAX] {

@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn a_plan_keeps_to_what_is_allowed_and_says_why(machine in machines(), request in requests()) {
+    fn plans_stay_within_the_allowed_cpus(machine in machines(), request in requests()) {
         let planned = plan_rails(&machine, &request);
         prop_assert_eq!(&planned, &plan_rails(&machine, &request), "the same arguments give the same plan");
         let Ok(plan) = planned else { return Ok(()) };
@@ -91,7 +91,7 @@ proptest! {
 
     /// As long as there are free cores near a lane, no two rails meet on one.
     #[test]
-    fn loopback_rails_meet_on_a_core_only_when_there_are_no_more(machine in machines(), count in 1usize..16) {
+    fn loopback_rails_share_a_core_last(machine in machines(), count in 1usize..16) {
         let Ok(plan) = plan_rails(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };
         let usable = machine.cores().iter().filter(|core| core.cpus.intersects(machine.allowed_cpus())).count();
         let mut used: Vec<_> = plan.rails.iter().map(|rail| machine.core_of_cpu(rail.cpu).unwrap().cpus.first()).collect();

@@ -1,4 +1,4 @@
-//! Other names and addresses for those that say whose machine it is.
+//! Replacements for the names and addresses that identify a machine.
 
 use super::Capture;
 use std::{
@@ -19,18 +19,19 @@ pub(super) fn anonymous(mut capture: Capture) -> Capture {
     capture
 }
 
-/// The standard library's keyed hash (SipHash), by a key of its own: without it, addresses of 32 and 48 bits could be found by trying all.
+/// The standard library's keyed hash (SipHash), by a key of its own: without it, addresses of 32 and 48 bits could be
+/// found by trying all.
 struct Key(RandomState);
 
 impl Key {
-    /// What a file says instead, where what it says names the machine.
+    /// The replacement of a file's text, if the text identifies the machine.
     fn edited(&self, path: &str, text: &str) -> Option<String> {
         let name = path.rsplit('/').next()?;
         match name {
             _ if text.is_empty() => None,
             "hostname" => Some(format!("host-{:08x}", self.bits(text) as u32)),
             "if_inet6" => Some(text.lines().map(|line| self.line_of_if_inet6(line)).collect::<Vec<_>>().join("\n")),
-            // Of what is mounted only the control groups say anything about processors.
+            // Of all mounts only those of control groups concern processors.
             "mountinfo" | "mounts" => Some(
                 text.lines()
                     .filter(|line| line.contains(" cgroup") || line.contains("cpuset"))
@@ -78,11 +79,12 @@ impl Key {
             let IpAddr::V6(ip) = self.ip(ip, prefix_len) else { return None };
             Some(format!("{:032x} {rest}", ip.to_bits()))
         };
-        // What is not understood is not kept.
+        // A line that cannot be read is left out.
         edited().unwrap_or_default()
     }
 
-    /// One of the same network where the network is the same, and of the same kind: a private or a documentation address unless it is one that is nobody's.
+    /// One of the same network where the network is the same, and of the same kind: a private or a documentation
+    /// address unless it is one that is nobody's.
     fn ip(&self, ip: IpAddr, prefix_len: u8) -> IpAddr {
         match ip {
             ip if ip.is_loopback() || ip.is_unspecified() => ip,
@@ -99,7 +101,8 @@ impl Key {
         }
     }
 
-    /// Other bits for the network and for the host in it. The first bits are as said, as far as the network reaches over them.
+    /// Replaces the bits of the network and the bits of the host apart. The leading bits of the network that state its
+    /// kind stay.
     fn placed(&self, bits: u128, width: u32, prefix_len: u8, (kept, kept_len): (u128, u32)) -> u128 {
         let all = u128::MAX >> (128 - width);
         let ones = |count: u32| all & !all.checked_shr(count).unwrap_or(0);
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_hardware_addresses_are_others_and_always_the_same() {
+    fn stable_replacements_of_names_and_macs() {
         let key = key();
         let edited = |path, text| key.edited(path, text);
         let host = edited("proc/sys/kernel/hostname", "alpha.example.org").unwrap();
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_nobody_owns_stay() {
+    fn unowned_addresses_stay() {
         for text in ["127.0.0.1", "::1", "0.0.0.0"] {
             let ip = text.parse().unwrap();
             assert_eq!(key().ip(ip, 8), ip);

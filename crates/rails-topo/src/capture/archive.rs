@@ -106,7 +106,7 @@ fn read_tar(from: &mut impl Read, most_entries: usize) -> Result<Capture, Captur
             })?,
         }
     }
-    // What follows the end of the archive is nothing, but its checksum is looked at.
+    // Nothing follows the end of the archive, but reading on verifies the checksum.
     io::copy(archive.into_inner(), &mut io::sink()).map_err(damaged)?;
     Ok(Capture { tree, extra: extra.ok_or(CaptureFault::NotACapture)? })
 }
@@ -167,7 +167,7 @@ impl<R: Read> Read for Bounded<R> {
 /// The one entry that is no file of the kernel's, at the root beside `sys` and `proc`.
 const EXTRA: &str = "rails-capture.json";
 
-/// The version of the format: of what [`Extra`] holds, and of how the rest is to be understood.
+/// The version of the format: of [`Extra`] and of the rest.
 pub(super) const VERSION: u32 = 1;
 
 /// A machine of 2,048 CPUs has about 100,000 files, which a tar makes 100 MiB of.
@@ -179,14 +179,14 @@ const LONGEST_PATH: usize = 4096;
 /// The kernel's deepest folders are those of devices behind several bridges: about 20.
 const DEEPEST: usize = 64;
 
-const BAD_LINK: &str = "what it links to is missing, too long, or no text in UTF-8";
+const BAD_LINK: &str = "its target is missing, too long, or no text in UTF-8";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_is_read_up_to_its_limits_and_no_further() {
+    fn capture_is_read_up_to_its_limits_and_no_further() {
         let mut packed = Vec::new();
         let capture = Capture::of_this_machine().unwrap();
         write(&capture, &mut packed).unwrap();

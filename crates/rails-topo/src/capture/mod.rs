@@ -1,4 +1,4 @@
-//! What was read of a machine, packed into one file, and replayed.
+//! Captures: the files that the readers have read, packed into one file and replayed.
 
 mod anonymous;
 mod archive;
@@ -19,18 +19,18 @@ use std::{
 };
 use tree::Tree;
 
-/// What the reader of the kernel's files read of a machine: the files, the links, and what was in the folders, and nothing else.
+/// The kernel's files that the reader of a machine has read, with their links and the names in their folders.
 ///
-/// Replayed it gives what the kernel's files said then, on any machine and without hwloc. In a file it is a `.tar.gz` of `sys` and `proc` as
-/// far as they were read, and of `rails-capture.json` with what no file holds (addresses of version 4). Unpacked it is a folder for
-/// [`Topology::from_sysfs_root`], and for hwloc (`HWLOC_FSROOT`).
+/// A replayed capture gives the same model on any machine, and without hwloc. Its file is a `.tar.gz` of `sys`, `proc`
+/// and `rails-capture.json`, which has the facts that no file holds (IPv4 addresses). Unpacked it is a folder for
+/// [`Topology::from_sysfs_root`] and for hwloc (`HWLOC_FSROOT`).
 ///
 /// # What it tells of a machine
 ///
-/// Whoever has it knows the machine's **host name**, the **hardware addresses** of its interfaces, their **IP addresses**, what its cgroup is called, what is
-/// mounted where, and
-/// which processor, devices, drivers and kernel it has. It holds no serial numbers, no processes but for the status of the one that captured, and nobody's data.
-/// [`anonymous`](Self::anonymous) makes up other names and addresses, and leaves the mounts out.
+/// A capture states the machine's **host name**, the **hardware addresses** of its interfaces, their **IP addresses**,
+/// the name of its cgroup, its mounts, and its processor, devices, drivers and kernel. It holds no serial numbers, no
+/// user data, and of processes the status of the capturing one alone. [`anonymous`](Self::anonymous) replaces names and
+/// addresses, and leaves the mounts out.
 ///
 /// ```no_run
 /// use rails_topo::{Capture, Topology};
@@ -45,12 +45,12 @@ pub struct Capture {
     extra: Extra,
 }
 
-/// What no file of the kernel's holds.
+/// The facts that no file of the kernel holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Extra {
     /// Of the capture's format.
     version: u32,
-    /// The addresses of the interfaces, by their names; `None` where the capture is of a folder, whose files then say what they can.
+    /// The addresses of the interfaces, by name; `None` for the capture of a folder.
     addresses: Option<Vec<(String, InterfaceAddress)>>,
 }
 
@@ -66,11 +66,11 @@ impl Capture {
         Ok(Self { extra: Extra { addresses, ..capture.extra }, ..capture })
     }
 
-    /// Captures what [`Topology::from_sysfs_root`] reads of a folder that holds a machine's `/sys` and `/proc`.
+    /// Captures the files that [`Topology::from_sysfs_root`] reads in a folder with a machine's `/sys` and `/proc`.
     ///
     /// # Errors
     ///
-    /// As those of [`Topology::from_sysfs_root`].
+    /// As [`Topology::from_sysfs_root`].
     pub fn of_folder(path: impl AsRef<Path>) -> Result<Self, SysfsError> {
         let path = path.as_ref();
         let folder = Folder::open(path).map_err(|source| SysfsError::Open { path: path.to_owned(), source })?;
@@ -83,9 +83,9 @@ impl Capture {
         Ok(Self { tree: kept.tree, extra: Extra { version: archive::VERSION, addresses: None } })
     }
 
-    /// The machine as it was captured: its allowed CPUs and nodes are those of the process that captured it.
+    /// The captured machine: its allowed CPUs and nodes are those of the capturing process.
     ///
-    /// `path` is what its [`Origin`] and errors call it; nothing is read from there.
+    /// [`Origin`] and errors call it `path`; nothing is read there.
     ///
     /// # Errors
     ///
@@ -126,25 +126,26 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn write(&self, to: impl Write) -> std::io::Result<()> {
         archive::write(self, to)
     }
 
-    /// Reads a capture's `.tar.gz`, whoever made it: it takes no more than 256 MiB for the contents and 400,000 entries, and no link in it leads out of it.
+    /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents and 400,000 entries,
+    /// and no link in it leads out of it.
     ///
     /// # Errors
     ///
-    /// [`CaptureFault`]: what is wrong with it.
+    /// [`CaptureFault`] states the fault.
     pub fn read(from: impl Read) -> Result<Self, CaptureFault> {
         archive::read(from)
     }
 
     /// The same capture of a machine of another name, with other hardware and IP addresses.
     ///
-    /// The same name becomes the same other one wherever it is, addresses of one network stay addresses of one network, and nothing else changes: not the cgroup's
-    /// name, nor those of devices and drivers. Which name stood for which cannot be told afterwards: the key is drawn for each
-    /// call and forgotten.
+    /// Equal names get equal replacements, and addresses of one network stay in one network. Everything else stays: the
+    /// names of the cgroup, of devices and of drivers too. Nobody can tell the original names afterwards: each call
+    /// draws a key and forgets it.
     #[must_use]
     pub fn anonymous(self) -> Self {
         anonymous::anonymous(self)
@@ -152,7 +153,8 @@ impl Capture {
 }
 
 impl Topology {
-    /// Reads a capture that [`Capture::save`] made. The kernel's files say all of it, with the cargo feature `hwloc` as without.
+    /// Reads a capture that [`Capture::save`] made. The kernel's files state all of it, with and without the cargo
+    /// feature `hwloc`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Keeps what is read.
+//! A source that keeps the files that are read through it.
 
 use super::tree::{Entry, MOST_LINKS, Tree};
 use crate::linux::{Kind, Source};
@@ -8,20 +8,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A source that answers as another one does, and keeps what that answered: files that were read, folders that were listed, with what each thing in them is, and
-/// every folder and link on the way.
+/// A source that answers as another one does, and keeps the answers: files, folders with their entries, and every
+/// folder and link on the way.
 ///
-/// A question that comes again is answered from what is kept, so that a capture is of one state even where the machine's changes meanwhile.
+/// It answers a repeated question from memory, so that a capture has one state even if the machine changes.
 pub(super) struct Recorder<S> {
     source: S,
     kept: Arc<Mutex<Kept>>,
 }
 
-/// What a recorder has kept.
+/// The entries that a recorder has kept.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) tree: Tree,
-    /// The folders whose names are all there.
+    /// The folders whose names are all known.
     listed: BTreeSet<String>,
     /// How many bytes of which files were asked for at most.
     read: BTreeMap<String, u64>,
@@ -37,7 +37,7 @@ impl<S: Source> Recorder<S> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path without links, of what exists; what lies on the way is kept.
+    /// The path without links of something that exists; the recorder keeps everything on the way.
     fn trace(&self, path: &str, follow_last: bool) -> Option<String> {
         let mut ahead: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut place: Vec<String> = Vec::new();
@@ -65,7 +65,7 @@ impl<S: Source> Recorder<S> {
         Some(place.join("/"))
     }
 
-    /// What lies at a path without links but for the last component. A folder or a file comes without what is in it.
+    /// The entry at a path without links, but for the last component. A folder or a file comes without its contents.
     fn look(&self, path: &str) -> Option<Entry> {
         let known = self.kept().tree.at(path).map(|entry| match entry {
             Entry::Link(target) => Entry::Link(target.clone()),
@@ -85,7 +85,7 @@ impl<S: Source> Recorder<S> {
     }
 
     fn keep(&self, path: &str, entry: Entry) {
-        // What changes while it is read, from a file to a folder or so, stays what it was at first.
+        // An entry that turns from a file into a folder stays a file.
         let _ = self.kept().tree.insert(path, entry);
     }
 }
@@ -108,7 +108,7 @@ impl<S: Source> Source for Recorder<S> {
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
-        // What cannot be traced is asked for all the same, to say why not.
+        // A path that cannot be traced is asked for all the same, to get the error.
         let Some(real) = self.trace(path, true) else { return self.source.names(path) };
         if !self.kept().listed.contains(&real) {
             for name in self.source.names(&real)? {

@@ -3,7 +3,7 @@ use crate::NicKind;
 use std::{fs, os::unix::fs::symlink};
 use tempfile::TempDir;
 
-/// What the readers of the kernel's files make of this machine, without hwloc.
+/// The model that the readers of the kernel's files make of this machine, without hwloc.
 fn this_machine() -> Topology {
     let topology = linux::read(Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() }).unwrap();
     detect::with_addresses(topology, detect::addresses().unwrap())
@@ -15,13 +15,13 @@ fn packed(capture: &Capture) -> Vec<u8> {
     bytes
 }
 
-/// What does not change from one moment to the next, and has one origin.
+/// The model without its changing facts and its origin.
 fn steady(topology: Topology) -> Topology {
     Topology { origin: Origin::Capture { path: "machine.tar.gz".into() }, ..topology }
 }
 
 #[test]
-fn a_capture_of_this_machine_is_replayed_as_it_was_read() {
+fn replay_of_a_capture_of_this_machine() {
     let capture = Capture::of_this_machine().unwrap();
     let read = Capture::read(&packed(&capture)[..]).unwrap();
     assert_eq!(read, capture);
@@ -29,7 +29,7 @@ fn a_capture_of_this_machine_is_replayed_as_it_was_read() {
 }
 
 #[test]
-fn an_anonymous_capture_differs_in_names_and_addresses_alone() {
+fn anonymous_capture_keeps_the_structure() {
     let capture = Capture::of_this_machine().unwrap();
     let (plain, hidden) = (capture.clone().replay("x").unwrap(), capture.clone().anonymous().replay("x").unwrap());
     assert_ne!(hidden.machine().host, plain.machine().host);

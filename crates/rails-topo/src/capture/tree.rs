@@ -6,15 +6,15 @@ use std::{
     io,
 };
 
-/// What a capture holds of a machine's `/sys` and `/proc`.
+/// The entries of a capture.
 ///
-/// Its links may say anything: as those of a folder, they lead nowhere outside of it.
+/// Its links may have any text: as in a folder, none leads out of the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     entries: Entries,
 }
 
-/// What is in a folder, by name.
+/// The entries of a folder, by name.
 pub(super) type Entries = BTreeMap<String, Entry>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Tree {
         &self.entries
     }
 
-    /// What lies at a path without links; the empty path is the root, which is no entry.
+    /// The entry at a path without links; the empty path is the root, which is no entry.
     pub(super) fn at(&self, path: &str) -> Option<&Entry> {
         let mut names = path.split('/');
         let first = self.entries.get(names.next()?)?;
@@ -49,8 +49,8 @@ impl Tree {
         })
     }
 
-    /// Puts an entry at a path without links, into a folder that is there already. A folder may come again, and a file of which only the
-    /// beginning was there.
+    /// Puts an entry at a path without links, into a folder that is there already. A folder may come again, and a file
+    /// of which only the beginning was there.
     pub(super) fn insert(&mut self, path: &str, entry: Entry) -> Result<(), Misplaced> {
         let mut folder = &mut self.entries;
         let mut name = path;
@@ -72,12 +72,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes what is in the files; the path of each goes with it.
+    /// Changes the text of each file; `change` gets its path too.
     pub(super) fn edit_files(&mut self, edit: &mut dyn FnMut(&str, &mut Vec<u8>)) {
         edit_below(&mut self.entries, String::new(), edit);
     }
 
-    /// Where a path leads, and what is there. The last component of the path is followed only where that is wished.
+    /// The names on the way to a path, with their entries. The last component is followed only on request.
     fn resolve<'a>(&'a self, path: &'a str, follow_last: bool) -> Option<Vec<(&'a str, &'a Entry)>> {
         let mut ahead: Vec<&str> = path.split('/').rev().collect();
         let mut place: Vec<(&str, &Entry)> = Vec::new();
@@ -106,7 +106,7 @@ impl Tree {
         Some(place)
     }
 
-    /// What is at the end of the path, all links followed; `None` also for the root itself.
+    /// The entry at the end of the path, all links followed; `None` also for the root itself.
     fn entry<'a>(&'a self, path: &'a str) -> Option<&'a Entry> {
         self.resolve(path, true)?.last().map(|(_, entry)| *entry)
     }

@@ -1,16 +1,17 @@
-//! The shape of a configuration file. What is said of a field here is its description in the JSON schema.
+//! The shape of a configuration file. The comment on a field is its description in the JSON schema.
 
 use super::{
     located::Located,
-    values::{Added, Address, Cpus, Distance, Function, Hide, Link, Mac, Rate, Size},
+    values::{Added, Distance, Hide, Text},
 };
+use crate::{Bandwidth, CpuSet, DataSize, InterfaceAddress, MacAddress, PciAddress, PciLink};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Facts about a machine that rails add to what they read of it, or believe instead.
+/// Facts about a machine that rails add to their reading of it, or believe instead.
 ///
-/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's configuration, then the files named on the command line; the last one that gives a
-/// fact wins.
+/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's configuration, then the files
+/// named on the command line; the last one that gives a fact wins.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Rails machine configuration"))]
@@ -36,28 +37,28 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NicFacts {
-    /// Why planning is to leave this lane alone; it is still shown. `false` takes back what an earlier layer said.
+    /// Why planning leaves this lane alone; it is still shown. `false` revokes the reason of an earlier layer.
     pub(super) hide: Option<Located<Hide>>,
     /// `true`: the interface is there, though nothing shows it.
     pub(super) add: Option<Located<Added>>,
-    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
-    pub(super) local_cpus: Option<Located<Cpus>>,
+    pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
     /// The speed of its link (`25 Gbit/s`).
-    pub(super) speed: Option<Located<Rate>>,
+    pub(super) speed: Option<Located<Text<Bandwidth>>>,
     /// Whether its link is up.
     pub(super) up: Option<Located<bool>>,
     /// The PCI function behind it (`0000:3b:00.0`).
-    pub(super) pci: Option<Located<Function>>,
+    pub(super) pci: Option<Located<Text<PciAddress>>>,
     /// Its driver.
     pub(super) driver: Option<Located<String>>,
     /// Its largest packet in bytes.
     pub(super) mtu: Option<Located<u32>>,
     /// Its hardware address (`52:54:00:00:00:01`).
-    pub(super) mac: Option<Located<Mac>>,
+    pub(super) mac: Option<Located<Text<MacAddress>>>,
     /// Its IP addresses, all of them, each with the length of its prefix (`10.0.0.1/24`).
-    pub(super) addresses: Option<Located<Vec<Address>>>,
+    pub(super) addresses: Option<Located<Vec<Text<InterfaceAddress>>>>,
 }
 
 /// A device that is no network interface.
@@ -65,10 +66,10 @@ pub(super) struct NicFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DeviceFacts {
-    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
-    pub(super) local_cpus: Option<Located<Cpus>>,
+    pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
 }
 
 /// A PCI function.
@@ -76,12 +77,13 @@ pub(super) struct DeviceFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PciFacts {
-    /// The NUMA node it hangs on. Its local CPUs are the node's then, unless they are given too. Devices on it are placed by their own keys.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too. Devices of the
+    /// function have keys of their own.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
-    pub(super) local_cpus: Option<Located<Cpus>>,
-    /// The PCI Express link above it (`16 GT/s x8`), and with it what the link carries.
-    pub(super) link: Option<Located<Link>>,
+    pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
+    /// The PCI Express link above it (`16 GT/s x8`), and with it the link's bandwidth.
+    pub(super) link: Option<Located<Text<PciLink>>>,
 }
 
 /// A NUMA node.
@@ -92,7 +94,7 @@ pub(super) struct NodeFacts {
     /// The tier of its memory; a smaller number is faster memory.
     pub(super) tier: Option<Located<u32>>,
     /// How much memory it has (`64 GiB`).
-    pub(super) memory: Option<Located<Size>>,
+    pub(super) memory: Option<Located<Text<DataSize>>>,
     /// How fast its memory is, from where.
     pub(super) performance: Vec<PerformanceFacts>,
 }
@@ -103,11 +105,11 @@ pub(super) struct NodeFacts {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PerformanceFacts {
     /// The CPUs that see it so, as a list (`0-3,8`); all are online.
-    pub(super) from: Located<Cpus>,
-    /// What they read (`400 Gbit/s`).
-    pub(super) read_bandwidth: Option<Located<Rate>>,
-    /// What they write (`200 Gbit/s`).
-    pub(super) write_bandwidth: Option<Located<Rate>>,
+    pub(super) from: Located<Text<CpuSet>>,
+    /// Their bandwidth for reading (`400 Gbit/s`).
+    pub(super) read_bandwidth: Option<Located<Text<Bandwidth>>>,
+    /// Their bandwidth for writing (`200 Gbit/s`).
+    pub(super) write_bandwidth: Option<Located<Text<Bandwidth>>>,
     /// How long a read takes, in nanoseconds.
     pub(super) read_latency_ns: Option<Located<u64>>,
     /// How long a write takes, in nanoseconds.

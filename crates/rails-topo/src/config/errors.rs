@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration file.
+//! The faults of configuration files.
 
 use crate::{CpuSet, NodeId, NodeSet};
 use std::{
@@ -15,7 +15,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file is longer than any that people write.
@@ -31,7 +31,7 @@ pub enum ConfigError {
     Wrong {
         /// Where.
         at: Position,
-        /// What.
+        /// The fault.
         problem: Box<Problem>,
     },
 }
@@ -49,31 +49,31 @@ pub struct Position {
     pub key: String,
 }
 
-/// What is wrong at a place in a configuration file.
+/// A fault at a position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The file is no TOML, or a key or a value is none of those that there are.
+    /// The file is no TOML, or has an unknown key or a value of the wrong kind.
     #[error("{0}")]
     Malformed(String),
-    /// The machine has no such device.
-    #[error("this machine has no {kind} of that name{}", if *.kind == "network interface" { "; `add = true` describes one that nobody shows" } else { "" })]
+    /// The machine has no device of that name.
+    #[error("this machine has no {kind} of that name{}", if *.kind == "network interface" { "; `add = true` adds one" } else { "" })]
     NoSuchDevice {
-        /// What kind of device was meant.
+        /// The kind of the device.
         kind: &'static str,
     },
-    /// A key that is to be a device's address or a node's number is neither.
+    /// A key is no device's address, or no node's number.
     #[error("`{name}` is not {expected}")]
     BadName {
-        /// What is there.
+        /// The key.
         name: String,
-        /// What should be.
+        /// A description of a good key.
         expected: &'static str,
     },
-    /// An interface is to be added that is there.
+    /// The interface of an `add` is there already.
     #[error("the machine has this interface already")]
     AlreadyThere,
-    /// The machine has no such node.
+    /// The machine has no node of that number.
     #[error("there is no node {node}; {}", if .there.is_empty() { "this machine has no NUMA nodes".to_owned() } else { format!("there are: {}", .there) })]
     NoSuchNode {
         /// The node.
@@ -90,13 +90,13 @@ pub enum Problem {
         online: CpuSet,
     },
     /// A list that must not be empty is.
-    #[error("the list is empty; what is unknown is left out")]
+    #[error("the list is empty; leave an unknown list out")]
     Empty,
     /// CPUs are named, and no figure for them.
     #[error("no figure is given")]
     NothingGiven,
-    /// A lane is hidden, and something else is said of it as well.
-    #[error("the interface is hidden in line {hidden}: what else is said of it has no use")]
+    /// A lane is hidden, and has other facts as well.
+    #[error("line {hidden} hides the interface, so its other facts have no use")]
     HiddenToo {
         /// The line that hides it.
         hidden: usize,
@@ -104,17 +104,17 @@ pub enum Problem {
     /// The same fact twice, with two values.
     #[error("it is {here} here and {there} in line {line} (`{other}`)")]
     Contradiction {
-        /// What is said here.
+        /// The value here.
         here: String,
-        /// What is said there.
+        /// The value there.
         there: String,
         /// The line of the other place.
         line: usize,
         /// The key of the other place.
         other: String,
     },
-    /// CPUs that are said to be local to a device are not those of the node that it is said to hang on.
-    #[error("none of the CPUs {cpus} is one of node {node} (line {line}), whose are {of_node}")]
+    /// The local CPUs of a device are none of its node's.
+    #[error("none of CPUs {cpus} is on node {node} (line {line}), which has CPUs {of_node}")]
     NotOfNode {
         /// The CPUs.
         cpus: CpuSet,

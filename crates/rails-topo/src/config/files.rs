@@ -1,4 +1,4 @@
-//! The files, and the order in which they are applied.
+//! The files, in the order in which they are applied.
 
 use super::{Config, ConfigError, Position, Problem};
 use std::{
@@ -8,11 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file of the system, which holds for everybody.
+/// The file of the system.
 pub const SYSTEM_FILE: &str = "/etc/rails/topology.toml";
 
-/// The file of the user: `rails/topology.toml` below `$XDG_CONFIG_HOME`, or below `.config` in the home directory where that is unset, empty or relative (XDG
-/// Base Directory Specification). `None` where neither variable leads anywhere.
+/// The file of the user: `rails/topology.toml` below `$XDG_CONFIG_HOME`, or below `.config` in the home directory where
+/// that is unset, empty or relative (XDG Base Directory Specification). `None` where neither variable leads anywhere.
 ///
 /// The arguments are the variables `XDG_CONFIG_HOME` and `HOME`; a library reads no environment.
 pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
@@ -21,10 +21,11 @@ pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<Pa
     Some(folder.join("rails/topology.toml"))
 }
 
-/// Reads the files in the order in which they are applied: first those that may be missing, then those that somebody named.
+/// Reads the files in the order in which they are applied: first those that may be missing, then the named ones.
 ///
 /// # Errors
-/// [`ConfigError`]: a file is there and cannot be read, is longer than 256 KiB, or is wrong in itself; one that was named is missing.
+/// [`ConfigError`]: a file is there and cannot be read, is longer than 256 KiB, or is wrong in itself; one that was
+/// named is missing.
 pub fn layers(may_be_missing: &[PathBuf], named: &[PathBuf]) -> Result<Vec<Config>, ConfigError> {
     let mut layers = Vec::new();
     for path in may_be_missing {
@@ -69,7 +70,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
     }
 }
 
-/// Whether there is no such file, or no folder for one.
+/// Whether the file, or the folder of it, does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -1,4 +1,4 @@
-//! Values that know where in the text they stand, and the text's keys by place.
+//! Values with their position in the text, and keys by position.
 
 use super::{ConfigError, Position, Problem};
 use crate::model::quoted;
@@ -27,7 +27,7 @@ impl<T> Located<T> {
     }
 }
 
-/// In the schema it is what its value is.
+/// Its schema is the schema of its value.
 #[cfg(test)]
 impl<T: schemars::JsonSchema> schemars::JsonSchema for Located<T> {
     fn inline_schema() -> bool {
@@ -43,7 +43,7 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Located<T> {
     }
 }
 
-/// What the parser says, with the key that it does not name.
+/// The parser's error, with the key that the parser does not name.
 pub(super) fn of_parser(file: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let offset = error.span().map_or(0, |span| span.start);
     let (document, _) = DeTable::parse_recoverable(text);
@@ -53,7 +53,7 @@ pub(super) fn of_parser(file: &Path, text: &str, error: &toml::de::Error) -> Con
     ConfigError::Wrong { at, problem: Problem::Malformed(reason.join("; ")).into() }
 }
 
-/// The key whose name or value stands at `offset`, from the outermost table down; `None` where there is none.
+/// The key whose name or value stands at `offset`, from the outermost table down; `None` between keys.
 fn key_at(table: &DeTable<'_>, offset: usize) -> Option<String> {
     table.iter().find_map(|(key, value)| {
         let name = quoted(key.get_ref());
@@ -61,7 +61,7 @@ fn key_at(table: &DeTable<'_>, offset: usize) -> Option<String> {
     })
 }
 
-/// What follows a key whose value, or something in it, stands at `offset`.
+/// The rest of a key whose value, or a value in it, stands at `offset`.
 fn rest_at(value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
     let inside = match value.get_ref() {
         DeValue::Table(table) => key_at(table, offset).map(|key| format!(".{key}")),
@@ -74,7 +74,8 @@ fn rest_at(value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
     inside.or_else(|| value.span().contains(&offset).then(String::new))
 }
 
-/// The key that the line at `offset` gives, of what is no TOML or is the second of its name: that of the last header, and of the line itself.
+/// The key in the line at `offset` of a text that is no TOML or has a key twice: the key of the last header, and the
+/// line's own.
 fn key_of_line(text: &str, offset: usize) -> String {
     let line_start = text.get(..offset).unwrap_or(text).rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[line_start..].lines().next().unwrap_or_default().trim();

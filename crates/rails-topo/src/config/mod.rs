@@ -1,7 +1,8 @@
-//! Files that say of a machine what it does not say itself, or says wrongly.
+//! Configuration files: facts that a machine does not state, or states wrongly.
 //!
-//! Firmware that puts every device on node -1, a virtual machine that hides where its NICs hang, a lane that somebody else needs: a TOML file adds, overrides or hides
-//! such facts, and [`Topology::overrides`](crate::Topology::overrides) tells of each where it came from.
+//! Firmware may put every device on node -1, a virtual machine may hide the locality of its NICs, and a lane may belong
+//! to another program: a TOML file adds, overrides or hides such facts, and
+//! [`Topology::overrides`](crate::Topology::overrides) states the origin of each.
 //!
 //! ```toml
 //! [nic.eth0]
@@ -11,7 +12,7 @@
 //! [nic.eth1]
 //! hide = "belongs to the storage network"   # planning leaves it alone; it is still shown
 //!
-//! [nic.eth9]                  # that nobody shows
+//! [nic.eth9]                  # an interface that the kernel does not show
 //! add = true
 //! addresses = ["10.0.0.9/24"]
 //!
@@ -36,12 +37,12 @@
 //! value = 24
 //! ```
 //!
-//! Every key is described in the JSON schema `docs/topology.schema.json` of the project's repository.
+//! The JSON schema `docs/topology.schema.json` of the project's repository describes every key.
 //!
 //! # Layers
 //!
-//! Files are applied one after the other, and the last one that gives a fact wins. Within one file a fact has one value: what contradicts itself is an error.
-//! [`layers`] reads those that may be missing and those that were named; [`apply()`] does no I/O.
+//! Files are applied one after the other, and the last one that gives a fact wins. Within one file a fact has one
+//! value: a contradiction is an error. [`layers`] reads the optional and the named files; [`apply()`] does no I/O.
 //!
 //! ```
 //! use rails_topo::{Nic, NodeId, Topology, config};
@@ -78,7 +79,7 @@ use document::Document;
 use located::Span;
 use std::path::{Path, PathBuf};
 
-/// What a configuration file says, checked as far as that goes without a machine.
+/// A configuration file, checked as far as that needs no machine.
 #[derive(Debug, Clone)]
 pub struct Config {
     file: PathBuf,
@@ -87,7 +88,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the text of a file; `file` is what errors and overrides call it.
+    /// Reads the text of a file; errors and overrides call it `file`.
     ///
     /// # Errors
     /// [`ConfigError::Wrong`] where the text is no TOML, has a key that does not exist, or a value of the wrong kind.
@@ -99,7 +100,7 @@ impl Config {
         }
     }
 
-    /// Whether the text is TOML, whatever it says: what files of other kinds that describe machines (XML, JSON, archives) never are.
+    /// Whether the text is TOML. Files of other kinds that describe machines (XML, JSON, archives) never are.
     pub fn is_toml(text: &str) -> bool {
         toml::de::DeTable::parse(text).is_ok()
     }
@@ -114,7 +115,7 @@ impl Config {
         Position::of(&self.file, &self.text, span.start, key.into())
     }
 
-    /// What is wrong there.
+    /// A fault at that position.
     fn wrong(&self, span: &Span, key: impl Into<String>, problem: Problem) -> ConfigError {
         ConfigError::Wrong { at: self.position(span, key), problem: problem.into() }
     }

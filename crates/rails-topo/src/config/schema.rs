@@ -1,8 +1,9 @@
-//! The JSON schema of configuration files, made of the types that read them. It is published in `docs/topology.schema.json`.
+//! The JSON schema of configuration files, made of the types that read them. It is published in
+//! `docs/topology.schema.json`.
 
 use super::{
     document::Document,
-    values::{Added, Address, Cpus, Distance, Function, Hide, Link, Mac, Rate, Size},
+    values::{Added, Distance, FromText, Hide, Text},
 };
 use schemars::{
     JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema, transform::RecursiveTransform,
@@ -10,9 +11,22 @@ use schemars::{
 use serde_json::{Value, json};
 use std::{borrow::Cow, env, fs, path::Path};
 
-/// Texts, each with the pattern of ECMA 262 that it follows. What a pattern cannot say (CPUs that are there) is checked when a file is read.
-macro_rules! texts {
-    ($($type:ty: $pattern:expr;)*) => {
+impl<T: FromText> JsonSchema for Text<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": T::PATTERN })
+    }
+}
+
+macro_rules! schema {
+    ($($type:ty: $schema:tt)*) => {
         $(impl JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
@@ -23,67 +37,21 @@ macro_rules! texts {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "pattern": $pattern })
+                json_schema!($schema)
             }
         })*
     };
 }
 
-texts! {
-    Rate: "^ *[0-9]+(\\.[0-9]+)? *[kMGT]?bit/s$";
-    Size: "^ *[0-9]+(\\.[0-9]+)? *([KMGT]i)?B$";
-    Link: "^ *(2\\.5|5|8|16|32|64|128) *GT/s *x(1|2|4|8|12|16|32)$";
-    Cpus: "^ *[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)* *$";
-    Address: "^[0-9a-fA-F.:]+/[0-9]+$";
-    Mac: "^[0-9a-fA-F]{1,2}(:[0-9a-fA-F]{1,2}){5}$";
-    Function: "^[0-9a-fA-F]{1,8}:[0-9a-fA-F]{1,2}:[0-9a-fA-F]{1,2}\\.[0-7]$";
-}
-
-impl JsonSchema for Hide {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Hide".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "string", "pattern": "\\S" }, { "const": false }] })
-    }
-}
-
-impl JsonSchema for Added {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Added".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "const": true })
-    }
-}
-
-impl JsonSchema for Distance {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Distance".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": 10, "maximum": 254 })
-    }
+schema! {
+    Hide: { "anyOf": [{ "type": "string", "pattern": "\\S" }, { "const": false }] }
+    Added: { "const": true }
+    Distance: { "type": "integer", "minimum": 10, "maximum": 254 }
 }
 
 #[test]
-fn the_published_schema_is_that_of_the_code() {
-    // TOML has no null: what is unknown is left out.
+fn published_schema_is_that_of_the_code() {
+    // TOML has no null: unknown facts are left out.
     let without_null = RecursiveTransform(|schema: &mut Schema| {
         for list in ["type", "enum", "anyOf"] {
             let Some(Value::Array(kinds)) = schema.get_mut(list) else { continue };

@@ -1,4 +1,4 @@
-//! Files, put into machines: what they change, and what is wrong with those that change nothing.
+//! Files, applied to machines: their changes, and the errors of the others.
 
 use super::{Config, ConfigError, Problem, apply, layers, user_file};
 use crate::{Bandwidth, DataSize, Gpu, Nic, NodeId, PciAddress, PciDevice, RdmaDevice, Topology};
@@ -39,7 +39,7 @@ fn error(text: &str) -> String {
     applied(&machine(), text).expect_err(text).to_string()
 }
 
-/// The facts that were changed, each with what was there and what is.
+/// The changed facts, each with its old and its new value.
 fn changes(machine: &Topology) -> Vec<String> {
     let text = |value: &Option<String>| value.clone().unwrap_or("unknown".to_owned());
     let change = |made: &crate::Override| {
@@ -49,7 +49,7 @@ fn changes(machine: &Topology) -> Vec<String> {
 }
 
 #[test]
-fn a_node_brings_its_cpus_along() {
+fn node_brings_its_cpus_along() {
     let machine = good("[nic.eth0]\nnode = 1");
     let nic = machine.nic("eth0").unwrap();
     assert_eq!(nic.locality(&machine).unwrap().to_string(), "4-7");
@@ -125,7 +125,7 @@ fn every_fact_can_be_given() {
 }
 
 #[test]
-fn an_interface_that_nobody_shows_is_added() {
+fn interface_added_by_a_file() {
     let machine = good("[nic.eth9]\nadd = true\nnode = 1\naddresses = ['10.0.0.9/24']");
     assert_eq!(machine.nic("eth9").unwrap().locality(&machine).unwrap().to_string(), "4-7");
     assert_eq!(changes(&machine)[0], "2:7 nic.eth9.add: unknown -> true");
@@ -133,7 +133,7 @@ fn an_interface_that_nobody_shows_is_added() {
 }
 
 #[test]
-fn the_two_directions_of_a_distance_may_differ() {
+fn two_directions_of_a_distance_may_differ() {
     let machine = good("distance = [{from = 0, to = 1, value = 24}, {from = 1, to = 0, value = 30}]");
     let distances = machine.distances().unwrap();
     assert_eq!(distances.between(NodeId(0), NodeId(1)), Some(24));
@@ -141,7 +141,7 @@ fn the_two_directions_of_a_distance_may_differ() {
 }
 
 #[test]
-fn distances_that_the_machine_does_not_give_are_given_whole() {
+fn unknown_distances_are_given_whole() {
     let three = Topology { distances: None, ..Topology::synthetic("numa:3 core:1 pu:1", vec![]).unwrap() };
     let some = "distance = [{from = 0, to = 1, value = 24}, {from = 1, to = 2, value = 24}]";
     let error = applied(&three, some).unwrap_err().to_string();
@@ -154,7 +154,7 @@ fn distances_that_the_machine_does_not_give_are_given_whole() {
 }
 
 #[test]
-fn the_last_layer_wins_and_all_are_remembered() {
+fn last_layer_wins_and_all_are_remembered() {
     let first = applied(&machine(), "nic.eth0.speed = '25 Gbit/s'\nnic.eth1.hide = 'not yet'").unwrap();
     let second = Config::parse("g.toml", "nic.eth1.hide = false\nnic.eth0.speed = '40 Gbit/s'").unwrap();
     let machine = apply(&first, &second).unwrap();
@@ -165,156 +165,72 @@ fn the_last_layer_wins_and_all_are_remembered() {
     assert_eq!([&said[0], &said[2]], speeds);
 }
 
-#[test]
-fn what_is_no_toml_is_said_with_its_place() {
-    assert_eq!(
-        error("[nic.eth0]\nnode = "),
-        "f.toml:2:8: nic.eth0.node: string values must be quoted, expected literal string"
-    );
-    assert_eq!(error("nic.eth0.node = 1\nnic.eth0.node = 0"), "f.toml:2:10: nic.eth0.node: duplicate key");
-    assert_eq!(error("[nic.eth0\n"), "f.toml:1:10: nic.eth0: unclosed table, expected `]`");
-}
+/// Files, each with the place and the text of its error; `\n` ends a line.
+const ERRORS: &str = r##"
+[nic.eth0]\nnode =  => 2:8: nic.eth0.node: string values must be quoted, expected literal string
+nic.eth0.node = 1\nnic.eth0.node = 0 => 2:10: nic.eth0.node: duplicate key
+[nic.eth0\n => 1:10: nic.eth0: unclosed table, expected `]`
+[nic.eth0]\nnode = 1\nsped = '1 Gbit/s' => 3:1: nic.eth0.sped: unknown field `sped`, expected one of `hide`, `add`, `node`, `local_cpus`, `speed`, `up`, `pci`, `driver`, `mtu`, `mac`, `addresses`
+[nics.eth0]\nnode = 1 => 1:2: nics: unknown field `nics`, expected one of `nic`, `rdma`, `gpu`, `disk`, `pci`, `node`, `distance`
+[[distance]]\nfrom = 0\nto = 1 => 1:1: distance[0]: missing field `value`
+[nic.eth0]\nnode = '1' => 2:8: nic.eth0.node: invalid type: string "1", expected u32
+nic.eth0.node = -1 => 1:17: nic.eth0.node: invalid value: integer `-1`, expected u32
+nic.eth0.speed = 25 => 1:18: nic.eth0.speed: invalid type: integer `25`, expected a string
+nic.eth0.speed = '25 GB/s' => 1:18: nic.eth0.speed: `25 GB/s` is not a speed like 25 Gbit/s
+nic.eth0.local_cpus = '' => 1:23: nic.eth0.local_cpus: `` is not a list of at least one CPU like 0-3,8
+nic.eth0.hide = true => 1:17: nic.eth0.hide: invalid value: boolean `true`, expected a reason to leave the lane alone, or false
+nic.eth0.hide = ' ' => 1:17: nic.eth0.hide: invalid value: string "", expected a reason to leave the lane alone, or false
+nic.eth9.add = false => 1:16: nic.eth9.add: invalid value: boolean `false`, expected true, or no such key
+nic.eth0.addresses = ['10.0.0.1/24', '10.0.0.2'] => 1:22: nic.eth0.addresses: `10.0.0.2` is not an address with the length of its prefix like 10.0.0.1/24
+distance = [{from = 0, to = 1, value = 9}] => 1:40: distance[0].value: 9 is not a distance from 10 to 254
+pci."0000:3b:00.0".link = '16 GT/s x3' => 1:27: pci."0000:3b:00.0".link: `16 GT/s x3` is not a PCI Express link like 16 GT/s x8
+\n[nic.eth7]\nnode = 1 => 2:6: nic.eth7: this machine has no network interface of that name; `add = true` adds one
+[gpu.card7]\nnode = 1 => 1:6: gpu.card7: this machine has no GPU of that name
+[pci.eth0] => 1:6: pci.eth0: `eth0` is not a PCI address like 0000:3b:00.1
+[pci.'0000:3b:00.1'] => 1:6: pci."0000:3b:00.1": this machine has no PCI function of that name
+nic.eth0.node = 7 => 1:17: nic.eth0.node: there is no node 7; there are: 0-1
+node.7.tier = 1 => 1:6: node.7: there is no node 7; there are: 0-1
+node.01.tier = 1 => 1:6: node.01: `01` is not the number of a node
+nic.eth0.local_cpus = '6-9' => 1:23: nic.eth0.local_cpus: CPUs 8-9 are not there; online are: 0-7
+[[node.0.performance]]\nfrom = '8' => 2:8: node.0.performance.from: CPUs 8 are not there; online are: 0-7
+[[node.0.performance]]\nfrom = '1' => 2:8: node.0.performance.1: no figure is given
+distance = [{from = 0, to = 2, value = 20}] => 1:29: distance[0].to: there is no node 2; there are: 0-1
+distance = [{from = 0, to = 0, value = 20}] => 1:29: distance[0].to: a node's distance from itself is 10 by definition
+nic.eth0.addresses = [] => 1:22: nic.eth0.addresses: the list is empty; leave an unknown list out
+nic.'a b'.add = true => 1:5: nic."a b": `a b` is not the name of an interface
+[nic.eth0]\nhide = 'not ours'\nnode = 1 => 3:8: nic.eth0.node: line 2 hides the interface, so its other facts have no use
+nic.eth0.add = true => 1:16: nic.eth0.add: the machine has this interface already
+[nic.eth0]\nnode = 1\nlocal_cpus = '0-1' => 3:14: nic.eth0.local_cpus: none of CPUs 0-1 is on node 1 (line 2), which has CPUs 4-7
+nic.eth0.node = 1\nrdma.mlx5_0.node = 0 => 2:20: rdma.mlx5_0.node: it is node 0 here and node 1 in line 1 (`nic.eth0.node`)
+distance = [{from = 0, to = 1, value = 20}, {from = 0, to = 1, value = 30}] => 1:72: distance[1].value: it is 30 here and 20 in line 1 (`distance[0].value`)
+[[node.1.performance]]\nfrom = '0'\nread_latency_ns = 90\n[[node.1.performance]]\nfrom = '0'\nread_latency_ns = 91 => 6:19: node.1.performance.0.read_latency_ns: it is 91 here and 90 in line 3 (`node.1.performance.0.read_latency_ns`)
+"##;
 
 #[test]
-fn keys_that_do_not_exist_are_named() {
-    assert_eq!(
-        error("[nic.eth0]\nnode = 1\nsped = '1 Gbit/s'"),
-        "f.toml:3:1: nic.eth0.sped: unknown field `sped`, expected one of `hide`, `add`, `node`, `local_cpus`, `speed`, `up`, `pci`, `driver`, `mtu`, `mac`, `addresses`"
-    );
-    assert_eq!(
-        error("[nics.eth0]\nnode = 1"),
-        "f.toml:1:2: nics: unknown field `nics`, expected one of `nic`, `rdma`, `gpu`, `disk`, `pci`, `node`, `distance`"
-    );
-    assert_eq!(error("[[distance]]\nfrom = 0\nto = 1"), "f.toml:1:1: distance[0]: missing field `value`");
-}
-
-#[test]
-fn values_of_the_wrong_kind_are_named() {
-    assert_eq!(error("[nic.eth0]\nnode = '1'"), "f.toml:2:8: nic.eth0.node: invalid type: string \"1\", expected u32");
-    assert_eq!(error("nic.eth0.node = -1"), "f.toml:1:17: nic.eth0.node: invalid value: integer `-1`, expected u32");
-    assert_eq!(
-        error("nic.eth0.speed = 25"),
-        "f.toml:1:18: nic.eth0.speed: invalid type: integer `25`, expected a string"
-    );
-    assert_eq!(
-        error("nic.eth0.speed = '25 GB/s'"),
-        "f.toml:1:18: nic.eth0.speed: `25 GB/s` is not a speed like 25 Gbit/s"
-    );
-    assert_eq!(
-        error("nic.eth0.local_cpus = ''"),
-        "f.toml:1:23: nic.eth0.local_cpus: `` is not a list of at least one CPU like 0-3,8"
-    );
-    assert_eq!(
-        error("nic.eth0.hide = true"),
-        "f.toml:1:17: nic.eth0.hide: invalid value: boolean `true`, expected the reason why the lane is to be left alone, or false"
-    );
-    assert_eq!(
-        error("nic.eth0.hide = ' '"),
-        "f.toml:1:17: nic.eth0.hide: invalid value: string \"\", expected the reason why the lane is to be left alone, or false"
-    );
-    assert_eq!(
-        error("nic.eth9.add = false"),
-        "f.toml:1:16: nic.eth9.add: invalid value: boolean `false`, expected true, or no such key"
-    );
-    assert_eq!(
-        error("nic.eth0.addresses = ['10.0.0.1/24', '10.0.0.2']"),
-        "f.toml:1:22: nic.eth0.addresses: `10.0.0.2` is not an address with the length of its prefix like 10.0.0.1/24"
-    );
-    assert_eq!(
-        error("distance = [{from = 0, to = 1, value = 9}]"),
-        "f.toml:1:40: distance[0].value: 9 is not a distance from 10 to 254"
-    );
-    assert_eq!(
-        error("pci.\"0000:3b:00.0\".link = '16 GT/s x3'"),
-        "f.toml:1:27: pci.\"0000:3b:00.0\".link: `16 GT/s x3` is not a PCI Express link like 16 GT/s x8"
-    );
-}
-
-#[test]
-fn what_the_machine_does_not_have_is_named() {
-    assert_eq!(
-        error("\n[nic.eth7]\nnode = 1"),
-        "f.toml:2:6: nic.eth7: this machine has no network interface of that name; `add = true` describes one that nobody shows"
-    );
-    assert_eq!(error("[gpu.card7]\nnode = 1"), "f.toml:1:6: gpu.card7: this machine has no GPU of that name");
-    assert_eq!(error("[pci.eth0]"), "f.toml:1:6: pci.eth0: `eth0` is not a PCI address like 0000:3b:00.1");
-    assert_eq!(
-        error("[pci.'0000:3b:00.1']"),
-        "f.toml:1:6: pci.\"0000:3b:00.1\": this machine has no PCI function of that name"
-    );
-    assert_eq!(error("nic.eth0.node = 7"), "f.toml:1:17: nic.eth0.node: there is no node 7; there are: 0-1");
-    assert_eq!(error("node.7.tier = 1"), "f.toml:1:6: node.7: there is no node 7; there are: 0-1");
-    assert_eq!(error("node.01.tier = 1"), "f.toml:1:6: node.01: `01` is not the number of a node");
-    assert_eq!(
-        error("nic.eth0.local_cpus = '6-9'"),
-        "f.toml:1:23: nic.eth0.local_cpus: CPUs 8-9 are not there; online are: 0-7"
-    );
-    assert_eq!(
-        error("[[node.0.performance]]\nfrom = '8'"),
-        "f.toml:2:8: node.0.performance.from: CPUs 8 are not there; online are: 0-7"
-    );
-    assert_eq!(error("[[node.0.performance]]\nfrom = '1'"), "f.toml:2:8: node.0.performance.1: no figure is given");
-    assert_eq!(
-        error("distance = [{from = 0, to = 2, value = 20}]"),
-        "f.toml:1:29: distance[0].to: there is no node 2; there are: 0-1"
-    );
-    assert_eq!(
-        error("distance = [{from = 0, to = 0, value = 20}]"),
-        "f.toml:1:29: distance[0].to: a node's distance from itself is 10 by definition"
-    );
-    assert_eq!(
-        error("nic.eth0.addresses = []"),
-        "f.toml:1:22: nic.eth0.addresses: the list is empty; what is unknown is left out"
-    );
-    assert_eq!(error("nic.'a b'.add = true"), "f.toml:1:5: nic.\"a b\": `a b` is not the name of an interface");
+fn errors_with_their_places() {
+    for case in ERRORS.trim().lines() {
+        let (text, said) = case.split_once(" => ").expect("a file and its error");
+        assert_eq!(error(&text.replace("\\n", "\n")), format!("f.toml:{said}"));
+    }
     let none = Topology::synthetic("pu:2", vec![Nic::named("eth0")]).unwrap();
-    assert_eq!(
-        applied(&none, "nic.eth0.node = 0").unwrap_err().to_string(),
-        "f.toml:1:17: nic.eth0.node: there is no node 0; this machine has no NUMA nodes"
-    );
+    let said = applied(&none, "nic.eth0.node = 0").unwrap_err().to_string();
+    assert_eq!(said, "f.toml:1:17: nic.eth0.node: there is no node 0; this machine has no NUMA nodes");
 }
 
 #[test]
-fn contradictions_name_both_places() {
-    assert_eq!(
-        error("[nic.eth0]\nhide = 'not ours'\nnode = 1"),
-        "f.toml:3:8: nic.eth0.node: the interface is hidden in line 2: what else is said of it has no use"
-    );
-    assert_eq!(error("nic.eth0.add = true"), "f.toml:1:16: nic.eth0.add: the machine has this interface already");
-    assert_eq!(
-        error("[nic.eth0]\nnode = 1\nlocal_cpus = '0-1'"),
-        "f.toml:3:14: nic.eth0.local_cpus: none of the CPUs 0-1 is one of node 1 (line 2), whose are 4-7"
-    );
-    assert_eq!(
-        error("nic.eth0.node = 1\nrdma.mlx5_0.node = 0"),
-        "f.toml:2:20: rdma.mlx5_0.node: it is node 0 here and node 1 in line 1 (`nic.eth0.node`)"
-    );
-    assert_eq!(
-        error("distance = [{from = 0, to = 1, value = 20}, {from = 0, to = 1, value = 30}]"),
-        "f.toml:1:72: distance[1].value: it is 30 here and 20 in line 1 (`distance[0].value`)"
-    );
-    assert_eq!(
-        error(
-            "[[node.1.performance]]\nfrom = '0'\nread_latency_ns = 90\n[[node.1.performance]]\nfrom = '0'\nread_latency_ns = 91"
-        ),
-        "f.toml:6:19: node.1.performance.0.read_latency_ns: it is 91 here and 90 in line 3 (`node.1.performance.0.read_latency_ns`)"
-    );
-}
-
-#[test]
-fn figures_are_compared_as_they_are_and_not_as_they_are_printed() {
+fn figures_compared_before_rounding() {
     let twice = "node.1.performance = [{from = '0', read_bandwidth = '2.54 Gbit/s'}, {from = '0', read_bandwidth = '2.53 Gbit/s'}]";
     assert!(error(twice).contains("it is 2.5 Gbit/s here and 2.5 Gbit/s in line 1"), "{}", error(twice));
 }
 
 #[test]
-fn the_same_value_twice_is_no_contradiction() {
+fn same_value_twice_is_no_contradiction() {
     good("distance = [{from = 0, to = 1, value = 20}, {from = 0, to = 1, value = 20}]");
     good("nic.eth0.node = 1\nrdma.mlx5_0.node = 1\npci.\"0000:3b:00.0\".node = 1");
 }
 
 #[test]
-fn files_that_may_be_missing_are_left_out_and_named_ones_are_not() {
+fn optional_and_named_files() {
     let folder = tempfile::tempdir().unwrap();
     let [there, missing, below_file] = ["a.toml", "b.toml", "a.toml/c.toml"].map(|name| folder.path().join(name));
     fs::write(&there, "nic.eth0.node = 1").unwrap();
@@ -337,7 +253,7 @@ fn files_that_are_no_text_or_do_not_end_are_refused() {
 }
 
 #[test]
-fn the_users_file_is_where_the_base_directory_specification_has_it() {
+fn user_file_by_the_xdg_specification() {
     let file = |config: Option<&str>, home: Option<&str>| user_file(config.map(AsRef::as_ref), home.map(AsRef::as_ref));
     assert_eq!(file(Some("/c"), Some("/h")), Some(PathBuf::from("/c/rails/topology.toml")));
     for ignored in [None, Some(""), Some("relative")] {
@@ -411,7 +327,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_says_nothing_changes_nothing(comment in "[a-z =\\[]{0,20}", tables in prop::sample::subsequence(vec!["[nic.eth0]\n", "[nic]\n", "[gpu]\n", "[node.1]\n"], 0..4)) {
+    fn file_that_says_nothing_changes_nothing(comment in "[a-z =\\[]{0,20}", tables in prop::sample::subsequence(vec!["[nic.eth0]\n", "[nic]\n", "[gpu]\n", "[node.1]\n"], 0..4)) {
         let text = format!("# {comment}\n{}", tables.concat());
         prop_assert_eq!(good(&text), machine());
     }

@@ -1,4 +1,4 @@
-//! From hwloc's I/O objects to the model's devices.
+//! Devices of the model, from hwloc's I/O objects.
 
 use super::tree::{info, locality, pci};
 use crate::{Bandwidth, BlockDevice, DataSize, Gpu, PciAddress, PciBridge, PciDevice, RdmaDevice, RdmaPort};
@@ -41,7 +41,7 @@ pub(super) fn rdma_devices(hwloc: &Hwloc) -> Vec<RdmaDevice> {
 /// The graphics and computing devices, each once however many names it has.
 pub(super) fn gpus(hwloc: &Hwloc) -> Vec<Gpu> {
     let mut objects = os_devices(hwloc, &[OSDeviceType::GPU, OSDeviceType::CoProcessor]);
-    // `:0.0` is a screen, and not what a device is called.
+    // `:0.0` is a screen, and no name of a device.
     objects.retain(|(name, _)| !name.starts_with(':'));
     objects.sort_by_key(|(name, _)| (rank(name), name.len(), name.clone()));
     let mut gpus: Vec<Gpu> = Vec::new();
@@ -57,7 +57,7 @@ pub(super) fn gpus(hwloc: &Hwloc) -> Vec<Gpu> {
     gpus
 }
 
-/// The disks. Memory is "storage" to hwloc as well, where it is or could be used as such (`dax0.0`, CXL's `mem0`).
+/// The disks. hwloc calls memory "storage" as well if it can be used as such (`dax0.0`, CXL's `mem0`).
 pub(super) fn block_devices(hwloc: &Hwloc) -> Vec<BlockDevice> {
     let is_disk = |name: &str, object: &TopologyObject| {
         let subtype = object.subtype().map(|subtype| subtype.to_string_lossy());
@@ -75,7 +75,7 @@ pub(super) fn block_devices(hwloc: &Hwloc) -> Vec<BlockDevice> {
 fn pci_device(hwloc: &Hwloc, object: &TopologyObject) -> Option<PciDevice> {
     let attributes = attributes(object)?;
     let (node, local_cpus) = locality(hwloc, object);
-    // hwloc writes 0 for what it could not read, and no vendor has that number.
+    // hwloc writes 0 for a number that it could not read, and no vendor has that number.
     let vendor = Some(attributes.vendor_id()).filter(|id| *id != 0);
     Some(PciDevice {
         class: Some(u32::from(attributes.class_id()) << 8).filter(|class| *class != 0),
@@ -90,7 +90,7 @@ fn pci_device(hwloc: &Hwloc, object: &TopologyObject) -> Option<PciDevice> {
     })
 }
 
-/// What both say.
+/// The facts that both descriptions have.
 fn agreed(one: PciDevice, other: PciDevice) -> PciDevice {
     fn both<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<T> {
         if one == other { one } else { None }
@@ -108,7 +108,7 @@ fn agreed(one: PciDevice, other: PciDevice) -> PciDevice {
     }
 }
 
-/// What hwloc says of a function; the bridge from the processor to its PCI bus is none.
+/// hwloc's facts of a function; the bridge from the processor to its PCI bus is none.
 fn attributes(object: &TopologyObject) -> Option<&PCIDeviceAttributes> {
     match object.attributes()? {
         ObjectAttributes::PCIDevice(attributes) => Some(attributes),
@@ -134,7 +134,7 @@ fn bridge_address(object: &TopologyObject) -> Option<PciAddress> {
 
 fn buses(object: &TopologyObject) -> Option<PciBridge> {
     let Some(ObjectAttributes::Bridge(bridge)) = object.attributes() else { return None };
-    // hwlocality takes a bridge that leads to no PCI for impossible, and a file may say so.
+    // hwlocality takes a bridge without a PCI bus below it for impossible, and a file may have one.
     if bridge.downstream_type() != BridgeType::PCI {
         return None;
     }
@@ -210,7 +210,7 @@ fn kib(text: &str) -> Option<DataSize> {
     kib.checked_mul(1024).map(DataSize::bytes)
 }
 
-/// What the names of graphics and computing devices begin with, the first choice first.
+/// The beginnings of the names of graphics and computing devices, the first choice first.
 const NAMES: [&str; 8] = ["cuda", "nvml", "rsmi", "ze", "opencl", "card", "renderD", "ve"];
 
 /// The state of a port that is up (`enum ib_port_state` in the kernel's `include/rdma/ib_verbs.h`).
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bandwidth_that_is_none_is_unknown() {
+    fn bandwidth_that_is_none_is_unknown() {
         assert_eq!(bandwidth(0.25), Some(Bandwidth::mbps(2_000)));
         for gigabytes in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE, 1e30] {
             assert_eq!(bandwidth(gigabytes), None, "{gigabytes}");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_functions_at_one_address_only_what_both_say_is_known() {
+    fn common_facts_of_two_functions_at_one_address() {
         let address = "0000:04:00.0".parse().unwrap();
         let one = PciDevice { class: Some(0x010700), vendor: Some(0x8086), ..PciDevice::at(address) };
         let other = PciDevice { class: Some(0x020700), vendor: Some(0x8086), ..PciDevice::at(address) };

@@ -1,4 +1,4 @@
-//! Kinds of cores, as hwloc tells them apart.
+//! Kinds of cores, from hwloc.
 
 use super::tree;
 use crate::{CoreKind, CpuSet};
@@ -27,7 +27,7 @@ fn core_kind(kind: &CpuKind<'_>, online: &CpuSet) -> CoreKind {
     }
 }
 
-/// hwloc has names of its own for what Linux calls otherwise; what other systems say stays.
+/// hwloc has names of its own for Linux's names; names of other systems stay.
 fn kernel_name(name: String) -> String {
     let known = KERNEL_NAMES.iter().find(|(hwloc, _)| *hwloc == name);
     known.map_or(name, |(_, kernel)| (*kernel).to_owned())

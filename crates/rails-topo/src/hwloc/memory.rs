@@ -1,4 +1,4 @@
-//! Memory, as hwloc describes it beyond its size.
+//! Memory, from hwloc.
 
 use super::tree;
 use crate::{Bandwidth, CpuSet, DataSize, Hugepages, MemoryPerformance};
@@ -9,8 +9,8 @@ use hwlocality::{
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// The node's pools of huge pages. hwloc lists all sizes of pages, of which the smallest is the ordinary one, and it does
-/// not tell which are free.
+/// The node's pools of huge pages. hwloc lists all sizes of pages, the ordinary one first, and does not count the free
+/// ones.
 pub(super) fn hugepages(node: &TopologyObject) -> Vec<Hugepages> {
     let Some(ObjectAttributes::NUMANode(attributes)) = node.attributes() else { return Vec::new() };
     let pool = |size: u64, count| Hugepages { size: DataSize::bytes(size), total: Some(count), free: None };
@@ -81,7 +81,8 @@ fn of_initiator(seen: &mut Vec<MemoryPerformance>, from: CpuSet) -> &mut MemoryP
     &mut seen[index]
 }
 
-/// hwloc's documentation says MiB/s, but on Linux it passes the kernel's figures on, which are in MB/s (10^6 bytes).
+/// hwloc's documentation states MiB/s, but on Linux hwloc passes the kernel's figures on, which are in MB/s (10^6
+/// bytes).
 fn bandwidth(megabytes_per_second: u64) -> Option<Bandwidth> {
     megabytes_per_second.checked_mul(8_000_000).map(Bandwidth::bits_per_second)
 }

@@ -1,4 +1,4 @@
-//! The machine as hwloc sees it, live or from an XML file.
+//! The machine as hwloc sees it, from the system or from an XML file.
 
 mod devices;
 mod kinds;
@@ -17,10 +17,10 @@ use std::path::Path;
 /// Why hwloc failed; its own error types stay out of this crate's interface.
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Replaces what hwloc knows better in what was read from this machine's files.
+/// Replaces the facts from this machine's files that hwloc knows better.
 ///
-/// The kernel's files keep the last word on what is there at all: online CPUs, and whether there are NUMA nodes (on a
-/// kernel without NUMA hwloc makes one up).
+/// The kernel's files decide which objects exist: the online CPUs, and NUMA nodes at all (on a kernel without NUMA
+/// hwloc makes one up).
 pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> {
     let hwloc = this_machine().map_err(|source| DetectError::Hwloc { source })?;
     if !hwloc.is_this_system() {
@@ -41,7 +41,7 @@ pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> 
     Ok(topology.in_order())
 }
 
-/// The version of the installed library; it signs what it detects or makes up.
+/// The version of the installed library.
 fn version() -> String {
     let signature = |hwloc: Hwloc| tree::info(hwloc.root_object(), "hwlocVersion");
     let made_up = TopologyBuilder::new().from_synthetic("pu:1").ok().and_then(|builder| builder.build().ok());
@@ -62,7 +62,7 @@ fn load(builder: TopologyBuilder, flags: BuildFlags, io: TypeFilter) -> Result<H
     Ok(builder.with_type_filter(ObjectType::Group, TypeFilter::KeepStructure)?.build()?)
 }
 
-/// What hwloc knows of devices and the kernel's files did not say.
+/// Adds hwloc's facts of devices that the kernel's files do not state.
 fn complete_devices(topology: &mut Topology, hwloc: &Hwloc) {
     let online = &topology.online_cpus;
     for found in tree::nics(hwloc) {
@@ -96,9 +96,10 @@ fn fill_in(nic: &mut Nic, found: Nic, online: &CpuSet) {
     locate((&mut nic.node, &mut nic.local_cpus), (found.node, found.local_cpus), online);
 }
 
-/// Puts a device where hwloc puts it, if the kernel's files do not say.
+/// Takes the locality of a device from hwloc, if the kernel's files do not state it.
 ///
-/// The whole machine is where hwloc puts what it cannot place: such a place does not turn the kernel's -1 into a node.
+/// hwloc attaches a device of unknown locality to the whole machine: such a locality does not turn the kernel's -1 into
+/// a node.
 fn locate(
     (node, local_cpus): (&mut Option<NodeId>, &mut Option<CpuSet>),
     (found_node, found_cpus): (Option<NodeId>, Option<CpuSet>),
@@ -112,8 +113,8 @@ fn locate(
     }
 }
 
-/// The nodes as hwloc sees them, with what only the kernel's files say: which huge pages are free, the kernel's tiers, and
-/// whom the firmware's figures speak of.
+/// hwloc's nodes, with the facts that only the kernel's files have: free huge pages, the kernel's tiers, and the
+/// initiators of the firmware's figures.
 fn with_known(mut nodes: Vec<NumaNode>, known: &[NumaNode]) -> Vec<NumaNode> {
     let has_tiers = known.iter().any(|node| node.tier.is_some());
     for node in &mut nodes {
@@ -129,7 +130,8 @@ fn with_known(mut nodes: Vec<NumaNode>, known: &[NumaNode]) -> Vec<NumaNode> {
     nodes
 }
 
-/// What the device is called by those who compute with it, and its model; or a device that the kernel's files did not show.
+/// Adds the name that computing libraries have for a device, and its model; or a device that the kernel's files do not
+/// have.
 fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu, online: &CpuSet) {
     let same = |gpu: &&mut Gpu| gpu.name == found.name || (gpu.pci.is_some() && gpu.pci == found.pci);
     match gpus.iter_mut().find(same) {
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_is_called_by_hwlocs_name_and_stays_where_the_kernel_puts_it() {
+    fn gpu_with_hwlocs_name_and_the_kernels_node() {
         let gpu = |name: &str, pci: &str| Gpu {
             name: name.to_owned(),
             pci: Some(pci.parse().unwrap()),
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_the_whole_machine_says_nothing() {
+    fn place_that_is_the_whole_machine_says_nothing() {
         let online: CpuSet = "0-7".parse().unwrap();
         let found =
             |cpus: &str| Nic { node: Some(NodeId(0)), local_cpus: Some(cpus.parse().unwrap()), ..Nic::named("eth0") };

@@ -1,4 +1,4 @@
-//! From hwloc's objects to the model.
+//! The model, from hwloc's objects.
 
 use super::{devices, memory};
 use crate::{
@@ -88,7 +88,7 @@ pub(super) fn distances(hwloc: &Hwloc) -> Option<Distances> {
     (nodes.len() > 1 && values.len() == nodes.len() * nodes.len()).then_some(Distances { nodes, values })
 }
 
-/// The interfaces that hwloc knows: those with a device behind them.
+/// The interfaces that hwloc knows: those with a device.
 pub(super) fn nics(hwloc: &Hwloc) -> Vec<Nic> {
     let mut seen = BTreeSet::new();
     let nic = |object: &TopologyObject| {
@@ -100,7 +100,7 @@ pub(super) fn nics(hwloc: &Hwloc) -> Vec<Nic> {
     hwloc.objects_with_type(ObjectType::OSDevice).filter(|object| is_network(object)).filter_map(nic).collect()
 }
 
-/// What the machine calls itself.
+/// The names of the machine.
 pub(super) fn machine(hwloc: &Hwloc) -> Machine {
     let root = hwloc.root_object();
     let dmi = |field: &str| match field {
@@ -121,7 +121,7 @@ pub(super) fn machine(hwloc: &Hwloc) -> Machine {
     }
 }
 
-/// A textual attribute of an object; an empty one says nothing.
+/// A textual attribute of an object; an empty one counts as missing.
 pub(super) fn info(object: &TopologyObject, name: &str) -> Option<String> {
     let text = object.info(name)?.to_string_lossy().trim().to_owned();
     (!text.is_empty()).then_some(text)
@@ -152,9 +152,10 @@ fn is_network(object: &TopologyObject) -> bool {
     matches!(object.attributes(), Some(ObjectAttributes::OSDevice(device)) if device.device_type() == OSDeviceType::Network)
 }
 
-/// Where the device hangs: on the first object above it that is no I/O object.
+/// The locality of a device: its first ancestor that is no I/O object.
 ///
-/// The whole machine is where hwloc puts what it cannot place, so on a machine with several nodes that is unknown.
+/// hwloc attaches a device of unknown locality to the whole machine, so on a machine with several nodes that is
+/// unknown.
 pub(super) fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
     let Some(ancestor) = device.first_non_io_ancestor() else { return (None, None) };
     let nodes = ancestor.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();

@@ -58,7 +58,7 @@ fn parse(xml: &str) -> Result<Hwloc, BoxedError> {
 
 /// The version that the root element carries; hwloc 1 wrote none.
 ///
-/// hwloc answers a version it does not know as any other fault, so it is looked up beforehand.
+/// hwloc reports an unknown version as any other fault, so the version is read beforehand.
 fn format_version(xml: &str) -> Result<&str, &'static str> {
     let (_, element) = xml.split_once("<topology").ok_or("it has no `topology` element")?;
     let (attributes, _) = element.split_once('>').ok_or("its `topology` element does not end")?;

@@ -1,22 +1,32 @@
 //! Packages, dies, caches, cores, PUs and nodes as a tree.
 
-use super::object::{Object, Sets};
+use super::{elements::Element, object::Object};
 use crate::{Cache, CacheKind, CpuSet, Nic, NodeId, NodeSet, NumaNode, Topology};
 use std::cmp::Reverse;
 
 /// The whole machine, without devices.
 pub(super) fn machine(topology: &Topology) -> Object {
-    let mut machine = Object::with_cpus("Machine", Some(0), topology.online_cpus.clone());
-    machine.infos = infos(topology);
+    let facts = &topology.machine;
+    let model = facts.cpu_model.clone().filter(|_| topology.packages.is_empty());
+    let mut machine = Object::with_cpus("Machine", Some(0), topology.online_cpus.clone()).infos([
+        ("Backend", Some("Rails".to_owned())),
+        ("OSName", Some("Linux".to_owned())),
+        ("HostName", facts.host.clone()),
+        ("OSRelease", facts.kernel.clone()),
+        ("DMIProductName", facts.product.clone()),
+        ("CPUModel", model),
+    ]);
     let mut objects = objects(topology);
     let wished = topology.nodes.iter().map(|node| &node.cpus).chain(localities(topology));
     for cpus in wished.filter(|cpus| !cpus.is_empty() && **cpus != topology.online_cpus) {
-        if cpus.is_subset(&topology.online_cpus) && !objects.iter().any(|(_, object)| object.cpus() == Some(cpus)) {
+        if cpus.is_subset(&topology.online_cpus)
+            && !objects.iter().any(|(_, object)| object.cpus.as_ref() == Some(cpus))
+        {
             objects.push((GROUP, Object::with_cpus("Group", None, cpus.clone())));
         }
     }
     // Of two with the same CPUs the higher type is outside.
-    objects.sort_by_key(|(rank, object)| (Reverse(object.cpus().map_or(0, CpuSet::len)), *rank));
+    objects.sort_by_key(|(rank, object)| (Reverse(object.cpus.as_ref().map_or(0, CpuSet::len)), *rank));
     objects.into_iter().for_each(|(_, object)| machine.insert(object));
     let made_up = [NumaNode::of(NodeId(0), topology.online_cpus.clone())];
     let nodes = if topology.nodes.is_empty() { &made_up[..] } else { &topology.nodes };
@@ -25,12 +35,12 @@ pub(super) fn machine(topology: &Topology) -> Object {
     machine
 }
 
-/// What is in the machine, each with the rank of its type (hwloc's `obj_type_order`).
+/// The objects of the machine, each with the rank of its type (hwloc's `obj_type_order`).
 fn objects(topology: &Topology) -> Vec<(u8, Object)> {
     let model = topology.machine.cpu_model.as_ref();
     let package = |package: &crate::Package| {
-        let infos = model.map(|model| ("CPUModel", model.clone())).into_iter().collect();
-        (PACKAGE, Object { infos, ..Object::with_cpus("Package", package.id, package.cpus.clone()) })
+        let object = Object::with_cpus("Package", package.id, package.cpus.clone());
+        (PACKAGE, object.infos([("CPUModel", model.cloned())]))
     };
     let packages = topology.packages.iter().map(package);
     let dies = topology.dies.iter().map(|die| (DIE, Object::with_cpus("Die", die.id, die.cpus.clone())));
@@ -43,7 +53,7 @@ fn objects(topology: &Topology) -> Vec<(u8, Object)> {
         .chain(caches)
         .chain(cores)
         .chain(pus)
-        .filter(|(_, object)| object.cpus().is_some_and(|cpus| !cpus.is_empty()))
+        .filter(|(_, object)| object.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty()))
         .collect()
 }
 
@@ -77,37 +87,27 @@ fn localities(topology: &Topology) -> impl Iterator<Item = &CpuSet> {
 
 fn hang_node(node: &NumaNode, machine: &mut Object) {
     let holder = machine.smallest(&node.cpus);
-    let sets = Sets { cpus: holder.cpus().cloned().unwrap_or_default(), nodes: NodeSet::from_iter([node.id]) };
     let memory = node.memory.map(|memory| ("local_memory", memory.as_bytes().to_string()));
-    let pool = |pool: &crate::Hugepages| Some((pool.size.as_bytes(), pool.total?));
+    let pages = node.hugepages.iter().filter_map(|pool| {
+        let element = Element::new("page_type").with("size", pool.size.as_bytes());
+        Some(element.with("count", pool.total?))
+    });
+    let cpus = holder.cpus.clone().unwrap_or_default();
     holder.memory.push(Object {
-        os_index: Some(node.id.0),
-        sets: Some(sets),
+        nodes: NodeSet::from_iter([node.id]),
         attributes: memory.into_iter().collect(),
-        pages: node.hugepages.iter().filter_map(pool).collect(),
-        ..Object::device("NUMANode")
+        inner: pages.collect(),
+        ..Object::with_cpus("NUMANode", Some(node.id.0), cpus)
     });
 }
 
-/// The nodes of an object are those that it has CPUs of; memory without CPUs is everybody's.
+/// The nodes of an object are the nodes that share CPUs with it; memory without CPUs belongs to every object.
 fn tell_nodes(object: &mut Object, nodes: &[NumaNode]) {
-    if let Some(sets) = &mut object.sets {
-        let beside = |node: &&NumaNode| node.cpus.is_empty() || node.cpus.intersects(&sets.cpus);
-        sets.nodes = nodes.iter().filter(beside).map(|node| node.id).collect();
+    if let Some(cpus) = &object.cpus {
+        let beside = |node: &&NumaNode| node.cpus.is_empty() || node.cpus.intersects(cpus);
+        object.nodes = nodes.iter().filter(beside).map(|node| node.id).collect();
     }
     object.children.iter_mut().for_each(|child| tell_nodes(child, nodes));
-}
-
-fn infos(topology: &Topology) -> Vec<(&'static str, String)> {
-    let machine = &topology.machine;
-    let of_machine = [
-        ("HostName", &machine.host),
-        ("OSRelease", &machine.kernel),
-        ("DMIProductName", &machine.product),
-        ("CPUModel", if topology.packages.is_empty() { &machine.cpu_model } else { &None }),
-    ];
-    let known = of_machine.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
-    [("Backend", "Rails".to_owned()), ("OSName", "Linux".to_owned())].into_iter().chain(known).collect()
 }
 
 const CACHES: [&str; 5] = ["L1Cache", "L2Cache", "L3Cache", "L4Cache", "L5Cache"];

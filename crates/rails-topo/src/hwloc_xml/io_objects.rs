@@ -1,4 +1,4 @@
-//! PCI functions below their bridges, and what the kernel calls the devices behind them.
+//! PCI functions below their bridges, and the kernel's devices of each function.
 
 use super::object::Object;
 use crate::{CpuSet, NicKind, NodeId, PciAddress, PciDevice, Topology};
@@ -16,7 +16,7 @@ pub(super) fn hang(topology: &Topology, machine: &mut Object) {
         }
     }
     for ((domain, first, cpus), roots) in bus.roots(topology) {
-        let mut host = Object::device("Bridge");
+        let mut host = Object::io("Bridge");
         host.devices = roots.iter().map(|root| bus.function(*root, 1)).collect();
         let last = roots.iter().map(|root| bus.last_bus(*root)).max().unwrap_or(first);
         host.attributes = vec![
@@ -28,7 +28,7 @@ pub(super) fn hang(topology: &Topology, machine: &mut Object) {
     }
 }
 
-/// What the kernel calls a device, and where that is: at a function, or beside CPUs.
+/// A device with the kernel's name, and its attachment: a function, or CPUs.
 struct Named {
     pci: Option<PciAddress>,
     cpus: CpuSet,
@@ -36,36 +36,33 @@ struct Named {
 }
 
 fn named(topology: &Topology) -> Vec<Named> {
-    let device =
-        |name: &str, kind: u8, pci, node, local: &Option<CpuSet>, infos: Vec<(&'static str, Option<String>)>| {
-            let mut object = Object::device("OSDev");
-            object.attributes = vec![("name", name.to_owned()), ("osdev_type", kind.to_string())];
-            object.infos = infos.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-            Named { pci, cpus: cpus_beside(topology, local, node), object }
-        };
+    type Infos = Vec<(&'static str, Option<String>)>;
+    let device = |name: &str, kind: u8, pci, local: (Option<NodeId>, &Option<CpuSet>), infos: Infos| {
+        let mut object = Object::io("OSDev").infos(infos);
+        object.attributes = vec![("name", name.to_owned()), ("osdev_type", kind.to_string())];
+        Named { pci, cpus: cpus_beside(topology, local.1, local.0), object }
+    };
     let nics = topology.nics.iter().filter(|nic| nic.kind == NicKind::Device || nic.pci.is_some()).map(|nic| {
         let infos = vec![("Address", nic.mac.map(|mac| mac.to_string()))];
-        device(&nic.name, NETWORK, nic.pci, nic.node, &nic.local_cpus, infos)
+        device(&nic.name, NETWORK, nic.pci, (nic.node, &nic.local_cpus), infos)
     });
-    let rdma = topology
-        .rdma_devices
-        .iter()
-        .map(|rdma| device(&rdma.name, OPEN_FABRICS, rdma.pci, rdma.node, &rdma.local_cpus, Vec::new()));
-    // What only its function stands for has no name in the kernel, and so is no device of one.
+    let rdma = topology.rdma_devices.iter();
+    let rdma = rdma.map(|it| device(&it.name, OPEN_FABRICS, it.pci, (it.node, &it.local_cpus), Vec::new()));
+    // A GPU without a driver has no name in the kernel, and so is no device of one.
     let gpus =
         topology.gpus.iter().filter(|gpu| !gpu.is_unnamed()).map(|gpu| {
-            device(&gpu.name, GPU, gpu.pci, gpu.node, &gpu.local_cpus, vec![("GPUModel", gpu.model.clone())])
+            device(&gpu.name, GPU, gpu.pci, (gpu.node, &gpu.local_cpus), vec![("GPUModel", gpu.model.clone())])
         });
     let blocks = topology.block_devices.iter().map(|block| {
         // hwloc's unit is 1,024 bytes.
         let size = block.size.map(|size| (size.as_bytes() / 1024).to_string());
         let infos = vec![("Size", size), ("Model", block.model.clone())];
-        device(&block.name, BLOCK, block.pci, block.node, &block.local_cpus, infos)
+        device(&block.name, BLOCK, block.pci, (block.node, &block.local_cpus), infos)
     });
     nics.chain(rdma).chain(gpus).chain(blocks).collect()
 }
 
-/// The CPUs that a device is beside; none where that is not known, and then it hangs on the whole machine.
+/// The local CPUs of a device; if they are unknown, none, and the device is attached to the whole machine.
 fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>) -> CpuSet {
     let of_node = || topology.nodes.iter().find(|known| Some(known.id) == node).map(|node| node.cpus.clone());
     local.clone().or_else(of_node).unwrap_or_default()
@@ -74,13 +71,13 @@ fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>
 /// All PCI functions.
 struct Bus {
     functions: BTreeMap<PciAddress, PciDevice>,
-    /// What is below which function.
+    /// The functions right below each function.
     below: BTreeMap<PciAddress, Vec<PciAddress>>,
     named: BTreeMap<PciAddress, Vec<Object>>,
 }
 
 impl Bus {
-    /// Those of the machine, and those that only their devices tell of.
+    /// The functions of the machine, and those that only their devices state.
     fn of(topology: &Topology, named: &[Named]) -> Self {
         let known = topology.pci_devices.iter().map(|device| (device.address, device.clone()));
         let mut functions: BTreeMap<PciAddress, PciDevice> = known.collect();
@@ -100,7 +97,8 @@ impl Bus {
         Self { functions, below, named: BTreeMap::new() }
     }
 
-    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of these is a host bridge's.
+    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of these is a host
+    /// bridge's.
     fn roots(&self, topology: &Topology) -> Vec<((u32, u8, CpuSet), Vec<PciAddress>)> {
         let mut roots: Vec<((u32, u8, CpuSet), Vec<PciAddress>)> = Vec::new();
         for device in self.functions.values().filter(|device| parent(device, &self.functions).is_none()) {
@@ -123,7 +121,7 @@ impl Bus {
     /// A function with all that is below it; each is taken once.
     fn function(&mut self, address: PciAddress, depth: u32) -> Object {
         let bridge = self.functions.get(&address).and_then(|device| device.bridge);
-        let mut object = Object::device(if bridge.is_some() { "Bridge" } else { "PCIDev" });
+        let mut object = Object::io(if bridge.is_some() { "Bridge" } else { "PCIDev" });
         if let Some(bridge) = bridge {
             let behind = format!("{:04x}:[{:02x}-{:02x}]", address.domain, bridge.secondary, bridge.subordinate);
             object.attributes.extend([
@@ -151,7 +149,7 @@ impl Bus {
     }
 }
 
-/// The function above. Buses count upwards from the root, so that nobody's word can make a circle.
+/// The function above. Buses count upwards from the root, so that no description makes a circle.
 fn parent(device: &PciDevice, functions: &BTreeMap<PciAddress, PciDevice>) -> Option<PciAddress> {
     let above = |parent: &PciAddress| {
         parent.domain == device.address.domain

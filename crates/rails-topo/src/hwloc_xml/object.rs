@@ -1,65 +1,51 @@
 //! Objects as hwloc has them: each in another one, by its CPUs.
 
+use super::elements::Element;
 use crate::{CpuId, CpuSet, NodeSet};
 
-/// One object and what it holds.
-#[derive(Debug)]
+/// One object and the objects in it.
+#[derive(Debug, Default)]
 pub(super) struct Object {
     /// hwloc's name of its type.
     pub(super) kind: &'static str,
     /// The kernel's number of it.
     pub(super) os_index: Option<u32>,
-    /// `None` of I/O objects.
-    pub(super) sets: Option<Sets>,
+    /// `None` for I/O objects.
+    pub(super) cpus: Option<CpuSet>,
+    pub(super) nodes: NodeSet,
     pub(super) attributes: Vec<(&'static str, String)>,
-    pub(super) infos: Vec<(&'static str, String)>,
-    /// Pools of pages: size and count.
-    pub(super) pages: Vec<(u64, u64)>,
+    /// Elements that stand before the objects in it.
+    pub(super) inner: Vec<Element>,
     pub(super) memory: Vec<Object>,
     pub(super) children: Vec<Object>,
     pub(super) devices: Vec<Object>,
 }
 
-/// Where an object is.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Sets {
-    pub(super) cpus: CpuSet,
-    pub(super) nodes: NodeSet,
-}
-
 impl Object {
-    /// An object without CPUs.
-    pub(super) fn device(kind: &'static str) -> Self {
-        Self {
-            kind,
-            os_index: None,
-            sets: None,
-            attributes: Vec::new(),
-            infos: Vec::new(),
-            pages: Vec::new(),
-            memory: Vec::new(),
-            children: Vec::new(),
-            devices: Vec::new(),
-        }
+    pub(super) fn io(kind: &'static str) -> Self {
+        Self { kind, ..Self::default() }
     }
 
-    /// An object of these CPUs.
     pub(super) fn with_cpus(kind: &'static str, os_index: Option<u32>, cpus: CpuSet) -> Self {
-        Self { os_index, sets: Some(Sets { cpus, nodes: NodeSet::new() }), ..Self::device(kind) }
+        Self { kind, os_index, cpus: Some(cpus), ..Self::default() }
     }
 
-    pub(super) fn cpus(&self) -> Option<&CpuSet> {
-        self.sets.as_ref().map(|sets| &sets.cpus)
+    /// Adds an element for each value that is known.
+    pub(super) fn infos<'a>(mut self, infos: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Self {
+        self.inner.extend(infos.into_iter().filter_map(|(name, value)| Some(Element::info(name, &value?))));
+        self
     }
 
-    /// Puts an object to where it belongs; all that are larger must be in already. One that is partly inside another is dropped: a tree has no place for it.
+    /// Puts an object into the smallest one that holds it; all larger ones must be in already. An object that lies
+    /// partly in another is dropped, because a tree has no room for it.
     pub(super) fn insert(&mut self, object: Object) {
-        let Some(cpus) = object.cpus() else { return };
-        match self.children.iter().position(|child| child.cpus().is_some_and(|known| known.intersects(cpus))) {
+        let Some(cpus) = &object.cpus else { return };
+        let touched = |child: &Object| child.cpus.as_ref().is_some_and(|known| known.intersects(cpus));
+        match self.children.iter().position(touched) {
             Some(index) if self.children[index].holds(cpus) => self.children[index].insert(object),
             Some(_) => {}
             None => {
-                let first = |object: &Object| object.cpus().and_then(CpuSet::first).unwrap_or(CpuId(u32::MAX));
+                let first = |object: &Object| object.cpus.as_ref().and_then(CpuSet::first).unwrap_or(CpuId(u32::MAX));
                 let index = self.children.partition_point(|child| first(child) < first(&object));
                 self.children.insert(index, object);
             }
@@ -69,13 +55,13 @@ impl Object {
     /// The smallest object that holds these CPUs, and of several the outermost.
     pub(super) fn smallest(&mut self, cpus: &CpuSet) -> &mut Object {
         let inside = self.children.iter().position(|child| child.holds(cpus));
-        match inside.filter(|_| !cpus.is_empty() && self.cpus() != Some(cpus)) {
+        match inside.filter(|_| !cpus.is_empty() && self.cpus.as_ref() != Some(cpus)) {
             Some(index) => self.children[index].smallest(cpus),
             None => self,
         }
     }
 
     fn holds(&self, cpus: &CpuSet) -> bool {
-        self.cpus().is_some_and(|own| cpus.is_subset(own))
+        self.cpus.as_ref().is_some_and(|own| cpus.is_subset(own))
     }
 }

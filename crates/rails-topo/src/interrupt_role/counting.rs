@@ -1,47 +1,49 @@
-//! What an interrupt is for, where that takes the other interrupts of the NIC to tell.
+//! Roles of interrupts that depend on the other interrupts of the NIC.
 
 use super::{Direction, InterruptRole};
 use crate::{Interrupt, Nic};
 use std::{cell::OnceCell, collections::BTreeMap};
 
 impl Nic {
-    /// What `interrupt`, one of this NIC's, is for: by its name, and by how the NIC's driver counts.
+    /// The role of `interrupt`, one of this NIC's: by its name, and by the way in which the driver counts.
     ///
     /// Beyond [`Interrupt::role`] this knows that
     /// - gve's notification blocks are those of the transmit queues first, then those of the receive queues;
-    /// - vmxnet3 numbers vectors, so that its receive queues do not begin with 0 unless each shares a vector with a transmit queue, and one
-    ///   vector can serve all transmit queues;
+    /// - vmxnet3 numbers vectors, so that its receive queues do not begin with 0 unless each shares a vector with a
+    ///   transmit queue, and one vector can serve all transmit queues;
     /// - bnxt numbers vectors, so that its transmit queues come after its receive queues where they share none;
     /// - idpf numbers vectors too, and so did mlx5 in some versions;
-    /// - i40e, iavf, ice, idpf, ixgbevf and fm10k number vectors, each for several queues where there are fewer vectors than queues;
-    /// - the queues of a subfunction of mlx5 have vectors of their own, so that those of the function's queues say nothing;
-    /// - a vector of the interface's own name is for all but the queues where these have vectors of their own, and the only interrupt of a
-    ///   NIC is for everything.
+    /// - i40e, iavf, ice, idpf, ixgbevf and fm10k number vectors, each for several queues where there are fewer vectors
+    ///   than queues;
+    /// - the queues of a subfunction of mlx5 have vectors of their own, so the vectors of the function's queues state
+    ///   nothing;
+    /// - a vector of the interface's own name is for all but the queues where these have vectors of their own, and the
+    ///   only interrupt of a NIC is for everything.
     ///
     /// For all interrupts at once [`interrupt_roles`](Nic::interrupt_roles) is faster.
     pub fn role_of(&self, interrupt: &Interrupt) -> InterruptRole {
         Counting::of(self).role(interrupt)
     }
 
-    /// What each of this NIC's interrupts is for, in their order: as [`role_of`](Nic::role_of), in one pass over them.
+    /// The role of each of this NIC's interrupts, in their order: as [`role_of`](Nic::role_of), in one pass.
     pub fn interrupt_roles(&self) -> impl Iterator<Item = (&Interrupt, InterruptRole)> {
         let counting = Counting::of(self);
         self.interrupts.iter().map(move |interrupt| (interrupt, counting.role(interrupt)))
     }
 }
 
-/// What a NIC's interrupts say together. Each part is made when it is first asked for: most drivers' names need none.
+/// The facts of a NIC's interrupts together. Each is computed on first use: the names of most drivers need none.
 struct Counting<'a> {
     nic: &'a Nic,
     census: OnceCell<Census>,
-    /// The lowest number among those that are named alike but for it, by the words before the number.
+    /// The lowest number among equal names, by the words before the number.
     lowest: OnceCell<BTreeMap<&'a str, u32>>,
 }
 
 /// How many interrupts have which role by their own names.
 #[derive(Default)]
 struct Census {
-    /// Of queues that their names do not tell.
+    /// The role of queues that the names do not number.
     shared: u32,
     /// Of a receive queue, be it alone or with a transmit queue.
     receiving: u32,
@@ -65,7 +67,8 @@ impl<'a> Counting<'a> {
             (Some("bnxt_en" | "bnge"), InterruptRole::Queue { index, direction: direction @ Direction::Transmit }) => {
                 InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
             }
-            // drivers/net/ethernet/mellanox/mlx5/core/pci_irq.c, `irq_pools_init`: pools of their own, where there are vectors enough.
+            // drivers/net/ethernet/mellanox/mlx5/core/pci_irq.c, `irq_pools_init`: pools of their own, where there are
+            // vectors enough.
             (Some("mlx5_core.sf"), InterruptRole::Queue { .. }) => InterruptRole::Unknown,
             (Some("mlx5_core"), InterruptRole::Queue { index, direction }) => {
                 InterruptRole::Queue { index: self.counted_from_lowest(interrupt, index), direction }
@@ -94,7 +97,8 @@ impl<'a> Counting<'a> {
         })
     }
 
-    /// drivers/net/vmxnet3/vmxnet3_drv.c, `vmxnet3_request_irqs`: vectors of transmit queues come first, and with `TXSHARE` there is one.
+    /// drivers/net/vmxnet3/vmxnet3_drv.c, `vmxnet3_request_irqs`: vectors of transmit queues come first, and with
+    /// `TXSHARE` there is one.
     fn of_vmxnet3(&self, index: u32, direction: Direction) -> InterruptRole {
         let before = self.census().only_transmitting;
         match direction {
@@ -104,9 +108,9 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The number counted from the lowest among those that are named like this one. Vector 0 of idpf is for its mailbox (idpf_txrx.c,
-    /// `idpf_vport_intr_req_irq`), and that of mlx5 for asynchronous events, which some versions
-    /// counted along (pci_irq.c, `irq_set_name`).
+    /// The number counted from the lowest of the interrupts with the same name. Vector 0 of idpf is for its mailbox
+    /// (idpf_txrx.c, `idpf_vport_intr_req_irq`), and that of mlx5 for asynchronous events, which some versions count
+    /// too (pci_irq.c, `irq_set_name`).
     fn counted_from_lowest(&self, interrupt: &Interrupt, index: u32) -> u32 {
         let lowest = self.lowest.get_or_init(|| {
             let mut lowest = BTreeMap::new();
@@ -159,15 +163,15 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// The name's end without what follows an `@`, as the words before the number and the number.
+/// The end of the name before an `@`, as the words before the number and the number.
 fn numbered(interrupt: &Interrupt) -> Option<(&str, u32)> {
     let name = interrupt.name.as_deref()?.split('@').next()?;
     let words = name.trim_end_matches(|character: char| character.is_ascii_digit());
     Some((words, name[words.len()..].parse().ok()?))
 }
 
-/// Drivers that number vectors, and give each a run of queues where there are more of these: `i40e_vsi_map_rings_to_vectors` and the like.
-/// (ixgbe deals queues out in turn, so that a vector's number is that of its first queue.)
+/// Drivers that number vectors, and give each a run of queues if there are more queues: `i40e_vsi_map_rings_to_vectors`
+/// and similar functions. (ixgbe deals queues out in turn, so that a vector's number is that of its first queue.)
 const SPREADING: [&str; 6] = ["i40e", "iavf", "ice", "idpf", "ixgbevf", "fm10k"];
 
 #[cfg(test)]
@@ -178,7 +182,7 @@ mod tests {
     use InterruptRole::{Control, Queue, Queues, Unknown};
     use proptest::prelude::*;
 
-    /// A NIC of this driver whose vectors have these names.
+    /// A NIC of this driver with vectors of these names.
     fn nic(driver: &str, names: &[&str]) -> Nic {
         let interrupt = |(number, name): (usize, &&str)| Interrupt {
             number: number as u32 + 40,
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_gve_are_of_transmit_queues_first() {
+    fn blocks_of_gve_are_of_transmit_queues_first() {
         let blocks = ["gve-ntfy-blk0@pci:0", "gve-ntfy-blk1@pci:0", "gve-ntfy-blk2@pci:0", "gve-ntfy-blk3@pci:0"];
         let gve = nic("gve", &[&blocks[..], &["gve-mgmnt@pci:0"]].concat());
         let expected = [queue(0, Transmit), queue(1, Transmit), queue(0, Receive), queue(1, Receive), Control];
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_queues_of_vmxnet3_come_after_the_vectors_for_transmission() {
+    fn receive_queues_of_vmxnet3_after_transmit() {
         let apart = nic("vmxnet3", &["eth0-tx-0", "eth0-tx-1", "eth0-rx-2", "eth0-rx-3", "eth0-event-4"]);
         assert_eq!(
             roles(&apart),
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_are_counted_along_do_not_shift_the_queues() {
+    fn other_vectors_do_not_shift_the_queues() {
         let idpf = nic("idpf", &["idpf-Mailbox-0", "idpf-eth0-TxRx-1", "idpf-eth0-TxRx-2"]);
         assert_eq!(roles(&idpf), [Control, queue(0, Both), queue(1, Both)]);
         let mlx5 = nic("mlx5_core", &["mlx5_async0@pci:0", "mlx5_comp1@pci:0", "mlx5_comp2@pci:0"]);
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_of_the_interfaces_own_name_is_for_the_rest() {
+    fn vector_with_the_interfaces_own_name() {
         assert_eq!(roles(&nic("igb", &["eth0", "eth0-TxRx-0"])), [Control, queue(0, Both)]);
         assert_eq!(roles(&nic("e1000", &["eth0"])), [Queues(Both)], "it is the only one");
         assert_eq!(roles(&nic("other", &["eth0", "eth0-what"])), [Unknown, Unknown]);

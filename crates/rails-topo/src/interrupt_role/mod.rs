@@ -1,4 +1,4 @@
-//! What an interrupt of a NIC is for.
+//! The role of a NIC's interrupt.
 
 mod counting;
 mod name;
@@ -6,7 +6,7 @@ mod queues;
 
 use crate::Interrupt;
 
-/// What an interrupt is for.
+/// The role of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterruptRole {
     /// It serves a pair of queues, or a queue for one direction only.
@@ -16,11 +16,11 @@ pub enum InterruptRole {
         /// Which queues of that index.
         direction: Direction,
     },
-    /// It serves queues, but which of them is not known: several, or one that its driver's name does not tell.
+    /// It serves unknown queues: several, or one that the name does not number.
     Queues(Direction),
     /// It serves no queue: configuration, link changes, management.
     Control,
-    /// The name says nothing that is known here.
+    /// The name is unknown.
     Unknown,
 }
 
@@ -31,7 +31,7 @@ pub enum Direction {
     Receive,
     /// Transmit queues.
     Transmit,
-    /// Both, or the name does not say.
+    /// Both, or unknown.
     Both,
 }
 
@@ -51,11 +51,11 @@ impl InterruptRole {
 }
 
 impl Interrupt {
-    /// What it is for, from its own name alone.
+    /// The role by its own name alone.
     ///
-    /// Known are the names that the drivers mlx5, mlx4, ice, iavf, ixgbe, i40e, igb, igc, e1000e, idpf, bnxt, ena, gve, mana, virtio,
-    /// vmxnet3, qede and cxgb4 give, and others that name vectors alike. Some of these number their vectors and not their queues, which
-    /// no single name shows: [`Nic::role_of`](crate::Nic::role_of) knows them.
+    /// Known are the names that the drivers mlx5, mlx4, ice, iavf, ixgbe, i40e, igb, igc, e1000e, idpf, bnxt, ena, gve,
+    /// mana, virtio, vmxnet3, qede and cxgb4 give, and others that name vectors alike. Some of these number their
+    /// vectors and not their queues, which no single name shows: [`Nic::role_of`](crate::Nic::role_of) knows them.
     pub fn role(&self) -> InterruptRole {
         self.name.as_deref().map_or(InterruptRole::Unknown, name::role)
     }

@@ -3,10 +3,10 @@
 use super::{Direction, InterruptRole};
 use Direction::{Both, Receive, Transmit};
 
-/// What a vector of this name is for.
+/// The role of a vector of this name.
 ///
-/// An interface may be called almost anything, `misc0` and `rx-1` too, so only the end of a name is looked at, which is the
-/// driver's.
+/// An interface may have almost any name, `misc0` and `rx-1` too, so only the end of a vector's name counts, which is
+/// the driver's.
 pub(super) fn role(name: &str) -> InterruptRole {
     // mlx4, mlx5, ena, gve and mana add where the device is: `mlx5_comp3@pci:0000:3b:00.0`.
     let (name, has_place) = match name.split_once('@') {
@@ -56,7 +56,7 @@ const CONTROL: [&str; 16] = [
     "mana_hwc",
 ];
 
-/// How names end, but for a number, of vectors that serve several queues, or whose number is no queue's.
+/// Names of vectors, but for a number, that serve several queues, or whose number is no queue's.
 const SHARED: [(&str, Direction); 5] = [
     ("-virtqueues", Both),
     ("mlx5_combined", Both),
@@ -67,7 +67,7 @@ const SHARED: [(&str, Direction); 5] = [
     ("-ntfy-block.", Both),
 ];
 
-/// What stands before a queue's index. The first that fits counts: `txrx-` ends with `rx-` too.
+/// The words before a queue's index. The first match counts: `txrx-` ends with `rx-` too.
 const QUEUES: [(&str, Direction); 11] = [
     ("-txrx-", Both),
     ("-tx-rx-", Both),
@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_names_of_common_drivers_are_understood() {
+    fn names_of_common_drivers_are_understood() {
         let queue = |index, direction| InterruptRole::Queue { index, direction };
         for (name, expected) in [
             // drivers/net/ethernet/mellanox/mlx5/core/pci_irq.c: irq_set_name, irq_sf_set_name
@@ -117,7 +117,8 @@ mod tests {
             ("i40e-eth0-TxRx-63", queue(63, Both)),
             ("i40e-0000:18:00.0:misc", Control),
             ("i40e-0000:04:00.0:fdir-TxRx-0", Control),
-            // drivers/net/ethernet/intel/igb/igb_main.c, igc/igc_main.c: *_request_msix; the interface's own name is everything else
+            // drivers/net/ethernet/intel/igb/igb_main.c, igc/igc_main.c: *_request_msix; the interface's own name is
+            // everything else
             ("eth0-rx-1", queue(1, Receive)),
             ("eth0", Unknown),
             // drivers/net/ethernet/intel/e1000e/netdev.c: e1000_request_msix
@@ -146,7 +147,8 @@ mod tests {
             ("eth0-event-4", Control),
             // drivers/net/ethernet/qlogic/qede/qede_main.c: qede_init_fp
             ("eth0-fp-2", queue(2, Both)),
-            // drivers/net/ethernet/chelsio/cxgb4/cxgb4_main.c: setup_sge_queues, setup_fw_sge_queues; the vendor's own name_msix_vecs
+            // drivers/net/ethernet/chelsio/cxgb4/cxgb4_main.c: setup_sge_queues, setup_fw_sge_queues; the vendor's own
+            // name_msix_vecs
             ("eth0-Rx3", queue(3, Receive)),
             ("eth0-FWeventq", Control),
             ("eth0 (queue 3)", queue(3, Both)),
@@ -175,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn what_an_interface_is_called_does_not_matter(interface in "[a-z0-9:._-]{1,15}", index in 0..4096_u32) {
+        fn any_interface_name_in_a_vector(interface in "[a-z0-9:._-]{1,15}", index in 0..4096_u32) {
             let name = format!("{interface}-TxRx-{index}");
             prop_assume!(!interface.ends_with(":fdir"));
             prop_assert_eq!(role(&name), InterruptRole::Queue { index, direction: Both });

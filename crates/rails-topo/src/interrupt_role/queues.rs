@@ -1,19 +1,19 @@
-//! Which interrupt tells of which queue.
+//! The interrupt of each queue.
 
 use super::{Direction, InterruptRole};
 use crate::{CpuSet, Interrupt, Nic};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Nic {
-    /// Its interrupt of that number, such as a queue's.
+    /// Its interrupt of that number.
     pub fn interrupt(&self, number: u32) -> Option<&Interrupt> {
         self.interrupts.iter().find(|interrupt| interrupt.number == number)
     }
 
-    /// Puts each queue's interrupt to it, as the names of this NIC's interrupts say.
+    /// Assigns interrupts to queues by the names of this NIC's interrupts.
     ///
-    /// `on_device` are the names of all interfaces of the same device: the others' interrupts are listed with this one's, and some drivers
-    /// number each interface's queues from 0 (cxgb4: `eth0-Rx3`, `eth1-Rx3`).
+    /// `on_device` are the names of all interfaces of the same device: the others' interrupts are listed with this
+    /// one's, and some drivers number each interface's queues from 0 (cxgb4: `eth0-Rx3`, `eth1-Rx3`).
     pub(crate) fn assign_interrupts(&mut self, on_device: &BTreeSet<&str>) {
         let claims = Claims::of(self, on_device);
         self.rx_queues.iter_mut().for_each(|queue| queue.interrupt = claims.receive.interrupt_of(queue.index));
@@ -22,35 +22,35 @@ impl Nic {
 }
 
 impl Interrupt {
-    /// The CPUs it is served on, as far as is known: those where it is (`effective`), else those where it may be (`affinity`). `None` is
-    /// unknown.
+    /// The CPUs that serve it, as far as is known: those that do (`effective`), else those that may (`affinity`).
+    /// `None` is unknown.
     pub fn cpus(&self) -> Option<&CpuSet> {
         self.effective.as_ref().or(self.affinity.as_ref())
     }
 }
 
-/// What the interrupts say of the queues.
+/// The interrupts by queue.
 #[derive(Default)]
 struct Claims {
     receive: Direct,
     transmit: Direct,
 }
 
-/// What they say of the queues of one direction.
+/// The interrupts of the queues of one direction.
 #[derive(Default)]
 struct Direct {
     by_queue: BTreeMap<u32, Claim>,
-    /// Of those that serve queues without telling which.
+    /// The interrupts of unknown queues.
     shared: Option<Claim>,
     /// Whether there is one that may be of anything.
     has_unknown: bool,
 }
 
-/// Who says to be the interrupt of a queue.
+/// The interrupts that claim a queue.
 #[derive(Clone, Copy)]
 enum Claim {
     One(u32),
-    /// Several, of which at most one is right, and nothing tells which.
+    /// Several; at most one is right, and nothing decides which.
     Several,
 }
 
@@ -88,7 +88,7 @@ impl Claims {
 }
 
 impl Direct {
-    /// The interrupt that says to be the queue's, or the one that must be every queue's: it alone serves any.
+    /// The interrupt that claims the queue, or the only interrupt that serves queues at all.
     fn interrupt_of(&self, queue: u32) -> Option<u32> {
         match (self.by_queue.get(&queue), self.shared) {
             (Some(Claim::One(number)), _) => Some(*number),
@@ -106,7 +106,7 @@ impl Claim {
 
 /// Whether the longest name of an interface in the name of an interrupt is another's than `own`.
 ///
-/// That the driver's name holds no interface's, or one that none has any more, says nothing: interfaces are renamed, interrupts are not.
+/// A vector's name with another interface's name in it states nothing: interfaces are renamed, interrupts are not.
 fn is_of_another(interrupt: &str, own: &str, on_device: &BTreeSet<&str>) -> bool {
     if on_device.iter().all(|name| *name == own) {
         return false;
@@ -129,7 +129,7 @@ mod tests {
     use crate::{RxQueue, TxQueue};
     use proptest::prelude::*;
 
-    /// The interrupts of the receive and the transmit queues of a NIC whose vectors, from 40 on, have these names.
+    /// The interrupts of the receive and the transmit queues of a NIC with vectors of these names, from 40 on.
     fn assigned(driver: &str, queues: (u32, u32), names: &[&str], beside: &[&str]) -> [Vec<Option<u32>>; 2] {
         let name = |name: &&str| (!name.is_empty()).then(|| (*name).to_owned());
         let interrupt =
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_of_common_drivers_have_the_interrupts_that_their_names_say() {
+    fn queues_of_common_drivers_by_vector_names() {
         for (driver, names) in [
             ("mlx5_core", ["mlx5_async0@pci:0", "mlx5_comp0@pci:0", "mlx5_comp1@pci:0"]),
             ("ice", ["ice-0000:18:00.0:misc", "ice-eth0-TxRx-0", "ice-eth0-TxRx-1"]),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_of_the_devices_other_interfaces_are_theirs() {
+    fn interrupts_of_sibling_interfaces() {
         let names = ["eth0-Rx0", "eth0-Rx1", "eth0-1-Rx0", "eth0-1-Rx1", "eth1 (queue 0)", "eth0-FWeventq"];
         let [receive, _] = assigned("cxgb4", (2, 0), &names, &["eth0-1", "eth1"]);
         assert_eq!(receive, from(40, 2));
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_set_of_names_makes_it_panic_or_gives_an_interrupt_that_is_not_there(
+        fn any_set_of_vector_names(
             driver in "gve|vmxnet3|idpf|mlx5_core|igb|ice|bnxt_en|cxgb4",
             queues in (0..4_u32, 0..4_u32),
             names in proptest::collection::vec("(eth0|eth1|é|-input\\.|-tx-|-rx-|-TxRx-|@| |[0-3]){0,5}", 0..8),

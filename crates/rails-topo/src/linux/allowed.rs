@@ -1,4 +1,4 @@
-//! What the process may use, and which CPUs the kernel sets apart.
+//! The CPUs and nodes that the process may use, and the CPUs that the kernel sets apart.
 
 use super::{
     cpus::{CPUS, Cpus},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{CpuSet, NodeSet};
 
-/// What limits the process: each of these where something says it.
+/// The limits of the process; each is `None` if nothing states it.
 pub(crate) struct Allowed {
     status: Status,
     cpuset: Option<Cpuset>,
@@ -25,35 +25,36 @@ impl Allowed {
         }
     }
 
-    /// Those of the online CPUs that nothing forbids.
+    /// The online CPUs within all limits.
     pub(crate) fn cpus(&self, online: &CpuSet) -> CpuSet {
         let limits = [self.status.cpus.as_ref(), self.cpuset.as_ref().and_then(|cpuset| cpuset.cpus.as_ref())];
         limits.into_iter().flatten().fold(online.clone(), |allowed, limit| allowed.intersection(limit))
     }
 
-    /// Those of the nodes that nothing forbids.
+    /// The nodes within all limits.
     pub(crate) fn nodes(&self, all: &NodeSet) -> NodeSet {
         let limits = [self.status.nodes.as_ref(), self.cpuset.as_ref().and_then(|cpuset| cpuset.nodes.as_ref())];
         limits.into_iter().flatten().fold(all.clone(), |allowed, limit| allowed.intersection(limit))
     }
 
-    /// The online CPUs that the scheduler leaves alone: by `isolcpus=`, and by partitions of cpusets, which older kernels
-    /// list in the topmost control group alone (Documentation/admin-guide/cgroup-v2.rst, `cpuset.cpus.isolated`).
+    /// The online CPUs that the scheduler leaves alone: by `isolcpus=`, and by partitions of cpusets, which older
+    /// kernels list in the topmost control group alone (Documentation/admin-guide/cgroup-v2.rst,
+    /// `cpuset.cpus.isolated`).
     pub(super) fn isolated(&self, root: &Root, cpus: &Cpus) -> CpuSet {
         let by_boot: CpuSet = root.value(&format!("{CPUS}/isolated")).unwrap_or_default();
         by_boot.union(&self.partitions).intersection(&cpus.online)
     }
 }
 
-/// The online CPUs whose tick stops; a kernel that was told of none writes `(null)`.
+/// The online CPUs whose tick stops; a kernel without the parameter writes `(null)`.
 pub(super) fn nohz_full(root: &Root, cpus: &Cpus) -> CpuSet {
     root.value::<CpuSet>(&format!("{CPUS}/nohz_full")).unwrap_or_default().intersection(&cpus.online)
 }
 
-/// What `/proc/self/status` allows.
+/// The sets that `/proc/self/status` allows.
 ///
-/// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)): what taskset and the
-/// cpuset leave together.
+/// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)), with the limits
+/// of taskset and the cpuset.
 #[derive(Default)]
 struct Status {
     cpus: Option<CpuSet>,

@@ -3,7 +3,7 @@
 use super::root::Root;
 use crate::{CpuId, CpuSet, NodeId, NumaNode, PciAddress};
 
-/// What of the machine decides whether a device's locality means anything.
+/// The facts of the machine that decide whether a device's locality means anything.
 pub(super) struct Surroundings<'a> {
     pub(super) online: &'a CpuSet,
     pub(super) nodes: &'a [NumaNode],
@@ -19,7 +19,7 @@ pub(super) struct Attachment {
 }
 
 impl Surroundings<'_> {
-    /// The node of a device; firmware that does not say leaves -1, and a node that the machine does not have is none.
+    /// The node of a device; unknown firmware leaves -1, and a node that the machine does not have is none.
     pub(super) fn node(&self, root: &Root, device: &str) -> Option<NodeId> {
         let node = root.value::<u32>(&format!("{device}/numa_node")).map(NodeId)?;
         self.nodes.iter().any(|known| known.id == node).then_some(node)
@@ -27,7 +27,8 @@ impl Surroundings<'_> {
 
     /// The CPUs that the kernel calls local to a device.
     ///
-    /// For a device of unknown locality it lists every CPU, which says nothing on a machine of several nodes or packages.
+    /// For a device of unknown locality it lists every CPU, which says nothing on a machine of several nodes or
+    /// packages.
     pub(super) fn local_cpus(&self, root: &Root, device: &str) -> Option<CpuSet> {
         let cpus = root.set::<CpuId>(&format!("{device}/local_cpulist"), &format!("{device}/local_cpus"))?;
         let cpus = cpus.intersection(self.online);
@@ -36,7 +37,7 @@ impl Surroundings<'_> {
         (!says_nothing).then_some(cpus)
     }
 
-    /// The attachment of the device at that path: its PCI function's, or, without one, what the device itself says.
+    /// The attachment of the device at that path: its PCI function's, or, without one, its own.
     pub(super) fn attachment(&self, root: &Root, device: &str) -> Attachment {
         let function = pci_function(device);
         let (folder, pci) = function.map_or((device.to_owned(), None), |(folder, pci)| (folder, Some(pci)));
@@ -44,7 +45,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// The PCI function that the device is, or that it hangs on (a virtio device is a child of its function).
+/// The PCI function that the device is, or that is its nearest ancestor (a virtio device is a child of its function).
 pub(super) fn pci_function(device: &str) -> Option<(String, PciAddress)> {
     let mut path = device;
     loop {
@@ -58,8 +59,8 @@ pub(super) fn pci_function(device: &str) -> Option<(String, PciAddress)> {
 
 /// The path of an entry of a class or a bus, relative to the root (`sys/devices/...`).
 ///
-/// The link's text names the device, also where a captured tree holds the link but not what it leads to; to follow it takes many times as
-/// long. Before Linux 2.6.26 the entry is a folder, and only its `device` is a link.
+/// The text of the link names the device, also in a captured tree without the device; to follow the link takes many
+/// times as long. Before Linux 2.6.26 the entry is a folder, and only its `device` is a link.
 pub(super) fn entry_path(root: &Root, entry: &str) -> Option<String> {
     let text = root.link(entry).and_then(|text| Some(format!("sys/devices/{}", text.split_once("devices/")?.1)));
     let real = |path: String| root.real_path(&path).filter(|path| path.starts_with("sys/devices/"));
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_function_behind_a_device_is_the_nearest_above() {
+    fn function_behind_a_device_is_the_nearest_above() {
         let function = |path| pci_function(path).map(|(path, address)| (path, address.to_string()));
         let found = |path: &str, address: &str| Some((path.to_owned(), address.to_owned()));
         let virtio = "sys/devices/pci0000:00/0000:00:03.0/virtio2";

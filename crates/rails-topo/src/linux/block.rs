@@ -40,7 +40,7 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<BlockDevic
     names.iter().filter_map(device).collect()
 }
 
-/// Without a PCI function, as persistent memory is, the device says where it is, and not the disk on it.
+/// Without a PCI function (persistent memory) the device states the locality, and not the disk on it.
 fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) -> Attachment {
     let attachment = machine.attachment(root, path);
     match attachment.pci {
@@ -49,8 +49,8 @@ fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) ->
     }
 }
 
-/// The attachment of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`, `nvme_core.multipath`): what all of
-/// them agree upon.
+/// The attachment of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`, `nvme_core.multipath`):
+/// the common part of theirs.
 fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option<Attachment> {
     let (subsystem, _) = disk.split_once('/')?;
     let folder = format!("{NVME_SUBSYSTEMS}{subsystem}");
@@ -68,8 +68,8 @@ fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option
 /// The folder of the disks.
 const BLOCK: &str = "sys/class/block";
 
-/// The folder of what NVMe controllers have in common.
+/// The folder of the subsystems of NVMe controllers.
 const NVME_SUBSYSTEMS: &str = "sys/devices/virtual/nvme-subsystem/";
 
-/// `size` counts in these, whatever the disk's own are.
+/// `size` counts sectors of this length, whatever the disk's own are.
 const SECTOR: u64 = 512;

@@ -1,5 +1,5 @@
-//! Caches, from `/sys/devices/system/cpu/cpu*/cache` (Documentation/ABI/testing/sysfs-devices-system-cpu in the kernel's
-//! sources).
+//! Caches, from `/sys/devices/system/cpu/cpu*/cache` (Documentation/ABI/testing/sysfs-devices-system-cpu in the
+//! kernel's sources).
 
 use super::{
     cpus::{CPUS, Cpus},
@@ -19,7 +19,7 @@ pub(super) fn caches(root: &Root, cpus: &Cpus) -> Vec<Cache> {
             let folder = format!("{folder}/index{index}");
             let Some(shared) = shared_with(root, &folder) else { continue };
             let key = (index, shared.intersection(&cpus.online));
-            // Those who share a cache describe the same one; only who shares it is asked of every CPU.
+            // All CPUs of a cache describe it alike; only the sharing CPUs are read for every CPU.
             let description = known.get(&key).copied().or_else(|| Description::read(root, &folder));
             let Some(description) = description else { continue };
             let told = told.entry((description.level, description.kind)).or_default();
@@ -35,16 +35,16 @@ pub(super) fn caches(root: &Root, cpus: &Cpus) -> Vec<Cache> {
     told.into_iter().flat_map(of_one_kind).collect()
 }
 
-/// What the CPUs say of their caches of one level and kind.
+/// The CPUs' statements about their caches of one level and kind.
 #[derive(Default)]
 struct Told {
-    /// Who shares it, by who said it.
+    /// The sharing CPUs, by the CPU that states them.
     shared: Vec<(CpuId, CpuSet)>,
-    /// The size, by who shares it.
+    /// The size, by the sharing CPUs.
     sizes: HashMap<CpuSet, Option<DataSize>>,
 }
 
-/// What a CPU says of one of its caches.
+/// A CPU's statement about one of its caches.
 #[derive(Clone, Copy)]
 struct Description {
     level: u8,

@@ -1,17 +1,17 @@
-//! What `/proc/cpuinfo` says where `/sys/devices/system/cpu` says nothing: kernels before 2.6.16.
+//! `/proc/cpuinfo`, for kernels without facts in `/sys/devices/system/cpu` (before 2.6.16).
 
 use super::{cpus::LARGEST_CPU, root::Root};
 use crate::CpuId;
 use std::collections::BTreeMap;
 
-/// What `/proc/cpuinfo` says of one CPU.
+/// The facts of one CPU.
 #[derive(Default)]
 pub(super) struct CpuInfo {
     pub(super) package: Option<u32>,
     pub(super) core: Option<u32>,
 }
 
-/// What it says, by CPU.
+/// The facts, by CPU.
 pub(super) type ByCpu = BTreeMap<CpuId, CpuInfo>;
 
 /// `/proc/cpuinfo` by CPU: a paragraph for each that runs, of lines `name : value`.

@@ -14,10 +14,10 @@ pub(super) const CPUS: &str = "sys/devices/system/cpu";
 
 /// The CPUs of a machine.
 pub(super) struct Cpus {
-    /// Those that are online.
+    /// The online CPUs.
     pub(super) online: CpuSet,
-    /// Those of them that have a folder. Only these are asked for more: a list may name a million CPUs in a few bytes,
-    /// while a folder has to be there.
+    /// The online CPUs with a folder. Only these are read further: a list may name a million CPUs in a few bytes, while
+    /// a folder has to exist.
     pub(super) described: CpuSet,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn listing_fails(root: &Root) -> Option<io::Error> {
     root.list(CPUS).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
 }
 
-/// The packages of the online CPUs; none where nothing tells.
+/// The packages of the online CPUs; none if nothing states them.
 pub(super) fn packages(root: &Root, cpus: &Cpus) -> Vec<Package> {
     let number = |cpu| topology_number(root, cpu, "physical_package_id");
     let mut sets = siblings(root, cpus, &PACKAGE_CPUS);
@@ -49,7 +49,7 @@ pub(super) fn packages(root: &Root, cpus: &Cpus) -> Vec<Package> {
     sets.into_iter().map(|cpus| Package { id: cpus.first().and_then(number), cpus }).collect()
 }
 
-/// The dies that are parts of a package; none where nothing tells. A die that is the whole of its package is none.
+/// The dies that are parts of a package; none if nothing states them. A die that is the whole of its package is none.
 pub(super) fn dies(root: &Root, cpus: &Cpus, packages: &[Package]) -> Vec<Die> {
     let is_part = |die: &CpuSet| packages.iter().any(|package| die != &package.cpus && die.is_subset(&package.cpus));
     let number = |cpu| topology_number(root, cpu, "die_id");
@@ -57,7 +57,7 @@ pub(super) fn dies(root: &Root, cpus: &Cpus, packages: &[Package]) -> Vec<Die> {
     sets.map(|cpus| Die { id: cpus.first().and_then(number), cpus }).collect()
 }
 
-/// The cores of the online CPUs; none where nothing tells.
+/// The cores of the online CPUs; none if nothing states them.
 pub(super) fn cores(root: &Root, cpus: &Cpus) -> Vec<Core> {
     let number = |cpu| topology_number(root, cpu, "core_id");
     let mut sets = siblings(root, cpus, &CORE_CPUS);
@@ -78,17 +78,17 @@ fn unlisted(root: &Root, present: &CpuSet) -> CpuSet {
         None => !described || root.is_dir(&format!("{CPUS}/cpu{cpu}/topology")),
     };
     let online: CpuSet = present.iter().filter(is_online).collect();
-    // Without `topology` folders, `/proc/cpuinfo` lists those that run.
+    // Without `topology` folders, `/proc/cpuinfo` lists the running CPUs.
     let running: CpuSet = cpuinfo::read(root).into_keys().collect();
     if described || running.is_empty() { online } else { online.intersection(&running) }
 }
 
-/// The sets that the CPUs' `topology` folders give under one of the names.
+/// The sets in the CPUs' `topology` folders under one of the names.
 fn siblings(root: &Root, cpus: &Cpus, names: &[&str]) -> Vec<CpuSet> {
     let mut served = 0;
     let mut told = Vec::new();
     for cpu in cpus.described.iter() {
-        // What served for the last CPU serves for this one: a machine runs one kernel.
+        // The name that served for the last CPU serves for this one: a machine runs one kernel.
         let order = std::iter::once(served).chain((0..names.len()).filter(|index| *index != served));
         let set = |index: usize| Some((index, set_in(root, &format!("{CPUS}/cpu{cpu}/topology/{}", names[index]))?));
         if let Some((index, set)) = order.into_iter().find_map(set) {
@@ -99,12 +99,12 @@ fn siblings(root: &Root, cpus: &Cpus, names: &[&str]) -> Vec<CpuSet> {
     believed(told).into_iter().map(|(cpus, _)| cpus).collect()
 }
 
-/// A list where the name says so, else a mask.
+/// A list if the name ends so, else a mask.
 fn set_in(root: &Root, path: &str) -> Option<CpuSet> {
     if path.ends_with("_list") { root.value(path) } else { CpuSet::parse_mask(&root.text(path)?).ok() }
 }
 
-/// CPUs of one key together; a CPU whose key is unknown is in no set.
+/// The CPUs by key; a CPU of unknown key is in no set.
 fn grouped<K: Ord>(cpus: &Cpus, cpuinfo: &ByCpu, key: impl Fn(CpuId) -> Option<K>) -> Vec<CpuSet> {
     let mut sets: BTreeMap<K, CpuSet> = BTreeMap::new();
     let running: CpuSet = cpuinfo.keys().copied().collect();

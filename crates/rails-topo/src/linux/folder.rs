@@ -1,4 +1,4 @@
-//! The kernel's files in a folder: `/` of this machine, or a tree that was captured.
+//! The kernel's files in a folder: `/` of this machine, or a captured tree.
 
 use super::source::{Kind, Source};
 use cap_std::{
@@ -12,8 +12,8 @@ use std::{
 
 /// A folder that is not left.
 ///
-/// A captured tree comes from somebody else, and its symlinks may point anywhere: what leads out of the root cannot be
-/// read (cap-std: `openat2` with `RESOLVE_BENEATH`).
+/// A captured tree may come from an attacker, and its symlinks may point anywhere: paths out of the root cannot be read
+/// (cap-std: `openat2` with `RESOLVE_BENEATH`).
 pub(crate) struct Folder(Dir);
 
 impl Folder {
@@ -74,6 +74,6 @@ fn text(path: io::Result<PathBuf>) -> Option<String> {
     path.ok()?.into_os_string().into_string().ok()
 }
 
-/// What a file of sysfs gives at once, if it has as much: less is all that there is (Documentation/filesystems/sysfs.rst in
-/// the kernel's sources).
+/// The most that a file of sysfs gives at once; fewer bytes are its end (Documentation/filesystems/sysfs.rst in the
+/// kernel's sources).
 const PAGE: usize = 4096;

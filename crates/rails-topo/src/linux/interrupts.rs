@@ -1,4 +1,4 @@
-//! Interrupts of a device: which, named how, served where.
+//! Interrupts of a device, with their names and CPUs.
 
 use super::root::Root;
 use crate::{CpuSet, Interrupt, InterruptLine, InterruptLines};
@@ -30,7 +30,7 @@ pub(super) fn of_device(root: &Root, folder: &str, names: &InterruptNames) -> Ve
     numbers.into_iter().map(interrupt).collect()
 }
 
-/// The CPUs on which an interrupt may be served, and those on which it is; each is unknown where nothing says it.
+/// The CPUs that may serve an interrupt, and those that do; each is `None` if unknown.
 pub(crate) type Served = (Option<CpuSet>, Option<CpuSet>);
 
 /// Where an interrupt is served.

@@ -1,4 +1,4 @@
-//! Kinds of cores, where not all are alike.
+//! Kinds of cores, for machines whose cores differ.
 
 use super::{
     cpus::{CPUS, Cpus},
@@ -7,10 +7,10 @@ use super::{
 use crate::{CoreKind, CpuId, CpuSet};
 use std::collections::BTreeMap;
 
-/// The kinds, the slowest first; none where all cores are alike, or nothing tells them apart.
+/// The kinds, the slowest first; none if all cores are alike, or nothing distinguishes them.
 ///
-/// The first that tells all of the CPUs apart decides: Intel's performance counters, of which each kind has its own;
-/// the kernel's capacities; frequencies.
+/// The first source that covers all CPUs decides: Intel's performance counters, of which each kind has its own; the
+/// kernel's capacities; frequencies.
 pub(super) fn core_kinds(root: &Root, cpus: &Cpus) -> Vec<CoreKind> {
     let figures = Figures { root, cpus: &cpus.described };
     let named = by_counters(root, &cpus.online);
@@ -33,7 +33,7 @@ pub(super) fn core_kinds(root: &Root, cpus: &Cpus) -> Vec<CoreKind> {
     (0..).zip(sets).map(kind).collect()
 }
 
-/// A kind's CPUs, and what the kernel calls it.
+/// A kind's CPUs, and the kernel's name of it.
 type Named = (CpuSet, Option<&'static str>);
 
 /// The sets, where there are several.
@@ -75,7 +75,7 @@ fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
     kinds.into_iter().map(|(_, cpus)| cpus).collect()
 }
 
-/// CPUs whose figures are less than 10 % above the lowest of them together, with that lowest.
+/// Groups of CPUs whose figures are less than 10 % above the lowest of the group, each with that lowest.
 fn apart(figures: Vec<(CpuId, u64)>) -> Vec<(u64, CpuSet)> {
     let mut sets: Vec<(u64, CpuSet)> = Vec::new();
     for (figure, cpus) in together(figures) {
@@ -96,7 +96,7 @@ fn together<T: Ord>(figures: Vec<(CpuId, T)>) -> BTreeMap<T, CpuSet> {
     sets
 }
 
-/// What the folders of some CPUs say in numbers; 0 says nothing.
+/// The numbers in the folders of some CPUs; 0 counts as missing.
 struct Figures<'a> {
     root: &'a Root,
     cpus: &'a CpuSet,
@@ -109,7 +109,7 @@ impl Figures<'_> {
         self.cpus.iter().map(|cpu| figure(cpu).filter(|(_, figure)| *figure != T::from(0))).collect()
     }
 
-    /// What all of them reach.
+    /// The least of all.
     fn least<T: std::str::FromStr + PartialEq + From<u8> + Ord>(&self, file: &str) -> Option<T> {
         self.of_each(file)?.into_iter().map(|(_, figure)| figure).min()
     }

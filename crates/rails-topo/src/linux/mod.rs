@@ -39,16 +39,16 @@ use std::path::Path;
 impl Topology {
     /// Reads a captured tree of `/sys` and `/proc` (such as `hwloc-gather-topology` makes), or `/` itself.
     ///
-    /// Nothing outside the tree is read: symlinks that lead out of it count as missing. What the tree does not say is
-    /// unknown. The allowed CPUs and nodes are what `proc/self/status` and the cpuset of the process (found by `proc/self/cgroup`
-    /// or `proc/self/cpuset`, and by `proc/self/mountinfo` or `proc/mounts`) leave of those that are online; where the tree
-    /// holds none of these, all of them.
+    /// Nothing outside the tree is read: symlinks that lead out of it count as missing. Facts that the tree does not
+    /// state are unknown. The allowed CPUs and nodes are the online ones within `proc/self/status` and the cpuset of
+    /// the process (found by `proc/self/cgroup` or `proc/self/cpuset`, and by `proc/self/mountinfo` or `proc/mounts`);
+    /// without these files, all of them.
     ///
     /// # Errors
     ///
-    /// [`SysfsError::Open`] where the folder cannot be opened, [`SysfsError::Cpus`] where its description of CPUs may not be
-    /// read, and [`SysfsError::NoCpus`] where it holds none and therefore is not the root of a machine's files. Whatever else
-    /// cannot be read is unknown.
+    /// [`SysfsError::Open`] if the folder cannot be opened, [`SysfsError::Cpus`] if its list of CPUs may not be read,
+    /// and [`SysfsError::NoCpus`] if there is none, so that it is no root of a machine's files. All else that cannot be
+    /// read is unknown.
     pub fn from_sysfs_root(path: impl AsRef<Path>) -> Result<Self, SysfsError> {
         let path = path.as_ref();
         read(path, Origin::Sysfs { path: path.to_owned() })
@@ -61,7 +61,7 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
     read_root(&root, path, origin)
 }
 
-/// Reads what the root holds; `path` is what errors call it.
+/// Reads the machine below the root; errors call it `path`.
 pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
     let cpus = Cpus::read(root);
     if cpus.online.is_empty() {
@@ -107,14 +107,14 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
     .in_order())
 }
 
-/// The interfaces of a machine whose other parts are known, read again.
+/// The interfaces of a known machine, read again.
 #[cfg(feature = "monitor")]
 pub(crate) fn nics(root: &Root, machine: &Topology) -> Vec<crate::Nic> {
     let packages = machine.packages.len();
     net::nics(root, &attachment::Surroundings { online: &machine.online_cpus, nodes: &machine.nodes, packages })
 }
 
-/// What the file of an interface's speed says.
+/// The speed that the file of an interface states.
 #[cfg(feature = "monitor")]
 pub(crate) fn speed(root: &Root, nic: &str) -> Option<crate::Bandwidth> {
     root.value(&format!("{}/{nic}/speed", net::NET)).and_then(net::speed)

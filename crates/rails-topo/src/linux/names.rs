@@ -1,4 +1,4 @@
-//! What the machine calls itself.
+//! The names of the machine.
 
 use super::root::Root;
 use crate::Machine;

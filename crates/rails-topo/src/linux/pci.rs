@@ -23,7 +23,7 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<PciDevice>
     devices.into_values().collect()
 }
 
-/// What the function says of itself.
+/// The function's own facts.
 fn device(root: &Root, address: PciAddress, machine: &Surroundings<'_>) -> PciDevice {
     let folder = format!("{DEVICES}/{address}");
     let file = |name: &str| format!("{folder}/{name}");
@@ -69,7 +69,7 @@ fn buses(root: &Root, folder: &str) -> Option<PciBridge> {
     Some(PciBridge { secondary: bus("secondary_bus_number")?, subordinate: bus("subordinate_bus_number")? })
 }
 
-/// A bridge that firmware left alone has no buses behind it, or says nonsense: they are higher than its own.
+/// A bridge that firmware left alone has no buses behind it, or nonsense: good numbers are higher than its own.
 fn is_possible(bridge: PciBridge, address: PciAddress) -> bool {
     address.bus < bridge.secondary && bridge.secondary <= bridge.subordinate
 }
@@ -79,7 +79,8 @@ fn virtual_functions(root: &Root, folder: &str) -> Option<VirtualFunctions> {
     Some(VirtualFunctions { enabled: count("sriov_numvfs")?, total: count("sriov_totalvfs")? })
 }
 
-/// The nearest of the functions above, which are the components of the path before the last one, up to a root bus (`pci0000:00`).
+/// The nearest of the functions above, which are the components of the path before the last one, up to a root bus
+/// (`pci0000:00`).
 ///
 /// A captured tree may hold the folder of a bridge and not its entry on the bus.
 fn parent(path: &str, known: &BTreeSet<PciAddress>) -> Option<PciAddress> {
@@ -89,7 +90,7 @@ fn parent(path: &str, known: &BTreeSet<PciAddress>) -> Option<PciAddress> {
 
 /// Takes the parents away from functions that are below themselves.
 ///
-/// A tree that somebody made up may hold such, and who walks up from a device must arrive somewhere.
+/// An invented tree may hold such a circle, and a walk up from a device must end.
 fn cut_loops(devices: &mut BTreeMap<PciAddress, PciDevice>) {
     let addresses: Vec<PciAddress> = devices.keys().copied().collect();
     for address in addresses {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_is_the_nearest_known_function_above() {
+    fn parent_is_the_nearest_known_function_above() {
         let known = ["0000:00:01.1", "0000:01:00.0", "0000:5d:05.5"].map(|text| text.parse().unwrap()).into();
         let above = |path| parent(path, &known).map(|address| address.to_string());
         let switch = "sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:08.0/0000:03:00.0";
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_to_its_own_bus_or_below_it_is_none() {
+    fn bridge_to_its_own_bus_or_below_it_is_none() {
         let address = "0000:05:00.0".parse().unwrap();
         let possible = |secondary, subordinate| is_possible(PciBridge { secondary, subordinate }, address);
         assert!(possible(6, 6) && possible(6, 255));

@@ -1,4 +1,4 @@
-//! What a PCI function's configuration space says, where the kernel is too old to say it in a file of its own.
+//! Facts from a PCI function's configuration space, for kernels without files for them.
 //!
 //! Linux gives links and bridges files of their own since 4.13. Before, there is only `config`: 64 bytes of it for
 //! everybody, 256 for root. Offsets are those of the PCI Local Bus Specification 3.0, chapter 6, and of the PCI Express
@@ -32,7 +32,7 @@ impl PciConfig {
     pub(super) fn links(&self) -> Option<Links> {
         let capability = self.capability(PCI_EXPRESS)?;
         let kind = self.word(capability + EXPRESS_FLAGS)? >> 4 & 0xf;
-        // What sits in the root complex has no link, and its capability may end before the registers of one.
+        // A function in the root complex has no link, and its capability may end before the registers of one.
         if kind == ROOT_COMPLEX_ENDPOINT || kind == ROOT_COMPLEX_EVENT_COLLECTOR {
             return None;
         }
@@ -42,7 +42,8 @@ impl PciConfig {
         })
     }
 
-    /// Where a capability of that number begins. The list is as long as the function says, so a loop in it must end.
+    /// The offset of the capability of that number. The function states the length of the list, so a loop in it must
+    /// end.
     fn capability(&self, wanted: u8) -> Option<usize> {
         if self.word(STATUS)? & HAS_CAPABILITIES == 0 {
             return None;
@@ -75,7 +76,7 @@ fn link(register: u16) -> Option<PciLink> {
 /// Millions of transfers per second by the number that stands for them, from 1.
 const SPEEDS: [u32; 6] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 
-/// As much of the configuration space as is read: the extended one behind it says nothing of the link.
+/// The bytes of the configuration space that are read: the extended one behind them states nothing about the link.
 pub(super) const CONFIG_LEN: u64 = 256;
 
 const STATUS: usize = 0x06;
@@ -117,31 +118,31 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_read_from_the_capability() {
+    fn link_is_read_from_the_capability() {
         let links = PciConfig::of(express(0, 16 << 4 | 4, 8 << 4 | 3)).links().unwrap();
         assert_eq!(links.negotiated, Some(PciLink { speed: 8_000, width: 8 }));
         assert_eq!(links.possible, Some(PciLink { speed: 16_000, width: 16 }));
     }
 
     #[test]
-    fn a_port_without_a_device_has_no_link() {
+    fn port_without_a_device_has_no_link() {
         let links = PciConfig::of(express(4, 16 << 4 | 3, 1)).links().unwrap();
         assert_eq!(links, Links { negotiated: None, possible: Some(PciLink { speed: 8_000, width: 16 }) });
     }
 
     #[test]
-    fn what_sits_in_the_root_complex_has_no_link() {
+    fn no_link_in_the_root_complex() {
         assert_eq!(PciConfig::of(express(9, 16 << 4 | 3, 16 << 4 | 3)).links(), None);
     }
 
     #[test]
-    fn the_part_that_everybody_may_read_names_no_link() {
+    fn part_that_everybody_may_read_names_no_link() {
         let bytes = express(0, 16 << 4 | 4, 8 << 4 | 3);
         assert_eq!(PciConfig::of(bytes[..64].to_vec()).links(), None);
     }
 
     #[test]
-    fn a_list_of_capabilities_that_runs_in_a_circle_ends() {
+    fn list_of_capabilities_that_runs_in_a_circle_ends() {
         let mut bytes = express(0, 1 << 4 | 1, 1 << 4 | 1);
         bytes[0x41] = 0x40;
         assert_eq!(PciConfig::of(bytes).links(), None);

@@ -1,4 +1,5 @@
-//! RDMA devices, from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in the kernel's sources).
+//! RDMA devices, from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in the kernel's
+//! sources).
 
 use super::{
     attachment::{Attachment, Surroundings, entry_path, is_virtual},
@@ -39,8 +40,8 @@ fn ports(root: &Root, device: &str, pci: Option<PciAddress>, nics: &[Nic]) -> Ve
 
 /// The interface of the same function and port, where there is exactly one.
 ///
-/// That is how IP over InfiniBand is found, whose ports have no `ndevs`. Its interfaces of other partitions (`ib0.8001`)
-/// have a `parent`, and are not the port's own.
+/// This finds IP over InfiniBand, whose ports have no `ndevs`. Interfaces of other partitions (`ib0.8001`) have a
+/// `parent`, and are not the port's own.
 fn beside(root: &Root, pci: PciAddress, port: u32, only_port: bool, nics: &[Nic]) -> Option<String> {
     let file = |nic: &Nic, name: &str| root.text(&format!("{NET}/{}/{name}", nic.name));
     let own = |nic: &&Nic| nic.pci == Some(pci) && file(nic, "parent").is_none();

@@ -6,10 +6,10 @@ use std::{io, path::Path, str::FromStr};
 
 /// The root of a machine's `/sys` and `/proc`: `/` of this machine, a captured tree, or a capture in memory.
 ///
-/// Every path is relative to it, and nothing outside it is read. What cannot be read is unknown.
+/// Every path is relative to it, and nothing outside it is read. A file that cannot be read is unknown.
 ///
-/// All that is read goes through the [`Source`], so that a capture holds whatever the readers read: a new way to ask is a
-/// method of the source's, or made of those that are there.
+/// Every reading goes through the [`Source`], so that a capture holds all of it: a new way to read is a method of the
+/// source, or made of its methods.
 pub(crate) struct Root {
     source: Box<dyn Source + Send + Sync>,
 }
@@ -23,12 +23,13 @@ impl Root {
         Self { source: Box::new(source) }
     }
 
-    /// The file's text without the white space around it; an empty file says nothing, as a missing one.
+    /// The file's text without the white space around it; an empty file counts as missing.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         self.text_up_to(path, LONGEST_FILE)
     }
 
-    /// As [`Root::text`], of the file's first bytes. The kernel writes such a file as it is read, and for some CPU by CPU.
+    /// As [`Root::text`], of the file's first bytes. The kernel writes such a file while it is read, some of them CPU
+    /// by CPU.
     pub(crate) fn text_up_to(&self, path: &str, longest: u64) -> Option<String> {
         let bytes = self.bytes(path, longest)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -41,7 +42,7 @@ impl Root {
         self.source.file(path, longest)
     }
 
-    /// What the file's text stands for.
+    /// The value of the file's text.
     pub(crate) fn value<T: FromStr>(&self, path: &str) -> Option<T> {
         self.text(path)?.parse().ok()
     }
@@ -80,12 +81,12 @@ impl Root {
         self.source.real_path(path)
     }
 
-    /// What a symlink says, whether or not that exists.
+    /// The text of a symlink, whether or not its target exists.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         self.source.link(path)
     }
 
-    /// The last component of what a symlink says.
+    /// The last component of the text of a symlink.
     pub(crate) fn link_name(&self, path: &str) -> Option<String> {
         self.link(path)?.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
     }

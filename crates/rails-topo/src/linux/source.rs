@@ -1,11 +1,11 @@
-//! Where the kernel's files come from.
+//! Sources of the kernel's files.
 
 use std::io;
 
 /// A machine's `/sys` and `/proc`: a folder, or a capture in memory.
 ///
-/// Paths are relative to the root. Links are followed, also in the middle of a path, but never out of the root: what leads
-/// there is not there. What cannot be read is not there either.
+/// Paths are relative to the root. Links are followed, also in the middle of a path, but never out of the root: such
+/// paths do not exist, nor do paths that cannot be read.
 pub(crate) trait Source {
     /// The first bytes of a plain file, at most so many.
     fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>>;
@@ -16,17 +16,17 @@ pub(crate) trait Source {
     /// The names in a folder, in any order.
     fn names(&self, path: &str) -> io::Result<Vec<String>>;
 
-    /// What a symlink says, whether or not that exists.
+    /// The text of a symlink, whether or not its target exists.
     fn link(&self, path: &str) -> Option<String>;
 
-    /// The path without symlinks, of what exists.
+    /// The path without symlinks of something that exists.
     fn real_path(&self, path: &str) -> Option<String>;
 
-    /// What the last component of the path is itself, be it a link or what is no plain file.
+    /// The kind of the last component of the path itself, a link or no plain file too.
     fn kind(&self, path: &str) -> Option<Kind>;
 }
 
-/// What a path names.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A folder.

@@ -1,4 +1,4 @@
-//! Which of several sets that CPUs name as their own to believe.
+//! Votes among CPUs that name sets as their own.
 
 use crate::{CpuId, CpuSet};
 use std::collections::HashMap;
@@ -6,9 +6,9 @@ use std::collections::HashMap;
 /// The sets that most of their own members name, each with the first CPU that named it, in the order of these CPUs.
 ///
 /// Firmware does contradict itself: on one machine CPU 2 shared its L3 with CPUs 0-3 of other packages, while these,
-/// and the nine other CPUs of its own package, said otherwise. Such a set is dropped; the CPU that named it stays in
-/// the set that the others put it in. Two sets that both have a majority and still overlap cannot both be true: the one
-/// that was named first stays.
+/// and the nine other CPUs of its own package, stated otherwise. Such a set is dropped; the CPU that named it stays in
+/// the set of the others. Two sets that both have a majority and still overlap cannot both be true: the first one
+/// stays.
 pub(super) fn believed(told: Vec<(CpuId, CpuSet)>) -> Vec<(CpuSet, CpuId)> {
     let mut counted: HashMap<CpuSet, (CpuId, usize)> = HashMap::new();
     for (teller, set) in told.into_iter().filter(|(teller, set)| set.contains(*teller)) {
@@ -39,18 +39,18 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_its_members_deny_is_dropped() {
+    fn set_that_its_members_deny_is_dropped() {
         let sets = believed(told(&["0,2,4", "1,3,5", "0-3", "1,3,5", "0,2,4", "1,3,5"]));
         assert_eq!(sets, [("0,2,4".parse().unwrap(), CpuId(0)), ("1,3,5".parse().unwrap(), CpuId(1))]);
     }
 
     #[test]
-    fn a_set_without_its_teller_is_dropped() {
+    fn set_without_its_teller_is_dropped() {
         assert_eq!(believed(told(&["1", "", "2"])), [("2".parse().unwrap(), CpuId(2))]);
     }
 
     #[test]
-    fn of_two_majorities_that_overlap_the_first_is_believed() {
+    fn first_of_two_overlapping_majorities() {
         let sets = believed(told(&["0-2", "0-2", "2-4", "2-4", "3"]));
         assert_eq!(sets, [("0-2".parse().unwrap(), CpuId(0))]);
     }

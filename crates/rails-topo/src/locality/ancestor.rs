@@ -1,14 +1,15 @@
-//! What two devices have in common.
+//! The common ancestor of two devices.
 
 use super::{Device, Locality, cards::slot, device_localities::PackageLocality};
 use crate::{Nic, NodeId, PciAddress};
 use std::fmt;
 
-/// The innermost that two devices share, as far as the model knows: where it knows little of their PCI functions they may share something further in.
+/// The innermost that two devices share, as far as the model knows: where it knows little of their PCI functions they
+/// may share something further in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CommonAncestor {
-    /// The port of a card: both are interfaces of it, such as a function and its virtual ones.
+    /// The port of a card: both are interfaces of it, such as a function and its virtual functions.
     Port,
     /// The PCI function.
     Function(PciAddress),
@@ -34,14 +35,15 @@ pub enum CommonAncestor {
 }
 
 impl Locality<'_> {
-    /// The innermost that two devices share. It does not matter which is named first. `None` is unknown: nothing tells that they share anything, or that they do not.
+    /// The innermost object that two devices share, in any order of the two. `None` is unknown: nothing states that
+    /// they share an object, or that they do not.
     pub fn common_ancestor(&self, a: &impl Device, b: &impl Device) -> Option<CommonAncestor> {
         self.common_interface(a.as_nic(), b.as_nic())
             .or_else(|| self.common_function(a.pci()?, b.pci()?))
             .or_else(|| self.common_object(a, b))
     }
 
-    /// What two interfaces share of a card.
+    /// The part of a card that two interfaces share.
     fn common_interface(&self, a: Option<&Nic>, b: Option<&Nic>) -> Option<CommonAncestor> {
         let (a, b) = (a?, b?);
         if !self.same_card(a, b) {
@@ -54,7 +56,7 @@ impl Locality<'_> {
         })
     }
 
-    /// What two functions share of the PCI tree.
+    /// The part of the PCI tree that two functions share.
     fn common_function(&self, a: PciAddress, b: PciAddress) -> Option<CommonAncestor> {
         if a == b {
             return Some(CommonAncestor::Function(a));
@@ -75,7 +77,7 @@ impl Locality<'_> {
         same.then_some(CommonAncestor::HostBridge { domain: a.address.domain, bus: a.address.bus })
     }
 
-    /// What the places of two devices share.
+    /// The object that the localities of two devices share.
     fn common_object(&self, a: &impl Device, b: &impl Device) -> Option<CommonAncestor> {
         let (a, b) = (self.device_locality(a)?, self.device_locality(b)?);
         match (a.node, b.node) {

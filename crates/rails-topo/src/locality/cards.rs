@@ -1,10 +1,10 @@
-//! Which interfaces are of one card, and which hang below one port of the root complex.
+//! Interfaces of one card, and interfaces below one port of the root complex.
 
 use super::{CommonAncestor, Locality, pci_tree::PciTree};
 use crate::{Nic, PciAddress, Topology};
 use std::{collections::HashMap, hash::Hash};
 
-/// An interface that shares a way with another: two such are not two rails.
+/// An interface that shares a part of its path with another: two of them are not two rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharer<'l> {
     /// The interface.
@@ -14,20 +14,22 @@ pub struct Sharer<'l> {
 }
 
 impl<'a> Locality<'a> {
-    /// Whether two interfaces of this model are of one card, whose PCI link they share: functions of one PCI device (also of one whose virtual functions they
-    /// are), or interfaces of one port or one switch in a card, which drivers name alike (`phys_port_id`, `phys_switch_id`). An interface is of one card with itself. `false` where nothing says that they are.
+    /// Whether two interfaces of this model are of one card, whose PCI link they share: functions of one PCI device
+    /// (also of one whose virtual functions they are), or interfaces of one port or one switch in a card, which drivers
+    /// name alike (`phys_port_id`, `phys_switch_id`). An interface is of one card with itself. `false` if nothing
+    /// states that they are.
     ///
-    /// Cards have several PCI devices too (one in each of two slots, a switch with a NIC below each of its ports): unless the driver names them alike, these are only found
-    /// to share a PCIe switch or a root port, or nothing.
+    /// Cards have several PCI devices too (one in each of two slots, a switch with a NIC below each of its ports):
+    /// unless the driver names them alike, these are only found to share a PCIe switch or a root port, or nothing.
     pub fn same_card(&self, a: &Nic, b: &Nic) -> bool {
         let of = |nic: &Nic| self.nic_index(nic).map(|index| self.cards.cards.group_of[index]);
         of(a).is_some() && of(a) == of(b)
     }
 
-    /// The other interfaces that share a card, a PCIe switch or a port of the root complex with this one, its card's first. None where there are none, or none is
-    /// known.
+    /// The other interfaces that share a card, a PCIe switch or a port of the root complex with this one, its card's
+    /// first. None where there are none, or none is known.
     ///
-    /// An interface in software (a bond, a VLAN, a bridge) shares nothing by itself: ask for those under it.
+    /// A virtual interface (a bond, a VLAN, a bridge) shares nothing by itself: ask for the interfaces under it.
     pub fn sharers(&self, nic: &Nic) -> impl Iterator<Item = Sharer<'a>> {
         let index = self.nic_index(nic);
         let card = index.map(|index| self.cards.cards.group(index)).unwrap_or_default();
@@ -88,7 +90,7 @@ impl Groups {
     }
 }
 
-/// Domain, bus and device of a function; of a virtual one, those of its physical one, for it may be on another bus.
+/// Domain, bus and device of a function; of a virtual one, those of its physical one, which may be on another bus.
 pub(super) fn slot(tree: &PciTree, address: PciAddress) -> (u32, u8, u8) {
     let physical = tree.find(address).and_then(|at| tree.function(at).physical_function);
     let of = physical.unwrap_or(address);
@@ -110,7 +112,7 @@ impl Joined {
             let Some(key) = key else { continue };
             let earlier = *first.entry(key).or_insert(index);
             let (a, b) = (self.root(earlier), self.root(index));
-            // The smaller number leads, so that the outcome does not hang on the order.
+            // The smaller number leads, so that the outcome does not depend on the order.
             self.0[a.max(b) as usize] = a.min(b);
         }
     }

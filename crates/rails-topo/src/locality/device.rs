@@ -1,16 +1,16 @@
-//! What has a place on the machine.
+//! Devices with a locality.
 
 use crate::{BlockDevice, CpuSet, Gpu, Nic, NodeId, PciAddress, PciDevice, RdmaDevice, Topology};
 
 /// A device of the model: a NIC, an RDMA device, a GPU, a disk, or a PCI function.
 ///
-/// It is implemented for those and for nothing else.
+/// NICs, RDMA devices, GPUs, disks and PCI functions implement it, and nothing else does.
 pub trait Device: sealed::Sealed {
     /// The PCI function behind it.
     fn pci(&self) -> Option<PciAddress>;
-    /// The node it hangs on, as it says itself; `None` is unknown.
+    /// The node of its attachment, by its own statement; `None` is unknown.
     fn node(&self) -> Option<NodeId>;
-    /// CPUs local to it, as it says itself; `None` is unknown.
+    /// Its local CPUs, by its own statement; `None` is unknown.
     fn local_cpus(&self) -> Option<&CpuSet>;
     /// The interface, where it is one.
     #[doc(hidden)]
@@ -19,7 +19,7 @@ pub trait Device: sealed::Sealed {
     }
 }
 
-/// What is said of a device's place: by itself, or, where it says nothing at all, by the PCI function behind it.
+/// The stated locality of a device: its own, or, if it has none, that of the PCI function behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stated<'d> {
     pub(super) node: Option<NodeId>,
@@ -38,7 +38,8 @@ impl<'d> Stated<'d> {
         }
     }
 
-    /// The online CPUs beside the device: those that are called local, else those of its node, else, on a machine of one place, all.
+    /// The online CPUs beside the device: its local CPUs, else those of its node, else, on a machine of one package and
+    /// one node, all.
     pub(super) fn beside(self, topology: &Topology) -> Option<CpuSet> {
         let of_node = || topology.nodes().iter().find(|node| Some(node.id) == self.node).map(|node| &node.cpus);
         let online = |cpus: &CpuSet| Some(cpus.intersection(topology.online_cpus())).filter(|cpus| !cpus.is_empty());
@@ -49,7 +50,7 @@ impl<'d> Stated<'d> {
             .or_else(|| is_single.then(|| topology.online_cpus().clone()))
     }
 
-    /// The nodes that the device hangs on: the one that is said, else those of the CPUs beside it.
+    /// The nodes of the device: the stated one, else those of the CPUs beside it.
     pub(super) fn nodes(self, topology: &Topology, beside: Option<&CpuSet>) -> Vec<NodeId> {
         let nodes = topology.nodes();
         match self.node.filter(|said| nodes.iter().any(|node| node.id == *said)) {
@@ -63,11 +64,11 @@ impl<'d> Stated<'d> {
 }
 
 impl Nic {
-    /// The online CPUs beside this interface: those that the device calls local, else those of its node; where it says neither, those of
-    /// the PCI function behind it.
+    /// The online CPUs beside this interface: its local CPUs, else those of its node; if both are unknown, those of the
+    /// PCI function behind it.
     ///
-    /// On a machine with one package and at most one node that is every online CPU. `None` is unknown. Whether they may be used is another
-    /// question: see [`Locality::closest_pus`](crate::Locality::closest_pus).
+    /// On a machine with one package and at most one node that is every online CPU. `None` is unknown. Whether they may
+    /// be used is another question: see [`Locality::closest_pus`](crate::Locality::closest_pus).
     pub fn locality(&self, topology: &Topology) -> Option<CpuSet> {
         Stated::of(topology, self).beside(topology)
     }

@@ -1,4 +1,4 @@
-//! Where devices are, and what may be used beside them.
+//! The localities of devices, and the allowed PUs closest to each.
 
 use super::{
     Device, Locality,
@@ -12,10 +12,11 @@ use crate::{CpuSet, NodeId, Topology};
 pub struct ClosestPus<'l> {
     /// All of them; never empty.
     pub cpus: &'l CpuSet,
-    /// Whether they are beside the device. If not, none of those beside it is allowed, and these are on the nearest nodes with PUs that are.
+    /// Whether they are beside the device. If not, no PU beside it is allowed, and these are on the nearest nodes with
+    /// allowed PUs.
     pub beside: bool,
-    /// How far those nodes are from the device's, as [`Tier::distance`](crate::Tier::distance); `None` where the PUs are beside the device, and where the distance is unknown
-    /// but there is no other node to choose.
+    /// The distance of these nodes from the device's, as [`Tier::distance`](crate::Tier::distance); `None` if the PUs
+    /// are beside the device, and if the distance is unknown but there is no other node to choose.
     pub distance: Option<u64>,
 }
 
@@ -32,7 +33,7 @@ impl Locality<'_> {
     }
 }
 
-/// A place where devices are: what is said of it, and what follows.
+/// A locality that devices state, with its consequences.
 #[derive(Debug, Clone)]
 pub(super) struct DeviceLocality {
     stated_node: Option<NodeId>,
@@ -45,7 +46,7 @@ pub(super) struct DeviceLocality {
     closest: Option<Closest>,
 }
 
-/// The package that a place is in.
+/// The package of a locality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PackageLocality {
     Unknown,
@@ -62,7 +63,7 @@ struct Closest {
     distance: Option<u64>,
 }
 
-/// All places of a machine's devices, in the order of what is said of them.
+/// The localities of a machine's devices, in the order of the stated nodes and CPUs.
 #[derive(Debug, Clone)]
 pub(super) struct DeviceLocalities(Vec<DeviceLocality>);
 

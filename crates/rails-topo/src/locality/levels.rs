@@ -1,10 +1,11 @@
-//! What PUs share: cores, caches, dies, nodes, packages, and the machine.
+//! Objects that PUs share: cores, caches, dies, nodes, packages, and the machine.
 
 use super::Locality;
 use crate::{CacheKind, CpuId, CpuSet, Topology};
 use std::fmt;
 
-/// What PUs can share, from the innermost to the outermost as they mostly lie; which lies in which on a machine is for the machine to say.
+/// Types of objects that PUs can share, from the innermost to the outermost in their usual order; a machine may nest
+/// them otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
@@ -25,7 +26,7 @@ pub enum Level {
 /// Something that PUs share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shared<'l> {
-    /// What it is.
+    /// Its type.
     pub level: Level,
     /// The allowed PUs that share it; empty where none of them is allowed.
     pub cpus: &'l CpuSet,
@@ -39,19 +40,20 @@ impl Topology {
 }
 
 impl Locality<'_> {
-    /// What an online PU is a part of, the innermost first: mostly core, caches, die, node, package and machine, as far as the model knows
-    /// them. What holds the same PUs is in the order of [`Level`]. Nothing for a PU that is not online.
+    /// The objects around an online PU, the innermost first: mostly core, caches, die, node, package and machine, as
+    /// far as the model knows them. Objects with the same PUs are in the order of [`Level`]. Nothing for a PU that is
+    /// not online.
     pub fn around(&self, cpu: CpuId) -> impl ExactSizeIterator<Item = Shared<'_>> + Clone {
         self.levels.of_cpu(cpu).iter().map(|index| self.levels.shared(*index))
     }
 
-    /// The allowed PUs that share the core, the cache, the die and so on with an online one; itself is among them if it is allowed. `None` where the model knows no such level
-    /// around it.
+    /// The allowed PUs that share an object of this level with an online one; itself is among them if it is allowed.
+    /// `None` if the model has no such object around it.
     pub fn sharing(&self, cpu: CpuId, level: Level) -> Option<&CpuSet> {
         self.around(cpu).find(|shared| shared.level == level).map(|shared| shared.cpus)
     }
 
-    /// The innermost that two online PUs share, as far as the model knows; `None` where one of them is not online.
+    /// The innermost object that two online PUs share, as far as the model knows; `None` if one of them is not online.
     pub fn shared_by(&self, a: CpuId, b: CpuId) -> Option<Shared<'_>> {
         let (mut a, mut b) = (self.levels.of_cpu(a), self.levels.of_cpu(b));
         while let ([first_a, rest_a @ ..], [first_b, rest_b @ ..]) = (a, b) {
@@ -78,7 +80,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// The objects of a machine, and for each online PU those it is a part of.
+/// The objects of a machine, and the objects around each online PU.
 #[derive(Debug, Clone)]
 pub(super) struct Levels {
     /// The smallest first, and among equally large ones the innermost level first.
@@ -133,7 +135,7 @@ impl Levels {
     }
 }
 
-/// For each count the sum of those before it.
+/// For each count the sum of the earlier ones.
 fn sums(counts: &[usize]) -> Vec<usize> {
     let add = |sum: &mut usize, count: &usize| {
         let before = *sum;

@@ -1,11 +1,12 @@
-//! What is near what: an index made once from a model, whose queries allocate nothing.
+//! Locality: an index made once from a model, whose queries allocate nothing.
 //!
-//! The index is a value of its own that borrows its model, and not something that a [`Topology`] fills in behind its owner's back:
-//! so it is never older than the model (the compiler sees to it, while a hidden one would have to be thrown away by every change of a fact),
-//! the model stays what it is when it is compared, copied and written, and whoever makes it sees what it costs.
+//! The index is a value of its own that borrows its model. So it is never older than the model (the compiler sees to
+//! it, while every change of a fact would invalidate a hidden index), the model stays the same when it is compared,
+//! copied and written, and the cost is visible to the caller.
 //!
-//! Answers about what may be used (nodes, PUs) stay inside the allowed sets. Answers about how things hang together (common ancestors, paths, cards) are of the whole
-//! machine. What the model does not know is said: an unknown distance is a tier of its own, an unknown place is `None`.
+//! Answers about usable objects (nodes, PUs) stay within the allowed sets. Answers about structure (common ancestors,
+//! paths, cards) are of the whole machine. Unknown facts stay visible: an unknown distance is a tier of its own, an
+//! unknown locality is `None`.
 
 mod ancestor;
 mod cards;
@@ -31,10 +32,11 @@ use levels::Levels;
 use pci_tree::PciTree;
 use tiers::Orders;
 
-/// What is near what on one machine. Made by [`Topology::locality`].
+/// The locality of the objects and devices of one machine. Made by [`Topology::locality`].
 ///
-/// Making it takes time and memory, about as much as copying the model; queries take neither locks nor memory, and well below a microsecond
-/// each. It is of the model that it was made from: a device of another model is of unknown place here.
+/// Making it takes time and memory, about as much as copying the model; queries take neither locks nor memory, and well
+/// below a microsecond each. It is of the model that it was made from: a device of another model is of unknown place
+/// here.
 ///
 /// # Examples
 ///
@@ -63,7 +65,7 @@ pub struct Locality<'a> {
 }
 
 impl Topology {
-    /// What is near what on this machine: an index for many questions, made at each call.
+    /// The locality index of this machine, for many queries; each call makes one.
     pub fn locality(&self) -> Locality<'_> {
         let mut orders = Orders::of(self);
         let device_localities = DeviceLocalities::of(self, &mut orders);

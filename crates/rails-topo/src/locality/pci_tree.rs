@@ -1,10 +1,10 @@
-//! The tree of PCI functions: what hangs below what.
+//! The tree of PCI functions.
 
 use crate::{Bandwidth, PciAddress, PciDevice};
 
 /// The functions of a machine, each with the bridge above it.
 ///
-/// A bridge that is named and not described is part of the tree too; what is above it is unknown.
+/// A bridge that other functions name, and that is not described, is part of the tree too; its own parent is unknown.
 #[derive(Debug, Clone)]
 pub(super) struct PciTree {
     /// By address.
@@ -86,7 +86,8 @@ impl PciTree {
         Some(a)
     }
 
-    /// Counts the bridges above each function. Where bridges are said to be above themselves, which no machine's are, the way up is cut.
+    /// Counts the bridges above each function. If bridges are above themselves, which no machine's are, the way up is
+    /// cut.
     fn measure_depths(&mut self) {
         let mut states = vec![State::New; self.functions.len()];
         let mut path = Vec::new();
@@ -126,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever is said to be above what, loops among it, each way up ends.
+        /// Each way up ends, whatever the parents are, loops among them.
         #[test]
         fn every_way_up_ends(parents in proptest::collection::vec(proptest::option::of(0..24u8), 0..20)) {
             let address = |bus: u8| PciAddress { domain: 0, bus, device: 0, function: 0 };

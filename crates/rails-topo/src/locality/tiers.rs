@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 /// Nodes at one distance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tier<'l> {
-    /// The distance, relative to the others of the machine (ACPI's SLIT: 10 is a node to itself); `None` is unknown, and then these may be nearer than
-    /// the ones before.
+    /// The distance, relative to the others of the machine (ACPI's SLIT: 10 is a node to itself); `None` is unknown,
+    /// and then these may be nearer than the ones before.
     pub distance: Option<u64>,
-    /// All the nodes at that distance: first the ones that it is counted from, then by number. Never empty.
+    /// All nodes at that distance: first the ones that it is counted from, then by number. Never empty.
     pub nodes: &'l [NodeId],
 }
 
 /// The tiers of a machine's nodes, the nearest first and those of unknown distance last.
 ///
-/// Together they hold each node once that memory may come from: that is allowed, and not known to be without memory.
+/// Together they hold each node for memory once: the allowed nodes that are not known to be without memory.
 #[derive(Debug, Clone)]
 pub struct Tiers<'l> {
     nodes: &'l [NodeId],
@@ -25,11 +25,11 @@ pub struct Tiers<'l> {
 }
 
 impl Topology {
-    /// The node that `cpu` takes memory from at the lowest distance: its own, or, where that has no memory or is not allowed, the nearest that has and is
-    /// (the lowest number among equals).
+    /// The node that `cpu` takes memory from at the lowest distance: its own, or, if that has no memory or is not
+    /// allowed, the nearest one with memory that is allowed (the lowest number among equals).
     ///
-    /// A node whose memory is unknown counts as having some. `None` where the machine has no nodes, where the CPU is on
-    /// none of them, or where its node has no memory and the distances that would decide are unknown.
+    /// A node of unknown memory counts as having some. `None` if the machine has no nodes, if the CPU is on none of
+    /// them, or if its node has no memory and the distances that would decide are unknown.
     pub fn nearest_node(&self, cpu: CpuId) -> Option<NodeId> {
         let own = self.node_of_cpu(cpu)?;
         let order = Order::new(&Matrix::of(self), &[own.id], &with_memory(self));
@@ -38,29 +38,30 @@ impl Topology {
 }
 
 impl Locality<'_> {
-    /// The nodes by their distance from a CPU's own. Where the CPU is on no node, all are of unknown distance.
+    /// The nodes by their distance from a CPU's own. For a CPU on no node, all are of unknown distance.
     pub fn nodes_from_cpu(&self, cpu: CpuId) -> Tiers<'_> {
         self.orders.by_cpu(cpu).tiers()
     }
 
-    /// The nodes by their distance from one of them, which may be one without memory. Where there is no such node, all are of unknown distance.
+    /// The nodes by their distance from one of them, which may be one without memory. Without such a node, all are of
+    /// unknown distance.
     pub fn nodes_from_node(&self, node: NodeId) -> Tiers<'_> {
         self.orders.by_node(node).tiers()
     }
 
-    /// The nodes by their distance from a device: from its node, or, where only the CPUs beside it are known, from the nearest of their nodes. Where its
-    /// place is unknown, so are all distances.
+    /// The nodes by their distance from a device: from its node, or, if only the CPUs beside it are known, from the
+    /// nearest of their nodes. For a device of unknown locality, all distances are unknown.
     pub fn nodes_from(&self, device: &impl Device) -> Tiers<'_> {
         self.order_from(device).tiers()
     }
 
-    /// The nodes nearest to a device, among those that memory may come from: the first of [`Locality::nodes_from`]. `None` where the distances that
-    /// would decide are unknown.
+    /// The nodes nearest to a device, among those for memory: the first tier of [`Locality::nodes_from`]. `None` if the
+    /// distances that would decide are unknown.
     pub fn closest_nodes(&self, device: &impl Device) -> Option<Tier<'_>> {
         self.order_from(device).closest()
     }
 
-    /// As [`Topology::nearest_node`], without looking for it.
+    /// As [`Topology::nearest_node`], without a search.
     pub fn nearest_node(&self, cpu: CpuId) -> Option<NodeId> {
         self.orders.of_cpu(cpu).and_then(Order::closest).map(|tier| tier.nodes[0])
     }
@@ -94,25 +95,26 @@ impl ExactSizeIterator for Tiers<'_> {}
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     nodes: Vec<NodeId>,
-    /// Where each tier ends.
+    /// The end of each tier.
     ends: Vec<(Option<u64>, usize)>,
 }
 
-/// The orders that queries ask for.
+/// The orders for queries.
 #[derive(Debug, Clone)]
 pub(super) struct Orders {
-    /// The model's nodes, by number; each one's order is at its place in `orders`, and those from several nodes follow.
+    /// The model's nodes, by number; the order of each has the same index in `orders`, and those from several nodes
+    /// follow.
     nodes: Vec<NodeId>,
     orders: Vec<Order>,
-    /// The place of each CPU's node.
+    /// The index of each CPU's node.
     of_cpu: Vec<Option<u32>>,
     /// All nodes at unknown distance.
     unknown: Order,
-    /// The nodes that memory may come from.
+    /// The nodes for memory.
     with_memory: Vec<NodeId>,
 }
 
-/// The distances, to be looked up fast.
+/// The distances, for fast queries.
 pub(super) struct Matrix<'a> {
     distances: Option<&'a Distances>,
     positions: BTreeMap<NodeId, usize>,

@@ -26,7 +26,7 @@ pub struct MacAddress(pub [u8; 6]);
 pub struct ParseAddressError {
     /// The text.
     pub text: String,
-    /// What it should look like.
+    /// An example of a good address.
     pub expected: &'static str,
 }
 

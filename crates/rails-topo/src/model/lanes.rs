@@ -1,34 +1,35 @@
-//! Interfaces made in software, resolved to the devices under them.
+//! Virtual interfaces, resolved to the devices under them.
 
 use super::{Nic, NicKind, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What lies at the bottom of an interface: made by [`Topology::lanes_of`].
+/// The devices at the bottom of an interface: made by [`Topology::lanes_of`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lanes<'a> {
-    /// The devices, by name: what carries the packets out of the machine.
+    /// The devices, by name: they carry the packets out of the machine.
     pub devices: Vec<&'a Nic>,
-    /// Ends without a device, by name: a bridge's TAP and veth ports, the loopback interface, and an interface of which nothing says what
-    /// lies under it (it may be in another network namespace, or the machine is a captured one that does not hold it).
+    /// Ends without a device, by name: a bridge's TAP and veth ports, the loopback interface, and an interface whose
+    /// lower ones are unknown (they may be in another network namespace, or the machine is a capture without them).
     pub in_software: Vec<&'a Nic>,
-    /// Interfaces that lie under one of these by its own word and are not in the topology, by name.
+    /// Lower interfaces that are not in the topology, by name.
     pub missing: Vec<&'a str>,
 }
 
 impl Lanes<'_> {
-    /// Whether these are all the lanes that there are: each way down ends at a device.
+    /// Whether these are all lanes: each way down ends at a device.
     pub fn is_complete(&self) -> bool {
         !self.devices.is_empty() && self.in_software.is_empty() && self.missing.is_empty()
     }
 }
 
 impl Topology {
-    /// The devices that carry what is sent through `nic`: itself where it is one, else those at the bottom of a bond, team, bridge, VLAN,
-    /// macvlan or whatever lies on others ([`Nic::lowers`]), through any depth and each once. A VLAN on a bond has the bond's members.
+    /// The devices that carry the packets of `nic`: itself if it is a device, else the devices at the bottom of a bond,
+    /// team, bridge, VLAN, macvlan or any other interface with lower ones ([`Nic::lowers`]), through any depth and each
+    /// once. A VLAN on a bond has the bond's members.
     ///
-    /// A device that lies on another, as a virtual machine's interface of Hyper-V lies on the virtual function that does its work,
-    /// is resolved to that one. Interfaces that lie on each other in a ring, which only a made-up machine can have, have no bottom
-    /// by that way.
+    /// A device that lies on another, as a virtual machine's interface of Hyper-V lies on the virtual function that
+    /// does its work, is resolved to that one. Interfaces that lie on each other in a ring, which only a made-up
+    /// machine can have, have no bottom by that way.
     ///
     /// ```
     /// use rails_topo::{Nic, NicKind, Topology};
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_on_another_is_resolved_to_that() {
+    fn device_on_another_is_resolved_to_that() {
         let synthetic = Nic { lowers: vec!["vf0".to_owned()], ..Nic::named("eth0") };
         assert_eq!(lanes(&machine(vec![synthetic, Nic::named("vf0")]), "eth0"), [vec!["vf0"], vec![], vec![]]);
     }

@@ -1,4 +1,4 @@
-//! NUMA nodes, their memory, and how far they are from each other.
+//! NUMA nodes, their memory, and their distances.
 
 use crate::{Bandwidth, CpuSet, DataSize, NodeId};
 use serde::{Deserialize, Serialize};
@@ -10,17 +10,17 @@ pub struct NumaNode {
     pub id: NodeId,
     /// Online PUs local to it (`cpulist`); empty for memory without processors (CXL, HBM). No PU is local to two nodes.
     pub cpus: CpuSet,
-    /// Its memory (`MemTotal` of `meminfo`); `None` where the source does not say.
+    /// Its memory (`MemTotal` of `meminfo`); `None` is unknown.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<DataSize>,
-    /// The tier that the kernel puts its memory into (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
-    /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` where neither has tiers, or none for it.
+    /// The kernel's tier of its memory (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
+    /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` if neither has one.
     pub tier: Option<u32>,
-    /// Its pools of huge pages, by size (`hugepages/hugepages-*kB`); empty where the kernel has none, or does not say.
+    /// Its pools of huge pages, by size (`hugepages/hugepages-*kB`); empty if the kernel has none, or they are unknown.
     pub hugepages: Vec<Hugepages>,
-    /// How fast its memory is from where, the nearest initiators first: ACPI's HMAT as the kernel gives it, of one set of initiators
-    /// (`access1/initiators`, which has only processors, else `access0/initiators`), or hwloc's memory attributes. Empty where the
-    /// firmware does not say, or not of whom.
+    /// The speed of its memory by initiators, the nearest first: ACPI's HMAT from the kernel, with one set of
+    /// initiators (`access1/initiators`, which has processors alone, else `access0/initiators`), or hwloc's memory
+    /// attributes. Empty if the firmware gives no figures, or no initiators.
     pub performance: Vec<MemoryPerformance>,
 }
 
@@ -32,21 +32,22 @@ pub struct Hugepages {
     pub size: DataSize,
     /// How many there are (`nr_hugepages`); `None` is unknown.
     pub total: Option<u64>,
-    /// How many of them nobody uses (`free_hugepages`); `None` is unknown, as in hwloc's XML files.
+    /// The number of free ones (`free_hugepages`); `None` is unknown, as in hwloc's XML files.
     pub free: Option<u64>,
 }
 
-/// How fast a node's memory is, seen from some CPUs. Figures are the firmware's; what it does not give is `None`, and so is 0.
+/// The speed of a node's memory, seen from some CPUs. The figures are the firmware's; a missing one is `None`, and so
+/// is 0.
 ///
 /// hwloc's files of before 2.8 give an average of reads and writes alone, which then stands for both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPerformance {
-    /// The online CPUs that see it so: those of the nodes that are linked beside the figures; never empty.
+    /// The initiators: the online CPUs of the nodes that are linked beside the figures; never empty.
     pub from: CpuSet,
-    /// What they read in a second (`read_bandwidth`, in MB/s there).
+    /// Their bandwidth for reading (`read_bandwidth`, in MB/s there).
     #[serde(rename = "read_bits_per_second")]
     pub read_bandwidth: Option<Bandwidth>,
-    /// What they write in a second (`write_bandwidth`, in MB/s there).
+    /// Their bandwidth for writing (`write_bandwidth`, in MB/s there).
     #[serde(rename = "write_bits_per_second")]
     pub write_bandwidth: Option<Bandwidth>,
     /// How long a read takes, in nanoseconds (`read_latency`).

@@ -1,7 +1,7 @@
-//! The model: what a machine is made of.
+//! The model of a machine.
 //!
-//! What nothing says is unknown: `None`, or an empty list where its documentation says so. Nothing is guessed, and a contradiction of the
-//! source is no fact either.
+//! Unknown facts are `None`, or an empty list if its documentation states so. The readers guess nothing, and a
+//! contradiction in the source is no fact either.
 
 mod address;
 mod devices;

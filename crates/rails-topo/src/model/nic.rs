@@ -1,4 +1,4 @@
-//! Network interfaces: where they hang, how fast they are, their queues and interrupts.
+//! Network interfaces: their attachment, speed, queues and interrupts.
 
 use super::{MacAddress, PciAddress};
 use crate::{Bandwidth, CpuSet, NodeId};
@@ -8,20 +8,21 @@ use std::net::IpAddr;
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
-    /// Its name, in `/sys/class/net`, whose files for it are meant where none other is named.
+    /// Its name, in `/sys/class/net`; the files named below are in its folder there, unless another folder is named.
     pub name: String,
     /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
     pub index: Option<u32>,
-    /// What kind of interface it is (`type`, and whether there is a `device`).
+    /// Its kind (`type`, and whether there is a `device`).
     pub kind: NicKind,
-    /// Why planning is to leave it alone, as a configuration file says; `None` where none does.
+    /// The reason of a configuration file for planning to leave it alone; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
     /// PCI address of the device behind it (`device`); `None` where it has none, as in software, or none is known.
     pub pci: Option<PciAddress>,
     /// Its driver (`device/driver`); `None` where it has none, or none is known.
     pub driver: Option<String>,
-    /// NUMA node the device hangs on (`numa_node` of its PCI function, else where hwloc puts it); `None` is unknown (a missing file, or -1).
+    /// The NUMA node of its device (`numa_node` of its PCI function, else hwloc's); `None` is unknown (a missing file,
+    /// or -1).
     pub node: Option<NodeId>,
     /// CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
@@ -32,39 +33,45 @@ pub struct Nic {
     pub up: Option<bool>,
     /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is administratively down.
     pub carrier: Option<bool>,
-    /// What kind of virtual interface it is (`DEVTYPE` in `uevent`, else what its folder holds): `bond`, `bridge`, `vlan`, `vxlan`, `macvtap`,
-    /// `tun`, `tap` and the like. `None` of a device, and where the kernel's files do not say, as of team, veth and macvlan.
+    /// The kind of a virtual interface (`DEVTYPE` in `uevent`, else by the contents of its folder): `bond`, `bridge`,
+    /// `vlan`, `vxlan`, `macvtap`, `tun`, `tap` and others. `None` for a device, and if the kernel's files do not state
+    /// it (team, veth and macvlan).
     pub virtual_kind: Option<String>,
-    /// The interfaces right under it, of which it is made (`lower_*`; on old kernels `bonding/slaves`, `brif` and `/proc/net/vlan/config`): a bond's members, a
-    /// bridge's ports, what a VLAN lies on. By name; empty where there are none in its network namespace, or nothing says.
-    /// [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the devices.
+    /// The interfaces right under it (`lower_*`; on old kernels `bonding/slaves`, `brif` and `/proc/net/vlan/config`):
+    /// a bond's members, a bridge's ports, the interface of a VLAN. By name; empty if there are none in its network
+    /// namespace, or they are unknown. [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the
+    /// devices.
     pub lowers: Vec<String>,
-    /// Which of its device's ports it is (`dev_port`), from 0; `None` is unknown, and of what is no device. Drivers of devices with a function
-    /// for each port leave it 0.
+    /// Its port of the device (`dev_port`), from 0; `None` is unknown, and for an interface without a device. Drivers
+    /// of devices with a function for each port leave it 0.
     pub port: Option<u32>,
-    /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None` where the driver gives none.
+    /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None` where the driver gives
+    /// none.
     pub physical_port: Option<String>,
-    /// A name of the switch that the port is on, in the card (`phys_switch_id`), in hexadecimal; `None` where the driver gives none.
+    /// A name of the switch that the port is on, in the card (`phys_switch_id`), in hexadecimal; `None` where the
+    /// driver gives none.
     pub physical_switch: Option<String>,
-    /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`, Linux 5.12; of the whole interface:
-    /// single queues can differ on newer kernels); `None` is unknown.
+    /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`, Linux 5.12; of the
+    /// whole interface: single queues can differ on newer kernels); `None` is unknown.
     pub threaded_napi: Option<bool>,
     /// Largest packet in bytes (`mtu`); `None` is unknown.
     #[serde(rename = "mtu_bytes")]
     pub mtu: Option<u32>,
     /// Hardware address (`address`); `None` is unknown, or not one of 48 bits (InfiniBand has 20 bytes).
     pub mac: Option<MacAddress>,
-    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files only those of version 6 (`/proc/net/if_inet6`), for no file holds others by interface.
+    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files IPv6 addresses alone (`/proc/net/if_inet6`),
+    /// because no file has others by interface.
     pub addresses: Vec<InterfaceAddress>,
     /// Receive queues, by index (`queues/rx-*`); empty where there are none, or none are known.
     pub rx_queues: Vec<RxQueue>,
     /// Transmit queues, by index (`queues/tx-*`); empty where there are none, or none are known.
     pub tx_queues: Vec<TxQueue>,
-    /// Interrupts of the device, by number (`msi_irqs` of its PCI function, else `irq`); empty where it has none, or none are known.
+    /// Interrupts of the device, by number (`msi_irqs` of its PCI function, else `irq`); empty where it has none, or
+    /// none are known.
     pub interrupts: Vec<Interrupt>,
 }
 
-/// What kind of interface a [`Nic`] is.
+/// The kind of a [`Nic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NicKind {
@@ -72,7 +79,7 @@ pub enum NicKind {
     Loopback,
     /// A device stands behind it (`device` link in sysfs).
     Device,
-    /// Made in software: veth, bridge, bond, tun, vlan and the like.
+    /// Virtual: veth, bridge, bond, tun, vlan and others.
     Virtual,
 }
 
@@ -94,8 +101,9 @@ pub struct RxQueue {
     pub rps_cpus: Option<CpuSet>,
     /// How many flows it steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
     pub rps_flows: Option<u32>,
-    /// The interrupt that tells of its packets, by the names of all (`/proc/interrupts`): its own, or the one that all queues share. It is one of
-    /// [`Nic::interrupts`]. `None` where there is none, where the driver's names do not say, or where several say to be it.
+    /// The interrupt of its packets, by the names of all (`/proc/interrupts`): its own, or the one that all queues
+    /// share. It is one of [`Nic::interrupts`]. `None` if there is none, if the driver's names do not state it, or if
+    /// several claim the queue.
     pub interrupt: Option<u32>,
 }
 
@@ -104,9 +112,10 @@ pub struct RxQueue {
 pub struct TxQueue {
     /// Its index.
     pub index: u32,
-    /// CPUs that use this queue (XPS, `xps_cpus`); `None` is unknown (a NIC with one queue has the file but refuses to read it).
+    /// CPUs that use this queue (XPS, `xps_cpus`); `None` is unknown (a NIC with one queue has the file but refuses to
+    /// read it).
     pub xps_cpus: Option<CpuSet>,
-    /// The interrupt that tells of what was sent, as [`RxQueue::interrupt`].
+    /// The interrupt for transmitted packets, as [`RxQueue::interrupt`].
     pub interrupt: Option<u32>,
 }
 
@@ -117,10 +126,10 @@ pub struct Interrupt {
     pub number: u32,
     /// The name its driver gave it (`/proc/interrupts`); `None` while no driver has asked for it.
     pub name: Option<String>,
-    /// CPUs it may be served on (`smp_affinity_list`): the wish. `None` is unknown, never the empty set.
+    /// The CPUs that may serve it (`smp_affinity_list`), as requested. `None` is unknown, never the empty set.
     pub affinity: Option<CpuSet>,
-    /// CPUs it is served on (`effective_affinity_list`): the truth, though after a new wish only once the next
-    /// interrupt has come. `None` is unknown, or not in use yet; never the empty set.
+    /// The CPUs that serve it (`effective_affinity_list`); after a new request they change with the next interrupt.
+    /// `None` is unknown, or not in use yet; never the empty set.
     pub effective: Option<CpuSet>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a topology came from, and what its machine calls itself.
+//! The origin of a topology, and the names of its machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub enum Origin {
     },
 }
 
-/// What the machine calls itself; each part is absent where nothing says it.
+/// The names of the machine; an unknown one is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Host name.

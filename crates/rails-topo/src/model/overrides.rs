@@ -1,20 +1,21 @@
-//! What configuration files changed in the model.
+//! The facts of the model that configuration files have changed.
 
 use super::Topology;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf};
 
-/// A fact that a configuration file gave: which, what was there before, and where the file says so.
+/// A fact from a configuration file, with its old value and its position in the file.
 ///
-/// A fact that several files give has one of these for each, in the order in which they were applied: the last one holds, and the first one's [`old`](Self::old) is
-/// what the machine itself said.
+/// A fact that several files give has one of these for each, in the order in which the files were applied: the last one
+/// holds, and the [`old`](Self::old) of the first is the machine's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Override {
     /// The fact, as the files name it: `nic.eth0.node`, `distance.0.1`, `pci."0000:3b:00.0".link`.
     pub fact: String,
-    /// What was there before, as text; `None` is unknown.
+    /// The value before, as text; `None` is unknown.
     pub old: Option<String>,
-    /// What is there now, as text; `None` is unknown: a lane that is hidden no more, or a place that another fact contradicts.
+    /// The value now, as text; `None` is unknown: a lane that is no longer hidden, or a locality that another fact
+    /// contradicts.
     pub new: Option<String>,
     /// The fact that this one follows from, where the file does not give it itself: a new node brings its CPUs along.
     pub follows_from: Option<String>,
@@ -26,7 +27,7 @@ pub struct Override {
     pub column: usize,
 }
 
-/// Where it was said, and what it replaced: `/etc/rails/topology.toml:4 (instead of 0)`.
+/// The position in the file, and the replaced value: `/etc/rails/topology.toml:4 (instead of 0)`.
 impl fmt::Display for Override {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.line)?;
@@ -38,12 +39,12 @@ impl fmt::Display for Override {
 }
 
 impl Topology {
-    /// What configuration files changed in all of this, in the order in which they did; empty where none did.
+    /// The changes of all configuration files, in their order; empty without any.
     pub fn overrides(&self) -> &[Override] {
         &self.overrides
     }
 
-    /// Those of one fact: `["nic", "eth0", "node"]`.
+    /// The changes of one fact: `["nic", "eth0", "node"]`.
     pub fn overrides_of(&self, fact: &[&str]) -> impl DoubleEndedIterator<Item = &Override> {
         let fact = fact.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(".");
         self.overrides.iter().filter(move |told| told.fact == fact)

@@ -6,41 +6,46 @@ use serde::{Deserialize, Serialize};
 
 /// A PCI function: a device, a part of one, or a bridge to more.
 ///
-/// From `/sys/bus/pci/devices`; what a file does not say is `None`. An hwloc file names class, ids, bridges and bandwidth, and knows neither
-/// drivers nor virtual functions.
+/// From `/sys/bus/pci/devices`; a missing fact is `None`. An hwloc file has class, ids, bridges and bandwidth, but
+/// neither drivers nor virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
     /// Its address.
     pub address: PciAddress,
-    /// What it is (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment Specification numbers them. 0x020000 is an Ethernet controller.
-    /// An hwloc file does not say the programming interface: there, the lowest 8 bits are 0.
+    /// Its kind (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment
+    /// Specification numbers them. 0x020000 is an Ethernet controller. An hwloc file does not state the programming
+    /// interface: there, the lowest 8 bits are 0.
     pub class: Option<u32>,
     /// Its vendor (`vendor`).
     pub vendor: Option<u16>,
-    /// What its vendor calls it (`device`).
+    /// The vendor's number of it (`device`).
     pub device: Option<u16>,
-    /// The nearest bridge above it that is among the machine's functions; `None` on a root bus. Going up from one to the next ends.
+    /// The nearest bridge above it that is among the machine's functions; `None` on a root bus. Going up from one to
+    /// the next ends.
     pub parent: Option<PciAddress>,
     /// The buses behind it, where it is a bridge.
     pub bridge: Option<PciBridge>,
-    /// The link at its port, as it was negotiated (`current_link_speed`, `current_link_width`; before Linux 4.13 the link status of `config`, which
-    /// only root may read). It is the one to what is above; but that of a root port, or of a port of a switch that leads down, is the one to what is below. So both ends
-    /// of a link say the same. `None` where there is none, as in the processor itself, on virtual machines and in an empty slot, and where it is not known.
+    /// The negotiated link at its port (`current_link_speed`, `current_link_width`; before Linux 4.13 the link status
+    /// of `config`, which only root may read). It leads up; but the link of a root port, or of a lower port of a
+    /// switch, leads down. So both ends of a link state the same. `None` without a link, as in the processor itself, on
+    /// virtual machines and in an empty slot, and if it is unknown.
     pub link: Option<PciLink>,
-    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): a slower [`PciDevice::link`] is held back by its other end, or saves power.
+    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): a slower [`PciDevice::link`] is
+    /// held back by its other end, or saves power.
     pub max_link: Option<PciLink>,
-    /// What the link carries in each direction: by [`PciLink::bandwidth`], or as hwloc's file says. `None` is unknown.
+    /// The bandwidth of the link in each direction: by [`PciLink::bandwidth`], or from hwloc's file. `None` is unknown.
     #[serde(rename = "bandwidth_bits_per_second")]
     pub bandwidth: Option<Bandwidth>,
     /// Its driver (`driver`); `None` where it has none.
     pub driver: Option<String>,
-    /// The node it hangs on (`numa_node`, else where hwloc puts it); `None` is unknown (-1, or no such node).
+    /// The node of its attachment (`numa_node`, else hwloc's); `None` is unknown (-1, or no such node).
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist`, else hwloc's); `None` is unknown, and so is every CPU of a machine of several places.
+    /// CPUs local to it (`local_cpulist`, else hwloc's); `None` is unknown, and so is every CPU of a machine of several
+    /// places.
     pub local_cpus: Option<CpuSet>,
-    /// The physical function that it is a virtual one of (`physfn`).
+    /// The physical function of a virtual one (`physfn`).
     pub physical_function: Option<PciAddress>,
-    /// Its virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` where it cannot have any, or nothing says so.
+    /// Its virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if it cannot have any, or they are unknown.
     pub virtual_functions: Option<VirtualFunctions>,
 }
 
@@ -93,7 +98,8 @@ impl PciDevice {
         }
     }
 
-    /// Whether its base class is 03h, "display controller" (PCI Code and ID Assignment Specification): graphics cards, and those that only compute.
+    /// Whether its base class is 03h, "display controller" (PCI Code and ID Assignment Specification): graphics cards,
+    /// and cards that only compute.
     pub(crate) fn is_display_controller(&self) -> bool {
         self.class.is_some_and(|class| class >> 16 == 0x03)
     }
@@ -106,8 +112,8 @@ impl PciLink {
         (speed > 0).then_some(Self { speed, width })
     }
 
-    /// What it carries in each direction once the line code is taken off (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from 64 GT/s on FLITs of 242 bytes in 256); headers of
-    /// packets take their part of it still.
+    /// Its bandwidth in each direction without the line code (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from 64
+    /// GT/s on FLITs of 242 bytes in 256); the headers of packets take a part of it.
     pub fn bandwidth(self) -> Bandwidth {
         let raw = u64::from(self.speed) * 1_000_000 * u64::from(self.width);
         let bits = match self.speed {

@@ -3,10 +3,10 @@
 use crate::{CpuSet, DataSize};
 use serde::{Deserialize, Serialize};
 
-/// A processor package: what is plugged into one processor socket.
+/// A processor package: the processor in one socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
-    /// The kernel's number of it (`topology/physical_package_id`); `None` where the kernel gives none.
+    /// The kernel's number of it (`topology/physical_package_id`); `None` without one.
     pub id: Option<u32>,
     /// Its online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never empty.
     pub cpus: CpuSet,
@@ -15,7 +15,7 @@ pub struct Package {
 /// A die: a piece of silicon of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Die {
-    /// The kernel's number of it within its package (`topology/die_id`); `None` where the kernel gives none.
+    /// The kernel's number of it within its package (`topology/die_id`); `None` without one.
     pub id: Option<u32>,
     /// Its online PUs (`topology/die_cpus_list`); never empty, and inside one package.
     pub cpus: CpuSet,
@@ -26,16 +26,16 @@ pub struct Die {
 pub struct Cache {
     /// 1 for L1, 2 for L2 and so on (`cache/index*/level`).
     pub level: u8,
-    /// What it holds (`cache/index*/type`).
+    /// Its contents (`cache/index*/type`).
     pub kind: CacheKind,
-    /// Its size (`cache/index*/size`); `None` where the source does not say.
+    /// Its size (`cache/index*/size`); `None` is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
     /// The online PUs that share it (`cache/index*/shared_cpu_list`); never empty.
     pub cpus: CpuSet,
 }
 
-/// What a cache holds.
+/// The contents of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheKind {
@@ -50,32 +50,32 @@ pub enum CacheKind {
 /// A core and its PUs (hardware threads).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
-    /// The kernel's number of it within its package (`topology/core_id`); `None` where the kernel gives none.
+    /// The kernel's number of it within its package (`topology/core_id`); `None` without one.
     pub id: Option<u32>,
     /// Its online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3); never empty.
     pub cpus: CpuSet,
 }
 
-/// Cores of one kind, on a machine whose cores are not all alike.
+/// Cores of one kind, on a machine whose cores differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreKind {
     /// Their online PUs; never empty, and no PU is of two kinds.
     pub cpus: CpuSet,
-    /// Their rank by speed: 0 is the slowest kind, and the most thrifty one. `None` where nothing tells the kinds' order, as in
-    /// some of hwloc's XML files.
+    /// Their rank by speed: 0 is the slowest kind, and the most thrifty one. `None` if the order of the kinds is
+    /// unknown, as in some of hwloc's XML files.
     pub efficiency: Option<u32>,
-    /// What the kernel calls them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid processors
-    /// (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the kernel's words where it has some). `None` where they
-    /// have no name.
+    /// The kernel's name of them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid processors
+    /// (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the kernel's words if it has some). `None`
+    /// without a name.
     pub name: Option<String>,
-    /// Their capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the least among them. `None` where
-    /// the kernel gives none for some of them.
+    /// Their capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the least among them.
+    /// `None` where the kernel gives none for some of them.
     pub capacity: Option<u32>,
-    /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None` where there is no frequency driver;
-    /// hwloc's XML files give whole MHz.
+    /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None` where there is no
+    /// frequency driver; hwloc's XML files give whole MHz.
     #[serde(rename = "max_frequency_khz")]
     pub max_frequency: Option<u64>,
-    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the least among them. `None` where the driver does not say.
+    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the least among them. `None` is unknown.
     #[serde(rename = "base_frequency_khz")]
     pub base_frequency: Option<u64>,
 }

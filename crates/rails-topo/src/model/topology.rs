@@ -1,4 +1,4 @@
-//! One machine, and what it is made of.
+//! A machine.
 
 use super::{
     BlockDevice, Cache, Core, CoreKind, Die, Distances, Gpu, Machine, Nic, NumaNode, Origin, Override, Package,
@@ -39,7 +39,7 @@ impl Topology {
         &self.origin
     }
 
-    /// What the machine calls itself.
+    /// The names of the machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -49,8 +49,8 @@ impl Topology {
         &self.packages
     }
 
-    /// Dies, in the order of their first PU. One that is the whole of its package is not listed; empty where the source knows
-    /// none (Linux before 5.3).
+    /// Dies, in the order of their first PU. One that is the whole of its package is not listed; empty where the source
+    /// knows none (Linux before 5.3).
     pub fn dies(&self) -> &[Die] {
         &self.dies
     }
@@ -60,8 +60,8 @@ impl Topology {
         &self.nodes
     }
 
-    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is one node, where the source
-    /// gives none, or not one from every node to every node.
+    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is one node, where the
+    /// source gives none, or not one from every node to every node.
     pub fn distances(&self) -> Option<&Distances> {
         self.distances.as_ref()
     }
@@ -71,17 +71,17 @@ impl Topology {
         &self.caches
     }
 
-    /// Cores, in the order of their first PU; empty where the source does not tell which PUs share one.
+    /// Cores, in the order of their first PU; empty if it is unknown which PUs share one.
     pub fn cores(&self) -> &[Core] {
         &self.cores
     }
 
-    /// The kinds of cores, the slowest first; empty where all cores are alike, or nothing tells them apart.
+    /// The kinds of cores, the slowest first; empty if all cores are alike, or nothing distinguishes them.
     ///
-    /// The kernel's files tell them apart by the first of these that says something of every online PU: Intel's units that
-    /// count events (`/sys/devices/cpu_core`, `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies, of which the highest
-    /// count as one where they are less than 10 % apart, for single cores are "favoured" on machines whose cores are alike. An
-    /// hwloc XML file holds what hwloc made of the same.
+    /// The first source that covers every online PU decides: Intel's units that count events (`/sys/devices/cpu_core`,
+    /// `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies. Frequencies that are less than 10 % apart count as
+    /// one, because single cores are "favoured" on machines whose cores are alike. An hwloc XML file holds hwloc's own
+    /// kinds.
     pub fn core_kinds(&self) -> &[CoreKind] {
         &self.core_kinds
     }
@@ -91,28 +91,28 @@ impl Topology {
         &self.online_cpus
     }
 
-    /// PUs that this process may use: online, and inside its affinity mask (`Cpus_allowed_list` of `/proc/self/status`) and its
-    /// cpuset (`cpuset.cpus.effective` or `cpuset.effective_cpus` of its control group). What is not said limits nothing. Which
-    /// thread's mask counts is said at [`Topology::detect`].
+    /// The PUs that this process may use: online, and inside its affinity mask (`Cpus_allowed_list` of
+    /// `/proc/self/status`) and its cpuset (`cpuset.cpus.effective` or `cpuset.effective_cpus` of its control group). A
+    /// missing file limits nothing. [`Topology::detect`] states which thread's mask counts.
     pub fn allowed_cpus(&self) -> &CpuSet {
         &self.allowed_cpus
     }
 
-    /// NUMA nodes that this process may take memory from: by `Mems_allowed_list` of `/proc/self/status`, and its cpuset
-    /// (`cpuset.mems.effective` or `cpuset.effective_mems`). What is not said limits nothing.
+    /// The NUMA nodes that this process may take memory from: by `Mems_allowed_list` of `/proc/self/status`, and its
+    /// cpuset (`cpuset.mems.effective` or `cpuset.effective_mems`). A missing file limits nothing.
     pub fn allowed_nodes(&self) -> &NodeSet {
         &self.allowed_nodes
     }
 
-    /// Online PUs that the scheduler leaves alone (`isolcpus=` in `/sys/devices/system/cpu/isolated`, and isolated partitions of
-    /// cpusets in `cpuset.cpus.isolated` of the topmost control group): a thread runs there only if it is bound there. Empty where
-    /// the source does not say, as hwloc's XML files never do.
+    /// The online PUs that the scheduler leaves alone (`isolcpus=` in `/sys/devices/system/cpu/isolated`, and isolated
+    /// partitions of cpusets in `cpuset.cpus.isolated` of the topmost control group): only a thread that is bound there
+    /// runs there. Empty if unknown, as in hwloc's XML files.
     pub fn isolated_cpus(&self) -> &CpuSet {
         &self.isolated_cpus
     }
 
-    /// Online PUs whose timer tick stops while one thread runs (`nohz_full=`: `/sys/devices/system/cpu/nohz_full`). Empty where
-    /// the source does not say, as hwloc's XML files never do.
+    /// The online PUs whose timer tick stops while one thread runs (`nohz_full=`: `/sys/devices/system/cpu/nohz_full`).
+    /// Empty if unknown, as in hwloc's XML files.
     pub fn nohz_full_cpus(&self) -> &CpuSet {
         &self.nohz_full_cpus
     }
@@ -168,14 +168,14 @@ impl Topology {
         self.cores.iter().find(|core| core.cpus.contains(cpu))
     }
 
-    /// The same machine with fewer CPUs allowed: those in `cpus` that are online. For planning what-ifs and tests.
+    /// The same machine with fewer allowed CPUs: those in `cpus` that are online. For plans and tests.
     #[must_use]
     pub fn with_allowed(mut self, cpus: CpuSet) -> Self {
         self.allowed_cpus = cpus.intersection(&self.online_cpus);
         self
     }
 
-    /// The same machine with fewer NUMA nodes that memory may come from: those in `nodes` that it has. For planning what-ifs and tests.
+    /// The same machine with fewer nodes for memory: those in `nodes` that it has. For plans and tests.
     #[must_use]
     pub fn with_allowed_nodes(mut self, nodes: NodeSet) -> Self {
         self.allowed_nodes = self.nodes.iter().map(|node| node.id).filter(|node| nodes.contains(*node)).collect();

@@ -1,4 +1,4 @@
-//! What can change, and how it is said.
+//! Changes, and their texts.
 
 use crate::{
     Bandwidth, CpuId, CpuSet, DataSize, Id, IdSet, InterfaceAddress, Interrupt, Nic, NodeId, NodeSet, NumaNode,
@@ -6,8 +6,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The kernel's number of a memory block, the piece in which memory goes on- and offline (`/sys/devices/system/memory/memory*`; how long one is says
-/// `block_size_bytes` beside them).
+/// The kernel's number of a memory block, the unit in which memory goes on- and offline
+/// (`/sys/devices/system/memory/memory*`, with the length in `block_size_bytes`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MemoryBlockId(pub u32);
@@ -15,33 +15,33 @@ pub struct MemoryBlockId(pub u32);
 /// A set of memory blocks.
 pub type MemoryBlockSet = IdSet<MemoryBlockId>;
 
-/// Something that has changed. What it holds is how things are now, so that it can be applied to an older model
+/// A change. It holds the new state, so that it can be applied to an older model
 /// ([`Snapshot::apply`](super::Snapshot::apply)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Change {
-    /// A CPU went offline. By uevent, else by the slow look.
+    /// A CPU went offline. From a uevent, else from the slow look.
     CpuOffline {
         /// The CPU.
         cpu: CpuId,
     },
-    /// A CPU came online. By uevent, else by the slow look.
+    /// A CPU came online. From a uevent, else from the slow look.
     CpuOnline {
         /// The CPU.
         cpu: CpuId,
     },
-    /// A NUMA node is there no more. By uevent, else by the slow look.
+    /// A NUMA node went offline. From a uevent, else from the slow look.
     NodeOffline {
         /// The node.
         node: NodeId,
     },
     /// A NUMA node is there.
     NodeOnline {
-        /// The node; of what is new only its memory is known at once, the rest follows as [`Change::Structure`].
+        /// The node; at first only its memory is known, and the rest follows as [`Change::Structure`].
         node: Box<NumaNode>,
     },
-    /// A node has more or less memory than before. Looked at after a memory block's uevent, else by the slow look.
+    /// A node has more or less memory than before. Read after a memory block's uevent, else by the slow look.
     NodeMemory {
         /// The node.
         node: NodeId,
@@ -59,19 +59,19 @@ pub enum Change {
         /// The block.
         block: MemoryBlockId,
     },
-    /// The CPUs that this process may use are others: its cpuset was shrunk or grown, its main thread was bound, or a CPU went or came. At once where a file of its
-    /// cgroup or of one above was written, else by the slow look.
+    /// The CPUs that this process may use have changed: its cpuset shrank or grew, its main thread was bound, or a CPU
+    /// went or came. At once if a file of its cgroup or of one above was written, else from the slow look.
     AllowedCpus {
-        /// Those that may be used no more.
+        /// The CPUs that are no longer allowed.
         removed: CpuSet,
-        /// Those that may be used besides.
+        /// The CPUs that are allowed now.
         added: CpuSet,
     },
-    /// The nodes that this process may take memory from are others; told as [`Change::AllowedCpus`] is.
+    /// The nodes that this process may take memory from have changed; noticed as [`Change::AllowedCpus`].
     AllowedNodes {
-        /// Those that may be used no more.
+        /// The nodes that are no longer allowed.
         removed: NodeSet,
-        /// Those that may be used besides.
+        /// The nodes that are allowed now.
         added: NodeSet,
     },
     /// A network interface is there. By rtnetlink.
@@ -91,8 +91,8 @@ pub enum Change {
         /// The name it has.
         to: String,
     },
-    /// A link went up or down, or its carrier came or went. By rtnetlink; of carriers the kernel may tell once a second only (`linkwatch_urgent_event` in
-    /// net/core/link_watch.c).
+    /// A link went up or down, or its carrier came or went. From rtnetlink; the kernel may report carriers once a
+    /// second only (`linkwatch_urgent_event` in net/core/link_watch.c).
     NicLink {
         /// The interface.
         nic: String,
@@ -117,7 +117,8 @@ pub enum Change {
         #[serde(rename = "mtu_bytes")]
         mtu: Option<u32>,
     },
-    /// An interface has one more address. By rtnetlink; of one of IPv6 the kernel tells once it knows that nobody else has it, a second or two later.
+    /// An interface has one more address. From rtnetlink; the kernel reports an IPv6 address after duplicate address
+    /// detection, a second or two later.
     NicAddressAdded {
         /// The interface.
         nic: String,
@@ -131,14 +132,15 @@ pub enum Change {
         /// The address.
         address: InterfaceAddress,
     },
-    /// An interface has other interrupts, or they have other names. Seen whenever interfaces are read again, which nothing but their coming and going causes.
+    /// An interface has other interrupts, or they have other names. Seen whenever interfaces are read again, which
+    /// nothing but their coming and going causes.
     NicInterrupts {
         /// The interface.
         nic: String,
         /// Its interrupts.
         interrupts: Vec<Interrupt>,
     },
-    /// A NIC's interrupt is served elsewhere. The kernel tells nobody: by the slow look.
+    /// Another CPU serves a NIC's interrupt. The kernel has no event for it: from the slow look.
     InterruptMoved {
         /// Its number.
         number: u32,
@@ -146,10 +148,11 @@ pub enum Change {
         affinity: Option<CpuSet>,
         /// Where it is served, as in [`Interrupt::effective`].
         effective: Option<CpuSet>,
-        /// Whether this process announced it ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)): if not, it was somebody else.
+        /// Whether this process announced it ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)); if not,
+        /// another program moved it.
         expected: bool,
     },
-    /// Something of the model has changed that no other change speaks of: packages, caches, PCI, queues. A fresh snapshot shows it.
+    /// Another part of the model has changed: packages, caches, PCI, queues. A fresh snapshot has it.
     Structure,
 }
 
@@ -198,7 +201,7 @@ impl fmt::Display for Change {
             }
             Self::NicInterrupts { nic, interrupts } => write!(f, "{nic}: has {} interrupts", interrupts.len()),
             Self::InterruptMoved { number, affinity, effective, expected } => {
-                let by = if *expected { "as announced" } else { "by somebody else" };
+                let by = if *expected { "as announced" } else { "by another program" };
                 let (affinity, effective) = (Known(affinity), Known(effective));
                 write!(f, "interrupt {number}: moved {by}, to CPUs {affinity}, served on {effective}")
             }
@@ -209,9 +212,9 @@ impl fmt::Display for Change {
 
 fn allowed<T: Id>(f: &mut fmt::Formatter<'_>, what: &str, removed: &IdSet<T>, added: &IdSet<T>) -> fmt::Result {
     match (removed.is_empty(), added.is_empty()) {
-        (false, false) => write!(f, "allowed {what}: no more {removed}, but {added}"),
-        (false, true) => write!(f, "allowed {what}: no more {removed}"),
-        _ => write!(f, "allowed {what}: also {added}"),
+        (false, false) => write!(f, "allowed {what}: without {removed}, with {added}"),
+        (false, true) => write!(f, "allowed {what}: without {removed}"),
+        _ => write!(f, "allowed {what}: with {added}"),
     }
 }
 
@@ -231,12 +234,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_one_line_and_survives_json() {
+    fn change_is_one_line_and_survives_json() {
         let changes = [
             (Change::CpuOffline { cpu: CpuId(3) }, "CPU 3 went offline"),
             (
                 Change::AllowedCpus { removed: "2-3".parse().unwrap(), added: CpuSet::new() },
-                "allowed CPUs: no more 2-3",
+                "allowed CPUs: without 2-3",
             ),
             (
                 Change::NicLink { nic: "eth0".to_owned(), up: Some(false), carrier: None },
@@ -244,7 +247,7 @@ mod tests {
             ),
             (
                 Change::InterruptMoved { number: 24, affinity: "0-3".parse().ok(), effective: None, expected: false },
-                "interrupt 24: moved by somebody else, to CPUs 0-3, served on unknown",
+                "interrupt 24: moved by another program, to CPUs 0-3, served on unknown",
             ),
             (Change::NicAdded { nic: Box::new(Nic::named("eth1")) }, "eth1: was added"),
         ];

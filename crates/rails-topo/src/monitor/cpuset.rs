@@ -1,14 +1,15 @@
-//! The files that say what this process may use, and a watch on whoever writes to them (cgroups(7), cpuset(7), inotify(7)).
+//! The files of this process's cpuset, and a watch for writes to them (cgroups(7), cpuset(7), inotify(7)).
 
 use crate::linux::Root;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::{io, os::fd::OwnedFd};
 use tokio::net::unix::pipe;
 
-/// A watch on the cpuset files of a cgroup and of those above it.
+/// A watch on the cpuset files of a cgroup and of its ancestors.
 ///
-/// The kernel has no event for the *effective* CPUs (`cpuset.cpus.effective`), which change with any of the files above. But whoever changes them writes to one of
-/// those, and of writes inotify tells. What comes by another way, the slow look finds.
+/// The kernel has no event for the *effective* CPUs (`cpuset.cpus.effective`), which change with any of the files
+/// above. But a program that changes them writes to one of those, and inotify reports writes. The slow look finds all
+/// other changes.
 pub(super) struct CpusetWatch {
     /// Not a pipe, but read as one: tokio has no other safe way to wait for a descriptor that it does not know.
     inotify: pipe::Receiver,
@@ -17,7 +18,8 @@ pub(super) struct CpusetWatch {
 }
 
 impl CpusetWatch {
-    /// Watches the files of the cgroup that this process is in. Where it has none, or may not read them, nothing is ever told.
+    /// Watches the files of this process's cgroup. Without one, or without permission to read them, the watch reports
+    /// nothing.
     pub(super) fn new(root: &Root) -> io::Result<Self> {
         let cgroup = root.text(CGROUP).unwrap_or_default();
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
@@ -28,12 +30,12 @@ impl CpusetWatch {
         Ok(Self { inotify: pipe::Receiver::from_owned_fd_unchecked(OwnedFd::from(inotify))?, cgroup })
     }
 
-    /// Whether this process is in another cgroup now than the one whose files are watched.
+    /// Whether this process is in another cgroup now than the watched one.
     pub(super) fn is_stale(&self, root: &Root) -> bool {
         root.text(CGROUP).unwrap_or_default() != self.cgroup
     }
 
-    /// Waits until somebody has written to one of them. Cancel safe.
+    /// Waits for a write to one of them. Cancel safe.
     pub(super) async fn written(&self) -> io::Result<()> {
         loop {
             self.inotify.readable().await?;
@@ -47,7 +49,7 @@ impl CpusetWatch {
     }
 }
 
-/// The files that may say what a process of these cgroups may use, where cgroups are usually mounted.
+/// The files with the limits of processes of these cgroups, in the usual mounts.
 fn files(cgroup: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in cgroup.lines() {
@@ -83,7 +85,8 @@ fn files(cgroup: &str) -> Vec<String> {
 
 const CGROUP: &str = "proc/self/cgroup";
 
-/// What is written to, in both versions; a cpuset of version 2 can also become a partition, which takes CPUs from others.
+/// The files that programs write to, in both versions; a cpuset of version 2 can also become a partition, which takes
+/// CPUs from others.
 const NAMES: [&str; 3] = ["cpuset.cpus", "cpuset.mems", "cpuset.cpus.partition"];
 
 #[cfg(test)]
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_a_cgroup_and_of_all_above_it_are_watched() {
+    fn watched_files_of_a_cgroup_and_its_parents() {
         let files = files("0::/a/b\n");
         for file in ["/sys/fs/cgroup/a/b/cpuset.cpus", "/sys/fs/cgroup/a/cpuset.mems", "/sys/fs/cgroup/cpuset.cpus"] {
             assert!(files.iter().any(|other| other == file), "{file} in {files:?}");

@@ -1,21 +1,29 @@
-//! What has changed from one model to another. No I/O.
+//! The differences of two models. No I/O.
 
 use super::{
     Change,
     snapshot::{apply, apply_to_nics},
 };
-use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NodeSet, NumaNode, Topology};
+use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NumaNode, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has changed from `old` to `new`, in an order in which it can be applied: what went offline, what came, memory, what may be used, interfaces, interrupts.
+/// The changes from `old` to `new`, in an order in which they can be applied: CPUs and nodes, memory, allowed sets,
+/// interfaces, interrupts.
 ///
-/// Interfaces are told apart by the kernel's number of them, where both models know it: one that was removed and made anew is two changes, one that was renamed is one.
-/// The order of an interface's addresses is no change. What differs beyond what the typed changes speak of is one [`Change::Structure`], at the end.
+/// Interfaces are identified by the kernel's number, if both models have it: one that was removed and made anew is two
+/// changes, one that was renamed is one. The order of an interface's addresses is no change. All other differences are
+/// one [`Change::Structure`], at the end.
 pub fn differ(old: &Topology, new: &Topology) -> Vec<Change> {
     let mut changes = cpus(&old.online_cpus, &new.online_cpus);
     changes.extend(nodes(&old.nodes, &new.nodes));
-    changes.extend(allowed_cpus(&old.allowed_cpus, &new.allowed_cpus));
-    changes.extend(allowed_nodes(&old.allowed_nodes, &new.allowed_nodes));
+    let (before, now) = (&old.allowed_cpus, &new.allowed_cpus);
+    if before != now {
+        changes.push(Change::AllowedCpus { removed: before.difference(now), added: now.difference(before) });
+    }
+    let (before, now) = (&old.allowed_nodes, &new.allowed_nodes);
+    if before != now {
+        changes.push(Change::AllowedNodes { removed: before.difference(now), added: now.difference(before) });
+    }
     changes.extend(nics(&old.nics, &new.nics));
     let mut applied = old.clone();
     changes.iter().for_each(|change| apply(&mut applied, change));
@@ -29,14 +37,14 @@ pub fn differ(old: &Topology, new: &Topology) -> Vec<Change> {
     changes
 }
 
-pub(super) fn cpus(old: &CpuSet, new: &CpuSet) -> Vec<Change> {
+fn cpus(old: &CpuSet, new: &CpuSet) -> Vec<Change> {
     let offline = old.difference(new);
     let online = new.difference(old);
     let offline = offline.iter().map(|cpu| Change::CpuOffline { cpu });
     offline.chain(online.iter().map(|cpu| Change::CpuOnline { cpu })).collect()
 }
 
-pub(super) fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
+fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
     let among = |nodes: &[NumaNode], node: &NumaNode| nodes.iter().position(|other| other.id == node.id);
     let gone = old.iter().filter(|node| among(new, node).is_none()).map(|node| Change::NodeOffline { node: node.id });
     let rest = new.iter().filter_map(|node| match among(old, node) {
@@ -49,15 +57,7 @@ pub(super) fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
     gone.chain(rest).collect()
 }
 
-pub(super) fn allowed_cpus(old: &CpuSet, new: &CpuSet) -> Option<Change> {
-    (old != new).then(|| Change::AllowedCpus { removed: old.difference(new), added: new.difference(old) })
-}
-
-pub(super) fn allowed_nodes(old: &NodeSet, new: &NodeSet) -> Option<Change> {
-    (old != new).then(|| Change::AllowedNodes { removed: old.difference(new), added: new.difference(old) })
-}
-
-pub(super) fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
+fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     let mut changes = comings_and_goings(old, new);
     let mut present = old.to_vec();
     changes.iter().for_each(|change| apply_to_nics(&mut present, change));
@@ -112,7 +112,7 @@ fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
         names.insert(&to.name);
         changes.push(Change::NicRenamed { from: from.name.clone(), to: to.name.clone() });
     }
-    // Names that went round in a circle, which takes a name in between that nobody saw.
+    // Names that went round in a circle, through a name that no model has.
     changes.extend(renamed.iter().map(|(from, _)| removed(&from.name)));
     changes.extend(renamed.iter().map(|(_, to)| added(to)));
     let is_new = |nic: &&Nic| !old.iter().any(|other| same(other, nic));
@@ -120,7 +120,7 @@ fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     changes
 }
 
-/// What has changed of an interface that was there before.
+/// The changes of an interface that was there before.
 pub(super) fn one_nic(old: &Nic, new: &Nic) -> Vec<Change> {
     let nic = || new.name.clone();
     let mut changes = Vec::new();
@@ -147,7 +147,7 @@ fn identities(interrupts: &[Interrupt]) -> Vec<(u32, &Option<String>)> {
 }
 
 /// Whether they are equal but for the order of their addresses.
-pub(super) fn same_but_addresses(a: &[Nic], b: &[Nic]) -> bool {
+fn same_but_addresses(a: &[Nic], b: &[Nic]) -> bool {
     let same = |(a, b): (&Nic, &Nic)| {
         a.addresses.len() == b.addresses.len()
             && a.addresses.iter().all(|address| b.addresses.contains(address))
@@ -162,7 +162,7 @@ mod tests {
     use crate::{Bandwidth, CpuId, DataSize, NodeId};
     use proptest::prelude::*;
 
-    /// What the typed changes speak of.
+    /// The facts that typed changes have.
     fn spoken_of(topology: &Topology) -> impl PartialEq + std::fmt::Debug + use<> {
         let nic = |nic: &Nic| {
             let mut addresses = nic.addresses.clone();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_interface_has_now_is_a_renaming_and_a_removal() {
+    fn name_taken_over_by_another_interface() {
         let changes = differ(&with(&[("eth0", 2), ("eth1", 3)]), &with(&[("eth0", 3)]));
         let expected = [
             Change::NicRemoved { nic: "eth0".to_owned() },
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_was_made_anew_is_another() {
+    fn interface_that_was_made_anew_is_another() {
         let new = with(&[("eth0", 9)]);
         let added = Change::NicAdded { nic: Box::new(new.nics[0].clone()) };
         assert_eq!(differ(&with(&[("eth0", 2)]), &new), [Change::NicRemoved { nic: "eth0".to_owned() }, added]);
     }
 
     #[test]
-    fn what_no_change_speaks_of_is_said_to_have_changed() {
+    fn structure_change_for_all_other_facts() {
         let old = with(&[("eth0", 2)]);
         let mut new = old.clone();
         new.cores.pop();

@@ -1,14 +1,10 @@
-//! What was told, and what it means for what is known. No I/O, no clock.
+//! Events, and the changes that they make. No I/O, no clock.
 
-use super::{
-    Change, MemoryBlockId, Snapshot,
-    differ::{self, one_nic},
-    facts::Facts,
-};
-use crate::{CpuId, CpuSet, InterfaceAddress, Nic, Topology};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{Change, MemoryBlockId, Snapshot, differ::one_nic, facts::Facts};
+use crate::{CpuId, CpuSet, InterfaceAddress, Nic};
+use std::collections::BTreeSet;
 
-/// Something that a source told. Each is a fact, and no difference: told twice it changes nothing the second time.
+/// An event from a source. Each is a fact, and no difference: a repeated one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A CPU is on- or offline now.
@@ -23,15 +19,15 @@ pub(crate) enum Event {
     LinkGone { index: u32 },
     /// An interface has an address, or has it no more.
     Address { index: u32, address: InterfaceAddress, present: bool },
-    /// A file was written that says what this process may use.
+    /// A file of this process's cpuset was written.
     Cpuset,
-    /// The kernel had more to tell than there was room for.
+    /// The kernel dropped messages.
     Lost,
-    /// What was looked at.
+    /// The facts that a look has found.
     Facts(Box<Facts>),
 }
 
-/// What is told of an interface; what is not told is `None`.
+/// The state of an interface; an unknown part is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LinkState {
     pub(crate) index: u32,
@@ -41,12 +37,12 @@ pub(crate) struct LinkState {
     pub(crate) mtu: Option<u32>,
 }
 
-/// What is to be looked at.
+/// The facts to look at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Looks {
     /// Everything.
     pub(crate) machine: bool,
-    /// Which CPUs are online, and what may be used.
+    /// The online CPUs, and the allowed sets.
     pub(crate) cpus: bool,
     /// Which nodes there are, and how much memory they have.
     pub(crate) nodes: bool,
@@ -60,55 +56,45 @@ pub(crate) struct Looks {
 
 /// Takes the snapshot past the event.
 pub(super) fn advance(snapshot: &mut Snapshot, event: &Event, wanted: &mut Looks) -> Vec<Change> {
-    let changes = match event {
+    let mut changes = Vec::new();
+    match event {
         Event::Cpu { cpu, online } => {
             wanted.cpus = true;
-            cpu_changes(snapshot, *cpu, *online)
+            changes = cpu_changes(snapshot, *cpu, *online);
         }
         Event::MemoryBlock { block, online } => {
             wanted.nodes = true;
             let was_online = snapshot.memory_blocks.as_ref().is_some_and(|blocks| blocks.contains(*block));
             match (was_online, *online) {
-                (true, false) => vec![Change::MemoryBlockOffline { block: *block }],
-                (false, true) => vec![Change::MemoryBlockOnline { block: *block }],
-                _ => Vec::new(),
+                (true, false) => changes.push(Change::MemoryBlockOffline { block: *block }),
+                (false, true) => changes.push(Change::MemoryBlockOnline { block: *block }),
+                _ => {}
             }
-        }
-        Event::Nodes => {
-            wanted.nodes = true;
-            Vec::new()
         }
         Event::Link(state) => match with_index(snapshot, state.index) {
             Some(nic) => {
                 wanted.speeds.insert(state.index);
-                link_changes(snapshot, nic, state)
+                changes = link_changes(snapshot, nic, state);
             }
-            None => {
-                wanted.nics = true;
-                Vec::new()
-            }
+            None => wanted.nics = true,
         },
         Event::LinkGone { index } => {
-            let gone = with_index(snapshot, *index).map(|nic| Change::NicRemoved { nic: nic.name.clone() });
-            gone.into_iter().collect()
+            changes.extend(with_index(snapshot, *index).map(|nic| Change::NicRemoved { nic: nic.name.clone() }));
         }
         Event::Address { index, address, present } => match with_index(snapshot, *index) {
-            Some(nic) => address_change(nic, address, *present).into_iter().collect(),
-            None => {
-                wanted.nics |= *present;
-                Vec::new()
-            }
+            Some(nic) => changes.extend(address_change(nic, address, *present)),
+            None => wanted.nics |= *present,
         },
-        Event::Cpuset => {
-            wanted.cpus = true;
-            Vec::new()
+        Event::Nodes => wanted.nodes = true,
+        Event::Cpuset => wanted.cpus = true,
+        Event::Lost => wanted.machine = true,
+        Event::Facts(facts) => {
+            let later = facts.on_top_of(snapshot);
+            changes = snapshot.changes_to(&later);
+            *snapshot = later;
+            return changes;
         }
-        Event::Lost => {
-            wanted.machine = true;
-            Vec::new()
-        }
-        Event::Facts(facts) => return facts.take_into(snapshot),
-    };
+    }
     changes.iter().for_each(|change| snapshot.apply(change));
     changes
 }
@@ -132,7 +118,7 @@ fn link_changes(snapshot: &Snapshot, nic: &Nic, state: &LinkState) -> Vec<Change
     let mut now = nic.clone();
     let mut changes = Vec::new();
     if let Some(name) = state.name.as_ref().filter(|name| **name != nic.name) {
-        // Whoever had that name has it no more, whether or not that was told yet.
+        // The former holder of that name has lost it, whether or not an event told so yet.
         if snapshot.topology.nic(name).is_some() {
             changes.push(Change::NicRemoved { nic: name.clone() });
         }
@@ -161,54 +147,31 @@ fn with_index(snapshot: &Snapshot, index: u32) -> Option<&Nic> {
 }
 
 impl Facts {
-    /// Puts what was found into the snapshot; gives what has changed by it.
-    fn take_into(&self, snapshot: &mut Snapshot) -> Vec<Change> {
+    /// The snapshot with these facts in it.
+    pub(super) fn on_top_of(&self, snapshot: &Snapshot) -> Snapshot {
         if let Some(machine) = &self.machine {
-            let later = Snapshot { topology: (**machine).clone(), memory_blocks: self.memory_blocks.clone() };
-            let changes = snapshot.changes_to(&later);
-            *snapshot = later;
-            return changes;
+            return (**machine).clone();
         }
-        let topology = &snapshot.topology;
-        let mut changes = Vec::new();
-        if let Some(online) = &self.online_cpus {
-            changes.extend(differ::cpus(&topology.online_cpus, online));
+        let mut later = snapshot.clone();
+        let topology = &mut later.topology;
+        fn set<T: Clone>(known: &mut T, found: &Option<T>) {
+            found.iter().for_each(|found| known.clone_from(found));
         }
-        if let Some(nodes) = &self.nodes {
-            changes.extend(differ::nodes(&topology.nodes, nodes));
-        }
-        changes.extend(self.allowed_cpus.as_ref().and_then(|cpus| differ::allowed_cpus(&topology.allowed_cpus, cpus)));
-        changes.extend(
-            self.allowed_nodes.as_ref().and_then(|nodes| differ::allowed_nodes(&topology.allowed_nodes, nodes)),
-        );
-        changes.extend(self.nics.iter().flat_map(|nics| differ::nics(&topology.nics, nics)));
-        for (index, speed) in &self.speeds {
-            if let Some(nic) = with_index(snapshot, *index).filter(|nic| nic.speed != *speed) {
-                changes.push(Change::NicSpeed { nic: nic.name.clone(), speed: *speed });
+        set(&mut topology.online_cpus, &self.online_cpus);
+        set(&mut topology.nodes, &self.nodes);
+        set(&mut topology.allowed_cpus, &self.allowed_cpus);
+        set(&mut topology.allowed_nodes, &self.allowed_nodes);
+        set(&mut topology.nics, &self.nics);
+        for nic in &mut topology.nics {
+            let speed = self.speeds.iter().find(|(index, _)| nic.index == Some(*index));
+            nic.speed = speed.map_or(nic.speed, |(_, speed)| *speed);
+            for interrupt in &mut nic.interrupts {
+                if let Some((affinity, effective)) = self.interrupts.get(&interrupt.number) {
+                    interrupt.affinity.clone_from(affinity);
+                    interrupt.effective.clone_from(effective);
+                }
             }
         }
-        changes.extend(self.moved_interrupts(topology));
-        changes.iter().for_each(|change| snapshot.apply(change));
-        if let Some(nics) = &self.nics
-            && !differ::same_but_addresses(&snapshot.topology.nics, nics)
-        {
-            snapshot.topology.nics.clone_from(nics);
-            changes.push(Change::Structure);
-        }
-        changes
-    }
-
-    fn moved_interrupts(&self, topology: &Topology) -> Vec<Change> {
-        let mut moved = BTreeMap::new();
-        for interrupt in topology.nics.iter().flat_map(|nic| &nic.interrupts) {
-            if let Some((affinity, effective)) = self.interrupts.get(&interrupt.number)
-                && (affinity, effective) != (&interrupt.affinity, &interrupt.effective)
-            {
-                moved.insert(interrupt.number, (affinity.clone(), effective.clone()));
-            }
-        }
-        let change =
-            |(number, (affinity, effective))| Change::InterruptMoved { number, affinity, effective, expected: false };
-        moved.into_iter().map(change).collect()
+        later
     }
 }

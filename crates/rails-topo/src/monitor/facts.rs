@@ -1,4 +1,4 @@
-//! Looking at the machine's files: a few of them, or all.
+//! Facts from the machine's files: a few of them, or all.
 
 use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
 use crate::{
@@ -7,11 +7,10 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What was found; what was not looked at, or could not be read, is `None` or absent.
+/// The facts of a look; one that was not looked at, or could not be read, is `None` or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    pub(crate) machine: Option<Box<Topology>>,
-    pub(crate) memory_blocks: Option<MemoryBlockSet>,
+    pub(crate) machine: Option<Box<Snapshot>>,
     pub(crate) online_cpus: Option<CpuSet>,
     pub(crate) allowed_cpus: Option<CpuSet>,
     pub(crate) allowed_nodes: Option<NodeSet>,
@@ -23,10 +22,10 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Looks at what is asked for.
+    /// Looks at the wanted facts.
     pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
         if looks.machine {
-            return Self::of_the_machine(root);
+            return Ok(Self { machine: Some(Box::new(Self::of_the_machine(root)?)), ..Self::default() });
         }
         let mut facts = Self::default();
         if looks.cpus {
@@ -56,29 +55,12 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Reads everything. What the small looks read too is read as they do, so that both agree.
-    pub(crate) fn of_the_machine(root: &Root) -> Result<Self, DetectError> {
-        let mut machine = Topology::detect()?;
-        let mut facts = Self { memory_blocks: memory_blocks(root), ..Self::default() };
-        facts.read_cpus(root, &machine);
-        if let Some(online) = facts.online_cpus.take() {
-            machine.online_cpus = online;
-        }
-        if let Some(cpus) = facts.allowed_cpus.take() {
-            machine.allowed_cpus = cpus;
-        }
-        if let Some(nodes) = facts.allowed_nodes.take() {
-            machine.allowed_nodes = nodes;
-        }
-        if let Some(nodes) = nodes(root, &machine.nodes) {
-            machine.nodes = nodes;
-        }
-        Ok(Self { machine: Some(Box::new(machine)), ..facts })
-    }
-
-    /// What was found is a snapshot, where everything was looked at.
-    pub(crate) fn into_snapshot(self) -> Option<Snapshot> {
-        Some(Snapshot { topology: *self.machine?, memory_blocks: self.memory_blocks })
+    /// Reads everything. The files of the small looks are read as there, so that both agree.
+    pub(crate) fn of_the_machine(root: &Root) -> Result<Snapshot, DetectError> {
+        let topology = Topology::detect()?;
+        let mut facts = Self { nodes: nodes(root, &topology.nodes), ..Self::default() };
+        facts.read_cpus(root, &topology);
+        Ok(facts.on_top_of(&Snapshot { topology, memory_blocks: memory_blocks(root) }))
     }
 
     fn read_cpus(&mut self, root: &Root, known: &Topology) {
@@ -92,7 +74,7 @@ impl Facts {
     }
 }
 
-/// What the kernel's files do not say of an interface's place is as it was known, for hwloc may have said it.
+/// Keeps the known locality of an interface if the kernel's files do not state it, because hwloc may have stated it.
 fn keep_place(nic: &mut Nic, known: &Topology) {
     let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else {
         return;

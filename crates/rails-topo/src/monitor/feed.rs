@@ -1,32 +1,34 @@
-//! What subscribers read: one log of changes for all, each with a place in it of its own.
+//! The changes that subscribers read.
 
 use super::{Change, MonitorError, Snapshot};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, VecDeque},
     future::poll_fn,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, ready},
     time::SystemTime,
 };
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 
-/// A change, and when the monitor learned of it.
+/// A change, and the time at which the monitor learned of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped {
     /// The time of the clock on the wall, in JSON as seconds and nanoseconds since 1970.
     pub at: SystemTime,
-    /// What has changed.
+    /// The change.
     pub change: Change,
 }
 
-/// What a subscriber gets.
+/// An update for a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// Something has changed.
     Change(Arc<Stamped>),
-    /// More has changed than is kept for a subscriber who does not read: instead of the changes here is how things are now. What comes next follows on that.
+    /// The subscriber has not read in time: the snapshot stands for the changes that are no longer kept. Later updates
+    /// follow on it.
     Lagged {
         /// How many changes are left out.
         missed: u64,
@@ -35,72 +37,59 @@ pub enum Update {
     },
 }
 
-/// A subscription: the changes since it was made. A [`Stream`] that ends when the [`Monitor`](super::Monitor) is dropped, or after an error.
+/// A subscription: the changes since it was made. A [`Stream`] that ends when the [`Monitor`](super::Monitor) is
+/// dropped, or after an error.
+#[derive(Debug)]
 pub struct Changes {
     feed: Arc<Feed>,
-    id: u64,
-    /// How many changes had been published before the one that comes next.
+    stream: BroadcastStream<Arc<Stamped>>,
+    /// The number of changes before the next one.
     next: u64,
-    /// What the changes follow on.
     start: Arc<Snapshot>,
     ended: bool,
 }
 
-/// The log, and who waits for it.
+/// The machine, and the changes that subscribers have not read yet.
 #[derive(Debug)]
-pub(super) struct Feed(Mutex<Log>);
+pub(super) struct Feed(Mutex<State>);
 
 #[derive(Debug)]
-struct Log {
-    kept: VecDeque<Arc<Stamped>>,
-    /// How many had been published before those.
-    before: u64,
-    longest: usize,
-    /// The machine after all of them.
+struct State {
+    /// The machine after all published changes.
     snapshot: Arc<Snapshot>,
-    end: Option<Option<Arc<MonitorError>>>,
-    waiting: BTreeMap<u64, Waker>,
-    subscriptions: u64,
+    published: u64,
+    /// `None` once the monitor has ended.
+    sender: Option<broadcast::Sender<Arc<Stamped>>>,
+    error: Option<Arc<MonitorError>>,
 }
 
 impl Feed {
-    /// An empty log that keeps that many changes, at least one.
-    pub(super) fn new(snapshot: Snapshot, longest: usize) -> Self {
-        Self(Mutex::new(Log {
-            kept: VecDeque::new(),
-            before: 0,
-            longest: longest.max(1),
-            snapshot: Arc::new(snapshot),
-            end: None,
-            waiting: BTreeMap::new(),
-            subscriptions: 0,
-        }))
+    /// A feed that keeps at least that many changes.
+    pub(super) fn new(snapshot: Snapshot, kept: usize) -> Self {
+        let (sender, _) = broadcast::channel(kept.clamp(1, MOST_KEPT));
+        Self(Mutex::new(State { snapshot: Arc::new(snapshot), published: 0, sender: Some(sender), error: None }))
     }
 
-    /// Publishes what has changed, and the machine after it.
+    /// Publishes changes, and the machine after them.
     pub(super) fn publish(&self, at: SystemTime, changes: Vec<Change>, snapshot: &Snapshot) {
         if changes.is_empty() {
             return;
         }
-        let mut log = self.lock();
-        log.snapshot = Arc::new(snapshot.clone());
+        let mut state = self.lock();
+        state.snapshot = Arc::new(snapshot.clone());
+        state.published += changes.len() as u64;
         for change in changes {
-            if log.kept.len() == log.longest {
-                log.kept.pop_front();
-                log.before += 1;
-            }
-            log.kept.push_back(Arc::new(Stamped { at, change }));
+            // Without a subscriber there is no need for it.
+            let _ = state.sender.as_ref().map(|sender| sender.send(Arc::new(Stamped { at, change })));
         }
-        log.wake();
     }
 
-    /// Nothing comes any more.
+    /// Ends the subscriptions once they have been read; only the first end counts.
     pub(super) fn end(&self, error: Option<MonitorError>) {
-        let mut log = self.lock();
-        if log.end.is_none() {
-            log.end = Some(error.map(Arc::new));
+        let mut state = self.lock();
+        if state.sender.take().is_some() {
+            state.error = error.map(Arc::new);
         }
-        log.wake();
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
@@ -108,94 +97,75 @@ impl Feed {
     }
 
     pub(super) fn subscribe(self: &Arc<Self>) -> Changes {
-        let mut log = self.lock();
-        log.subscriptions += 1;
-        let (id, next, start) = (log.subscriptions, log.published(), Arc::clone(&log.snapshot));
-        drop(log);
-        Changes { feed: Arc::clone(self), id, next, start, ended: false }
+        let state = self.lock();
+        let (stream, next, start) = (state.stream(), state.published, Arc::clone(&state.snapshot));
+        Changes { feed: Arc::clone(self), stream, next, start, ended: false }
     }
 
     /// A panic in between leaves no half of a change: each is published by plain moves.
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Log {
-    fn published(&self) -> u64 {
-        self.before + self.kept.len() as u64
-    }
-
-    fn wake(&mut self) {
-        std::mem::take(&mut self.waiting).into_values().for_each(Waker::wake);
+impl State {
+    /// The changes that are published from now on.
+    fn stream(&self) -> BroadcastStream<Arc<Stamped>> {
+        let ended = || broadcast::channel(1).1;
+        BroadcastStream::new(self.sender.as_ref().map_or_else(ended, broadcast::Sender::subscribe))
     }
 }
 
 impl Changes {
-    /// The machine as it was when the subscription was made: the changes follow on it, none is missing in between.
+    /// The machine at the time of the subscription; the changes follow on it without a gap.
     pub fn start(&self) -> &Arc<Snapshot> {
         &self.start
     }
 
-    /// What comes next; `None` after the monitor was dropped. Cancel safe.
+    /// The next update; `None` after the monitor was dropped. Cancel safe.
     ///
     /// # Errors
-    /// What ended the monitor, once; then `None`.
+    /// The error that ended the monitor, once; then `None`.
     pub async fn next(&mut self) -> Option<Result<Update, Arc<MonitorError>>> {
-        poll_fn(|context| self.poll(context)).await
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Update, Arc<MonitorError>>>> {
-        let mut log = self.feed.lock();
-        if let Some(index) = self.next.checked_sub(log.before) {
-            if let Some(change) = log.kept.get(index as usize) {
-                self.next += 1;
-                return Poll::Ready(Some(Ok(Update::Change(Arc::clone(change)))));
-            }
-        } else {
-            let published = log.published();
-            let missed = published - self.next;
-            self.next = published;
-            return Poll::Ready(Some(Ok(Update::Lagged { missed, snapshot: Arc::clone(&log.snapshot) })));
-        }
-        match &log.end {
-            Some(error) => {
-                let error = error.clone().filter(|_| !self.ended);
-                self.ended = true;
-                Poll::Ready(error.map(Err))
-            }
-            None => {
-                log.waiting.insert(self.id, context.waker().clone());
-                Poll::Pending
-            }
-        }
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 }
 
 impl Stream for Changes {
     type Item = Result<Update, Arc<MonitorError>>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll(context)
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let read = ready!(Pin::new(&mut this.stream).poll_next(context));
+        Poll::Ready(match read {
+            Some(Ok(stamped)) => {
+                this.next += 1;
+                Some(Ok(Update::Change(stamped)))
+            }
+            Some(Err(BroadcastStreamRecvError::Lagged(_))) => {
+                // The snapshot has the changes that are still kept, too.
+                let state = this.feed.lock();
+                let missed = state.published - this.next;
+                (this.stream, this.next) = (state.stream(), state.published);
+                Some(Ok(Update::Lagged { missed, snapshot: Arc::clone(&state.snapshot) }))
+            }
+            None => {
+                let error = this.feed.lock().error.clone().filter(|_| !this.ended);
+                this.ended = true;
+                error.map(Err)
+            }
+        })
     }
 }
 
-impl Drop for Changes {
-    fn drop(&mut self) {
-        self.feed.lock().waiting.remove(&self.id);
-    }
-}
-
-impl std::fmt::Debug for Changes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Changes").field("next", &self.next).finish_non_exhaustive()
-    }
-}
+/// The room for the changes is taken at the start.
+const MOST_KEPT: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{CpuId, Topology};
+    use std::task::Waker;
 
     fn snapshot(cpus: u32) -> Snapshot {
         let topology = Topology::synthetic(&format!("core:{cpus} pu:1"), Vec::new()).unwrap();
@@ -210,9 +180,13 @@ mod tests {
         feed.publish(SystemTime::UNIX_EPOCH, numbers.into_iter().map(change).collect(), &snapshot(7));
     }
 
-    /// What is there without waiting.
+    fn poll(changes: &mut Changes) -> Poll<Option<Result<Update, Arc<MonitorError>>>> {
+        Pin::new(changes).poll_next(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// The update that is there without waiting.
     fn ready(changes: &mut Changes) -> Option<Update> {
-        match changes.poll(&mut Context::from_waker(Waker::noop())) {
+        match poll(changes) {
             Poll::Ready(update) => Some(update.expect("it has not ended").expect("nothing failed")),
             Poll::Pending => None,
         }
@@ -228,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_gets_all_that_is_published_after_it_came() {
+    fn changes_since_the_subscription() {
         let feed = Arc::new(Feed::new(snapshot(4), 10));
         publish(&feed, [0]);
         let mut changes = feed.subscribe();
@@ -238,38 +212,33 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_slow_is_told_how_much_is_missing_and_gets_the_machine_as_it_is() {
-        let feed = Arc::new(Feed::new(snapshot(4), 3));
+    fn snapshot_for_a_slow_subscriber() {
+        let feed = Arc::new(Feed::new(snapshot(4), 4));
         let (mut slow, mut quick) = (feed.subscribe(), feed.subscribe());
-        publish(&feed, 0..3);
-        assert_eq!(numbers(&mut quick).len(), 3);
-        publish(&feed, 3..4);
-        let Some(Update::Lagged { missed: 4, snapshot: machine }) = ready(&mut slow) else {
+        publish(&feed, 0..4);
+        assert_eq!(numbers(&mut quick).len(), 4, "as many as are kept are no lag");
+        publish(&feed, 4..5);
+        let Some(Update::Lagged { missed: 5, snapshot: machine }) = ready(&mut slow) else {
             panic!("nothing is missing")
         };
         assert_eq!(*machine, snapshot(7));
-        publish(&feed, 4..5);
-        assert_eq!(numbers(&mut slow), [change(4)], "what the snapshot holds is not told again");
-        assert_eq!(numbers(&mut quick), [change(3), change(4)]);
+        publish(&feed, 5..6);
+        assert_eq!(numbers(&mut slow), [change(5)], "the changes in the snapshot are not told again");
+        assert_eq!(numbers(&mut quick), [change(4), change(5)]);
+        publish(&feed, 6..12);
+        feed.end(None);
+        assert!(matches!(ready(&mut slow), Some(Update::Lagged { missed: 6, .. })));
+        assert!(matches!(poll(&mut slow), Poll::Ready(None)));
     }
 
     #[test]
-    fn as_many_as_are_kept_are_no_lag() {
-        let feed = Arc::new(Feed::new(snapshot(4), 3));
-        let mut changes = feed.subscribe();
-        publish(&feed, 0..3);
-        assert_eq!(numbers(&mut changes).len(), 3);
-    }
-
-    #[test]
-    fn the_end_comes_after_what_is_left_and_its_error_once() {
+    fn error_once_after_the_last_change() {
         let feed = Arc::new(Feed::new(snapshot(4), 3));
         let mut changes = feed.subscribe();
         publish(&feed, 0..1);
         feed.end(Some(MonitorError::Stopped));
         assert_eq!(ready(&mut changes).map(|update| matches!(update, Update::Change(_))), Some(true));
-        let mut poll = || changes.poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(poll(), Poll::Ready(Some(Err(_)))));
-        assert!(matches!(poll(), Poll::Ready(None)));
+        assert!(matches!(poll(&mut changes), Poll::Ready(Some(Err(_)))));
+        assert!(matches!(poll(&mut changes), Poll::Ready(None)));
     }
 }

@@ -1,4 +1,4 @@
-//! What changes on this machine, as it changes (cargo feature `monitor`).
+//! Changes of this machine, as they happen (cargo feature `monitor`).
 //!
 //! ```no_run
 //! use rails_topo::monitor::{Monitor, MonitorOptions, Update};
@@ -30,28 +30,31 @@
 //! | the same by `taskset`, or by a move into another cgroup; interrupts | the slow look: the kernel has no event | 5 s, unless set otherwise |
 //! | everything else (packages, caches, PCI) | the machine is read again half a second after the last CPU or node | a second or so |
 //!
-//! Changes of one source come in the order in which they happened. Between sources there is no order but that of their arrival: who takes a CPU offline and sets a link down within the
-//! same millisecond may see them the other way round.
+//! Changes of one source come in the order in which they happened. Between sources only the order of arrival holds: a
+//! CPU that goes offline and a link that goes down within the same millisecond may come the other way round.
 //!
-//! In containers without the host's user namespace no uevents arrive: there CPUs and nodes are found by the slow look, memory blocks not at all.
-//! Interfaces are those that the mounted `/sys` shows, as for [`Topology::detect`]: a process that enters another network namespace needs one of that namespace (ip-netns(8) mounts it).
+//! In containers without the host's user namespace no uevents arrive: there the slow look finds CPUs and nodes, and
+//! memory blocks stay unknown. Interfaces are those of the mounted `/sys`, as for [`Topology::detect`]: a process that
+//! enters another network namespace needs the `/sys` of that namespace (ip-netns(8) mounts it).
 //!
 //! # Files of facts
 //!
-//! It tells what the kernel says. What a user's files say instead ([`config`](crate::config)) is laid over a snapshot by
-//! [`config::apply`](crate::config::apply()), by whoever wants it there: a file may speak of a device that has just gone, which is an error of the file
-//! and no end of the watch.
+//! The monitor reports the kernel's facts. An application lays the user's files ([`config`](crate::config)) over a
+//! snapshot by [`config::apply`](crate::config::apply()): a file may name a device that has just gone, which is an
+//! error of the file and does not end the watch.
 //!
 //! # What it costs
 //!
-//! Nothing runs between events but the slow look: four files, one for each node, and two for each interrupt of a NIC. Where it takes longer than a two-thousandth of its interval, the
-//! interval grows, so that it stays below 0.05 % of one core however many interrupts there are.
-//! Measured: 16 ms of CPU time in 60 s, or 0.027 % of one core, on a machine of 2 CPUs with one NIC, not optimised (the example `watch`).
+//! Between events only the slow look runs: it reads four files, one for each node, and two for each interrupt of a NIC.
+//! If it takes longer than a two-thousandth of its interval, the interval grows, so that it stays below 0.05 % of one
+//! core with any number of interrupts. Measured: 18 ms of CPU time in 60 s, or 0.03 % of one core, on a machine of 2
+//! CPUs with one NIC, not optimised (the example `watch`).
 //!
 //! # Losses
 //!
-//! Where the kernel drops messages (`ENOBUFS`), the machine is read again and compared; what came and went in between is not told. A subscriber who does not read in time gets
-//! [`Update::Lagged`] with a fresh snapshot.
+//! If the kernel drops messages (`ENOBUFS`), the monitor reads the machine again and compares; objects that came and
+//! went in between are not reported. A subscriber who does not read in time gets [`Update::Lagged`] with a fresh
+//! snapshot.
 
 mod change;
 mod cpuset;
@@ -106,7 +109,7 @@ pub enum MonitorError {
     Source {
         /// Which: `uevents`, `rtnetlink` or `inotify`.
         source_name: &'static str,
-        /// What the system answered.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The machine could not be read.
@@ -123,14 +126,17 @@ impl MonitorOptions {
         Self { slow_look: Duration::from_secs(5), kept_changes: 1024 }
     }
 
-    /// How often it looks at what the kernel has no event for (default 5 s, at least 100 ms). It is made less often by itself where it takes long.
+    /// The interval of the slow look, which finds changes without an event of the kernel (default 5 s, at least 100
+    /// ms). It grows by itself if the look takes long.
     #[must_use]
     pub fn slow_look(mut self, interval: Duration) -> Self {
         self.slow_look = interval.max(Duration::from_millis(100));
         self
     }
 
-    /// How many changes are kept for subscribers that do not read at once (default 1,024, at least one); a change takes some 100 bytes, one that holds an interface some thousand.
+    /// The number of changes that are kept for subscribers that do not read at once (default 1,024; from 1 to
+    /// 1,048,576, rounded up to a power of two). A change takes about 100 bytes, and one that holds an interface about
+    /// a thousand.
     #[must_use]
     pub fn kept_changes(mut self, changes: usize) -> Self {
         self.kept_changes = changes;
@@ -145,10 +151,10 @@ impl Default for MonitorOptions {
 }
 
 impl Monitor {
-    /// Starts to listen, then reads the machine: what changes meanwhile is not missed.
+    /// Opens the sources, then reads the machine, so that no change is missed.
     ///
     /// # Errors
-    /// [`MonitorError::Source`] where the kernel gives no such socket, [`MonitorError::Detect`] where the machine cannot be read.
+    /// [`MonitorError::Source`] if the kernel refuses a socket, [`MonitorError::Detect`] if the machine cannot be read.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time enabled.
@@ -160,9 +166,8 @@ impl Monitor {
         let root = Arc::new(root.map_err(DetectError::from)?);
         let sources = Sources::open(&root)?;
         let reading = Arc::clone(&root);
-        let facts = tokio::task::spawn_blocking(move || Facts::of_the_machine(&reading)).await;
-        let facts = facts.map_err(|_| MonitorError::Stopped)??;
-        let snapshot = facts.into_snapshot().ok_or(MonitorError::Stopped)?;
+        let snapshot = tokio::task::spawn_blocking(move || Facts::of_the_machine(&reading)).await;
+        let snapshot = snapshot.map_err(|_| MonitorError::Stopped)??;
         let feed = Arc::new(Feed::new(snapshot.clone(), options.kept_changes));
         let tracker = Tracker::new(std::time::Instant::now(), snapshot, options.slow_look);
         let (expectations, expected) = mpsc::unbounded_channel();
@@ -180,8 +185,8 @@ impl Monitor {
         self.feed.snapshot()
     }
 
-    /// Announces that this process is about to move that interrupt to these CPUs, so that nobody takes it for somebody else's doing
-    /// ([`Change::InterruptMoved`]'s `expected`). It holds until the interrupt is found to be allowed on other CPUs.
+    /// Announces that this process is about to move that interrupt to these CPUs, so that the change counts as expected
+    /// ([`Change::InterruptMoved`]). It holds until the interrupt is allowed on other CPUs.
     pub fn expect_interrupt(&self, number: u32, cpus: CpuSet) {
         // A task that has ended tells its subscribers so.
         let _ = self.expectations.send((number, cpus));
@@ -195,7 +200,7 @@ impl Drop for Monitor {
     }
 }
 
-/// What is parsed inside, for the fuzz targets.
+/// The parsers, for the fuzz targets.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {

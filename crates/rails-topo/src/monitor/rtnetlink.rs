@@ -1,4 +1,5 @@
-//! What rtnetlink says of links and addresses ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)). No I/O.
+//! Messages of rtnetlink about links and addresses
+//! ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)). No I/O.
 
 use super::event::{Event, LinkState};
 use crate::InterfaceAddress;
@@ -12,7 +13,7 @@ use netlink_packet_route::{
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR` (include/uapi/linux/rtnetlink.h).
 pub(super) const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 
-/// What a datagram of the kernel speaks of. What is not understood of it is left out.
+/// The events in a datagram of the kernel. Unknown messages are left out.
 pub(crate) fn events(mut datagram: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();
     while let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram) {
@@ -36,8 +37,8 @@ pub(crate) fn events(mut datagram: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Whether the message is about the interface itself: a bridge tells of its ports in the same group, and that a port left it is no end of
-/// the interface (`br_info_notify` in net/bridge/br_netlink.c).
+/// Whether the message is about the interface itself: a bridge reports its ports in the same group, and a port that
+/// leaves it does not end the interface (`br_info_notify` in net/bridge/br_netlink.c).
 fn is_of_the_interface(link: &LinkMessage) -> bool {
     link.header.interface_family == AddressFamily::Unspec
 }
@@ -55,7 +56,7 @@ fn new_link(link: &LinkMessage) -> Option<Event> {
             _ => {}
         }
     }
-    // As the files of sysfs have it, so that both ways of reading agree: there is no word of the carrier while the interface is set down
+    // As in the files of sysfs, so that both ways of reading agree: an interface that is set down has no carrier state
     // (`carrier_show` and `operstate_show` in net/core/net-sysfs.c).
     let carrier = carrier.filter(|_| link.header.flags.contains(LinkFlags::Up));
     let up = |operational| match operational {
@@ -67,7 +68,8 @@ fn new_link(link: &LinkMessage) -> Option<Event> {
     is_of_the_interface(link).then_some(Event::Link(state))
 }
 
-/// The address is the local one: of a point-to-point link the other attribute is the peer's (include/uapi/linux/if_addr.h).
+/// The address is the local one: of a point-to-point link the other attribute is the peer's
+/// (include/uapi/linux/if_addr.h).
 fn address_event(message: &AddressMessage, present: bool) -> Option<Event> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(ip) => Some(*ip),
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_links_state_is_that_of_its_files() {
+    fn links_state_is_that_of_its_files() {
         let state = |flags, operational, carrier| {
             let attributes = [LinkAttribute::OperState(operational), LinkAttribute::Carrier(carrier)];
             let found = events(&bytes(RouteNetlinkMessage::NewLink(link(flags, &attributes))));
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_left_its_bridge_is_still_an_interface() {
+    fn port_that_left_its_bridge_is_still_an_interface() {
         let mut port = link(LinkFlags::Up, &[]);
         port.header.interface_family = AddressFamily::Bridge;
         assert_eq!(events(&bytes(RouteNetlinkMessage::DelLink(port))), []);

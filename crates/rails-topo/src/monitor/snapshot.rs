@@ -9,14 +9,15 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// Its model.
     pub topology: Topology,
-    /// Its memory blocks that are online; `None` where the kernel has no such blocks.
+    /// Its online memory blocks; `None` if the kernel has no such blocks.
     pub memory_blocks: Option<MemoryBlockSet>,
 }
 
 impl Snapshot {
-    /// Makes it as it is after the change, in what the change speaks of. A change of something that is not there changes nothing.
+    /// Applies a change. A change of something that is not there changes nothing.
     ///
-    /// A CPU that goes offline leaves the online and the allowed ones; packages, cores and caches follow when the machine is read again.
+    /// A CPU that goes offline leaves the online and the allowed ones; packages, cores and caches follow when the
+    /// machine is read again.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::MemoryBlockOffline { block } => {
@@ -31,7 +32,7 @@ impl Snapshot {
         }
     }
 
-    /// What has changed since, up to `later`.
+    /// The changes from here to `later`.
     pub fn changes_to(&self, later: &Self) -> Vec<Change> {
         let empty = MemoryBlockSet::new();
         let [old, new] = [self, later].map(|snapshot| snapshot.memory_blocks.as_ref().unwrap_or(&empty));

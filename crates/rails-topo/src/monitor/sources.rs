@@ -1,4 +1,4 @@
-//! The sockets on which the kernel tells what happens.
+//! The sockets on which the kernel reports events.
 
 use super::{Event, MonitorError, cpuset::CpusetWatch, rtnetlink, uevent::Uevent};
 use crate::linux::Root;
@@ -8,7 +8,7 @@ use netlink_sys::{
 };
 use std::io;
 
-/// All that tells of changes by itself.
+/// The sources of events.
 pub(super) struct Sources {
     uevents: TokioSocket,
     route: TokioSocket,
@@ -33,7 +33,7 @@ impl Sources {
         Ok(moved)
     }
 
-    /// What is told next; it may be nothing of importance. Cancel safe.
+    /// The next events; they may be none of importance. Cancel safe.
     pub(super) async fn told(&mut self) -> Result<Vec<Event>, MonitorError> {
         tokio::select! {
             biased;
@@ -59,7 +59,7 @@ fn received(
     events: impl Fn(&[u8]) -> Vec<Event>,
 ) -> io::Result<Vec<Event>> {
     match datagram {
-        // Port 0 is the kernel's (netlink(7)): root can send to our port, and may say what it likes.
+        // Port 0 is the kernel's (netlink(7)): root can send to our port, and may send anything.
         Ok((bytes, sender)) if sender.port_number() == 0 => Ok(events(&bytes)),
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => Ok(vec![Event::Lost]),
@@ -71,5 +71,5 @@ fn failed(source_name: &'static str) -> impl Fn(io::Error) -> MonitorError {
     move |source| MonitorError::Source { source_name, source }
 }
 
-/// The kernel's own group; in the other one udev speaks (`UDEV_MONITOR_UDEV` in systemd's libudev).
+/// The kernel's own group; the other one is udev's (`UDEV_MONITOR_UDEV` in systemd's libudev).
 const KERNEL_UEVENTS: u32 = 1;

@@ -1,4 +1,4 @@
-//! Brings the sources, the state machine and the subscribers together. The only place with a clock.
+//! The task that connects the sources, the state machine and the subscribers. Only this file reads a clock.
 
 use super::{Feed, MonitorError, Sources, Tracker, facts::Facts, tracker::Ticket};
 use crate::{CpuSet, DetectError, linux::Root};
@@ -14,11 +14,11 @@ pub(super) struct Task {
     tracker: Tracker,
     feed: Arc<Feed>,
     expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
-    /// Looks under way: on threads that may block, for a driver may take its time to say how fast its link is.
+    /// Looks under way: on threads that may block, because a driver may take its time to state the speed of its link.
     looks: JoinSet<Look>,
 }
 
-/// A look that is over.
+/// A finished look.
 struct Look {
     ticket: Ticket,
     facts: Result<Facts, DetectError>,
@@ -45,7 +45,7 @@ impl Task {
         self.feed.end(Some(error));
     }
 
-    /// Waits for one thing to happen, and deals with it.
+    /// Waits for one event, and handles it.
     async fn step(&mut self) -> Result<(), MonitorError> {
         self.begin_looks()?;
         let next_look = self.tracker.next_due();
@@ -81,7 +81,7 @@ impl Task {
     fn begin_looks(&mut self) -> Result<(), MonitorError> {
         for ticket in self.tracker.due(Instant::now()) {
             if ticket.looks.interrupts {
-                // With the slow look: nothing tells that a process was moved into another cgroup.
+                // With the slow look: there is no event for a move into another cgroup.
                 self.sources.follow_cgroup(&self.root)?;
             }
             let (root, known) = (Arc::clone(&self.root), self.feed.snapshot());

@@ -1,4 +1,4 @@
-//! What the kernel says of its devices (lib/kobject_uevent.c). No I/O.
+//! The kernel's uevents (lib/kobject_uevent.c). No I/O.
 
 use super::{Event, MemoryBlockId};
 use crate::CpuId;
@@ -10,15 +10,15 @@ pub(crate) struct Uevent<'a> {
     pub(crate) action: &'a str,
     /// The device, below `/sys`: `/devices/system/cpu/cpu3`.
     pub(crate) path: &'a str,
-    /// What kind of device it is.
+    /// The subsystem of the device.
     pub(crate) subsystem: Option<&'a str>,
-    /// Whether somebody asked for it by writing to a device's `uevent` file, as `udevadm trigger` does: nothing has happened then
-    /// (Documentation/ABI/testing/sysfs-uevent in the kernel's sources).
+    /// Whether a program requested it by writing to a device's `uevent` file, as `udevadm trigger` does: then nothing
+    /// has happened (Documentation/ABI/testing/sysfs-uevent in the kernel's sources).
     pub(crate) is_synthetic: bool,
 }
 
 impl<'a> Uevent<'a> {
-    /// Reads a datagram; `None` where it is not one of the kernel's, such as udev's own, which begin with `libudev`.
+    /// Reads a datagram; `None` if it is not one of the kernel's, such as udev's own, which begin with `libudev`.
     pub(crate) fn parse(datagram: &'a [u8]) -> Option<Self> {
         if datagram.len() > LONGEST {
             return None;
@@ -38,7 +38,7 @@ impl<'a> Uevent<'a> {
         is_plausible.then_some(uevent)
     }
 
-    /// What it means for the model; `None` for the devices that the model does not follow by uevents.
+    /// Its event for the model; `None` for devices that the model does not follow by uevents.
     pub(crate) fn event(&self) -> Option<Event> {
         if self.is_synthetic {
             return None;
@@ -63,7 +63,7 @@ impl<'a> Uevent<'a> {
     }
 }
 
-/// The kernel's messages are shorter: `UEVENT_BUFFER_SIZE` is 2,048 and the header comes besides.
+/// The kernel's messages are shorter: `UEVENT_BUFFER_SIZE` is 2,048, with the header on top.
 const LONGEST: usize = 8192;
 
 /// The largest number of a CPU or a block that is believed; sets take memory by their largest number.
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_and_offline_is_understood() {
+    fn uevents_of_cpus_memory_and_nodes() {
         let cpu = |online| Some(Event::Cpu { cpu: CpuId(3), online });
         assert_eq!(event("offline@/devices/system/cpu/cpu3", "cpu"), cpu(false));
         assert_eq!(event("online@/devices/system/cpu/cpu3", "cpu"), cpu(true));
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_asked_for_has_not_happened() {
+    fn synthetic_uevents_mean_nothing() {
         let text = b"offline@/devices/system/cpu/cpu3\0SUBSYSTEM=cpu\0SYNTH_UUID=0\0";
         assert_eq!(Uevent::parse(text).unwrap().event(), None);
     }
 
     #[test]
-    fn what_is_not_the_kernels_is_refused() {
+    fn datagrams_that_are_no_kernel_uevents() {
         let datagrams: [&[u8]; 7] = [
             b"",
             b"\0",

@@ -1,4 +1,4 @@
-//! The machine for people: a text for the terminal, and a picture.
+//! The model for people: a text for the terminal, and a picture.
 
 mod objects;
 mod phrases;

@@ -100,7 +100,7 @@ fn caches(topology: &Topology) -> (Groups<'_>, BTreeMap<CpuId, Vec<&Cache>>) {
     (shared, private)
 }
 
-/// All objects from the largest to the smallest, so that what holds another comes before it.
+/// All objects from the largest to the smallest, so that each comes before the objects in it.
 fn flat<'a>(topology: &'a Topology, shared: Groups<'a>) -> Vec<Object<'a>> {
     let object = |object_type, cpus| Object { object_type, cpus, inner: Vec::new(), cores: Vec::new() };
     let packages = topology.packages().iter().map(|package| object(ObjectType::Package(package), &package.cpus));
@@ -120,12 +120,12 @@ fn holds(outer: &Object<'_>, inner: &Object<'_>) -> bool {
     is_in(inner.cpus, outer.cpus) && (inner.cpus != outer.cpus || outer.object_type.rank() < inner.object_type.rank())
 }
 
-/// Whether all of these PUs are there, and there are any; most often the first tells that they are not.
+/// Whether all of these PUs are in the other set, and there are any; mostly the first one decides.
 fn is_in(cpus: &CpuSet, outer: &CpuSet) -> bool {
     cpus.first().is_some_and(|first| outer.contains(first)) && cpus.is_subset(outer)
 }
 
-/// Puts every object into its holder. Holders come before what they hold, so the last one is always complete.
+/// Puts every object into its holder. Holders come before the objects in them, so the last one is always complete.
 fn nest<'a>(flat: Vec<Object<'a>>, outer: &[Option<usize>], mut cores: Vec<Vec<&'a Core>>) -> Vec<Object<'a>> {
     let mut inner: Vec<Vec<Object<'a>>> = flat.iter().map(|_| Vec::new()).collect();
     let mut outermost = Vec::new();
@@ -158,7 +158,7 @@ impl ObjectType<'_> {
     }
 }
 
-/// Machines nest about five objects. A model may come from a hostile file, and what walks the tree does so by recursion.
+/// Machines nest about five objects. A model may come from a hostile file, and the walks of the tree are recursive.
 const DEEPEST: usize = 16;
 
 #[cfg(test)]

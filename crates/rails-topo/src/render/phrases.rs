@@ -1,13 +1,14 @@
 //! Facts in a few words, for the tree and for the picture alike.
 
+use super::objects::ObjectType;
 use crate::{
     Cache, CacheKind, Core, CoreKind, CpuSet, DataSize, Gpu, Hugepages, MemoryPerformance, Nic, NicKind, NumaNode,
     Origin, PciDevice, PciLink, Topology,
 };
 use std::borrow::Cow;
 
-/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or turn the direction of
-/// writing have no place in a terminal, nor, most of them, in XML (XML 1.0, production 2).
+/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or turn the direction
+/// of writing have no place in a terminal, nor, most of them, in XML (XML 1.0, production 2).
 pub(super) fn plain(name: &str) -> Cow<'_, str> {
     let harmful = |c: char| {
         c.is_control()
@@ -20,7 +21,7 @@ pub(super) fn plain(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the machine calls itself.
+/// The names of the machine.
 pub(super) fn machine(topology: &Topology) -> String {
     let machine = topology.machine();
     let kernel = machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
@@ -42,7 +43,7 @@ pub(super) fn origin(topology: &Topology) -> String {
 }
 
 /// CPUs in the kernel's list syntax. Every second one of many is `0-190:1/2` (one out of each two: "CPU lists" in the
-/// kernel's `admin-guide/kernel-parameters.rst`), and what stays too long is cut and counted.
+/// kernel's `admin-guide/kernel-parameters.rst`). A text that is still too long is cut, with the number of CPUs.
 pub(super) fn cpus(set: &CpuSet) -> String {
     if set.is_empty() {
         return "none".to_owned();
@@ -57,7 +58,26 @@ pub(super) fn cpus(set: &CpuSet) -> String {
     })
 }
 
-/// `first-last:used/group`, where that is all there is to say.
+/// `CPUs 0-3`, or `no CPUs`.
+pub(super) fn named_cpus(set: &CpuSet) -> String {
+    if set.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", cpus(set)) }
+}
+
+/// The name of an object, and its facts.
+pub(super) fn object(object_type: &ObjectType<'_>) -> (String, Vec<String>) {
+    let number = |id: Option<u32>| id.map_or("of unknown number".to_owned(), |id| id.to_string());
+    match object_type {
+        ObjectType::Package(package) => (format!("package {}", number(package.id)), Vec::new()),
+        ObjectType::Die(die) => (format!("die {}", number(die.id)), Vec::new()),
+        ObjectType::Node(node) => (format!("node {}", node.id), memory(node)),
+        ObjectType::Caches(caches) => {
+            let mut caches = caches.iter().map(|one| cache(one));
+            (caches.next().unwrap_or_default(), caches.collect())
+        }
+    }
+}
+
+/// `first-last:used/group`, if the set has that form.
 fn repeating(set: &CpuSet) -> Option<String> {
     let (first, last) = (set.first()?.0, set.last()?.0);
     let used = (first..).take_while(|cpu| set.contains(crate::CpuId(*cpu))).count() as u32;
@@ -84,8 +104,8 @@ pub(super) fn private_caches(caches: &[&Cache]) -> String {
     known.map(|one| cache(one)).collect::<Vec<_>>().join(", ")
 }
 
-/// A node's memory, and what else is known of it.
-pub(super) fn memory(node: &NumaNode) -> Vec<String> {
+/// A node's memory, and its other facts.
+fn memory(node: &NumaNode) -> Vec<String> {
     let size = node.memory.map_or("memory unknown".to_owned(), |memory| memory.to_string());
     let mut facts = vec![size];
     facts.extend(node.tier.map(|tier| format!("tier {tier}")));
@@ -94,7 +114,7 @@ pub(super) fn memory(node: &NumaNode) -> Vec<String> {
     facts
 }
 
-/// A pool that holds no pages is not worth a word.
+/// A pool without pages is left out.
 fn hugepages(pool: &Hugepages) -> Option<String> {
     let free = pool.free.map_or(String::new(), |free| format!(" ({free} free)"));
     match pool.total {
@@ -109,10 +129,6 @@ fn performance(seen: &MemoryPerformance) -> Option<String> {
     let latency = seen.read_latency.map(|ns| format!("latency {ns} ns"));
     let known: Vec<String> = reads.into_iter().chain(latency).collect();
     (!known.is_empty()).then(|| known.join(", "))
-}
-
-pub(super) fn number_of_package(id: Option<u32>) -> String {
-    id.map_or("of unknown number".to_owned(), |id| id.to_string())
 }
 
 pub(super) fn core_kind(kind: &CoreKind) -> Vec<String> {
@@ -145,7 +161,7 @@ pub(super) fn state(nic: &Nic) -> &'static str {
     }
 }
 
-/// Its speed; that it is unknown is worth a word only of a device whose link is not down.
+/// Its speed; an unknown one is stated only for a device whose link is not down.
 pub(super) fn speed(nic: &Nic) -> String {
     match (nic.speed, nic.kind) {
         (Some(speed), _) => speed.to_string(),
@@ -154,7 +170,7 @@ pub(super) fn speed(nic: &Nic) -> String {
     }
 }
 
-/// The PCI link of a device: what it is, and what it could be where that is more.
+/// The PCI link of a device, and the link that it could have if that is more.
 pub(super) fn link(device: &PciDevice) -> Option<String> {
     let is = match (device.link, device.bandwidth) {
         (Some(link), _) => lanes(link),
@@ -176,7 +192,7 @@ fn lanes(link: PciLink) -> String {
     format!("{speed} GT/s x{} ({:.0} Gbit/s)", link.width, link.bandwidth().as_bits_per_second() as f64 / 1e9)
 }
 
-/// What is known of a GPU: its model and its driver. Of one that only its PCI function stands for: what that is, and whether a driver has it.
+/// The facts of a GPU: its model and its driver. Of one without a driver: the kind of its PCI function.
 pub(super) fn gpu(topology: &Topology, gpu: &Gpu) -> Vec<String> {
     let mut facts: Vec<String> = Vec::new();
     let function = gpu.pci.and_then(|pci| topology.pci_device(pci)).filter(|_| gpu.is_unnamed());
@@ -225,9 +241,9 @@ pub(super) fn size(size: Option<DataSize>) -> String {
     size.map_or("size unknown".to_owned(), |size| size.to_string())
 }
 
-/// In characters; what is longer breaks lines.
+/// In characters; longer texts break lines.
 const LONGEST_SET: usize = 44;
-/// A core has few caches, but for one that somebody made up.
+/// A core of a real machine has fewer caches.
 const MOST_CACHES: usize = 8;
 /// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
 const LARGEST_SHOWN: u32 = 1 << 16;
@@ -250,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_could_be_wider_says_so() {
+    fn link_that_could_be_wider_says_so() {
         let link = |speed, width| Some(PciLink { speed, width });
         let mut device = PciDevice::at("0000:3b:00.0".parse().unwrap());
         assert_eq!(super::link(&device), None);

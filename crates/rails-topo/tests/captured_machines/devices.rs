@@ -18,7 +18,7 @@ fn above(machine: &Topology, address: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_switches_have_links_and_what_hangs_on_them() {
+fn captured_switches_with_links_and_devices() {
     let machine = tree("32intel64-2p8co2t+8ve.tar.bz2");
     let engine = function(&machine, "0000:1b:00.0");
     let link = PciLink { speed: 8_000, width: 16 };

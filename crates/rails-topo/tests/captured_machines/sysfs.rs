@@ -5,8 +5,8 @@ use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Bandwidth, CpuId, DataSize, Hugepages, NicKind, NodeId, Topology};
 use std::fs;
 
-/// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package and an L3 that it drops
-/// from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other packages).
+/// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package and an L3 that it
+/// drops from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other packages).
 const KNOWN: [(&str, Counts); 7] = [
     ("16amd64-8n2c.tar.bz2", [8, 8, 16, 16, 0]),
     ("16em64t-4s2c2t-offlines.tar.bz2", [4, 1, 7, 12, 4]),
@@ -48,7 +48,7 @@ fn captured_nodes_have_pools_of_huge_pages() {
 /// The process that captured it was alone on its machine, in a cpuset with all of it.
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_cpusets_limit_what_is_allowed() {
+fn captured_cpusets_limit_the_allowed_cpus() {
     let tree = Unpacked::of(&captures::tree("40intel64-4n10c+pci-conflicts.tar.bz2"));
     let machine = Topology::from_sysfs_root(tree.root()).unwrap();
     assert_eq!(machine.allowed_cpus(), machine.online_cpus());
@@ -114,7 +114,7 @@ fn captured_offline_cpus_are_nowhere() {
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_nics_without_a_list_of_local_cpus_have_a_mask() {
+fn captured_nics_with_a_mask_of_local_cpus() {
     let machine = read("fakepcilocalities.tar.bz2");
     let ib0 = machine.nic("ib0").unwrap();
     assert_eq!(ib0.locality(&machine).unwrap().to_string(), "1,5,9,13,17,21,25,29,33,37");

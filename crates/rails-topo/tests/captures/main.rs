@@ -23,7 +23,7 @@ fn refused(archive: Archive) -> String {
 }
 
 #[test]
-fn a_capture_packed_by_tar_is_replayed() {
+fn capture_packed_by_tar_is_replayed() {
     let capture = Archive::machine().folder("./sys/class/").link("sys/class/net", "../../etc").packed();
     let machine = Capture::read(&capture[..]).unwrap().replay("there.tar.gz").unwrap();
     assert_eq!(machine.origin(), &Origin::Capture { path: "there.tar.gz".into() });
@@ -46,7 +46,7 @@ fn entries_that_lead_out_of_the_capture_are_refused() {
 }
 
 #[test]
-fn other_things_than_files_folders_and_links_are_refused() {
+fn entries_of_other_kinds_are_refused() {
     use tar::EntryType;
     for kind in [EntryType::Fifo, EntryType::Char, EntryType::Link, EntryType::Continuous] {
         let refused = refused(Archive::machine().of_kind("sys/x", kind));
@@ -55,7 +55,7 @@ fn other_things_than_files_folders_and_links_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_too_long_is_refused_by_what_it_claims() {
+fn oversized_file_refused_by_its_header() {
     let mut archive = Archive::machine().bytes();
     archive.extend(Archive::header("sys/one", 65 << 20));
     let fault = fault(&archive::pack(&archive));
@@ -63,7 +63,7 @@ fn a_file_that_is_too_long_is_refused_by_what_it_claims() {
 }
 
 #[test]
-fn what_is_no_capture_says_so() {
+fn other_files_are_no_captures() {
     assert!(matches!(fault(b""), CaptureFault::Damaged { .. }));
     assert!(matches!(fault(b"\x1f\x8b\x08"), CaptureFault::Damaged { .. }));
     let of_another_kind = Archive::new().folder("home/").file("home/x", "y").packed();
@@ -79,7 +79,7 @@ fn what_is_no_capture_says_so() {
 }
 
 #[test]
-fn a_capture_that_was_cut_is_refused_wherever_it_was_cut() {
+fn capture_cut_at_any_byte_is_refused() {
     let whole = Archive::machine().packed();
     for length in 0..whole.len() {
         assert!(Capture::read(&whole[..length]).is_err(), "{length} of {}", whole.len());
@@ -87,7 +87,7 @@ fn a_capture_that_was_cut_is_refused_wherever_it_was_cut() {
 }
 
 #[test]
-fn a_saved_machine_is_told_by_its_content() {
+fn saved_machine_is_told_by_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine");
     let saved = |bytes: &[u8]| {
@@ -113,7 +113,7 @@ fn a_saved_machine_is_told_by_its_content() {
 }
 
 #[test]
-fn a_snapshot_that_contradicts_itself_is_refused() {
+fn snapshot_that_contradicts_itself_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine.json");
     let model = Topology::synthetic("package:2 numa:1 core:2 pu:2", vec![]).unwrap();
@@ -142,7 +142,7 @@ fn fixture(name: &str) -> PathBuf {
 
 /// Captured in the two-socket guest, with its NICs up.
 #[test]
-fn two_sockets_have_their_nics_and_interrupts_beside_them() {
+fn two_sockets_with_nics_and_interrupts() {
     let machine = Topology::from_capture(fixture("two-sockets.tar.gz")).unwrap();
     let nodes: Vec<_> = machine.nodes().iter().map(|node| (node.id, node.cpus.to_string())).collect();
     assert_eq!(nodes, [(NodeId(0), "0-1".to_owned()), (NodeId(1), "2-3".to_owned())]);
@@ -160,7 +160,7 @@ fn two_sockets_have_their_nics_and_interrupts_beside_them() {
 
 /// Captured on a virtual machine, with a reader that read less than today's.
 #[test]
-fn a_machine_that_was_captured_once_is_still_read() {
+fn machine_that_was_captured_once_is_still_read() {
     let path = fixture("virtual-machine.tar.gz");
     let machine = Topology::from_capture(&path).unwrap();
     assert_eq!(machine.origin(), &Origin::Capture { path });

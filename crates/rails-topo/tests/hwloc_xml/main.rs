@@ -34,7 +34,7 @@ fn machine() -> Topology {
 }
 
 #[test]
-fn a_machine_survives_being_written_as_xml() {
+fn machine_survives_being_written_as_xml() {
     let written = machine();
     let read = read_back(&written);
     assert_eq!(read.packages(), written.packages());
@@ -53,7 +53,7 @@ fn a_machine_survives_being_written_as_xml() {
 }
 
 #[test]
-fn what_is_allowed_and_what_text_needs_escaping_survive() {
+fn allowed_sets_and_escaped_text_as_xml() {
     let folder = tempfile::tempdir().unwrap();
     let cpus = folder.path().join("sys/devices/system/cpu");
     let kernel = folder.path().join("proc/sys/kernel");
@@ -68,7 +68,7 @@ fn what_is_allowed_and_what_text_needs_escaping_survive() {
 }
 
 #[test]
-fn a_gpu_without_a_driver_survives_without_a_name() {
+fn gpu_without_a_driver_survives_without_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let function = folder.path().join("sys/bus/pci/devices/0000:02:00.0");
     let cpus = folder.path().join("sys/devices/system/cpu");
@@ -97,7 +97,7 @@ fn this_machine_survives_being_written_as_xml() {
 
 #[test]
 #[ignore = "needs lstopo (package hwloc)"]
-fn lstopo_counts_what_was_written() {
+fn lstopo_counts_the_written_objects() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, theirs) = (folder.path().join("ours.xml"), folder.path().join("theirs.xml"));
     for machine in [machine(), Topology::detect().unwrap()] {

@@ -19,7 +19,7 @@ fn ports_of_a_card_come_before_those_behind_a_switch() {
 }
 
 #[test]
-fn virtual_functions_of_one_physical_are_of_one_card_on_whatever_bus() {
+fn virtual_functions_of_one_card_on_any_bus() {
     let pci = |pci: &str| super::of_physical(super::function(pci, Some("0000:00:01.0")), "0000:3b:00.0");
     let nics = vec![nic("a", "0000:3b:1f.7"), nic("b", "0000:3c:00.0"), nic("c", "0000:3d:00.0")];
     let devices = vec![pci("0000:3b:1f.7"), pci("0000:3c:00.0"), super::function("0000:3d:00.0", Some("0000:00:02.0"))];
@@ -30,7 +30,7 @@ fn virtual_functions_of_one_physical_are_of_one_card_on_whatever_bus() {
 
 /// A card in two slots, as Mellanox's Socket Direct: two PCI devices on two buses, which the driver gives one name.
 #[test]
-fn what_drivers_name_alike_is_of_one_card() {
+fn one_card_by_the_drivers_identity() {
     let named = |nic: Nic, switch: &str| Nic { physical_switch: Some(switch.into()), ..nic };
     let port = |nic: Nic, port: &str| Nic { physical_port: Some(port.into()), ..nic };
     let nics = vec![

@@ -10,7 +10,7 @@ fn common(machine: &Topology, a: &str, b: &str) -> Option<CommonAncestor> {
 }
 
 #[test]
-fn devices_share_a_card_a_switch_a_port_a_bridge_or_the_machine() {
+fn common_ancestors_of_devices() {
     let machine = two_packages();
     assert_eq!(common(&machine, "left0", "left1"), Some(Card));
     assert_eq!(common(&machine, "left0", "right"), Some(Switch(address("0000:01:00.0"))));
@@ -62,7 +62,7 @@ fn nodes_of_one_package_are_nearer_than_packages() {
 }
 
 #[test]
-fn a_bridge_that_is_named_and_not_described_is_shared_too() {
+fn shared_bridge_without_a_description() {
     let nics = vec![nic("a", "0000:03:00.0"), nic("b", "0000:03:01.0"), nic("c", "0000:09:00.0")];
     let pci = vec![
         function("0000:03:00.0", Some("0000:02:00.0")),
@@ -77,7 +77,7 @@ fn a_bridge_that_is_named_and_not_described_is_shared_too() {
 }
 
 #[test]
-fn the_narrowest_link_on_the_way_up_is_named() {
+fn narrowest_link_on_the_way_up_is_named() {
     let machine = two_packages();
     let locality = machine.locality();
     let path = |name: &str| locality.path(machine.nic(name).unwrap());
@@ -96,7 +96,7 @@ fn the_narrowest_link_on_the_way_up_is_named() {
 }
 
 #[test]
-fn unknown_links_and_the_absence_of_links_are_told_apart() {
+fn unknown_links_and_absent_links() {
     let machine = two_packages();
     let locality = machine.locality();
     let other = locality.path(machine.nic("other").unwrap()).unwrap();
@@ -119,7 +119,7 @@ fn either_end_of_a_link_tells_of_it() {
 }
 
 #[test]
-fn a_device_of_another_machine_is_of_unknown_place() {
+fn device_of_another_machine_is_of_unknown_place() {
     let machine = two_packages();
     let stranger = PciDevice { local_cpus: Some(cpus("3")), ..function("0000:42:00.0", None) };
     let locality = machine.locality();

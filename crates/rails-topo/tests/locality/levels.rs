@@ -2,7 +2,7 @@ use super::cpus;
 use rails_topo::{CpuId, Level, Topology};
 
 #[test]
-fn a_pu_is_part_of_everything_around_it_the_innermost_first() {
+fn objects_around_a_pu_innermost_first() {
     let machine = Topology::synthetic("package:2 die:2 numa:1 l3:2 l2:2 l1:1 core:1 pu:2", vec![]).unwrap();
     assert_eq!(machine.dies().len(), 4);
     let locality = machine.locality();
@@ -37,7 +37,7 @@ fn two_pus_share_the_innermost_around_both() {
 
 /// Nodes below caches: a package has one L3 and, as Intel's sub-NUMA clusters, two nodes.
 #[test]
-fn what_lies_in_what_is_for_the_machine_to_say() {
+fn nesting_by_the_machine_and_not_by_type() {
     let machine = Topology::synthetic("package:1 l3:1 numa:2 core:2 pu:1", vec![]).unwrap();
     let locality = machine.locality();
     let levels: Vec<Level> = locality.around(CpuId(0)).map(|shared| shared.level).collect();

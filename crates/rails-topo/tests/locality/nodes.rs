@@ -28,7 +28,7 @@ fn nodes_come_in_tiers_of_equal_distance() {
 }
 
 #[test]
-fn unknown_distances_are_a_tier_of_their_own_and_the_last() {
+fn unknown_distances_as_the_last_tier() {
     let machine = with_distances(&four_nodes(vec![]), None);
     let locality = machine.locality();
     assert_eq!(text(locality.nodes_from_cpu(CpuId(0))), ["10: [0]", "?: [1, 2, 3]"]);
@@ -48,7 +48,7 @@ fn only_nodes_that_memory_may_come_from_are_named() {
 
 /// As `numa=fake` makes them: the kernel puts nodes of one piece of memory at distance 10.
 #[test]
-fn a_tie_with_the_own_node_is_said_and_the_own_comes_first() {
+fn own_node_first_in_a_tie() {
     let machine = Topology::synthetic("numa:2 core:1 pu:1", vec![]).unwrap();
     let machine = with_distances(&machine, Some(vec![10; 4]));
     let locality = machine.locality();
@@ -57,7 +57,7 @@ fn a_tie_with_the_own_node_is_said_and_the_own_comes_first() {
 }
 
 #[test]
-fn what_is_closest_to_a_device_is_what_is_beside_it() {
+fn closest_pus_beside_a_device() {
     let machine = four_nodes(vec![
         on_node(Nic::named("eth0"), 2),
         Nic { local_cpus: Some(cpus("0-3")), ..Nic::named("package") },
@@ -75,7 +75,7 @@ fn what_is_closest_to_a_device_is_what_is_beside_it() {
 }
 
 #[test]
-fn where_nothing_beside_a_device_is_allowed_the_nearest_is_closest() {
+fn closest_pus_where_local_ones_are_forbidden() {
     let machine = four_nodes(vec![on_node(Nic::named("eth0"), 0)]);
     let eth0 = &machine.nics()[0].clone();
     let machine = machine.with_allowed_nodes(nodes("2-3"));
@@ -92,7 +92,7 @@ fn where_nothing_beside_a_device_is_allowed_the_nearest_is_closest() {
 }
 
 #[test]
-fn without_nodes_everything_is_beside_a_device_of_one_package() {
+fn closest_pus_without_nodes() {
     let machine = Topology::synthetic("package:1 core:2 pu:1", vec![Nic::named("eth0")]).unwrap();
     let locality = machine.locality();
     assert_eq!(closest(&locality, &machine.nics()[0]), Some(("0-1".into(), true, None)));

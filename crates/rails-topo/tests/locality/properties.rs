@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_around_a_pu_grows_outwards(machine in machines()) {
+    fn levels_around_a_pu_grow_outwards(machine in machines()) {
         let machine = machine.with_allowed(cpus("0-63"));
         let locality = machine.locality();
         for a in machine.online_cpus().iter() {
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn common_ancestors_are_symmetric_and_sharers_are_those_within_the_root_complex(machine in machines()) {
+    fn symmetric_ancestors_and_their_sharers(machine in machines()) {
         let locality = machine.locality();
         for a in machine.nics() {
             for b in machine.nics().iter().filter(|b| b.name != a.name) {
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_machine_has_no_localities() {
+fn empty_machine_has_no_localities() {
     let machine = Topology::synthetic("pu:1", vec![]).unwrap();
     let locality = machine.locality();
     assert_eq!(locality.nodes_from_cpu(CpuId(0)).count(), 0);

@@ -6,7 +6,7 @@ use rails_topo::{
 };
 
 #[tokio::test]
-async fn a_monitor_knows_the_machine_from_the_start_and_ends_when_it_is_dropped() {
+async fn first_snapshot_and_end_of_a_monitor() {
     let monitor = Monitor::start(MonitorOptions::new()).await.expect("this machine can be read");
     let mut changes = monitor.subscribe();
     let known = changes.start().topology.clone();

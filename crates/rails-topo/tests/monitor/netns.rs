@@ -1,4 +1,5 @@
-//! Interfaces in a network namespace of their own. Each test starts itself there, by `ip netns exec`, which mounts the namespace's own `/sys`.
+//! Interfaces in a network namespace of their own. Each test starts itself there, by `ip netns exec`, which mounts the
+//! namespace's own `/sys`.
 
 use rails_topo::monitor::{Change, Changes, Monitor, MonitorOptions, Update};
 use std::{
@@ -65,9 +66,9 @@ async fn until(changes: &mut Changes, is_it: impl Fn(&Change) -> bool) -> Vec<Ch
 
 #[test]
 #[ignore = "needs root, network namespaces and ip"]
-fn netns_a_links_whole_life_is_told_in_order() {
+fn netns_life_of_a_link_in_order() {
     if !is_inside() {
-        Namespace::new("life").run("netns::netns_a_links_whole_life_is_told_in_order");
+        Namespace::new("life").run("netns::netns_life_of_a_link_in_order");
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -120,9 +121,9 @@ fn netns_a_links_whole_life_is_told_in_order() {
 
 #[test]
 #[ignore = "needs root, network namespaces and ip"]
-fn netns_a_port_that_leaves_its_bridge_stays_an_interface() {
+fn netns_port_leaves_its_bridge() {
     if !is_inside() {
-        Namespace::new("bridge").run("netns::netns_a_port_that_leaves_its_bridge_stays_an_interface");
+        Namespace::new("bridge").run("netns::netns_port_leaves_its_bridge");
         return;
     }
     for arguments in

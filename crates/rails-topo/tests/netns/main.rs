@@ -5,14 +5,15 @@
 use rails_topo::{Nic, NicKind, Topology};
 use std::process::Command;
 
-/// `/sys` shows the interfaces of the namespace that it was mounted in, so the test runs itself again in one of its own, which ends with it.
+/// `/sys` shows the interfaces of the namespace that it was mounted in, so the test runs itself again in one of its
+/// own, which ends with it.
 #[test]
 #[ignore = "needs root: it makes a network namespace"]
-fn netns_layers_are_resolved_to_what_lies_under_them() {
+fn netns_layers_resolved_to_their_lanes() {
     if std::env::var_os(INSIDE).is_some() {
         return layers_are_resolved();
     }
-    let name = "netns_layers_are_resolved_to_what_lies_under_them";
+    let name = "netns_layers_resolved_to_their_lanes";
     let run = Command::new("unshare")
         .args(["--net", "--mount", "sh", "-ec", LAYERS, "sh"])
         .arg(std::env::current_exe().unwrap())

@@ -17,7 +17,7 @@ fn pair(cpus: &str, nodes: &str) -> (String, String) {
 }
 
 #[test]
-fn a_cpuset_of_version_two_limits_those_below_it() {
+fn cpuset_of_version_two_limits_those_below_it() {
     let tree = Tree::two_nodes();
     tree.file("proc/self/cgroup", "0::/job.slice/step/task");
     tree.file("proc/self/mountinfo", "25 1 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate");
@@ -34,7 +34,7 @@ fn a_cpuset_of_version_two_limits_those_below_it() {
 }
 
 #[test]
-fn a_cpuset_of_version_one_limits_those_in_it() {
+fn cpuset_of_version_one_limits_those_in_it() {
     let tree = Tree::two_nodes();
     tree.file("proc/self/cgroup", "8:memory:/other\n3:cpuset,cpu:/batch/job:5\n0::/")
         .file("proc/self/mountinfo", MOUNTS);
@@ -47,7 +47,7 @@ fn a_cpuset_of_version_one_limits_those_in_it() {
 
 /// In a container the mount shows the container's group, and the process may be named from the host's.
 #[test]
-fn a_mount_that_starts_at_the_containers_group_is_understood() {
+fn mount_of_a_containers_own_group() {
     let tree = Tree::two_nodes();
     tree.file("proc/self/cgroup", "3:cpuset:/docker/a/job");
     tree.file("proc/self/mountinfo", "34 30 0:31 /docker/a /sys/fs/cgroup/my\\040set ro - cgroup cgroup rw,cpuset");
@@ -59,7 +59,7 @@ fn a_mount_that_starts_at_the_containers_group_is_understood() {
 
 /// As `hwloc-gather-topology` captures it.
 #[test]
-fn a_capture_names_its_cpuset_in_the_files_of_old_kernels() {
+fn cpuset_in_captures_of_old_kernels() {
     let tree = Tree::two_nodes();
     tree.file("proc/self/cpuset", "/torque/1.master");
     tree.file("proc/mounts", "none /dev/cpuset cgroup rw,relatime,cpuset,noprefix 0 0");
@@ -68,7 +68,7 @@ fn a_capture_names_its_cpuset_in_the_files_of_old_kernels() {
 }
 
 #[test]
-fn a_cpuset_that_cannot_be_found_limits_nothing() {
+fn cpuset_that_cannot_be_found_limits_nothing() {
     let unlimited = pair("0-7", "0-1");
     for (group, mounts) in [
         ("0::/", ""),
@@ -84,7 +84,7 @@ fn a_cpuset_that_cannot_be_found_limits_nothing() {
 }
 
 #[test]
-fn what_the_scheduler_leaves_alone_is_isolated() {
+fn isolated_and_nohz_full_cpus() {
     let tree = Tree::two_nodes();
     assert!(tree.read().unwrap().isolated_cpus().is_empty() && tree.read().unwrap().nohz_full_cpus().is_empty());
     tree.file("sys/devices/system/cpu/isolated", "1,3,64").file("sys/devices/system/cpu/nohz_full", "3,9");

@@ -21,7 +21,7 @@ fn two_nodes_are_read_whole() {
 }
 
 #[test]
-fn the_process_is_allowed_what_its_status_says() {
+fn allowed_sets_of_the_process_status() {
     let tree = Tree::two_nodes();
     tree.file("proc/self/status", "Name:\tx\nCpus_allowed:\tf3\nCpus_allowed_list:\t0-1,5-63\nMems_allowed_list:\t1-3");
     let machine = tree.read().unwrap();
@@ -31,7 +31,7 @@ fn the_process_is_allowed_what_its_status_says() {
 }
 
 #[test]
-fn an_old_kernel_writes_masks_and_hides_offline_cpus() {
+fn old_kernel_writes_masks_and_hides_offline_cpus() {
     let tree = Tree::new();
     for cpu in [0, 1, 3] {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}");
@@ -88,7 +88,7 @@ fn without_any_topology_cores_are_unknown() {
 
 /// Firmware numbers cores as it likes; a set takes memory and time by its largest number.
 #[test]
-fn a_machine_with_a_core_of_the_largest_number_is_printed() {
+fn tree_with_the_largest_core_number() {
     let tree = Tree::new();
     tree.cpu(0, (0, "0-1"), (u32::MAX - 1, "0")).cpu(1, (0, "0-1"), (u32::MAX, "1"));
     let machine = tree.read().unwrap();
@@ -98,7 +98,7 @@ fn a_machine_with_a_core_of_the_largest_number_is_printed() {
 }
 
 #[test]
-fn a_cache_that_its_cpus_deny_is_dropped() {
+fn cache_that_its_cpus_deny_is_dropped() {
     let tree = Tree::two_nodes();
     tree.cache(2, 3, 3, "Unified", "16M", "0-3");
     let machine = tree.read().unwrap();
@@ -108,7 +108,7 @@ fn a_cache_that_its_cpus_deny_is_dropped() {
 }
 
 #[test]
-fn memory_without_cpus_and_cpus_without_memory_are_nodes() {
+fn nodes_without_cpus_or_without_memory() {
     let tree = Tree::two_nodes();
     tree.node(0, "0-1,4-5", 0, "10 21 17").node(1, "2-3,6-7", 4, "21 10 28").node(2, "", 1 << 20, "17 28 10");
     let machine = tree.read().unwrap();
@@ -122,7 +122,7 @@ fn memory_without_cpus_and_cpus_without_memory_are_nodes() {
 }
 
 #[test]
-fn a_folder_that_is_no_machine_is_refused() {
+fn folder_that_is_no_machine_is_refused() {
     let tree = Tree::new();
     let error = tree.read().unwrap_err();
     assert!(matches!(error, SysfsError::NoCpus { .. }));

@@ -27,7 +27,7 @@ fn rdma<'a>(machine: &'a Topology, name: &str) -> &'a RdmaDevice {
 }
 
 #[test]
-fn an_rdma_device_names_the_interface_of_each_port() {
+fn rdma_device_names_the_interface_of_each_port() {
     let tree = Tree::two_nodes();
     let card = function(&tree, "0000:80:02.0");
     entry(&tree, &card, "net", "eth0");
@@ -62,7 +62,7 @@ fn an_rdma_device_names_the_interface_of_each_port() {
 }
 
 #[test]
-fn without_a_name_the_only_interface_of_the_port_is_it() {
+fn port_with_one_unnamed_interface() {
     let tree = Tree::two_nodes();
     let (one, two) = (function(&tree, "0000:80:02.0"), function(&tree, "0000:80:03.0"));
     // One port, one interface, and another one of a partition.
@@ -111,7 +111,7 @@ fn rdma_in_software_has_an_interface_and_no_place() {
 }
 
 #[test]
-fn a_gpu_is_one_device_whatever_its_names() {
+fn one_gpu_of_several_names() {
     let tree = Tree::two_nodes();
     let card = function(&tree, "0000:80:02.0");
     tree.link(&format!("{card}/driver"), "../../../bus/pci/drivers/amdgpu");
@@ -139,7 +139,7 @@ fn a_gpu_is_one_device_whatever_its_names() {
 }
 
 #[test]
-fn a_display_controller_without_a_driver_is_a_gpu() {
+fn display_controller_without_a_driver_is_a_gpu() {
     let tree = Tree::two_nodes();
     let card = |address: &str, class: &str| {
         let folder = function(&tree, address);
@@ -173,7 +173,7 @@ fn a_display_controller_without_a_driver_is_a_gpu() {
 }
 
 #[test]
-fn disks_are_what_is_neither_a_partition_nor_made_in_software() {
+fn disks_without_partitions_and_virtual_ones() {
     let tree = Tree::two_nodes();
     let controller = format!("{}/nvme/nvme0", function(&tree, "0000:80:02.0"));
     tree.file(&format!("{controller}/model"), "A fast disk          ");
@@ -211,7 +211,7 @@ fn disks_are_what_is_neither_a_partition_nor_made_in_software() {
 }
 
 #[test]
-fn a_disk_of_several_controllers_is_where_all_of_them_are() {
+fn disk_of_several_controllers() {
     let tree = Tree::two_nodes();
     let subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0";
     tree.file(&format!("{subsystem}/nvme0n1/size"), "8").file(&format!("{subsystem}/model"), "Two ways");

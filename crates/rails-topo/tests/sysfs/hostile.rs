@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn a_machine_of_any_shape_is_read_as_it_is(
+    fn machine_of_any_shape_is_read_as_it_is(
         packages in 1..4u32, dies in 1..4u32, cores in 1..4u32, threads in 1..3u32, stride in 1..40u32,
         offline in proptest::collection::btree_set(0..64u32, 0..6), cpuset in "[1-9]{1,2}-[1-3]00",
     ) {
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn a_folder_of_cpus_that_cannot_be_read_is_an_error_that_says_so() {
+fn unreadable_folder_of_cpus_is_an_error() {
     let tree = Tree::new();
     tree.file("sys/devices/system/cpu", "a file in its place");
     let error = tree.read().unwrap_err();
@@ -150,7 +150,7 @@ fn a_folder_of_cpus_that_cannot_be_read_is_an_error_that_says_so() {
 
 /// Not even root may look where the user for file access is another one, and that is a thread's own (setfsuid(2)).
 #[test]
-fn what_may_not_be_read_is_unknown_or_an_error() {
+fn unreadable_files_are_unknown_or_an_error() {
     let tree = Tree::two_nodes();
     let mode =
         |path: &str, mode| fs::set_permissions(tree.path().join(path), fs::Permissions::from_mode(mode)).unwrap();

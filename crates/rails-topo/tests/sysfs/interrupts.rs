@@ -37,7 +37,7 @@ fn transmit(nic: &Nic) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn a_queue_leads_to_its_interrupt_and_to_its_cpus() {
+fn queue_leads_to_its_interrupt_and_to_its_cpus() {
     let tree = Tree::two_nodes();
     port(&tree, "eth0", 3);
     let names = ["mlx5_async0@pci:0000:82:00.0", "mlx5_comp0@pci:0000:82:00.0", "mlx5_comp1@pci:0000:82:00.0"];
@@ -53,7 +53,7 @@ fn a_queue_leads_to_its_interrupt_and_to_its_cpus() {
 }
 
 #[test]
-fn interfaces_of_one_device_have_each_their_own_interrupts() {
+fn own_interrupts_of_each_interface() {
     let tree = Tree::two_nodes();
     port(&tree, "eth0", 2);
     port(&tree, "eth1", 2);
@@ -66,7 +66,7 @@ fn interfaces_of_one_device_have_each_their_own_interrupts() {
 }
 
 #[test]
-fn two_interrupts_that_claim_one_queue_leave_it_unknown() {
+fn queue_claimed_by_two_interrupts() {
     let tree = Tree::two_nodes();
     port(&tree, "eth0", 2);
     vectors(&tree, "igb", 70, &["eth0-TxRx-0", "eth0-TxRx-1", "eth0-TxRx-1"].map(str::to_owned));
@@ -91,7 +91,8 @@ fn ten_thousand_interrupts_are_read() {
     assert_eq!(receive(machine.nic("eth0vf19").unwrap()), [Some(100)]);
 }
 
-/// Without a device link an interface may still be a device's: the text of its own link names it. Without that it is software.
+/// Without a device link an interface may still be a device's: the text of its own link names it. Without that it is
+/// software.
 #[test]
 fn without_a_device_no_queue_has_an_interrupt() {
     let tree = Tree::two_nodes();

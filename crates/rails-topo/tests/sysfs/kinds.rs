@@ -35,7 +35,7 @@ fn parts_of_a_package_are_dies() {
 }
 
 #[test]
-fn the_units_that_count_events_tell_hybrid_cores_apart() {
+fn hybrid_cores_by_their_event_units() {
     let tree = Tree::two_nodes();
     tree.file("sys/devices/cpu_core/cpus", "0-1,4-5").file("sys/devices/cpu_atom/cpus", "2-3,6-7,64");
     for cpu in 0..8 {
@@ -93,7 +93,7 @@ fn capacities_tell_cores_apart() {
 }
 
 #[test]
-fn frequencies_tell_cores_apart_unless_some_are_only_favoured() {
+fn core_kinds_by_frequency_but_not_by_favour() {
     let tree = Tree::two_nodes();
     let highest = |cpu: u32, kilohertz: u32| cpu_file(&tree, cpu, "cpufreq/cpuinfo_max_freq", &kilohertz.to_string());
     (0..8).for_each(|cpu| highest(cpu, 4_800_000 + cpu * 50_000));

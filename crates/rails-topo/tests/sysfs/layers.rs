@@ -32,7 +32,7 @@ fn two_ports() -> Tree {
 }
 
 #[test]
-fn bond_team_bridge_vlan_and_macvlan_are_resolved_to_their_lanes() {
+fn lanes_under_bond_team_bridge_vlan_macvlan() {
     let tree = two_ports();
     software(&tree, "bond0", "DEVTYPE=bond\n", &["eth0", "eth1"]);
     software(&tree, "bond0.7", "DEVTYPE=vlan\n", &["bond0"]);
@@ -94,7 +94,7 @@ fn rings_and_interfaces_elsewhere_are_said() {
 }
 
 #[test]
-fn a_virtual_function_under_a_virtual_machines_interface_is_its_lane() {
+fn virtual_function_under_a_vms_interface() {
     let tree = two_ports();
     let net = "sys/devices/LNXSYSTM:00/VMBUS:00/f8615163/net/eth9";
     tree.link("sys/class/net/eth9", "../../devices/LNXSYSTM:00/VMBUS:00/f8615163/net/eth9");

@@ -23,7 +23,7 @@ fn pools_of_huge_pages_are_read_by_size() {
 }
 
 #[test]
-fn a_node_is_of_the_tier_that_lists_it() {
+fn node_is_of_the_tier_that_lists_it() {
     let tree = Tree::two_nodes();
     tree.node(2, "", 1 << 20, "17 28 10").node(3, "", 1 << 20, "10 10 10 10");
     let tier = |number: u32, nodes| {
@@ -38,7 +38,7 @@ fn a_node_is_of_the_tier_that_lists_it() {
 }
 
 #[test]
-fn the_firmware_says_how_fast_memory_is_from_its_initiators() {
+fn memory_performance_from_the_firmware() {
     let tree = Tree::two_nodes();
     let class = |node: u32, class: u32| format!("sys/devices/system/node/node{node}/access{class}/initiators");
     let figures = |folder: &str, figures: [&str; 4]| {

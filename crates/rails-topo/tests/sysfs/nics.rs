@@ -12,7 +12,7 @@ fn nic<'a>(machine: &'a Topology, name: &str) -> &'a Nic {
 }
 
 #[test]
-fn a_pci_nic_is_read_whole() {
+fn pci_nic_is_read_whole() {
     let machine = Tree::two_nodes().with_pci_nic().read().unwrap();
     let eth0 = nic(&machine, "eth0");
     assert_eq!(eth0.kind, NicKind::Device);
@@ -37,7 +37,7 @@ fn a_pci_nic_is_read_whole() {
 }
 
 #[test]
-fn a_port_its_polling_and_its_steering_are_read() {
+fn port_its_polling_and_its_steering_are_read() {
     let tree = Tree::two_nodes().with_pci_nic();
     let net = "sys/devices/pci0000:80/0000:80:02.0/0000:82:00.0/net/eth0";
     for (name, text) in [
@@ -67,7 +67,7 @@ fn a_port_its_polling_and_its_steering_are_read() {
 }
 
 #[test]
-fn a_virtio_nic_hangs_on_the_function_above_it() {
+fn virtio_nic_hangs_on_the_function_above_it() {
     let tree = Tree::two_nodes();
     let function = "sys/devices/pci0000:00/0000:00:03.0";
     tree.link("sys/class/net/eth0", "../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0");
@@ -109,7 +109,7 @@ fn on_a_machine_of_one_place_every_cpu_is_local() {
 }
 
 #[test]
-fn what_no_file_says_of_a_nic_is_unknown() {
+fn unknown_facts_of_a_nic() {
     let tree = Tree::two_nodes();
     tree.link("sys/class/net/lo", "../../devices/virtual/net/lo");
     tree.link("sys/class/net/br0", "../../devices/virtual/net/br0");
@@ -128,7 +128,7 @@ fn what_no_file_says_of_a_nic_is_unknown() {
 }
 
 #[test]
-fn without_message_signalled_interrupts_the_legacy_one_counts() {
+fn legacy_interrupt_without_msi() {
     let tree = Tree::two_nodes().with_pci_nic();
     let function = "sys/devices/pci0000:80/0000:80:02.0/0000:82:00.0";
     std::fs::remove_dir_all(tree.path().join(function).join("msi_irqs")).unwrap();
@@ -139,7 +139,7 @@ fn without_message_signalled_interrupts_the_legacy_one_counts() {
 }
 
 #[test]
-fn a_model_survives_its_json() {
+fn model_survives_its_json() {
     let machine = Tree::two_nodes().with_pci_nic().read().unwrap();
     let json = serde_json::to_value(&machine).unwrap();
     assert_eq!(json["nics"][0]["speed_bits_per_second"], 10_000_000_000u64);

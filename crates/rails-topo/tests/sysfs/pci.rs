@@ -46,7 +46,7 @@ fn card() -> Tree {
 }
 
 #[test]
-fn two_ports_of_one_card_share_what_is_above_them() {
+fn ports_of_one_card_share_the_bridges_above() {
     let machine = card().read().unwrap();
     let names: Vec<String> = machine.pci_devices().iter().map(|device| device.address.to_string()).collect();
     assert_eq!(names, ["0000:80:02.0", "0000:81:00.0", "0000:82:08.0", "0000:83:00.0", "0000:83:00.1", "0000:83:00.2"]);
@@ -77,7 +77,7 @@ fn two_ports_of_one_card_share_what_is_above_them() {
 }
 
 #[test]
-fn a_virtual_function_names_its_physical_one() {
+fn virtual_function_names_its_physical_one() {
     let machine = card().read().unwrap();
     let virtual_function = function(&machine, "0000:83:00.2");
     assert_eq!(virtual_function.physical_function, Some(address("0000:83:00.0")));
@@ -87,7 +87,7 @@ fn a_virtual_function_names_its_physical_one() {
 }
 
 #[test]
-fn kernels_without_files_for_links_and_buses_have_the_configuration_space() {
+fn links_and_buses_from_configuration_space() {
     let tree = Tree::two_nodes();
     let endpoint = "pci0000:00/0000:00:01.0/0000:01:00.0";
     tree.function("pci0000:00/0000:00:01.0", &[("class", "0x060400")]).function(endpoint, &[("class", "0x020000")]);
@@ -111,7 +111,7 @@ fn kernels_without_files_for_links_and_buses_have_the_configuration_space() {
 }
 
 #[test]
-fn what_no_file_says_of_a_function_is_unknown() {
+fn unknown_facts_of_a_function() {
     let tree = Tree::two_nodes();
     tree.function(
         "pci0000:00/0000:00:04.0",
@@ -138,7 +138,7 @@ fn what_no_file_says_of_a_function_is_unknown() {
 }
 
 #[test]
-fn functions_above_each_other_in_a_circle_are_above_nobody() {
+fn functions_above_each_other_in_a_circle() {
     let tree = Tree::two_nodes();
     tree.link("sys/bus/pci/devices/0000:01:00.0", "../../../devices/pci0000:00/0000:02:00.0/0000:01:00.0");
     tree.link("sys/bus/pci/devices/0000:02:00.0", "../../../devices/pci0000:00/0000:01:00.0/0000:02:00.0");

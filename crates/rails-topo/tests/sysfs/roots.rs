@@ -25,7 +25,7 @@ fn links_out_of_the_root_are_not_followed() {
 }
 
 #[test]
-fn loops_pipes_and_folders_in_place_of_files_are_unknown() {
+fn loops_pipes_and_folders_instead_of_files() {
     let tree = Tree::two_nodes();
     tree.link("sys/class/net/loop", "loop").folder("sys/class/net/eth0/mtu").folder("sys/class/net/eth0/speed");
     let pipe = tree.path().join("sys/class/net/eth0/operstate");

@@ -66,7 +66,7 @@ fn this_machine_is_told_from_a_captured_one() {
 }
 
 #[test]
-fn a_pinned_thread_still_detects_what_its_process_may_use() {
+fn allowed_cpus_seen_by_a_pinned_thread() {
     let before = Topology::detect().unwrap();
     let pinned = std::thread::spawn(|| {
         let core = core_affinity::get_core_ids().unwrap()[0];

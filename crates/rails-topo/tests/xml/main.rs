@@ -31,7 +31,7 @@ fn exported(description: &str) -> String {
 }
 
 #[test]
-fn an_exported_machine_is_read_as_the_described_one() {
+fn exported_machine_is_read_as_the_described_one() {
     let description = "package:2 numa:1 l3:1 core:4 pu:2";
     let file = File::with(exported(description));
     let (read, described) = (file.read().unwrap(), Topology::synthetic(description, vec![]).unwrap());
@@ -49,7 +49,7 @@ fn an_exported_machine_is_read_as_the_described_one() {
 }
 
 #[test]
-fn devices_are_placed_by_what_they_hang_on() {
+fn devices_by_their_attachment() {
     let device = |index: u32, bus: &str, name: &str| {
         format!(
             "<object type=\"Bridge\" gp_index=\"{index}0\" bridge_type=\"0-1\" depth=\"0\" \
@@ -245,7 +245,7 @@ fn devices_of_all_kinds_are_read() {
 }
 
 #[test]
-fn a_function_that_is_described_twice_is_what_both_descriptions_say() {
+fn function_described_twice() {
     let inside = bridge(70, "1-1", &function(80, "0000:03:00.0", ""));
     let machine = with_objects(&(inside + &function(81, "0000:03:00.0", ""))).read().unwrap();
     let device = machine.pci_device("0000:03:00.0".parse().unwrap()).unwrap();
@@ -254,7 +254,7 @@ fn a_function_that_is_described_twice_is_what_both_descriptions_say() {
 }
 
 #[test]
-fn a_bridge_that_leads_nowhere_does_no_harm() {
+fn bridge_that_leads_nowhere_does_no_harm() {
     for kinds in ["1-0", "0-0", "7-9", "0-7"] {
         match with_objects(&bridge(70, kinds, "")).read() {
             Ok(machine) => assert!(machine.pci_devices().iter().all(|device| device.bridge.is_none()), "{kinds}"),
@@ -264,7 +264,7 @@ fn a_bridge_that_leads_nowhere_does_no_harm() {
 }
 
 #[test]
-fn a_newer_version_is_named_in_the_error() {
+fn newer_version_is_named_in_the_error() {
     let file = File::with(exported("pu:2").replace("version=\"2.0\"", "version=\"3.0\""));
     let error = file.read().unwrap_err();
     assert!(matches!(&error, XmlError::Version { version, .. } if version == "3.0"), "{error:?}");
@@ -273,7 +273,7 @@ fn a_newer_version_is_named_in_the_error() {
 }
 
 #[test]
-fn what_is_no_machine_is_refused() {
+fn other_xml_is_no_machine() {
     let whole = exported("package:2 core:2 pu:2");
     let damaged = File::with(&whole[..whole.len() / 2]).read().unwrap_err();
     assert!(matches!(damaged, XmlError::Load { .. }), "{damaged:?}");

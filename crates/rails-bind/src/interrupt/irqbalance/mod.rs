@@ -1,32 +1,30 @@
-//! irqbalance, which moves interrupts by itself: whether it runs, and how to keep it away from some.
+//! irqbalance, a daemon that moves interrupts: find it, and have it leave some interrupts alone.
 //!
-//! It looks at all interrupts every ten seconds and moves those that it is not told to leave alone, so what was set for one does
-//! not last. [`plan()`] says what to do about that, and [`heed`] does it to changes that are to be made.
+//! irqbalance looks at all interrupts every ten seconds, and moves those that it is not told to leave alone. [`heed`]
+//! adjusts changes of interrupts to that.
 //!
-//! It can be talked to through the socket that its `irqbalance-ui` uses (where that is built in): one
-//! request a connection, with the sender's credentials, which must be those of user 0. Measured with version 1.9.2, and
-//! read in the sources of others (`sock_handle` in `irqbalance.c`):
-//! * `setup` is answered with what is banned by its command line or by this socket: `SLEEP 10 IRQ 24 LOAD 0 DIFF 0
-//!   CLASS 0 BANNED 00000000`. What a policy script or `--banmod` bans is not in it.
-//! * `settings ban irqs 24 25` *replaces* that list, also what the command line banned, and `settings ban irqs NONE`
-//!   clears it. There is no answer, so the list is read back. It holds from then on: before interrupts are next placed, those
-//!   banned are dropped from what there is to place.
+//! Rails talk to it through the socket of `irqbalance-ui` (where that is built in): one request a connection, from user
+//! 0. Measured with version 1.9.2, and read in the sources of others (`sock_handle` in `irqbalance.c`):
+//! * `setup` is answered with the interrupts that the command line or this socket has banned: `SLEEP 10 IRQ 24 LOAD 0
+//!   DIFF 0 CLASS 0 BANNED 00000000`. The bans of a policy script and of `--banmod` are not in it.
+//! * `settings ban irqs 24 25` *replaces* that list, also the bans of the command line, and `settings ban irqs NONE`
+//!   clears it. There is no answer, so the list is read back. The list holds from then on: irqbalance drops banned
+//!   interrupts before it next places interrupts.
 //! * A request has room for 500 bytes.
 
 mod client;
 mod error;
-mod options;
-mod plan;
-mod setup;
 
 pub use error::BalancerError;
-pub use options::{BalancerOptions, HintPolicy};
-pub use plan::{BalancerPlan, heed, plan};
 
-use crate::thread::Tid;
+use crate::{
+    settings::{Change, Setting},
+    thread::Tid,
+};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
-    fs,
+    fmt, fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -35,14 +33,22 @@ use std::{
 /// A running irqbalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balancer {
-    /// Its process.
-    pub pid: Tid,
-    /// What its command line says.
-    pub options: BalancerOptions,
-    /// Where the file system begins that has its socket.
+    pid: Tid,
+    /// The root of the file system that has its socket.
     root: PathBuf,
-    /// For each call.
+    /// The timeout of each call.
     patience: Duration,
+}
+
+/// The way to keep interrupts where they are put, by whether irqbalance runs. Its text states the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BalancerPlan {
+    /// irqbalance does not run.
+    None,
+    /// Ban the interrupts ([`Balancer::ban`]), and move them.
+    Ban,
+    /// Move no interrupt: irqbalance would move it back. Threads go to the interrupts.
+    Follow,
 }
 
 impl Balancer {
@@ -52,8 +58,7 @@ impl Balancer {
     /// None, unless `/proc` is mounted with `hidepid`.
     ///
     /// # Errors
-    /// [`BalancerError::Hidden`] where not all processes of the machine can be seen and none of those that can is it;
-    /// [`BalancerError::Unlisted`].
+    /// [`BalancerError::Hidden`] if no visible process is irqbalance and some are hidden; [`BalancerError::Unlisted`].
     pub fn find() -> Result<Option<Self>, BalancerError> {
         Self::find_under(Path::new("/"))
     }
@@ -65,83 +70,117 @@ impl Balancer {
     pub fn find_under(root: &Path) -> Result<Option<Self>, BalancerError> {
         let proc = root.join("proc");
         let unlisted = |source| BalancerError::Unlisted { directory: proc.clone(), source };
-        // Only who may write to /proc/irq moves interrupts; anybody else may take the name.
+        // Only a process that may write to /proc/irq moves interrupts; any other may take the name.
         let owner = fs::metadata(&proc).map_err(unlisted)?.uid();
         let mut found = BTreeSet::new();
         for entry in fs::read_dir(&proc).map_err(unlisted)? {
             let entry = entry.map_err(unlisted)?;
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let Some(pid) = Tid::from_raw(pid) else { continue };
             if is_irqbalance(&entry.path()) && entry.metadata().is_ok_and(|metadata| metadata.uid() == owner) {
-                found.insert(pid);
+                found.extend(Tid::from_raw(pid));
             }
         }
-        for pid in found {
-            if let Some(line) = command_line(&proc.join(pid.to_string())) {
-                let options = BalancerOptions::parse(&line);
-                return Ok(Some(Self { pid, options, root: root.to_owned(), patience: PATIENCE }));
-            }
+        match found.first() {
+            Some(pid) => Ok(Some(Self { pid: *pid, root: root.to_owned(), patience: PATIENCE })),
+            None => why_hidden(&proc).map_or(Ok(None), |why| Err(BalancerError::Hidden { why })),
         }
-        why_hidden(&proc).map_or(Ok(None), |why| Err(BalancerError::Hidden { why }))
     }
 
-    /// What it leaves alone because its command line or somebody after it said so.
+    /// Its process.
+    pub fn pid(&self) -> Tid {
+        self.pid
+    }
+
+    /// The interrupts that the command line or this socket has told it to leave alone.
     ///
     /// # Privileges
-    /// User 0. Another is kept from the socket's file by its permissions, and gets no answer from an abstract one.
+    /// User 0.
     ///
     /// # Errors
-    /// By variant; [`BalancerError::NoSocket`] where it is built without one, or is in a mount namespace of its own.
+    /// By variant; [`BalancerError::Unusable`] if it is built without a socket, or has a mount namespace of its own.
     pub fn banned(&self) -> Result<BTreeSet<u32>, BalancerError> {
         client::banned(self)
     }
 
-    /// Tells it to leave these interrupts alone, besides those that it leaves alone already, and reads that back. What
-    /// somebody else bans between the reading and the writing is lost: it knows of no way to add to the list. It forgets them when
-    /// it ends.
+    /// Tells it to leave these interrupts alone, besides those that it leaves alone already, and reads that back. A ban
+    /// by another program between the reading and the writing is lost: irqbalance cannot add to the list. It forgets
+    /// bans when it ends.
     ///
-    /// As a change of the machine's settings ([`Change::ban`](crate::settings::Change::ban)) it is taken back when a guard is
-    /// dropped, and known to the journal.
+    /// As a change of the machine's settings ([`Change::ban`]) a ban is taken back when a guard is dropped, and stands
+    /// in the journal.
     ///
     /// # Privileges
-    /// As [`Balancer::banned`].
+    /// User 0.
     ///
     /// # Errors
-    /// As [`Balancer::banned`]; [`BalancerError::TooMany`] and [`BalancerError::NotTaken`]. After an error, what it left
-    /// alone before is as it was, unless the error is `NotTaken`.
+    /// As [`Balancer::banned`]. [`BalancerError::Unusable`] if a request has no room for the interrupts, and if they do
+    /// not read back.
     pub fn ban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
-        let before = client::banned(self)?;
-        let wanted: BTreeSet<u32> = before.iter().chain(interrupts).copied().collect();
-        if wanted == before { Ok(()) } else { client::replace(self, &wanted) }
+        self.change(|banned| banned.extend(interrupts))
     }
 
     /// Tells it that it may move these interrupts again, and reads that back.
     ///
     /// # Privileges
-    /// As [`Balancer::banned`].
+    /// User 0.
     ///
     /// # Errors
     /// As [`Balancer::ban`].
     pub fn unban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
+        self.change(|banned| banned.retain(|number| !interrupts.contains(number)))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<u32>)) -> Result<(), BalancerError> {
         let before = client::banned(self)?;
-        let wanted: BTreeSet<u32> = before.iter().copied().filter(|number| !interrupts.contains(number)).collect();
+        let mut wanted = before.clone();
+        change(&mut wanted);
         if wanted == before { Ok(()) } else { client::replace(self, &wanted) }
     }
 }
 
+/// Adjusts changes to a running irqbalance: bans come before them, or, if irqbalance cannot be told, the changes of
+/// interrupts are left out.
+///
+/// # Errors
+/// As [`Balancer::find`].
+pub fn heed(root: &Path, changes: Vec<Change>) -> Result<(BalancerPlan, Vec<Change>), BalancerError> {
+    let interrupt = |change: &Change| match change.setting {
+        Setting::InterruptAffinity { interrupt } => Some(interrupt),
+        _ => None,
+    };
+    Ok(match Balancer::find_under(root)? {
+        None => (BalancerPlan::None, changes),
+        Some(balancer) if balancer.banned().is_ok() => {
+            let bans: Vec<Change> = changes.iter().filter_map(interrupt).map(Change::ban).collect();
+            (BalancerPlan::Ban, bans.into_iter().chain(changes).collect())
+        }
+        Some(_) => {
+            let others = changes.into_iter().filter(|change| interrupt(change).is_none());
+            (BalancerPlan::Follow, others.collect())
+        }
+    })
+}
+
+impl fmt::Display for BalancerPlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::None => "irqbalance does not run, so interrupts stay where they are put",
+            Self::Ban => "irqbalance runs and is told to leave these interrupts alone",
+            Self::Follow => "irqbalance runs and cannot be told to leave interrupts alone, so threads follow them",
+        })
+    }
+}
+
+/// Whether the process is a live irqbalance; a zombie has no command line.
 fn is_irqbalance(directory: &Path) -> bool {
     fs::read(directory.join("comm")).is_ok_and(|name| name.trim_ascii_end() == b"irqbalance")
+        && fs::read(directory.join("cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// The command line of a process; `None` of one that has ended, be it that its parent has not been told yet.
-fn command_line(directory: &Path) -> Option<Vec<u8>> {
-    fs::read(directory.join("cmdline")).ok().filter(|line| !line.is_empty())
-}
-
-/// Why a process of the machine may be there that is not in `/proc`.
+/// Why a process of the machine may not be in `/proc`.
 fn why_hidden(proc: &Path) -> Option<&'static str> {
     if fs::read_dir(proc.join("1")).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        return Some("/proc shows the processes of others to nobody but root (hidepid)");
+        return Some("/proc shows the processes of other users to root alone (hidepid)");
     }
     let own = fs::metadata(proc.join("self/ns/pid")).ok()?;
     (own.ino() != FIRST_PID_NAMESPACE).then_some("this is a PID namespace of its own, as containers have them")
@@ -152,15 +191,11 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// For [`crate::fuzzing`].
 #[cfg(feature = "fuzzing")]
-pub(crate) fn fuzz(bytes: &[u8]) {
-    let _ = BalancerOptions::parse(bytes);
-    let answer = String::from_utf8_lossy(bytes);
-    if let Some(banned) = setup::banned(&answer) {
-        let _ = setup::request(&banned);
-    }
+pub(crate) fn fuzz(answer: &str) {
+    let _ = client::parse(answer);
 }
 
-/// For each call. It looks at all interrupts within milliseconds, but for one that a busy machine keeps from its processor.
+/// irqbalance looks at all interrupts within milliseconds, unless a busy machine keeps it from its CPU.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

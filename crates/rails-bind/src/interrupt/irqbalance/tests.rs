@@ -1,8 +1,9 @@
-//! Against a machine made of files, and an irqbalance that is a thread.
+//! A machine made of files, and an irqbalance that is a thread.
 
 use super::*;
-use crate::settings::{Change, Host, Journal, PutBack, Refusals, Setting, Value};
+use crate::settings::{Host, Journal, PutBack, Refusals, Value};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred};
+use proptest::prelude::*;
 use std::{
     io::{IoSliceMut, Write},
     os::{fd::AsRawFd, unix::net::UnixListener},
@@ -23,15 +24,15 @@ fn machine(processes: &[(u32, &str, &[u8])]) -> tempfile::TempDir {
     root
 }
 
-/// What the fake was asked, in order, and what it has banned.
+/// The requests to the fake, in order, and its bans.
 #[derive(Debug, Default)]
 struct Fake {
     asked: Vec<String>,
     banned: Vec<u32>,
-    /// How it differs from the real one.
     flaw: Flaw,
 }
 
+/// How the fake differs from the real one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     #[default]
@@ -44,7 +45,7 @@ enum Flaw {
     Stalls,
 }
 
-/// An irqbalance in this process, which is found and listens.
+/// An irqbalance in this process.
 fn fake(flaw: Flaw) -> (tempfile::TempDir, Balancer, Arc<Mutex<Fake>>) {
     let root = machine(&[(id(), "irqbalance", b"irqbalance\0--foreground\0")]);
     let listener = UnixListener::bind(root.path().join(format!("run/irqbalance/irqbalance{}.sock", id())));
@@ -52,7 +53,6 @@ fn fake(flaw: Flaw) -> (tempfile::TempDir, Balancer, Arc<Mutex<Fake>>) {
     setsockopt(&listener, PassCred, &true).expect("it is a Unix socket");
     let fake = Arc::new(Mutex::new(Fake { banned: vec![9], flaw, ..Fake::default() }));
     let shared = Arc::clone(&fake);
-    // It ends with the test program.
     std::thread::spawn(move || {
         for client in listener.incoming() {
             serve(client.expect("it is asked for"), &shared);
@@ -94,20 +94,24 @@ fn numbers(numbers: &[u32]) -> BTreeSet<u32> {
     numbers.iter().copied().collect()
 }
 
-#[test]
-fn it_is_found_by_its_name_with_its_options() {
-    let none = machine(&[(7, "irqbalance-ui", b"irqbalance-ui\0"), (8, "sh", b"irqbalance\0")]);
-    assert_eq!(Balancer::find_under(none.path()).expect("it can be listed"), None);
-    let zombie = machine(&[(7, "irqbalance", b"")]);
-    assert_eq!(Balancer::find_under(zombie.path()).expect("it can be listed"), None);
-    let two =
-        machine(&[(7, "irqbalance", b""), (31, "irqbalance", b"irqbalance\0"), (12, "irqbalance", b"x\0-i\x0024\0")]);
-    let found = Balancer::find_under(two.path()).expect("it can be listed").expect("it runs");
-    assert_eq!((found.pid.as_raw(), found.options.banned), (12, numbers(&[24])));
+fn found(root: &Path) -> Option<Balancer> {
+    Balancer::find_under(root).expect("the processes can be listed")
+}
+
+fn banned(balancer: &Balancer) -> BTreeSet<u32> {
+    balancer.banned().expect("it listens")
 }
 
 #[test]
-fn what_cannot_be_seen_is_not_taken_for_missing() {
+fn process_by_its_name() {
+    let none = machine(&[(7, "irqbalance-ui", b"irqbalance-ui\0"), (8, "sh", b"irqbalance\0"), (9, "irqbalance", b"")]);
+    assert_eq!(found(none.path()), None, "the last is a zombie");
+    let two = machine(&[(7, "irqbalance", b""), (31, "irqbalance", b"irqbalance\0"), (12, "irqbalance", b"x\0")]);
+    assert_eq!(found(two.path()).expect("it runs").pid().as_raw(), 12);
+}
+
+#[test]
+fn hidden_processes_are_not_taken_for_absent() {
     let root = machine(&[]);
     fs::remove_dir_all(root.path().join("proc/1")).expect("it is there");
     assert!(matches!(Balancer::find_under(root.path()), Err(BalancerError::Hidden { .. })));
@@ -116,19 +120,23 @@ fn what_cannot_be_seen_is_not_taken_for_missing() {
 }
 
 #[test]
-fn a_ban_adds_to_those_of_others_and_is_taken_back_alone() {
+fn bans_beside_the_bans_of_others() {
     let (_root, balancer, fake) = fake(Flaw::None);
     balancer.ban(&[26, 25, 9, 26]).expect("it listens");
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 25, 26]));
-    // Somebody else bans one more meanwhile.
+    assert_eq!(banned(&balancer), numbers(&[9, 25, 26]));
+    // Another program bans one more meanwhile.
     fake.lock().expect("no test panics with it").banned.push(40);
     balancer.unban(&[25, 26]).expect("it listens");
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 40]));
-    assert_eq!(fake.lock().expect("no test panics with it").asked[1], "settings ban irqs 9 25 26");
+    assert_eq!(banned(&balancer), numbers(&[9, 40]));
+    balancer.unban(&[9, 40]).expect("it listens");
+    assert_eq!(banned(&balancer), numbers(&[]));
+    let mut asked = fake.lock().expect("no test panics with it").asked.clone();
+    asked.retain(|request| request != "setup");
+    assert_eq!(asked, ["settings ban irqs 9 25 26", "settings ban irqs 9 40", "settings ban irqs NONE"]);
 }
 
 #[test]
-fn what_is_so_already_is_not_said_again() {
+fn bans_that_change_nothing_are_not_sent() {
     let (_root, balancer, fake) = fake(Flaw::None);
     balancer.ban(&[9]).expect("it listens");
     balancer.ban(&[]).expect("it listens");
@@ -138,28 +146,18 @@ fn what_is_so_already_is_not_said_again() {
 }
 
 #[test]
-fn the_last_ban_is_cleared_by_its_own_word() {
-    let (_root, balancer, fake) = fake(Flaw::None);
-    fake.lock().expect("no test panics with it").banned = vec![25];
-    balancer.unban(&[25]).expect("it listens");
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[]));
-    let asked = fake.lock().expect("no test panics with it").asked.clone();
-    assert!(asked.contains(&"settings ban irqs NONE".to_owned()), "{asked:?}");
-}
-
-#[test]
-fn a_ban_is_a_setting_like_others() {
+fn ban_as_a_setting() {
     let (root, balancer, fake) = fake(Flaw::None);
     let journal = Journal::at(root.path().join("journal")).expect("a folder");
     let host = Host::under(root.path());
     let bans = [Change::ban(9), Change::ban(25), Change::ban(26)];
     let guard = host.apply(&journal, &bans, Refusals::Fail).expect("it listens");
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 25, 26]));
+    assert_eq!(banned(&balancer), numbers(&[9, 25, 26]));
     fake.lock().expect("no test panics with it").banned.push(40);
     guard.restore().expect("the journal is there");
-    assert_eq!(balancer.banned().expect("it listens"), numbers(&[9, 40]), "9 was banned before");
+    assert_eq!(banned(&balancer), numbers(&[9, 40]), "9 was banned before");
 
-    // It forgets what it was told when it ends, so there is nothing to put back then.
+    // irqbalance forgets its bans when it ends, so there is nothing to put back then.
     let guard = host.apply(&journal, &bans, Refusals::Fail).expect("it listens");
     fs::remove_dir_all(root.path().join("run")).expect("it is there");
     fs::remove_dir_all(root.path().join("proc")).expect("it is there");
@@ -169,49 +167,40 @@ fn a_ban_is_a_setting_like_others() {
 }
 
 #[test]
-fn changes_heed_it() {
-    let (root, _balancer, fake) = fake(Flaw::None);
+fn changes_beside_a_running_irqbalance() {
+    let (root, _balancer, _fake) = fake(Flaw::None);
     let steer = Change { setting: Setting::FlowTable, value: Value::Number(1) };
     let wanted = || vec![Change::interrupt(25, "2".parse().expect("a list")), steer.clone()];
-    let (plan, changes) = heed(root.path(), wanted()).expect("it is seen");
-    assert_eq!(plan, BalancerPlan::Ban);
-    assert_eq!(changes, [vec![Change::ban(25)], wanted()].concat());
+    let heeded = || heed(root.path(), wanted()).expect("the processes can be listed");
+    assert_eq!(heeded(), (BalancerPlan::Ban, [vec![Change::ban(25)], wanted()].concat()));
     fs::remove_dir_all(root.path().join("run")).expect("it is there");
-    let (plan, changes) = heed(root.path(), wanted()).expect("it is seen");
-    assert_eq!((plan, changes), (BalancerPlan::Follow, vec![steer.clone()]));
+    assert_eq!(heeded(), (BalancerPlan::Follow, vec![steer.clone()]));
     fs::remove_dir_all(root.path().join("proc").join(id().to_string())).expect("it is there");
-    assert_eq!(heed(root.path(), wanted()).expect("it is seen"), (BalancerPlan::None, wanted()));
-    drop(fake);
+    assert_eq!(heeded(), (BalancerPlan::None, wanted()));
 }
 
 #[test]
-fn more_than_a_request_holds_is_refused_before_it_is_sent() {
-    let (_root, balancer, fake) = fake(Flaw::None);
-    let many: Vec<u32> = (100..300).collect();
-    let error = balancer.ban(&many).expect_err("it has no room");
-    assert!(matches!(error, BalancerError::TooMany { count: 201, room: 500, .. }), "{error}");
-    assert_eq!(fake.lock().expect("no test panics with it").asked, ["setup"]);
-}
-
-#[test]
-fn a_ban_that_does_not_read_back_is_an_error() {
+fn each_failure_by_its_name() {
+    let problem = |result: Result<BTreeSet<u32>, BalancerError>| match result {
+        Err(BalancerError::Unusable { problem, .. }) => problem,
+        other => panic!("{other:?}"),
+    };
+    let ban = |balancer: &Balancer, interrupts: &[u32]| balancer.ban(interrupts).map(|()| BTreeSet::new());
+    let (_root, balancer, shared) = fake(Flaw::None);
+    assert!(problem(ban(&balancer, &(100..300).collect::<Vec<_>>())).contains("no room for 201 interrupts"));
+    assert_eq!(shared.lock().expect("no test panics with it").asked, ["setup"], "it is not sent");
     let (_root, balancer, _fake) = fake(Flaw::Deaf);
-    let error = balancer.ban(&[25]).expect_err("it does not take it");
-    assert!(matches!(error, BalancerError::NotTaken { ref banned, .. } if *banned == numbers(&[9])), "{error}");
-}
-
-#[test]
-fn each_way_to_say_nothing_has_its_name() {
+    assert_eq!(problem(ban(&balancer, &[25])), "it was told to leave {9, 25} alone, and leaves {9}");
     let (_root, balancer, _fake) = fake(Flaw::Refuses);
     assert!(matches!(balancer.banned(), Err(BalancerError::NotPermitted { source: None, .. })));
     let (_root, balancer, _fake) = fake(Flaw::Garbles);
-    assert!(matches!(balancer.banned(), Err(BalancerError::Malformed { answer, .. }) if answer == "SLEEP ten"));
+    assert_eq!(problem(balancer.banned()), r#"its answer "SLEEP ten" is not understood"#);
     let (_root, balancer, _fake) = fake(Flaw::Stalls);
     let balancer = Balancer { patience: Duration::from_millis(50), ..balancer };
-    assert!(matches!(balancer.banned(), Err(BalancerError::NoAnswer { .. })));
+    assert!(problem(balancer.banned()).starts_with("it did not answer"));
     let root = machine(&[(id(), "irqbalance", b"irqbalance\0")]);
-    let balancer = Balancer::find_under(root.path()).expect("it can be listed").expect("it runs");
-    assert!(matches!(balancer.banned(), Err(BalancerError::NoSocket { .. })));
+    let balancer = found(root.path()).expect("it runs");
+    assert_eq!(problem(balancer.banned()), "it has no socket that can be reached");
     let process = root.path().join("proc").join(id().to_string());
     fs::write(process.join("cmdline"), "").expect("it is there");
     assert!(matches!(balancer.banned(), Err(BalancerError::Ended { .. })), "a zombie has ended");
@@ -220,13 +209,37 @@ fn each_way_to_say_nothing_has_its_name() {
 }
 
 #[test]
-fn who_answers_in_its_place_is_told_nothing() {
+fn socket_of_another_process() {
     let (root, balancer, fake) = fake(Flaw::None);
     let run = root.path().join("run/irqbalance");
     fs::rename(run.join(format!("irqbalance{}.sock", id())), run.join("irqbalance1.sock")).expect("it is there");
     let error = Balancer { pid: Tid::from_raw(1).expect("it is above zero"), ..balancer }
         .ban(&[25])
         .expect_err("it is another process");
-    assert!(matches!(error, BalancerError::Foreign { owner, .. } if owner == id() as i32), "{error}");
-    assert_eq!(fake.lock().expect("no test panics with it").asked, [] as [&str; 0]);
+    assert!(error.to_string().ends_with(&format!("its socket belongs to process {}", id())), "{error}");
+    assert_eq!(fake.lock().expect("no test panics with it").asked, [] as [&str; 0], "it is told nothing");
+}
+
+#[test]
+fn answer_of_version_1_9_2() {
+    let answer = "SLEEP 2 IRQ 26 LOAD 0 DIFF 0 CLASS 0 IRQ 27 LOAD 0 DIFF 0 CLASS 0 BANNED 00000000,0000000f";
+    assert_eq!(client::parse(answer), Some(numbers(&[26, 27])));
+    assert_eq!(client::parse("SLEEP 10 BANNED 00000000"), Some(numbers(&[])));
+    for cut in ["", "SLEEP", "SLEEP 10 ", "SLEEP 10 IRQ 26 LOAD 0", "SLEEP 10 IRQ x BANNED 0", "TYPE 3 BANNED 0"] {
+        assert_eq!(client::parse(cut), None, "{cut}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_banned_interrupts(numbers in prop::collection::btree_set(0_u32..=u32::MAX, 0..50)) {
+        let one = |number: &u32| format!("IRQ {number} LOAD 7 DIFF 1 CLASS 4 ");
+        let answer = format!("SLEEP 10 {}BANNED ff", numbers.iter().map(one).collect::<String>());
+        prop_assert_eq!(client::parse(&answer), Some(numbers));
+    }
+
+    #[test]
+    fn any_answer(text in "\\PC*", words in "SLEEP 10 ((IRQ|LOAD|BANNED|-?[0-9]{1,12}) ){0,9}") {
+        let _ = (client::parse(&text), client::parse(&words));
+    }
 }

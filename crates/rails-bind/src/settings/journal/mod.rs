@@ -1,7 +1,8 @@
 //! The journal: what was changed, written down before it is changed, for whoever has to put it back.
 //!
-//! A folder with one record (a JSON file) per guard, which says of each setting how far its change came. Its owner holds a lock on the record for as long as it lives; the
-//! kernel takes the lock back however the owner ends, so a record without a lock is what a dead process left behind.
+//! A folder with one record (a JSON file) per guard, which says of each setting how far its change came. Its owner
+//! holds a lock on the record for as long as it lives; the kernel takes the lock back however the owner ends, so a
+//! record without a lock is what a dead process left behind.
 
 mod record;
 
@@ -103,9 +104,9 @@ impl Journal {
     /// Where the machine's journal is. file-hierarchy(7): runtime data of system packages, on a file system in memory.
     pub const MACHINE: &str = "/run/rails";
 
-    /// The machine's journal, [`Journal::MACHINE`]; for those who may not write there, `$XDG_RUNTIME_DIR/rails`. Both are gone
-    /// after a reboot, as are the settings themselves. Where `XDG_RUNTIME_DIR` is not absolute it is not heeded, as its
-    /// specification demands.
+    /// The machine's journal, [`Journal::MACHINE`]; for those who may not write there, `$XDG_RUNTIME_DIR/rails`. Both
+    /// are gone after a reboot, as are the settings themselves. Where `XDG_RUNTIME_DIR` is not absolute it is not
+    /// heeded, as its specification demands.
     ///
     /// # Errors
     /// [`JournalError::NoFolder`], [`JournalError::OpenToOthers`].
@@ -122,8 +123,8 @@ impl Journal {
         }
     }
 
-    /// The journal in this folder, which is made if it is not there. This process must be able to write to it, and nobody else
-    /// but user 0; the folders above it are not looked at.
+    /// The journal in this folder, which is made if it is not there. This process must be able to write to it, and
+    /// nobody else but user 0; the folders above it are not looked at.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::OpenToOthers`].
@@ -151,12 +152,12 @@ impl Journal {
         Ok(opened?.iter().flatten().map(record::Found::summary).collect())
     }
 
-    /// Puts back what records hold, the latest first. What the living hold, and what somebody else has changed since, is left
-    /// alone; with `force` the latter is put back too.
+    /// Puts back what records hold, the latest first. What the living hold, and what somebody else has changed since,
+    /// is left alone; with `force` the latter is put back too.
     ///
     /// # Errors
-    /// [`JournalError`]; that a setting could not be put back is no error here but its [`Undone::outcome`], and its record
-    /// stays.
+    /// [`JournalError`]; that a setting could not be put back is no error here but its [`Undone::outcome`], and its
+    /// record stays.
     pub fn undo(&self, host: &Host, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
         self.session()?.undo(host, which, force)
     }
@@ -216,7 +217,8 @@ pub(super) struct Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it otherwise.
+        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it
+        // otherwise.
         let _ = self.lock.unlock();
     }
 }
@@ -342,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_does_not_let_go_is_not_waited_for_for_ever() {
+    fn bounded_wait_for_a_holder() {
         let folder = tempfile::tempdir().expect("a folder");
         let journal = Journal::at(folder.path()).expect("it is ours");
         let session = journal.session().expect("nobody has it");

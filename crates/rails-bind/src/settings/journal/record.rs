@@ -108,7 +108,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it otherwise.
+        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it
+        // otherwise.
         let _ = self.lock.unlock();
     }
 }
@@ -147,13 +148,15 @@ impl OpenRecord {
         &self.document.entries
     }
 
-    /// The setting is changed next. This is written down at once, together with what was [`made`](Self::made) of those before it.
+    /// The setting is changed next. This is written down at once, together with what was [`made`](Self::made) of those
+    /// before it.
     pub(crate) fn begin(&mut self, setting: &Setting) -> Result<(), JournalError> {
         self.advance(setting, Progress::Changing, None);
         self.settle()
     }
 
-    /// What the kernel made of the value. It is written down with the next that [begins](Self::begin), or when it [settles](Self::settle).
+    /// What the kernel made of the value. It is written down with the next that [begins](Self::begin), or when it
+    /// [settles](Self::settle).
     pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
         self.advance(setting, Progress::Made, Some(got));
     }
@@ -212,8 +215,8 @@ pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Error(source)) => return Err(file_error("lock", path, source)),
         };
-        // Its owner may have put another text in its place, or removed it, after it was opened and before it was locked. Such a
-        // file is nobody's, and says nothing any more.
+        // Its owner may have put another text in its place, or removed it, after it was opened and before it was
+        // locked. Such a file is nobody's, and says nothing any more.
         if is_the_one_at(&file, path).map_err(|source| file_error("look at", path, source))? {
             break (file, is_held);
         }
@@ -253,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_was_replaced_or_removed_meanwhile_is_not_the_one() {
+    fn replaced_and_removed_records() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, beside) = (folder.path().join("0000000001.json"), folder.path().join("0000000001.new"));
         let is_the_one = |file: &File| is_the_one_at(file, &path).expect("the folder can be read");

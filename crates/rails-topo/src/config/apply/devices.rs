@@ -7,7 +7,7 @@ use crate::{
         ConfigError, Problem,
         document::{DeviceFacts, PciFacts},
         located::Located,
-        values::Link,
+        values::text_of_link,
     },
     model::quoted,
 };
@@ -39,7 +39,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     })
 }
 
-/// What is placed by its name.
+/// The devices that a file locates by name.
 struct Devices<'a, 'c> {
     topology: &'a mut Topology,
     ledger: &'a mut Ledger<'c>,
@@ -69,12 +69,11 @@ fn function(ledger: &mut Ledger<'_>, key: &str, facts: &PciFacts, device: &mut P
         LocalityFields { pci: Some(device.address), node: &mut device.node, local_cpus: &mut device.local_cpus };
     ledger.set_locality(key, &facts.locality(), fields)?;
     if let Some(told) = &facts.link {
-        let link = told.value();
+        let link = told.value().0;
         let (link_key, bandwidth_key) = (format!("{key}.link"), format!("{key}.bandwidth"));
-        let mut shown = device.link.map(Link);
-        ledger.give(link_key.clone(), &told.span(), &mut shown, *link);
-        device.link = Some(link.0);
-        ledger.follow(bandwidth_key, link_key, &told.span(), &mut device.bandwidth, Some(link.0.bandwidth()));
+        ledger.note(link_key.clone(), &told.span(), device.link.map(text_of_link), Some(text_of_link(link)));
+        device.link = Some(link);
+        ledger.follow(bandwidth_key, link_key, &told.span(), &mut device.bandwidth, Some(link.bandwidth()));
     }
     Ok(())
 }

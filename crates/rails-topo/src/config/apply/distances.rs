@@ -18,7 +18,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     let given = given(ledger)?;
     let Some(first) = given.values().next() else { return Ok(()) };
     let (at, key) = (first.at.clone(), first.position.key.clone());
-    // What an entry says of one direction it says of the other one too, unless that has an entry of its own.
+    // An entry holds in both directions, unless the other one has an entry of its own.
     let back = given.iter().map(|((from, to), given)| ((*to, *from), given));
     let mut pairs: BTreeMap<(NodeId, NodeId), &Given> = back.collect();
     pairs.extend(given.iter().map(|(pair, given)| (*pair, given)));
@@ -47,7 +47,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     Ok(())
 }
 
-/// What the file says, by direction.
+/// The distances of the file, by direction.
 fn given(ledger: &Ledger<'_>) -> Result<BTreeMap<(NodeId, NodeId), Given>, ConfigError> {
     let config = ledger.config;
     let mut given: BTreeMap<(NodeId, NodeId), Given> = BTreeMap::new();

@@ -7,14 +7,14 @@ use crate::{
         ConfigError, Problem,
         document::{DeviceFacts, NicFacts, PciFacts},
         located::Located,
-        values::Cpus,
+        values::Text,
     },
 };
 
 /// The locality that a file states.
 pub(super) struct LocalityFacts<'a> {
     node: Option<&'a Located<u32>>,
-    local_cpus: Option<&'a Located<Cpus>>,
+    local_cpus: Option<&'a Located<Text<CpuSet>>>,
 }
 
 /// The fields of the model that hold it.
@@ -37,10 +37,10 @@ macro_rules! states_locality {
 states_locality!(NicFacts, DeviceFacts, PciFacts);
 
 impl Ledger<'_> {
-    /// Puts a device where the file says it is; `of` is the device's key.
+    /// Sets the locality of a device to that of the file; `of` is the device's key.
     ///
-    /// Where only one half is given, the other one would contradict it: what is near is asked of the local CPUs first. So a new node brings its CPUs, and CPUs of another node
-    /// than the known one bring theirs.
+    /// One half alone would contradict the other one, because queries go by the local CPUs first. So a new node brings
+    /// its CPUs, and CPUs outside the known node bring their own.
     pub(super) fn set_locality(
         &mut self,
         of: &str,
@@ -83,7 +83,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// What hangs on one PCI function is in one place: the file must not give it two.
+    /// All devices of one PCI function have one locality: the file must not give two.
     fn agree(&mut self, key: &str, told: &Located<u32>, pci: Option<PciAddress>) -> Result<(), ConfigError> {
         let Some(pci) = pci else { return Ok(()) };
         let node = NodeId(*told.value());

@@ -1,4 +1,4 @@
-//! What a file says, put into a model.
+//! Applies a file to a model.
 
 mod devices;
 mod distances;
@@ -13,10 +13,10 @@ use super::{
 use crate::{CpuSet, NodeId, NumaNode, Override, PciAddress, Topology};
 use std::fmt;
 
-/// The machine with what the file says of it. It reads nothing but its arguments.
+/// The machine with the facts of the file. It reads its arguments alone.
 ///
 /// # Errors
-/// [`ConfigError::Wrong`], by what is wrong first; the machine that was given is as it was.
+/// [`ConfigError::Wrong`] for the first fault; the given machine does not change.
 pub fn apply(topology: &Topology, config: &Config) -> Result<Topology, ConfigError> {
     let mut topology = topology.clone();
     let mut ledger = Ledger {
@@ -34,25 +34,25 @@ pub fn apply(topology: &Topology, config: &Config) -> Result<Topology, ConfigErr
     Ok(topology.in_order())
 }
 
-/// What a file has changed so far, and what its facts are checked against.
+/// The changes of a file so far, and the facts that it is checked against.
 struct Ledger<'a> {
     config: &'a Config,
     nodes: Vec<NumaNode>,
     online: CpuSet,
     overrides: Vec<Override>,
-    /// The nodes that were given so far to what hangs on a PCI function, all of which are the function's.
+    /// The nodes that were given to devices of PCI functions so far; they are the functions' nodes.
     nodes_of_functions: Vec<(PciAddress, NodeId, Position)>,
 }
 
 impl Ledger<'_> {
-    /// Puts a value where a fact is, and remembers what was there.
+    /// Sets a fact, and records its old value.
     fn give<T: fmt::Display>(&mut self, fact: String, at: &Span, slot: &mut Option<T>, value: T) {
         let new = Some(value.to_string());
         self.note(fact, at, slot.as_ref().map(T::to_string), new);
         *slot = Some(value);
     }
 
-    /// The same where the file may say nothing.
+    /// The same for a fact that the file may leave out.
     fn give_if<T, V: fmt::Display>(
         &mut self,
         fact: String,
@@ -65,7 +65,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// The same for a fact that follows from another one, and may be unknown by it; where it is so already, nothing follows.
+    /// The same for a fact that follows from another one, and may be unknown by it; where it is so already, nothing
+    /// follows.
     fn follow<T: fmt::Display + PartialEq>(
         &mut self,
         fact: String,

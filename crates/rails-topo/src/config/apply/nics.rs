@@ -7,7 +7,7 @@ use crate::{
         ConfigError, Problem,
         document::NicFacts,
         located::Span,
-        values::{Address, Hide},
+        values::{Hide, Text},
     },
     model::quoted,
 };
@@ -47,7 +47,7 @@ fn nic(ledger: &mut Ledger<'_>, key: &str, facts: &NicFacts, nic: &mut Nic) -> R
     ledger.give_if(fact("mtu"), &mut nic.mtu, facts.mtu.as_ref(), |mtu| *mtu);
     ledger.give_if(fact("mac"), &mut nic.mac, facts.mac.as_ref(), |mac| mac.0);
     if let Some(told) = &facts.addresses {
-        let new: Vec<InterfaceAddress> = told.value().iter().map(|Address(address)| address.clone()).collect();
+        let new: Vec<InterfaceAddress> = told.value().iter().map(|Text(address)| address.clone()).collect();
         ledger.note(fact("addresses"), &told.span(), list(&nic.addresses), list(&new));
         nic.addresses = new;
     }
@@ -62,7 +62,7 @@ fn nic(ledger: &mut Ledger<'_>, key: &str, facts: &NicFacts, nic: &mut Nic) -> R
     Ok(())
 }
 
-/// What is wrong with it on any machine.
+/// The faults that do not depend on the machine.
 fn check(ledger: &Ledger<'_>, key: &str, facts: &NicFacts) -> Result<(), ConfigError> {
     if let Some(told) = facts.addresses.as_ref().filter(|told| told.value().is_empty()) {
         return Err(ledger.config.wrong(&told.span(), format!("{key}.addresses"), Problem::Empty));

@@ -2,12 +2,12 @@
 
 use super::Ledger;
 use crate::{
-    MemoryPerformance, NodeId, NumaNode, Topology,
+    Bandwidth, MemoryPerformance, NodeId, NumaNode, Topology,
     config::{
         ConfigError, Problem,
         document::{NodeFacts, PerformanceFacts},
         located::{Located, Span},
-        values::Rate,
+        values::Text,
     },
     model::quoted,
 };
@@ -18,7 +18,7 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     for (number, facts) in &config.document.node {
         let key = format!("node.{}", quoted(number.value()));
         let bad = || Problem::BadName { name: number.value().clone(), expected: "the number of a node" };
-        // As the kernel writes it, so that there is one name for each.
+        // In the kernel's form, so that each node has one name.
         let id = number.value().parse().ok().filter(|id: &u32| id.to_string() == *number.value());
         let id = id.map(NodeId).ok_or_else(|| config.wrong(&number.span(), key.clone(), bad()))?;
         ledger.node(&key, &number.span(), id)?;
@@ -59,7 +59,9 @@ fn performance(
     given: &mut BTreeMap<String, (Span, u64, String)>,
 ) -> Result<(), ConfigError> {
     let fact = |name: &str| format!("{key}.{name}");
-    let rate = |told: &Located<Rate>| (told.span(), told.value().0.as_bits_per_second(), told.value().0.to_string());
+    let rate = |told: &Located<Text<Bandwidth>>| {
+        (told.span(), told.value().0.as_bits_per_second(), told.value().0.to_string())
+    };
     let time = |told: &Located<u64>| (told.span(), *told.value(), told.value().to_string());
     let values = [
         ("read_bandwidth", told.read_bandwidth.as_ref().map(rate)),

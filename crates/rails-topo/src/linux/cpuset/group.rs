@@ -11,7 +11,7 @@ pub(super) struct Group {
     pub(super) path: String,
 }
 
-/// The groups of the process: one of version 1, where a hierarchy of it has the controller, and one of version 2.
+/// The groups of the process: one of version 1, if a hierarchy has the controller, and one of version 2.
 ///
 /// `/proc/self/cpuset` (cpuset(7)) gives the path alone, on kernels and in captures that do not have the other file.
 pub(super) fn groups(root: &Root) -> Vec<Group> {
@@ -58,14 +58,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_hierarchies_with_cpusets_are_found() {
+    fn hierarchies_with_cpusets_are_found() {
         let text = "12:pids:/a\n6:cpu,cpuset:/job:7\n4:cpuset:/other\n1:name=systemd:/cpuset\n0::/user.slice";
         let group = |version, path: &str| Group { version, path: path.to_owned() };
         assert_eq!(parse(text), [group(Version::One, "/job:7"), group(Version::Two, "/user.slice")]);
     }
 
     #[test]
-    fn what_is_out_of_sight_or_no_path_is_none() {
+    fn cgroups_out_of_sight() {
         for text in
             ["", "0::", "0::/../job", "3:cpuset:relative", "3:cpuset", "::", &format!("0::/{}", "a".repeat(5000))]
         {

@@ -1,4 +1,4 @@
-//! The cpuset of the process: what its control group may use (cgroups(7), cpuset(7)).
+//! The cpuset of the process: the CPUs and nodes that its control group may use (cgroups(7), cpuset(7)).
 
 mod group;
 mod mount;
@@ -8,15 +8,14 @@ use crate::{CpuSet, Id, IdSet, NodeSet};
 use group::Group;
 pub(super) use mount::{Mount, mounts};
 
-/// What a control group may use; each part where its files say it.
+/// The limits of a control group; each is `None` if its files do not state it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Cpuset {
     pub(super) cpus: Option<CpuSet>,
     pub(super) nodes: Option<NodeSet>,
 }
 
-/// A hierarchy of control groups that can hold cpusets; a machine may have mounted both, but only one of them has the
-/// controller.
+/// A hierarchy of control groups that can hold cpusets; both may be mounted, but only one of them has the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -61,7 +60,7 @@ pub(super) fn isolated(root: &Root, mounts: &[Mount]) -> CpuSet {
     topmost.and_then(|mount| root.value(&format!("{}/cpuset.cpus.isolated", mount.folder))).unwrap_or_default()
 }
 
-/// A set that is not empty: nothing can run in an empty one, so it says nothing.
+/// A set that is not empty: nothing can run in an empty one, so it states nothing.
 fn set_in<T: Id>(root: &Root, path: &str) -> Option<IdSet<T>> {
     root.value::<IdSet<T>>(path).filter(|set| !set.is_empty())
 }
@@ -73,8 +72,8 @@ fn both<T: Id>(a: Option<IdSet<T>>, b: Option<IdSet<T>>) -> Option<IdSet<T>> {
     }
 }
 
-/// What is in effect, else what was asked for; the second pair of each is that of a mount with the option `noprefix`, as
-/// the file system `cpuset` always was.
+/// The set in effect, else the requested one; the second pair of each is that of a mount with the option `noprefix`, as
+/// the file system `cpuset` always has.
 const FILES_OF_ONE: [(&str, &str); 4] = [
     ("cpuset.effective_cpus", "cpuset.effective_mems"),
     ("effective_cpus", "effective_mems"),

@@ -1,4 +1,4 @@
-//! Where hierarchies of control groups are mounted, from `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+//! The mounts of hierarchies of control groups, from `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 
 use super::Version;
 use crate::linux::root::Root;
@@ -24,7 +24,7 @@ impl Mount {
 
 /// The mounts of control groups that can have cpusets.
 ///
-/// Captures hold `/proc/mounts` at best (proc_pid_mounts(5)), which does not say what is at the top of a mount: there it
+/// Captures hold `/proc/mounts` at best (proc_pid_mounts(5)), which does not name the group at the top of a mount: it
 /// is taken for the topmost group.
 pub(in crate::linux) fn mounts(root: &Root) -> Vec<Mount> {
     match root.text("proc/self/mountinfo") {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_found_below_the_top_of_its_mount() {
+    fn group_is_found_below_the_top_of_its_mount() {
         let mount = |top: &str| Mount { version: Version::One, top: top.to_owned(), folder: String::new() };
         assert_eq!(mount("/").below("/"), Some(""));
         assert_eq!(mount("/").below("/a/b"), Some("/a/b"));

@@ -1,7 +1,7 @@
 //! IP addresses, from `/proc/net/if_inet6`.
 //!
-//! No file tells of addresses of version 4 and their interfaces: `/proc/net/fib_trie` lists the addresses without interfaces, and
-//! `/proc/net/route` the networks of interfaces without saying which of these come from an address.
+//! No file states IPv4 addresses by interface: `/proc/net/fib_trie` lists the addresses without interfaces, and
+//! `/proc/net/route` the networks of interfaces without their addresses.
 
 use super::super::root::Root;
 use crate::InterfaceAddress;

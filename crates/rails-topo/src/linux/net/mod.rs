@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
     let mut addresses = addresses::of_version_6(root);
     let vlans = Vlans::read(root);
-    // Plain files live among them too, such as `bonding_masters`.
+    // Plain files stand among them too, such as `bonding_masters`.
     let is_interface = |name: &String| {
         let path = format!("{NET}/{name}");
         root.is_dir(&path) || root.link(&path).is_some()
@@ -38,7 +38,7 @@ pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
     nics
 }
 
-/// What stands behind an interface.
+/// The device of an interface.
 struct DevicePath {
     /// Where: the PCI function, or the device where there is none.
     path: String,
@@ -82,8 +82,8 @@ fn nic(root: &Root, name: &str, device: Option<&DevicePath>, machine: &Surroundi
     }
 }
 
-/// Reads each device's interrupts once, however many interfaces it has: a PCI function can have hundreds, one for each virtual function's
-/// port on its switch.
+/// Reads each device's interrupts once, however many interfaces it has: a PCI function can have hundreds, one for each
+/// virtual function's port on its switch.
 fn add_interrupts(root: &Root, nics: &mut [Nic], of_path: BTreeMap<String, Vec<usize>>) {
     let names = InterruptNames::read(root);
     for (path, indices) in of_path {
@@ -108,7 +108,7 @@ fn kind(root: &Root, name: &str, has_device: bool) -> NicKind {
 
 /// The folder of the device behind the interface, relative to the root.
 ///
-/// Where a captured tree holds the interface's link but not what it leads to, the link's text still names the device.
+/// A captured tree may hold the interface's link without the device; the link's text still names it.
 fn device_path(root: &Root, name: &str) -> Option<String> {
     root.real_path(&format!("{NET}/{name}/device")).or_else(|| {
         let link = root.link(&format!("{NET}/{name}"))?;
@@ -137,7 +137,7 @@ pub(super) fn speed(megabits: i64) -> Option<Bandwidth> {
     }
 }
 
-/// `operstate` is RFC 2863's; drivers that do not keep it say `unknown`, and then the carrier decides.
+/// `operstate` is RFC 2863's; drivers that do not keep it have `unknown`, and then the carrier decides.
 fn up(operstate: Option<&str>, carrier: Option<u32>) -> Option<bool> {
     match operstate {
         Some("up") => Some(true),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_carrier_decides_where_the_state_is_unknown() {
+    fn carrier_decides_where_the_state_is_unknown() {
         assert_eq!(up(Some("up"), None), Some(true));
         assert_eq!(up(Some("down"), Some(1)), Some(false));
         assert_eq!(up(Some("unknown"), Some(1)), Some(true));

@@ -1,5 +1,5 @@
-//! A node's pools of huge pages, from its `hugepages/hugepages-*kB` (Documentation/admin-guide/mm/hugetlbpage.rst in the
-//! kernel's sources).
+//! A node's pools of huge pages, from its `hugepages/hugepages-*kB` (Documentation/admin-guide/mm/hugetlbpage.rst in
+//! the kernel's sources).
 
 use crate::{DataSize, Hugepages, linux::Root};
 
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_is_named_by_the_size_of_its_pages() {
+    fn pool_is_named_by_the_size_of_its_pages() {
         assert_eq!(page_size("hugepages-1048576kB"), Some(DataSize::bytes(1 << 30)));
         for name in ["", "hugepages-kB", "hugepages-0kB", "hugepages-2048", "hugepages-18446744073709551615kB", "other"]
         {

@@ -1,5 +1,5 @@
-//! NUMA nodes, their memory and their distances, from `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-node
-//! in the kernel's sources).
+//! NUMA nodes, their memory and their distances, from `/sys/devices/system/node`
+//! (Documentation/ABI/stable/sysfs-devices-node in the kernel's sources).
 
 mod hugepages;
 mod performance;
@@ -15,8 +15,7 @@ use tiers::Tiers;
 /// The folder of the nodes; a kernel without NUMA has none.
 const NODES: &str = "sys/devices/system/node";
 
-/// The nodes; their CPUs are those that are online. Of nodes that claim the same CPU, which no machine has, the one of the
-/// lowest number keeps it.
+/// The nodes, with their online CPUs. If nodes claim the same CPU, which no machine has, the lowest number keeps it.
 pub(super) fn nodes(root: &Root, cpus: &Cpus) -> Vec<NumaNode> {
     let tiers = Tiers::read(root);
     let mut claimed = CpuSet::new();
@@ -42,7 +41,7 @@ pub(super) fn nodes(root: &Root, cpus: &Cpus) -> Vec<NumaNode> {
     nodes
 }
 
-/// Where neither file says anything, the links to the CPUs do; an empty list is how memory without CPUs looks.
+/// Without either file the links to the CPUs count; memory without CPUs has an empty list.
 fn linked(root: &Root, folder: &str) -> CpuSet {
     root.numbered(folder, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_CPU).map(CpuId).collect()
 }

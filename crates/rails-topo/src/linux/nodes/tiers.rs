@@ -1,5 +1,4 @@
-//! The tiers that the kernel sorts memory into (Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers in the kernel's
-//! sources).
+//! The kernel's memory tiers (Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers in the kernel's sources).
 
 use crate::{NodeId, NodeSet, linux::Root};
 

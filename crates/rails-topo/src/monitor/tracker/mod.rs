@@ -1,4 +1,4 @@
-//! The state machine: what was told becomes changes, and a list of what must be looked at again. No I/O, no clock.
+//! The state machine: events become changes, and a list of facts to look at again. No I/O, no clock.
 
 use super::{
     Change, Snapshot,
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A look that was begun.
+/// A look under way.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     /// How many events had been handled then.
@@ -21,8 +21,9 @@ pub(crate) struct Ticket {
 
 /// Follows the machine.
 ///
-/// Events are handled as they come. A look takes a while, and what it finds may be older than what was told meanwhile: so what is told while a look is
-/// under way is kept, and told once more to what was found, before that is compared with what was known.
+/// Events are handled as they come. A look takes a while, and its facts may be older than later events: so events
+/// during a look are kept, and applied once more to the facts of the look, before those are compared with the known
+/// ones.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     snapshot: Snapshot,
@@ -33,9 +34,9 @@ pub(crate) struct Tracker {
     slow_at: Instant,
     slow_interval: Duration,
     in_flight: Vec<Looks>,
-    /// The events that were handled last, kept while looks are under way.
+    /// The last events, kept while looks are under way.
     log: VecDeque<Event>,
-    /// How many events had been handled before those.
+    /// The number of events before those.
     before_log: u64,
     /// Interrupts that this process moves itself, and where to.
     expected: BTreeMap<u32, CpuSet>,
@@ -65,7 +66,7 @@ impl Tracker {
         self.expected.insert(number, cpus);
     }
 
-    /// Takes what was told; gives what has changed by it.
+    /// Handles an event; returns the changes.
     pub(crate) fn handle(&mut self, now: Instant, event: Event) -> Vec<Change> {
         let mut changes = advance(&mut self.snapshot, &event, &mut self.wanted);
         self.remember(event);
@@ -74,11 +75,11 @@ impl Tracker {
         changes
     }
 
-    /// Takes what a look found, or that it found nothing because the files could not be read; gives what has changed.
+    /// Handles the facts of a look; returns the changes. Facts of files that could not be read are missing.
     pub(crate) fn looked(&mut self, now: Instant, ticket: &Ticket, facts: Facts) -> Vec<Change> {
         self.end(ticket);
         let Some(known) = ticket.since.checked_sub(self.before_log) else {
-            // More was told since than is kept.
+            // More events have come since than are kept.
             self.wanted.machine = true;
             return Vec::new();
         };
@@ -128,14 +129,14 @@ impl Tracker {
         due.into_iter().map(|looks| Ticket { since, looks }).collect()
     }
 
-    /// When the next look is due if nothing is told before; `None` while those that are under way must end first.
+    /// The time of the next look without an event before; `None` while looks under way must end first.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let machine = self.machine_at.filter(|_| self.is_free(true));
         let slow = Some(self.slow_at).filter(|_| self.is_free(false));
         machine.into_iter().chain(slow).min()
     }
 
-    /// The slow look took that long: where it takes long it comes seldom, so that it costs no more than a two-thousandth of one core.
+    /// The slow look took that long: a long one comes seldom, so that it costs at most a two-thousandth of one core.
     pub(crate) fn slow_look_took(&mut self, now: Instant, took: Duration) {
         self.slow_at = self.slow_at.max(now + took * 2000);
     }
@@ -164,7 +165,7 @@ impl Tracker {
         self.log.push_back(event);
     }
 
-    /// CPUs and nodes bring packages, cores and caches with them, or take them along: those are read once the last has come.
+    /// CPUs and nodes come and go with packages, cores and caches: those are read after the last change.
     fn settle(&mut self, now: Instant, changes: &[Change]) {
         let moves_structure = |change: &Change| {
             matches!(
@@ -195,7 +196,7 @@ impl Tracker {
 /// How long no CPU or node has come or gone before the machine is read again.
 pub(super) const SETTLE: Duration = Duration::from_millis(500);
 
-/// How many events are kept at most while a look is under way; where more come it is made again.
+/// The most events that are kept while a look is under way; if more come, the look is repeated.
 const LONGEST_LOG: usize = 1 << 14;
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn only(mut tickets: Vec<Ticket>) -> Ticket {
 }
 
 #[test]
-fn a_cpu_that_goes_offline_is_told_at_once_and_its_surroundings_are_looked_at() {
+fn offline_cpu_at_once_and_looks_after_it() {
     let (mut tracker, now) = tracker();
     let changes = tracker.handle(now, offline(3));
     let removed = Change::AllowedCpus { removed: "3".parse().unwrap(), added: CpuSet::new() };
@@ -42,7 +42,7 @@ fn a_cpu_that_goes_offline_is_told_at_once_and_its_surroundings_are_looked_at() 
 }
 
 #[test]
-fn the_machine_is_read_again_once_the_last_cpu_has_gone() {
+fn one_reading_after_the_last_offline_cpu() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, offline(3));
     let next = now + SETTLE / 2;
@@ -53,7 +53,7 @@ fn the_machine_is_read_again_once_the_last_cpu_has_gone() {
 }
 
 #[test]
-fn a_memory_block_makes_the_nodes_be_looked_at() {
+fn memory_block_makes_the_nodes_be_looked_at() {
     let (mut tracker, now) = tracker();
     let block = MemoryBlockId(7);
     let event = Event::MemoryBlock { block, online: false };
@@ -68,17 +68,16 @@ fn a_memory_block_makes_the_nodes_be_looked_at() {
 }
 
 #[test]
-fn what_is_told_during_a_look_outlasts_what_the_look_found() {
+fn events_during_a_look_outlast_its_facts() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, Event::Lost);
     let ticket = only(tracker.due(now));
-    // The machine is read with CPU 3 online, which goes offline before that is told.
+    // The machine is read with CPU 3 online, which goes offline before its event.
     tracker.handle(now, offline(3));
     let mut found = machine();
     found.topology.online_cpus.remove(CpuId(0));
     found.topology.allowed_cpus.remove(CpuId(0));
-    let facts =
-        Facts { machine: Some(Box::new(found.topology)), memory_blocks: found.memory_blocks, ..Facts::default() };
+    let facts = Facts { machine: Some(Box::new(found)), ..Facts::default() };
     let changes = tracker.looked(now, &ticket, facts);
     let removed = Change::AllowedCpus { removed: "0".parse().unwrap(), added: CpuSet::new() };
     assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(0) }, removed]);
@@ -86,7 +85,7 @@ fn what_is_told_during_a_look_outlasts_what_the_look_found() {
 }
 
 #[test]
-fn a_look_that_missed_more_than_is_kept_is_made_again() {
+fn look_that_missed_more_than_is_kept_is_made_again() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, Event::Nodes);
     let ticket = only(tracker.due(now));
@@ -99,7 +98,7 @@ fn a_look_that_missed_more_than_is_kept_is_made_again() {
 }
 
 #[test]
-fn links_change_by_what_is_told_and_their_speed_is_looked_at() {
+fn link_change_and_a_look_at_its_speed() {
     let (mut tracker, now) = tracker();
     let state = LinkState { index: 2, link: Some((Some(false), None)), ..LinkState::default() };
     let nic = || "eth0".to_owned();
@@ -144,7 +143,7 @@ fn addresses_come_and_go_once() {
 }
 
 #[test]
-fn an_interrupt_that_was_announced_is_not_somebody_elses_doing() {
+fn announced_move_of_an_interrupt() {
     let (mut tracker, now) = tracker();
     let mut moved_to = |cpus: &str, at: Instant| {
         let ticket = only(tracker.due(at));
@@ -163,7 +162,7 @@ fn an_interrupt_that_was_announced_is_not_somebody_elses_doing() {
 }
 
 #[test]
-fn a_slow_look_that_takes_long_comes_seldom() {
+fn slow_look_that_takes_long_comes_seldom() {
     let (mut tracker, now) = tracker();
     let at = now + Duration::from_secs(5);
     assert_eq!(tracker.due(now), []);
@@ -218,9 +217,9 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whoever has the snapshot that a subscription begins with, and applies what follows, has the machine as the monitor knows it.
+    /// The first snapshot of a subscription and the changes after it give the monitor's snapshot.
     #[test]
-    fn the_changes_make_the_old_snapshot_the_new_one(events in prop::collection::vec(event(), 0..40), looks in 0..4usize) {
+    fn changes_make_the_old_snapshot_the_new_one(events in prop::collection::vec(event(), 0..40), looks in 0..4usize) {
         let (mut tracker, now) = tracker();
         let mut followed = tracker.snapshot().clone();
         let mut tickets = Vec::new();

@@ -1,4 +1,4 @@
-//! What a picture is made of before anything has a place: blocks in blocks, each with rows of text.
+//! Blocks: the picture before its layout, as blocks in blocks, each with rows of text.
 
 use crate::CpuId;
 
@@ -8,21 +8,21 @@ pub(super) struct Block {
     pub(super) kind: Kind,
     /// Its own text, on top.
     pub(super) rows: Vec<Row>,
-    /// Everything there is to say of it, shown while the pointer is on it.
+    /// All its facts, shown while the pointer is on it.
     pub(super) hint: String,
-    /// What lies in it: sections below each other, the blocks of each in rows.
+    /// The blocks in it: sections below each other, the blocks of each in rows.
     pub(super) sections: Vec<Vec<Block>>,
     /// The rails that it belongs to, by their place in the overlay.
     pub(super) rails: Vec<usize>,
-    /// What the lines of rails lead to.
+    /// The end of the lines of rails.
     pub(super) anchor: Option<Anchor>,
-    /// The room that it takes at least, so that blocks of a kind are alike whatever is written on them.
+    /// The least room that it takes, so that blocks of a kind are alike with any text.
     pub(super) least: (f64, f64),
-    /// Its width over its height as it should be; `None` leaves that to what is best for the picture.
+    /// The wanted ratio of its width to its height; `None` leaves that to the layout of the picture.
     pub(super) shape: Option<f64>,
 }
 
-/// What a block stands for.
+/// The kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Machine,
@@ -47,7 +47,7 @@ pub(super) enum Kind {
     Key,
 }
 
-/// What may run on a PU.
+/// The limits of a PU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PuState {
     pub(super) forbidden: bool,
@@ -105,7 +105,7 @@ impl Block {
         }
     }
 
-    /// Adds blocks below what is there.
+    /// Adds a section of blocks.
     pub(super) fn section(mut self, blocks: Vec<Block>) -> Self {
         if !blocks.is_empty() {
             self.sections.push(blocks);
@@ -115,7 +115,7 @@ impl Block {
 }
 
 impl Kind {
-    /// The room between a block's edge and what is in it, and between the blocks in it.
+    /// The room between a block's edge and its contents, and between the blocks in it.
     pub(super) fn gap(self) -> f64 {
         match self {
             Self::Machine => 12.0,
@@ -175,8 +175,8 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// How many columns a character takes in a font of fixed width; Chinese and the like take two, and so does, to be safe, whatever is
-/// not Latin.
+/// The columns of a character in a font of fixed width; Chinese characters take two, and so does, to be safe, every
+/// character outside Latin.
 fn columns(c: char) -> usize {
     if c < '\u{250}' || c == '…' { 1 } else { 2 }
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_to_its_room() {
+    fn long_text_is_cut_to_its_room() {
         assert_eq!(cut("0000:3b:00.0", 12), "0000:3b:00.0");
         assert_eq!(cut("0000:3b:00.0", 6), "0000:…");
         assert_eq!(cut("網路卡", 5), "網路…");

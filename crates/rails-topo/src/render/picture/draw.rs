@@ -1,6 +1,6 @@
 //! Areas as SVG: boxes first, the rails' lines over them, and all text on top.
 //!
-//! The library escapes text, but in attributes no quotation marks: only constants and numbers of ours go there.
+//! The library escapes text, but no quotation marks in attributes: only constants and numbers of ours go there.
 
 use super::{
     Overlay,
@@ -145,7 +145,8 @@ fn rails(layout: &Layout<'_>, overlay: &Overlay) -> Vec<Path> {
     paths
 }
 
-/// From a NIC to a PU: between the edges that face each other, along the page where one is above the other, and else across it.
+/// From a NIC to a PU: between the edges that face each other, along the page where one is above the other, and else
+/// across it.
 fn curve(nic: Rect, share: f64, pu: Rect) -> String {
     let (middle_of_pu, along) = (pu.x + pu.width / 2.0, nic.x + nic.width * share);
     let (start, end, is_upright) = if pu.y + pu.height <= nic.y {
@@ -171,18 +172,18 @@ fn rectangle(rect: Rect) -> Rectangle {
         .set("height", rounded(rect.height))
 }
 
-/// To a hundredth of a pixel: what nobody sees need not be in the file.
+/// To a hundredth of a pixel: nobody sees less.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// Beyond these the lines would hide what they lead to.
+/// More lines would hide their own ends.
 const MOST_LINES: usize = 32;
 /// Text is measured for the widest of them.
 const FONTS: &str = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace";
 /// The kinds of cores, from the slowest.
 const CORES: [&str; 4] = ["core", "core second", "core third", "core fourth"];
-/// Dark on light, so that it can be printed; the only strong colours are those of rails and of warnings.
+/// Dark on light, so that it can be printed; only rails and warnings have strong colours.
 const STYLE: &str = "
 rect { stroke: #8a94a3; stroke-width: 1 }
 .machine { fill: #ffffff; stroke: none }

@@ -1,7 +1,7 @@
-//! Where every block goes: a pure function from blocks to rectangles.
+//! The layout: a pure function from blocks to rectangles.
 //!
-//! Blocks are put in rows as words are in lines, each block's own contents first. How wide a block becomes is chosen so that it is
-//! about as wide as high; what is best for the picture as a whole is found by trying several such shapes.
+//! Blocks are put in rows as words are in lines, each block's own contents first. The width of a block is chosen so
+//! that it is about as wide as high; the best shape for the picture as a whole is found by trying several.
 
 use super::block::{Block, Cell};
 
@@ -64,7 +64,7 @@ struct Inner {
     measured: Measured,
 }
 
-/// `shape` is the width over the height that everything in the block is to have, `own` that of the block itself.
+/// `shape` is the wanted ratio of width to height of everything in the block, `own` that of the block itself.
 fn measure(block: &Block, shape: f64, own: f64) -> Measured {
     let gap = block.kind.gap();
     let inside = |one: &Block| measure(one, shape, one.shape.unwrap_or(shape));
@@ -76,7 +76,7 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
     let size = |width: f64| {
         let (mut widest, mut body) = (text, head);
         for sizes in &sizes {
-            let (wide, high) = flow(sizes, width, gap);
+            let (wide, high) = extent(&spots(sizes, width, gap));
             (widest, body) = (wide.max(widest), body + high + if body > 0.0 { gap } else { 0.0 });
         }
         ((widest + 2.0 * gap).max(block.least.0), (body + 2.0 * gap).max(block.least.1))
@@ -99,18 +99,18 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
             Inner { at: (gap + spot.x, y + spot.y), height, measured }
         });
         placed.push(inner.collect());
-        y += spots.iter().map(|spot| spot.y + spot.height).fold(0.0, f64::max);
+        y += extent(&spots).1;
     }
     Measured { size, inner: placed }
 }
 
-/// How much a screen of that shape has to show of a block of that size: what is smaller is seen larger.
+/// The room that a block of that size takes on a screen of that shape: the less, the larger it is seen.
 fn cost((width, height): (f64, f64), shape: f64) -> f64 {
     // Of two that a screen shows equally large, the smaller.
     width.max(height * shape) + (width + height) / 1e3
 }
 
-/// The widths worth trying: those at which one block more comes to stand in the first row of a section.
+/// The widths worth trying: those at which one more block fits into the first row of a section.
 fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     let mut widths = Vec::new();
     for sizes in sections {
@@ -128,21 +128,8 @@ fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     widths
 }
 
-/// How large blocks are together, in rows of at most that width (or of one block that is wider).
-fn flow(sizes: &[(f64, f64)], width: f64, gap: f64) -> (f64, f64) {
-    let (mut x, mut y, mut row, mut widest) = (0.0, 0.0, 0.0, 0.0f64);
-    for (one, height) in sizes {
-        if x > 0.0 && x + one > width + ROUNDING {
-            (x, y, row) = (0.0, y + row + gap, 0.0);
-        }
-        widest = widest.max(x + one);
-        x += one + gap;
-        row = height.max(row);
-    }
-    (widest, y + row)
-}
-
-/// Where [`flow`] puts each of them; all of a row are as high as its highest.
+/// The place of each block, in rows of at most that width (or of one block that is wider); all of a row are as high as
+/// its highest.
 fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     let mut spots: Vec<Rect> = Vec::with_capacity(sizes.len());
     let (mut x, mut y, mut first) = (0.0, 0.0, 0);
@@ -157,7 +144,13 @@ fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     spots
 }
 
-/// Makes all of a row as high as its highest, and says how high that is.
+/// The size of them all.
+fn extent(spots: &[Rect]) -> (f64, f64) {
+    let furthest = |(x, y): (f64, f64), spot: &Rect| (x.max(spot.x + spot.width), y.max(spot.y + spot.height));
+    spots.iter().fold((0.0, 0.0), furthest)
+}
+
+/// Makes all of a row as high as its highest, and returns that height.
 fn level(row: &mut [Rect]) -> f64 {
     let height = row.iter().map(|rect| rect.height).fold(0.0, f64::max);
     row.iter_mut().for_each(|rect| rect.height = height);
@@ -190,9 +183,9 @@ fn place<'a>(block: &'a Block, measured: &Measured, rect: Rect, parent: Option<u
 
 /// Width over height of a browser's window on a usual screen.
 const SCREEN: f64 = 1.7;
-/// Shapes of what is in the picture that are tried: two packages beside each other want to be high, one alone wide.
+/// The shapes to try for the contents: two packages beside each other should be high, one alone wide.
 const SHAPES: [f64; 10] = [0.5, 0.6, 0.7, 0.85, 1.0, 1.25, 1.7, 2.2, 2.8, 4.0];
-/// Widths tried for each section; in one of thousands of blocks not every one.
+/// The widths to try for each section; of thousands of blocks not every one.
 const MOST_TRIED: usize = 48;
 /// Sums of the same widths in another order differ in their last digits.
 const ROUNDING: f64 = 1e-6;

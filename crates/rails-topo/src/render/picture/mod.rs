@@ -1,7 +1,7 @@
 //! The machine as a picture.
 //!
-//! In three steps, of which the first two draw nothing: what is shown becomes blocks in blocks (`scene`), the blocks get their places
-//! (`layout`), and the places become SVG (`draw`).
+//! It takes three steps, of which the first two draw nothing: facts become blocks in blocks (`scene`), the blocks get
+//! their positions (`layout`), and the layout becomes SVG (`draw`).
 
 mod block;
 mod draw;
@@ -14,7 +14,7 @@ mod tests;
 use super::phrases;
 use crate::{CpuSet, NodeId, Topology};
 
-/// What is to be marked in a picture of a machine ([`Topology::svg`]).
+/// The marks in a picture of a machine ([`Topology::svg`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overlay {
     /// The rails, planned or live, each in a colour of its own.
@@ -24,7 +24,7 @@ pub struct Overlay {
 /// A rail, as far as a picture shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RailMark {
-    /// A short name such as `R0`: it is written onto everything that belongs to the rail.
+    /// A short name such as `R0`: it stands on all parts of the rail.
     pub name: String,
     /// The interface that its lane uses; `None` where that is not known.
     pub nic: Option<String>,
@@ -37,12 +37,12 @@ pub struct RailMark {
 }
 
 impl Topology {
-    /// The machine as a picture (an SVG file): packages, dies, nodes, caches, cores and PUs, the NICs and other devices beside what
-    /// they hang on, with their PCI links, where interrupts are served, and `overlay` over it.
+    /// The machine as a picture (an SVG file): packages, dies, nodes, caches, cores and PUs, the NICs and other devices
+    /// beside their localities, with their PCI links, the CPUs of interrupts, and `overlay` over it.
     ///
-    /// It is laid out for a screen: what repeats is in a grid, large machines have smaller boxes with fewer words, and what did
-    /// not fit is shown where the pointer rests. Nothing is told by colour alone. The same machine and overlay give the same bytes.
-    /// Names are others' and may hold anything; the file is well-formed whatever they are.
+    /// It is laid out for a screen: equal blocks are in a grid, large machines have smaller blocks with fewer words,
+    /// and the rest of a text shows under the pointer. No fact is in a colour alone. The same machine and overlay give
+    /// the same bytes. Names may hold any text; the file is always well-formed.
     ///
     /// ```
     /// use rails_topo::{Nic, Overlay, RailMark, Topology};

@@ -1,8 +1,8 @@
 //! The colours of rails.
 //!
-//! They are those of Okabe and Ito ("Color Universal Design", 2008), which people with any of the usual kinds of colour blindness
-//! tell apart, without black and without the yellow that is lost on white. Nothing is said by colour alone: every rail has its
-//! name on all that belongs to it, and lines of the same colour differ in their dashes.
+//! They are those of Okabe and Ito ("Color Universal Design", 2008), which people with any of the usual kinds of colour
+//! blindness distinguish, without black and without the yellow that is lost on white. No fact is in a colour alone: all
+//! parts of a rail have its name, and lines of the same colour differ in their dashes.
 
 /// A rail's colour.
 pub(super) fn colour(rail: usize) -> &'static str {
@@ -14,7 +14,7 @@ pub(super) fn tint(rail: usize) -> &'static str {
     COLOURS[rail % COLOURS.len()].1
 }
 
-/// How a rail's line is dashed: those of the first colours are not.
+/// The dashes of a rail's line; lines of the first colours have none.
 pub(super) fn dashes(rail: usize) -> Option<&'static str> {
     match (rail / COLOURS.len()) % 4 {
         0 => None,

@@ -66,7 +66,7 @@ fn boxes<'a>(document: &'a Document<'a>, class: &'a str) -> usize {
 }
 
 #[test]
-fn a_large_machine_fits_a_screen_with_all_its_parts() {
+fn large_machine_fits_a_screen_with_all_its_parts() {
     let (machine, overlay) = large();
     let scene = scene::scene(&machine, &overlay);
     let laid_out = layout(&scene);
@@ -103,7 +103,7 @@ fn each_sort_of_core_has_a_line_for_its_caches() {
 }
 
 #[test]
-fn a_rail_is_named_on_all_that_it_is_made_of() {
+fn rail_is_named_on_all_that_it_is_made_of() {
     let (machine, overlay) = large();
     let svg = machine.svg(&overlay);
     let document = Document::parse(&svg).unwrap();
@@ -120,7 +120,7 @@ fn a_rail_is_named_on_all_that_it_is_made_of() {
 }
 
 #[test]
-fn a_small_machine_shows_the_caches_of_its_cores_and_where_interrupts_are_served() {
+fn small_machine_with_caches_and_interrupts() {
     let interrupt =
         |number, cpu| Interrupt { number, name: None, affinity: None, effective: Some(CpuSet::single(CpuId(cpu))) };
     let eth0 = Nic { interrupts: vec![interrupt(24, 0), interrupt(25, 1), interrupt(26, 1)], ..Nic::named("eth0") };
@@ -145,7 +145,7 @@ fn a_small_machine_shows_the_caches_of_its_cores_and_where_interrupts_are_served
 }
 
 #[test]
-fn what_nothing_is_known_of_is_drawn_all_the_same() {
+fn picture_of_unknown_facts() {
     let rail = RailMark {
         name: "R0".to_owned(),
         nic: Some("no such".to_owned()),
@@ -157,7 +157,7 @@ fn what_nothing_is_known_of_is_drawn_all_the_same() {
     let svg = machine.svg(&Overlay { rails: vec![rail] });
     let texts = texts(&Document::parse(&svg).unwrap());
     assert!(texts.iter().any(|text| text == "no such, CPU 999999, memory of node 77, interrupt 1"), "{texts:?}");
-    assert!(texts.iter().any(|text| text == "nobody says where these hang"), "{texts:?}");
+    assert!(texts.iter().any(|text| text == "of unknown locality"), "{texts:?}");
 }
 
 /// Every area lies in the one that holds it, no two of the same holder overlap, and text is inside its own.
@@ -273,7 +273,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn any_machine_is_drawn_without_overlaps_into_a_valid_file(machine in machine(), mut overlay in overlay()) {
+    fn any_machine_as_a_valid_picture(machine in machine(), mut overlay in overlay()) {
         // Some rails are on NICs that there are.
         for (rail, nic) in overlay.rails.iter_mut().zip(&machine.nics).step_by(2) {
             rail.nic = Some(nic.name.clone());

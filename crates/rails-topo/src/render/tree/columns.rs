@@ -1,4 +1,4 @@
-//! Lines whose cells stand below each other.
+//! Lines with aligned cells.
 
 use std::fmt;
 

@@ -37,11 +37,11 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Res
     Ok(())
 }
 
-/// Many of them are made in software and hang nowhere, so an unknown place is an empty cell but for a PCI device.
+/// Many of them are virtual and have no locality, so an unknown one is an empty cell but for a PCI device.
 fn row(name: &str, pci: Option<PciAddress>, node: Option<NodeId>, facts: String) -> Vec<String> {
     let unknown = if pci.is_some() { "node unknown" } else { "" };
     let node = node.map_or(unknown.to_owned(), |node| format!("node {node}"));
-    // What has no other name than its address says it once.
+    // A device without a name of its own states its address once.
     let pci = pci.map(|pci| pci.to_string()).filter(|pci| pci != name).unwrap_or_default();
     vec![format!("  {}", plain(name)), pci, node, facts]
 }

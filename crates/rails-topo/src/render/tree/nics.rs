@@ -60,14 +60,14 @@ fn details(topology: &Topology, nic: &Nic) -> Vec<String> {
         ));
     }
     match nic.interrupts.len() {
-        // Interrupts that nothing tells apart (of a captured machine, say) are one line.
+        // Interrupts with the same facts (as in a capture) share a line.
         0..=MOST_INTERRUPTS => lines.extend(nic.interrupts.chunk_by(alike).map(interrupts)),
         _ => lines.extend(nic.interrupts.chunk_by(similar).map(interrupts)),
     }
     lines
 }
 
-/// The PCI link, the port of it, and its virtual functions.
+/// The PCI link, its port, and its virtual functions.
 fn hardware(topology: &Topology, nic: &Nic) -> Option<String> {
     let device = nic.pci.and_then(|pci| topology.pci_device(pci));
     let link = device.and_then(phrases::link);
@@ -125,7 +125,7 @@ fn alike(a: &Interrupt, b: &Interrupt) -> bool {
     bare(a) && bare(b) && a.effective == b.effective && follows(a, b)
 }
 
-/// What can be told of many interrupts in one line: that each has its CPU, or that nothing is known of any.
+/// A summary of many interrupts in one line: each has its own CPU, or nothing is known of any.
 fn similar(a: &Interrupt, b: &Interrupt) -> bool {
     a.effective.is_some() == b.effective.is_some() && a.affinity.is_some() == b.affinity.is_some() && follows(a, b)
 }

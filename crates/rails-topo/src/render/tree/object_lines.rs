@@ -1,10 +1,10 @@
-//! Packages, dies, nodes, caches and cores: a line each, with its facts and its CPUs below those of the others.
+//! Packages, dies, nodes, caches and cores: a line each, with aligned facts and CPUs.
 
 use super::columns::Columns;
 use crate::{
     Core, CpuSet, Topology,
     render::{
-        objects::{Object, ObjectTree, ObjectType},
+        objects::{Object, ObjectTree},
         phrases,
     },
 };
@@ -27,8 +27,8 @@ pub(super) fn columns(topology: &Topology) -> Columns {
 }
 
 fn add(columns: &mut Columns, tree: &ObjectTree<'_>, object: &Object<'_>, depth: usize) {
-    let (name, mut facts) = describe(&object.object_type);
-    // What holds only cores of one sort needs one line for itself and for them.
+    let (name, mut facts) = phrases::object(&object.object_type);
+    // An object that holds only cores of one kind shares a line with them.
     let groups = tree.groups(&object.cores);
     let alone = object.inner.is_empty() && groups.len() == 1;
     if alone {
@@ -52,20 +52,7 @@ fn add_cores(columns: &mut Columns, tree: &ObjectTree<'_>, groups: &[Vec<&Core>]
 }
 
 fn line(columns: &mut Columns, depth: usize, name: String, facts: String, cpus: &CpuSet) {
-    let cpus = if cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", phrases::cpus(cpus)) };
-    columns.line([format!("{:indent$}{name}", "", indent = depth * 2), facts, cpus]);
-}
-
-fn describe(object_type: &ObjectType<'_>) -> (String, Vec<String>) {
-    match object_type {
-        ObjectType::Package(package) => (format!("package {}", phrases::number_of_package(package.id)), Vec::new()),
-        ObjectType::Die(die) => (format!("die {}", phrases::number_of_package(die.id)), Vec::new()),
-        ObjectType::Node(node) => (format!("node {}", node.id), phrases::memory(node)),
-        ObjectType::Caches(caches) => {
-            let mut caches = caches.iter().map(|cache| phrases::cache(cache));
-            (caches.next().unwrap_or_default(), caches.collect())
-        }
-    }
+    columns.line([format!("{:indent$}{name}", "", indent = depth * 2), facts, phrases::named_cpus(cpus)]);
 }
 
 /// Of how many PUs each core of a group is, and which caches it has.

@@ -5,7 +5,7 @@ use crate::{
 };
 
 #[test]
-fn a_machine_is_printed_as_a_tree() {
+fn machine_is_printed_as_a_tree() {
     let eth0 = Nic {
         pci: Some("0000:3b:00.0".parse().unwrap()),
         driver: Some("igb".to_owned()),
@@ -61,7 +61,7 @@ allowed CPUs 0-3 of 0-7, nodes 0-1
 }
 
 #[test]
-fn a_machine_of_unknown_parts_is_printed() {
+fn machine_of_unknown_parts_is_printed() {
     let machine = Topology::synthetic("pu:3", vec![]).unwrap();
     assert_eq!(
         machine.tree().to_string(),
@@ -75,7 +75,7 @@ allowed CPUs 0-2, no NUMA nodes
 }
 
 #[test]
-fn the_largest_description_is_printed_in_one_line_for_each_package() {
+fn largest_description_in_a_line_per_package() {
     let machine = Topology::synthetic("package:8 numa:1 l3:1 core:256 l2:1 l1:1 pu:2", vec![]).unwrap();
     let tree = machine.tree().to_string();
     assert_eq!(tree.lines().filter(|line| line.contains("cores 0-255 (2 PUs each)")).count(), 8, "{tree}");
@@ -106,7 +106,7 @@ fn cores_of_different_caches_have_lines_of_their_own() {
 }
 
 #[test]
-fn whatever_else_a_machine_has_is_shown() {
+fn tree_of_every_kind_of_fact() {
     let pci = "0000:3b:00.0".parse().unwrap();
     let eth0 = Nic { pci: Some(pci), up: Some(false), carrier: Some(false), ..Nic::named("eth0") };
     let bond0 = Nic {
@@ -199,7 +199,7 @@ nohz_full CPUs 3
 }
 
 #[test]
-fn a_machine_of_192_pus_and_eight_nics_fits_on_two_screens() {
+fn tree_of_192_pus_and_eight_nics_on_two_screens() {
     let nic = |index: u32| {
         let interrupt = |nth| Interrupt {
             number: 100 + index * 64 + nth,

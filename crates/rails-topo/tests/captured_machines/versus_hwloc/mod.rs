@@ -1,7 +1,7 @@
 //! Our reader of the kernel's files against hwloc's, on the same captured trees: every field of the model.
 //!
-//! Whatever differs without being named in `named` fails, and so does a name of a difference that is no longer there. So a field that is added to
-//! the model is held against hwloc without anybody thinking of it.
+//! Whatever differs without being named in `named` fails, and so does a name of a difference that is no longer there.
+//! So a field that is added to the model is held against hwloc without anybody thinking of it.
 
 mod facts;
 mod named;
@@ -22,7 +22,7 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 /// saves what hwloc sees.
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_trees_are_to_us_what_they_are_to_hwloc() {
+fn captured_trees_agree_with_hwloc() {
     if let Some(xml) = std::env::var_os(XML) {
         return save_what_hwloc_sees(Path::new(&xml));
     }
@@ -31,7 +31,7 @@ fn captured_trees_are_to_us_what_they_are_to_hwloc() {
         let tree = Unpacked::of(&archive);
         let xml = tree.root().join("hwloc.xml");
         let run = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "versus_hwloc::captured_trees_are_to_us_what_they_are_to_hwloc"])
+            .args(["--ignored", "--exact", "versus_hwloc::captured_trees_agree_with_hwloc"])
             .envs([("HWLOC_COMPONENTS", "linux,-x86,stop"), ("HWLOC_THISSYSTEM", "0"), ("HWLOC_HIDE_ERRORS", "2")])
             .env("HWLOC_FSROOT", tree.root())
             .env(XML, &xml)

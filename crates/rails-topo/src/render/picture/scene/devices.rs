@@ -1,4 +1,4 @@
-//! NICs and other devices as blocks, in the places that they hang on.
+//! NICs and other devices as blocks, beside their localities.
 
 use super::{
     super::block::{Block, Kind, Row, Tone, cut},
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The devices that have no place yet.
+/// The devices without a position yet.
 pub(super) struct Devices<'a>(Vec<Device<'a>>);
 
 struct Device<'a> {
@@ -48,7 +48,7 @@ impl<'a> Devices<'a> {
             let facts = phrases::gpu(topology, gpu).into_iter().map(Some).collect();
             other(&gpu.name, gpu.pci, gpu.node, &gpu.local_cpus, facts);
         }
-        // An RDMA device is written on the NIC whose port it is.
+        // An RDMA device stands on the NIC of its port.
         for rdma in topology.rdma_devices().iter().filter(|rdma| rdma.ports.iter().all(|port| port.nic.is_none())) {
             let ports = phrases::count(rdma.ports.len(), "port");
             other(&rdma.name, rdma.pci, rdma.node, &rdma.local_cpus, vec![Some(format!("RDMA, {ports}"))]);
@@ -60,25 +60,26 @@ impl<'a> Devices<'a> {
         Self(devices)
     }
 
-    /// Takes those that hang on this node.
+    /// Takes the devices of this node.
     pub(super) fn of_node(&mut self, scene: &Scene<'a>, node: NodeId) -> Vec<Block> {
-        let (here, rest) = std::mem::take(&mut self.0).into_iter().partition(|device| device.node == Some(node));
-        self.0 = rest;
-        blocks(scene, here)
+        self.take(scene, |device| device.node == Some(node))
     }
 
-    /// Takes those whose CPUs are all among these, and whose node is not known.
+    /// Takes the devices of an unknown node whose local CPUs are all among these.
     pub(super) fn within(&mut self, scene: &Scene<'a>, cpus: &CpuSet) -> Vec<Block> {
-        let is_here = |device: &Device<'_>| {
+        self.take(scene, |device| {
             let local = device.cpus.as_ref().filter(|local| !local.is_empty());
             device.node.is_none() && local.is_some_and(|local| local.is_subset(cpus))
-        };
+        })
+    }
+
+    fn take(&mut self, scene: &Scene<'a>, is_here: impl Fn(&Device<'_>) -> bool) -> Vec<Block> {
         let (here, rest) = std::mem::take(&mut self.0).into_iter().partition(is_here);
         self.0 = rest;
         blocks(scene, here)
     }
 
-    /// What has no place, and what is made in software.
+    /// The devices of unknown locality, and virtual interfaces.
     pub(super) fn rest(self, scene: &Scene<'a>) -> Vec<Block> {
         let is_apart = |device: &Device<'_>| device.pci.is_some() || matches!(device.what, What::Nic(_));
         let (devices, apart): (Vec<_>, Vec<_>) = self.0.into_iter().partition(is_apart);
@@ -89,7 +90,7 @@ impl<'a> Devices<'a> {
         let software = scene.topology.nics().iter().filter(|nic| nic.kind != NicKind::Device);
         let software = thinned(scene, software.collect(), |nic| in_software(scene, nic));
         let known = [
-            group("nobody says where these hang", blocks(scene, devices)),
+            group("of unknown locality", blocks(scene, devices)),
             group("interfaces in software", software),
             group("disks of no PCI device", others(apart)),
         ];
@@ -102,7 +103,7 @@ fn of_only_node(topology: &Topology) -> Option<CpuSet> {
     only_node.then(|| topology.online_cpus().clone())
 }
 
-/// NICs, then other devices; those that share a slot or a switch are in a block together.
+/// NICs, then other devices; devices that share a slot or a switch are in a block together.
 fn blocks(scene: &Scene<'_>, devices: Vec<Device<'_>>) -> Vec<Block> {
     let mut groups: BTreeMap<(bool, Option<PciAddress>, usize), Vec<Device<'_>>> = BTreeMap::new();
     for (index, device) in devices.into_iter().enumerate() {
@@ -123,7 +124,7 @@ fn blocks(scene: &Scene<'_>, devices: Vec<Device<'_>>) -> Vec<Block> {
                 let is_switch = ends.len() > 1;
                 let name = if is_switch { "one PCI switch" } else { "one card" };
                 let mut rows = vec![Row::text(10.0, &format!("{name}: {}", slots_in_words(&slots)), Tone::Dim)];
-                // The link of the port above is what all behind it share.
+                // All devices behind the port above share its link.
                 let port = scene.topology.pci_device(root).filter(|_| is_switch);
                 rows.extend(port.and_then(link));
                 blocks.push(Block { shape: Some(FLAT), ..Block::new(Kind::Pci, rows).section(inner) });
@@ -167,7 +168,7 @@ fn others(devices: Vec<Device<'_>>) -> Vec<Block> {
     shown
 }
 
-/// A block that stands for what was left out, where anything was.
+/// A block for the devices that were left out, if any.
 pub(super) fn more(names: Vec<String>, what: &str) -> Option<Block> {
     let text = format!("and {} more", phrases::count(names.len(), what));
     let mut block = Block::new(Kind::Device, vec![Row::text(10.0, &text, Tone::Dim)]);
@@ -180,12 +181,12 @@ fn link(device: &PciDevice) -> Option<Row> {
     phrases::link(device).map(|link| Row::text(10.0, &cut(&link, CARD * 2), tone))
 }
 
-/// What a link is and what it could be, each in a line of its own.
+/// The link, and the link that it could be, each in a line of its own.
 pub(super) fn in_two(link: String) -> Vec<String> {
     link.split(", ").map(str::to_owned).collect()
 }
 
-/// The highest bridge above a function, else its own slot: what is behind the same one shares a link.
+/// The highest bridge above a function, else its own slot: functions with the same one share a link.
 fn root(topology: &Topology, pci: PciAddress) -> PciAddress {
     let mut at = pci;
     for _ in 0..DEEPEST {

@@ -1,4 +1,4 @@
-//! What the picture's marks mean; only of those that are in it.
+//! The meaning of the marks in the picture.
 
 use super::{
     super::block::{Block, Cell, Kind, PuState, Row, Tone, cut},
@@ -41,7 +41,7 @@ fn rails(scene: &Scene<'_>) -> Vec<Block> {
     blocks
 }
 
-/// Letters, and how PUs and cores look.
+/// Letters, and the looks of PUs and cores.
 fn signs(scene: &Scene<'_>) -> Vec<Block> {
     let mut signs = Vec::new();
     let letters = scene.marks.letters();

@@ -1,22 +1,19 @@
-//! What is written onto PUs, NICs and nodes: rails, and where interrupts are served.
+//! Marks on PUs, NICs and nodes: rails, and the interrupts that a PU serves.
 
 use super::super::{
-    Overlay,
+    Overlay, RailMark,
     block::{Cell, Tone, cut},
 };
 use crate::{CpuId, Nic, NodeId, Topology, render::phrases::plain};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who is marked how.
-pub(super) struct Marks {
+/// The marks of a picture.
+pub(super) struct Marks<'a> {
+    overlay: &'a Overlay,
     /// The letters of NICs of which it is known where interrupts are served, by the NICs' names.
     letters: BTreeMap<String, String>,
     /// The interrupts served on each PU.
     served: BTreeMap<CpuId, Vec<Served>>,
-    rails_of_cpu: BTreeMap<CpuId, Vec<usize>>,
-    rails_of_nic: BTreeMap<String, Vec<usize>>,
-    rails_of_node: BTreeMap<NodeId, Vec<usize>>,
-    names: Vec<String>,
 }
 
 /// Interrupts of one NIC on one PU.
@@ -24,41 +21,26 @@ struct Served {
     nic: String,
     letter: String,
     count: usize,
-    /// The rail that one of them belongs to.
+    /// The rail of one of them.
     rail: Option<usize>,
 }
 
-impl Marks {
-    pub(super) fn of(topology: &Topology, overlay: &Overlay) -> Self {
-        let mut marks = Self {
-            letters: BTreeMap::new(),
-            served: BTreeMap::new(),
-            rails_of_cpu: BTreeMap::new(),
-            rails_of_nic: BTreeMap::new(),
-            rails_of_node: BTreeMap::new(),
-            names: overlay.rails.iter().map(|rail| cut(&plain(&rail.name), LONGEST_NAME)).collect(),
-        };
-        let mut owners = BTreeMap::new();
-        for (index, rail) in overlay.rails.iter().enumerate() {
-            rail.cpus.iter().for_each(|cpu| marks.rails_of_cpu.entry(cpu).or_default().push(index));
-            rail.node.into_iter().for_each(|node| marks.rails_of_node.entry(node).or_default().push(index));
-            rail.nic.iter().for_each(|nic| marks.rails_of_nic.entry(nic.clone()).or_default().push(index));
-            rail.interrupts.iter().for_each(|number| _ = owners.entry(*number).or_insert(index));
-        }
-        for nic in topology.nics() {
-            marks.add_interrupts(nic, &owners);
-        }
+impl<'a> Marks<'a> {
+    pub(super) fn of(topology: &Topology, overlay: &'a Overlay) -> Self {
+        let mut marks = Self { overlay, letters: BTreeMap::new(), served: BTreeMap::new() };
+        topology.nics().iter().for_each(|nic| marks.add_interrupts(nic));
         marks
     }
 
-    fn add_interrupts(&mut self, nic: &Nic, owners: &BTreeMap<u32, usize>) {
+    fn add_interrupts(&mut self, nic: &Nic) {
         let mut counts: BTreeMap<CpuId, (usize, Option<usize>)> = BTreeMap::new();
         for interrupt in &nic.interrupts {
             let Some(cpus) = interrupt.effective.as_ref().filter(|cpus| cpus.len() <= MOST_CPUS) else { continue };
+            let owner = self.rails(|rail| rail.interrupts.contains(&interrupt.number)).first().copied();
             for cpu in cpus.iter() {
                 let (count, rail) = counts.entry(cpu).or_default();
                 *count += 1;
-                *rail = rail.or_else(|| owners.get(&interrupt.number).copied());
+                *rail = rail.or(owner);
             }
         }
         if counts.is_empty() {
@@ -86,31 +68,39 @@ impl Marks {
         !self.letters.is_empty()
     }
 
-    pub(super) fn rails_of_cpu(&self, cpu: CpuId) -> &[usize] {
-        self.rails_of_cpu.get(&cpu).map_or(&[], Vec::as_slice)
+    pub(super) fn rails_of_cpu(&self, cpu: CpuId) -> Vec<usize> {
+        self.rails(|rail| rail.cpus.contains(cpu))
     }
 
-    pub(super) fn rails_of_nic(&self, nic: &str) -> &[usize] {
-        self.rails_of_nic.get(nic).map_or(&[], Vec::as_slice)
+    pub(super) fn rails_of_nic(&self, nic: &str) -> Vec<usize> {
+        self.rails(|rail| rail.nic.as_deref() == Some(nic))
     }
 
-    pub(super) fn rails_of_node(&self, node: NodeId) -> &[usize] {
-        self.rails_of_node.get(&node).map_or(&[], Vec::as_slice)
+    pub(super) fn rails_of_node(&self, node: NodeId) -> Vec<usize> {
+        self.rails(|rail| rail.node == Some(node))
+    }
+
+    fn rails(&self, is_one: impl Fn(&RailMark) -> bool) -> Vec<usize> {
+        (0..).zip(&self.overlay.rails).filter(|(_, rail)| is_one(rail)).map(|(index, _)| index).collect()
+    }
+
+    fn name(&self, rail: usize) -> String {
+        cut(&plain(&self.overlay.rails[rail].name), LONGEST_NAME)
     }
 
     /// The names of rails, each in a frame; at most that many, and then how many more there are.
     pub(super) fn frames(&self, rails: &[usize], most: usize) -> Vec<Cell> {
         let shown = if rails.len() <= most { most } else { most.saturating_sub(1) };
-        let name = |rail: &usize| self.names.get(*rail).map(|name| Cell::new(name, Tone::Rail(*rail)));
-        let mut cells: Vec<Cell> = rails.iter().take(shown).filter_map(name).collect();
+        let mut cells: Vec<Cell> =
+            rails.iter().take(shown).map(|rail| Cell::new(&self.name(*rail), Tone::Rail(*rail))).collect();
         if rails.len() > shown {
             cells.push(Cell::new(&format!("+{}", rails.len() - shown), Tone::Bold));
         }
         cells
     }
 
-    /// The letters of the interrupts that a PU serves, with how many where there are several, in at most that many columns; those
-    /// of rails come first, in their colour.
+    /// The letters of the interrupts that a PU serves, with their number if there are several, in at most that many
+    /// columns; those of rails come first, in their colour.
     pub(super) fn letters_of(&self, cpu: CpuId, columns: usize) -> Vec<Cell> {
         let served = self.served.get(&cpu).map_or(&[][..], Vec::as_slice);
         let (of_rails, others): (Vec<&Served>, Vec<&Served>) = served.iter().partition(|served| served.rail.is_some());
@@ -146,12 +136,11 @@ impl Marks {
 
     /// The names of some rails, for a hint.
     pub(super) fn names(&self, rails: &[usize]) -> String {
-        rails.iter().filter_map(|rail| self.names.get(*rail)).cloned().collect::<Vec<_>>().join(", ")
+        rails.iter().map(|rail| self.name(*rail)).collect::<Vec<_>>().join(", ")
     }
 
-    /// The PUs with a rail, by how many share one at most.
-    pub(super) fn most_on_a_cpu(&self) -> usize {
-        self.rails_of_cpu.values().map(Vec::len).max().unwrap_or(0)
+    pub(super) fn has_rails_on_cpus(&self) -> bool {
+        self.overlay.rails.iter().any(|rail| !rail.cpus.is_empty())
     }
 
     /// The letters that are in use, with the names of their NICs.
@@ -164,7 +153,11 @@ impl Marks {
 
     /// Every interface that a rail or a letter belongs to.
     pub(super) fn nics(&self) -> BTreeSet<&str> {
-        self.letters.keys().chain(self.rails_of_nic.keys()).map(String::as_str).collect()
+        self.letters
+            .keys()
+            .chain(self.overlay.rails.iter().filter_map(|rail| rail.nic.as_ref()))
+            .map(String::as_str)
+            .collect()
     }
 }
 

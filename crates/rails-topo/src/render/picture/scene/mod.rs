@@ -1,4 +1,4 @@
-//! What of a machine is shown, and how closely: a model becomes blocks.
+//! The scene: a model becomes blocks.
 
 mod devices;
 mod legend;
@@ -14,21 +14,21 @@ use crate::{Topology, render::objects::ObjectTree, render::phrases};
 use devices::Devices;
 use marks::Marks;
 
-/// How closely a machine is shown: what a screen has room for.
+/// The detail of a picture, by the room on a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// Every box says what it is, and cores show their own caches.
+    /// Every block has a name, and cores show their own caches.
     Close,
-    /// PUs have their numbers only; what all cores have is said once.
+    /// PUs have numbers only; facts of all cores stand once.
     Wide,
 }
 
-/// What everything is drawn from.
+/// The source of all blocks.
 struct Scene<'a> {
     topology: &'a Topology,
     overlay: &'a Overlay,
     tree: ObjectTree<'a>,
-    marks: Marks,
+    marks: Marks<'a>,
     detail: Detail,
     /// The caches of every core, where they are the same.
     caches: Option<String>,
@@ -73,7 +73,7 @@ pub(super) fn scene(topology: &Topology, overlay: &Overlay) -> Block {
     picture.section(objects.into_iter().chain(rest).collect())
 }
 
-/// What is the same for every core is said once.
+/// A fact that is the same for every core stands once.
 fn same_caches(tree: &ObjectTree<'_>, topology: &Topology) -> Option<String> {
     let words = |core| phrases::private_caches(tree.private(core));
     let mut all = topology.cores().iter().map(words);

@@ -10,7 +10,7 @@ use crate::{
     render::phrases::{self, plain},
 };
 
-/// A block for each NIC, but of very many only for those that matter.
+/// A block for each NIC; of very many only for the important ones.
 pub(super) fn thinned(scene: &Scene<'_>, mut nics: Vec<&Nic>, block: impl Fn(&Nic) -> Block) -> Vec<Block> {
     let marked = scene.marks.nics();
     let mut left_out = Vec::new();
@@ -29,12 +29,12 @@ pub(super) fn thinned(scene: &Scene<'_>, mut nics: Vec<&Nic>, block: impl Fn(&Ni
 
 fn head(scene: &Scene<'_>, nic: &Nic) -> Row {
     let mut cells = vec![Cell::new(&cut(&plain(&nic.name), CARD / 2), Tone::Bold)];
-    cells.extend(scene.marks.frames(scene.marks.rails_of_nic(&nic.name), 3));
+    cells.extend(scene.marks.frames(&scene.marks.rails_of_nic(&nic.name), 3));
     cells.extend(scene.marks.letter(nic).map(|letter| Cell::new(letter, Tone::Tag)));
     Row::of(13.0, cells)
 }
 
-/// A NIC that is a device, with all that is worth a word.
+/// A NIC with a device, with its facts.
 pub(super) fn hardware(scene: &Scene<'_>, nic: &Nic) -> Block {
     let device = nic.pci.and_then(|pci| scene.topology.pci_device(pci));
     let join = |parts: [Option<String>; 2]| parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -85,7 +85,7 @@ fn finish(scene: &Scene<'_>, nic: &Nic, mut block: Block, facts: impl Iterator<I
     let addresses = nic.addresses.iter().map(|address| format!("{}/{}", address.ip, address.prefix_len));
     let lines = [plain(&nic.name).into_owned()].into_iter().chain(facts).chain(addresses);
     block.hint = lines.collect::<Vec<_>>().join("\n");
-    block.rails = scene.marks.rails_of_nic(&nic.name).to_vec();
+    block.rails = scene.marks.rails_of_nic(&nic.name);
     block.anchor = Some(Anchor::Nic(nic.name.clone()));
     block
 }

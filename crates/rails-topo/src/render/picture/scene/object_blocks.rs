@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl<'a> Scene<'a> {
-    /// The outermost objects, and cores and PUs that are in none; devices go to where they hang.
+    /// The outermost objects, and the cores and PUs outside of them; devices go to their localities.
     pub(super) fn objects(&self, devices: &mut Devices<'a>) -> Vec<Block> {
         let mut blocks: Vec<Block> = self.tree.outermost.iter().map(|object| self.object(object, devices)).collect();
         blocks.extend(self.tree.cores.iter().map(|core| self.core(core)));
@@ -24,7 +24,7 @@ impl<'a> Scene<'a> {
 
     fn object(&self, object: &Object<'a>, devices: &mut Devices<'a>) -> Block {
         let mut block = self.head(object);
-        // What lies in the object gets its devices before the object itself takes what is left.
+        // The objects in this one get their devices before it takes the rest.
         let mut inner: Vec<Block> = object.inner.iter().map(|inner| self.object(inner, devices)).collect();
         inner.extend(object.cores.iter().map(|core| self.core(core)));
         let here = match object.object_type {
@@ -33,27 +33,19 @@ impl<'a> Scene<'a> {
             ObjectType::Caches(_) => Vec::new(),
         };
         if let (ObjectType::Node(node), false) = (&object.object_type, object.cpus.is_empty()) {
-            block.rails = self.marks.rails_of_node(node.id).to_vec();
+            block.rails = self.marks.rails_of_node(node.id);
         }
         self.sections(block, inner, here)
     }
 
     fn head(&self, object: &Object<'_>) -> Block {
-        let cpus = match object.cpus.is_empty() {
-            true => "no CPUs".to_owned(),
-            false => format!("CPUs {}", phrases::cpus(object.cpus)),
+        let kind = match object.object_type {
+            ObjectType::Package(_) => Kind::Package,
+            ObjectType::Die(_) => Kind::Die,
+            ObjectType::Node(_) => Kind::Node,
+            ObjectType::Caches(_) => Kind::Cache,
         };
-        let (kind, name, facts) = match &object.object_type {
-            ObjectType::Package(package) => {
-                (Kind::Package, format!("package {}", phrases::number_of_package(package.id)), Vec::new())
-            }
-            ObjectType::Die(die) => (Kind::Die, format!("die {}", phrases::number_of_package(die.id)), Vec::new()),
-            ObjectType::Node(node) => (Kind::Node, format!("node {}", node.id), phrases::memory(node)),
-            ObjectType::Caches(caches) => {
-                let mut caches = caches.iter().map(|cache| phrases::cache(cache));
-                (Kind::Cache, caches.next().unwrap_or_default(), caches.collect())
-            }
-        };
+        let (cpus, (name, facts)) = (phrases::named_cpus(object.cpus), phrases::object(&object.object_type));
         let size = if kind == Kind::Cache { 10.0 } else { 12.0 };
         let mut first = vec![Cell::new(&name, Tone::Bold)];
         if let ObjectType::Node(node) = &object.object_type {
@@ -61,7 +53,7 @@ impl<'a> Scene<'a> {
             let rails = self.marks.rails_of_node(node.id);
             if !rails.is_empty() {
                 first.push(Cell::new("memory of", Tone::Dim));
-                first.extend(self.marks.frames(rails, MOST_FRAMES));
+                first.extend(self.marks.frames(&rails, MOST_FRAMES));
             }
         } else if kind == Kind::Cache {
             first.extend(facts.iter().map(|fact| Cell::new(fact, Tone::Plain)));
@@ -70,7 +62,7 @@ impl<'a> Scene<'a> {
             first.push(Cell::new(&cpus, Tone::Dim));
         }
         let mut rows = vec![Row::of(size, first)];
-        // A cache's CPUs are to be seen in it.
+        // A cache's CPUs are visible in it.
         if kind == Kind::Node {
             rows.extend(facts.iter().skip(1).map(|fact| Row::text(10.0, fact, Tone::Dim)));
             rows.push(Row::text(10.0, &cpus, Tone::Dim));
@@ -137,8 +129,8 @@ impl<'a> Scene<'a> {
         };
         let mut rows = vec![Row::of(size, vec![Cell::new(&name, if rails.is_empty() { tone } else { Tone::Bold })])];
         let mut least = 2.0 * Kind::Pu(state).gap() + rows[0].height();
-        if self.marks.most_on_a_cpu() > 0 {
-            let row = Row::of(small, self.marks.frames(rails, 2));
+        if self.marks.has_rails_on_cpus() {
+            let row = Row::of(small, self.marks.frames(&rails, 2));
             least += row.height();
             rows.push(row);
         }
@@ -149,9 +141,9 @@ impl<'a> Scene<'a> {
         }
         let mut block = Block::new(Kind::Pu(state), rows);
         block.least = (if self.detail == Detail::Close { 66.0 } else { 36.0 }, least);
-        block.rails = rails.to_vec();
+        block.hint = self.hint(cpu, state, &rails);
+        block.rails = rails;
         block.anchor = Some(Anchor::Cpu(cpu));
-        block.hint = self.hint(cpu, state, rails);
         block
     }
 
@@ -175,9 +167,9 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Machines have two or three sorts of cores, but for one that somebody made up.
+/// Real machines have two or three kinds of cores.
 const MOST_GROUPS: usize = 8;
 /// Frames of rails on one node; the legend has all.
 const MOST_FRAMES: usize = 8;
-/// In pixels: as wide as what is usually written on it.
+/// In pixels: the width of the usual text.
 const BAR: f64 = 66.0;

@@ -101,7 +101,7 @@ pub(crate) fn address(side: Side, link: u8) -> IpAddr {
     Ipv4Addr::new(10, 77, link, host).into()
 }
 
-/// The hardware address of a wire's end: locally administered, and the same in every lab, so that the ends need not ask.
+/// The hardware address of an emulated link's end: locally administered, and the same in every lab, so that the ends need not ask.
 pub(crate) fn hardware_address(side: Side, link: u8) -> String {
     format!("02:72:61:69:{link:02x}:0{}", 1 + side as u8)
 }
@@ -150,7 +150,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_either_refused_or_written_back_unchanged(text in "(rails-)?[0-9a-c+-]{0,20}") {
+        fn any_text_is_refused_or_written_back_unchanged(text in "(rails-)?[0-9a-c+-]{0,20}") {
             if let Ok(name) = text.parse::<NamespaceName>() {
                 prop_assert_eq!(name.to_string(), text);
             }

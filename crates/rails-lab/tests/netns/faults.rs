@@ -1,14 +1,14 @@
 //! Black holes, and what TCP says of a lab.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
 
-use rails_lab::{LinkLab, Shape, Side, Wire};
+use crate::{PATIENCE, wait_until};
+use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() {
-    let lab = LinkLab::builder().link(Shape::mbit(100)).wire(Wire::mbit(100)).build().unwrap();
+fn netns_black_hole_at_one_end_and_its_end() {
+    let lab = LinkLab::builder().link(Shape::mbit(100)).emulated(EmulatedLink::mbit(100)).build().unwrap();
     for link in 0..lab.link_count() {
         let [a, b] = Side::BOTH.map(|side| {
             let _inside = lab.enter(side).unwrap();
@@ -46,7 +46,7 @@ fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_links_prescribe_the_congestion_control_and_a_port_that_is_listened_on_is_seen() {
+fn netns_congestion_control_and_listening_ports() {
     let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
     lab.set_congestion_control("reno").unwrap();
     lab.set_congestion_control("cubic").unwrap();
@@ -65,14 +65,3 @@ fn netns_links_prescribe_the_congestion_control_and_a_port_that_is_listened_on_i
         assert_eq!(lab.transport_counters(side).unwrap().retransmitted_segments, 0);
     }
 }
-
-fn wait_until(done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A bound against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);

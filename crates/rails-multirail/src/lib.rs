@@ -72,7 +72,7 @@ pub use rails_proto::{
     messages::{Message, longest_message},
     pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},
     parameters::MOST_LANES,
-    policy::{Adaptive, LaneView, Policy, SchedulerView, Static, StripePolicy},
+    policy::{self, Policy, StripePolicy},
     scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
     security::Security,

@@ -1,5 +1,7 @@
 //! What the two ends tell each other of themselves, and what every stream is bound by.
 
+use std::time::Duration;
+
 /// What an end tells the other about itself when a lane joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportParameters {
@@ -19,3 +21,6 @@ pub(crate) fn most_chunks(window: u64) -> usize {
 pub const MOST_LANES: usize = 64;
 /// The most bytes that are kept for the peer, whatever window it claims: the largest that can be set.
 pub(crate) const MOST_KEPT: u64 = 1 << 30;
+/// How long an acknowledgement may wait for more to acknowledge. What it holds up is memory at the sender, not speed, so it
+/// is a round trip of a fair distance; each one saved is two system calls.
+pub(crate) const ACK_DELAY: Duration = Duration::from_millis(10);

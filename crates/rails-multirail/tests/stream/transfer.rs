@@ -2,7 +2,10 @@
 
 use crate::util::{PATIENCE, moved, options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::{MultiRailStream, Policy, RailId, SchedulerView, StripePolicy};
+use rails_multirail::{
+    MultiRailStream, Policy, RailId, StripePolicy,
+    policy::{Decision, SchedulerView, Sent, Wait},
+};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -124,29 +127,40 @@ async fn stalled_reader_stops_the_writer() {
     writer.await.unwrap();
 }
 
-/// Everything by the lane that joined first.
+/// A part of the stream by the lane that joined first, and all the rest by the second.
 #[derive(Debug)]
-struct FirstOnly;
+struct InTwoParts {
+    /// How much of its part the first lane has had.
+    first_had: usize,
+}
 
-impl StripePolicy for FirstOnly {
-    fn share(&self, offer: &SchedulerView<'_>, lane: usize) -> Option<usize> {
-        (lane == 0).then_some(offer.longest_chunk)
+impl StripePolicy for InTwoParts {
+    fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision {
+        let left = FIRST_PART - self.first_had;
+        match (view.waiting, lane) {
+            (None, _) => Decision::Wait(Wait::NothingToSend),
+            (_, 0) if left > 0 => Decision::New(left),
+            (_, 1) if left == 0 => Decision::New(view.longest_chunk),
+            _ => Decision::Wait(Wait::OutOfTurn),
+        }
     }
 
-    fn took(&mut self, _: usize, _: usize) {}
-
-    fn reinjects(&self) -> bool {
-        false
+    fn on_sent(&mut self, sent: &Sent) {
+        if sent.lane == 0 {
+            self.first_had += sent.length as usize;
+        }
     }
 }
+
+const FIRST_PART: usize = 1 << 20;
 
 #[tokio::test]
 async fn policy_of_the_application() {
     let rails = rails(2);
-    let (near, far) = pair(&rails, &options().own_policy(|| Box::new(FirstOnly))).await;
+    let (near, far) = pair(&rails, &options().own_policy(|| Box::new(InTwoParts { first_had: 0 }))).await;
     let [sent, _] = moved(near, far, pattern(3 << 20)).await;
     let carried: Vec<u64> = sent.lanes.iter().map(|lane| lane.bytes_sent).filter(|bytes| *bytes > 0).collect();
-    assert_eq!(carried, [3 << 20]);
+    assert_eq!(carried, [FIRST_PART as u64, (3 << 20) - FIRST_PART as u64]);
 }
 
 #[tokio::test]

@@ -180,7 +180,7 @@ impl Connection {
     }
 
     /// When what `lane` has in flight should be answered, or is overdue.
-    fn answer_due(&self, lane: LaneId) -> Option<Instant> {
+    fn answer_due(&mut self, lane: LaneId) -> Option<Instant> {
         let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
         let silent_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
         Some(self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at)))

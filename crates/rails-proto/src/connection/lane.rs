@@ -2,7 +2,8 @@
 
 use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
 use crate::{
-    scheduler::{ACK_DELAY, ByteCount},
+    parameters::ACK_DELAY,
+    scheduler::ByteCount,
     wire::{Ack, Frame},
 };
 use std::time::Instant;

@@ -66,7 +66,7 @@ impl Connection {
     /// Where the stream does not carry messages or was finished.
     pub fn send(&mut self, now: Instant, priority: Priority, message: Bytes) {
         self.scheduler.send(priority, message);
-        self.wake_idle_lanes();
+        self.wake_idle_lanes(now);
         self.observe_application(now);
     }
 

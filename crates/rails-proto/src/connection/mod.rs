@@ -31,10 +31,10 @@ pub use wakes::{NEEDS_NO_ROOM, Wakes};
 
 use crate::{
     chunk::Chunk,
-    parameters::{MOST_LANES, TransportParameters},
+    parameters::{ACK_DELAY, MOST_LANES, TransportParameters},
     policy::StripePolicy,
     reassembler::Admission,
-    scheduler::{ACK_DELAY, ByteCount, LaneTraits, Scheduler},
+    scheduler::{ByteCount, LaneTraits, Scheduler},
     violation::{Form, Violation},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
@@ -197,14 +197,14 @@ impl Connection {
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.use_for_bytes(now);
         self.scheduler.write(bytes);
-        self.wake_idle_lanes();
+        self.wake_idle_lanes(now);
         self.observe_application(now);
     }
 
     /// No more bytes will be written.
     pub fn finish(&mut self, now: Instant) {
         self.scheduler.finish();
-        self.wake_idle_lanes();
+        self.wake_idle_lanes(now);
         self.observe_application(now);
     }
 
@@ -342,7 +342,7 @@ impl Connection {
         let left = self.lanes[lane.0].leaving && self.say_leave(lane, control);
         if chunk.is_some() || acknowledged || left || stopped {
             // There may be more for another lane that stands idle.
-            self.wake_idle_lanes();
+            self.wake_idle_lanes(now);
             if chunk.is_some() {
                 if is_used {
                     self.was_used(now, lane);
@@ -370,7 +370,7 @@ impl Connection {
     }
 
     /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
-    pub fn chunk_length(&mut self, lane: LaneId) -> usize {
+    pub fn chunk_length(&self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
     }
 
@@ -460,7 +460,7 @@ impl Connection {
         if was_silent && !self.scheduler.is_silent(lane.0) {
             self.has_answered(now, lane);
         }
-        self.wake_idle_lanes();
+        self.wake_idle_lanes(now);
         if self.scheduler.lags(now, lane.0) {
             self.wake_all_lanes();
         }

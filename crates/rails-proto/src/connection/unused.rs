@@ -2,6 +2,7 @@
 //! known of them grows old, and it is told of them.
 
 use super::{Connection, EventKind, LaneId};
+use crate::policy::probe_interval;
 use std::time::{Duration, Instant};
 
 /// How a lane that is given nothing is tried.
@@ -48,7 +49,7 @@ impl Connection {
             self.lanes[lane.0].unused.try_at = None;
             return None;
         }
-        let is_missed = self.scheduler.wants(lane.0) || self.scheduler.is_first_overdue(now);
+        let is_missed = self.scheduler.wants(now, lane.0) || self.scheduler.is_first_overdue(now);
         let can_be_tried = self.scheduler.can_probe(lane.0);
         let unused = &mut self.lanes[lane.0].unused;
         let try_at = *unused.try_at.get_or_insert(now + unused.interval());
@@ -83,15 +84,11 @@ impl Unused {
     }
 
     fn interval(&self) -> Duration {
-        (FIRST_TRY * (1 << self.tries.min(4))).min(LONGEST_PAUSE)
+        probe_interval(self.tries)
     }
 }
 
 /// How often a lane that stands idle looks, while the stream is at work, whether others see to what they should. Each look wakes a thread.
 const STAND_BY: Duration = Duration::from_millis(100);
-/// A lane that is given nothing is tried after this, and then after ever longer. A link that is back is so in use again well within two seconds, and a lane of which nothing is
-/// to be had costs 16 KiB a second.
-const FIRST_TRY: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A lane that has left what waited to others for so long is told of.
 const WORTH_TELLING: Duration = Duration::from_secs(2);

@@ -4,6 +4,7 @@ use super::{
     Connection, LaneId,
     lane::{LIMITS_PER_WINDOW, part},
 };
+use std::time::Instant;
 
 /// Who is to be woken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl Connection {
     }
 
     /// Wakes as many idle lanes as there is work for.
-    pub(super) fn wake_idle_lanes(&mut self) {
+    pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
         self.wakes.writer |= self.scheduler.has_much_room();
         let mut work = self.scheduler.waiting();
         if work == 0 {
@@ -42,12 +43,12 @@ impl Connection {
         }
         // One that was woken for something else, and will not have to wait for room, takes something too: waking another costs more than it saves.
         for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
-            if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(index) {
+            if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(now, index) {
                 work -= 1;
             }
         }
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if work > 0 && lane.up && lane.idle && self.scheduler.wants(index) {
+            if work > 0 && lane.up && lane.idle && self.scheduler.wants(now, index) {
                 lane.call();
                 self.wakes.lanes |= 1 << index;
                 work -= 1;

@@ -203,9 +203,10 @@ mod tests {
     use super::*;
     use crate::{
         connection::{Config, Connection},
+        parameters::ACK_DELAY,
         parameters::TransportParameters,
         policy::Policy,
-        scheduler::{ACK_DELAY, LaneTraits},
+        scheduler::LaneTraits,
         violation::Violation,
         wire::{DataHeader, Frame, ResetReason},
     };

@@ -1,39 +1,62 @@
 //! Late binding: a lane with room takes the next chunk.
 
-use super::{SchedulerView, StripePolicy};
+use super::{Decision, LaneView, Policy, SchedulerView, StripePolicy, Wait, reinjection};
 use std::time::Duration;
 
 /// A lane with room takes the next chunk, in the length that it carries in a few milliseconds.
 ///
-/// It leaves a chunk to another lane only if that one would have everything that waits at the other end before this one were done with
-/// this chunk: the end of a stream is not left to its slowest lane, and a small write goes to the lane that has it there first. (The
-/// rule is that of ECF: Lim et al., "ECF: An MPTCP Path Scheduler to Manage Heterogeneous Paths", CoNEXT 2017.)
+/// It takes requeued bytes first, then the chunk that the peer needs next if that is overdue on another lane, then new bytes, and last
+/// a chunk that another lane is slower with.
+///
+/// It leaves bytes to another lane only if that one would deliver everything that waits before this one had delivered its chunk: the end
+/// of a stream is not left to its slowest lane, and a small write goes to the lane that delivers it first. (The rule is that of ECF: Lim et
+/// al., "ECF: An MPTCP Path Scheduler to Manage Heterogeneous Paths", CoNEXT 2017.)
 #[derive(Debug, Clone, Copy)]
 pub struct Adaptive;
 
 impl StripePolicy for Adaptive {
-    fn share(&self, view: &SchedulerView<'_>, lane: usize) -> Option<usize> {
-        let length = self.longest_chunk(view, lane).min(view.waiting);
-        (!view.is_sooner_elsewhere(lane, length)).then_some(length)
+    fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision {
+        let longest = self.longest_chunk(&view.lanes[lane], view.longest_chunk);
+        if let Some(requeued) = view.requeued
+            && !view.is_sooner_elsewhere(lane, longest.min(requeued.first), requeued.bytes)
+        {
+            return Decision::Requeue(longest);
+        }
+        if let Some(chunk) = reinjection::overdue(view, lane) {
+            return Decision::Reinject(chunk.offset);
+        }
+        if let Some(waiting) = view.waiting {
+            let length = longest.min(waiting);
+            if !view.is_sooner_elsewhere(lane, length, waiting) {
+                return Decision::New(length);
+            }
+        }
+        if let Some(chunk) = reinjection::slower(view, lane) {
+            return Decision::Reinject(chunk.offset);
+        }
+        let waits = view.waiting.is_some() || view.requeued.is_some();
+        Decision::Wait(if waits { Wait::SoonerElsewhere } else { Wait::NothingToSend })
     }
 
-    fn took(&mut self, _: usize, _: usize) {}
-
-    fn longest_chunk(&self, view: &SchedulerView<'_>, lane: usize) -> usize {
+    fn longest_chunk(&self, lane: &LaneView, longest: usize) -> usize {
         let of_rate = |rate: f64| (rate * CHUNK_TIME.as_secs_f64()) as usize;
-        let wanted = view.lanes[lane].rate.map_or(FIRST_CHUNK, of_rate);
-        wanted.max(SHORTEST_CHUNK).min(view.longest_chunk)
+        let wanted = lane.rate.map_or(FIRST_CHUNK, of_rate);
+        wanted.max(SHORTEST_CHUNK).min(longest)
     }
 
     fn reinjects(&self) -> bool {
         true
     }
+
+    fn built_in(&self) -> Option<Policy> {
+        Some(Policy::Adaptive)
+    }
 }
 
 /// How long a lane should be busy with a chunk. At 400 Mbit/s that is 240 KiB.
 const CHUNK_TIME: Duration = Duration::from_millis(5);
-/// A chunk on a lane whose rate is not known yet, in bytes: on one that is very slow it is soon enough there, and a fast one is known after
+/// A chunk on a lane whose rate is not known yet, in bytes: a very slow lane delivers it soon enough, and a fast one is known after
 /// a round trip.
 pub(crate) const FIRST_CHUNK: usize = 16 << 10;
-/// Below this many bytes the cost of a chunk outweighs what is gained: it is 11 packets of 1,500 bytes.
+/// Below this many bytes the cost of a chunk outweighs the gain: it is 11 packets of 1,500 bytes.
 const SHORTEST_CHUNK: usize = 16 << 10;

@@ -1,40 +1,40 @@
 //! Static striping: shares that do not follow what the lanes can carry.
 
-use super::{LaneView, SchedulerView, StripePolicy};
+use super::{Decision, LaneView, Policy, SchedulerView, StripePolicy, Wait};
 
 /// Stripes in turn: of equal length, or by the lanes' weights.
 ///
 /// A stripe that was not written whole may go out in several chunks, all of them on the one lane. A lane that is not usable is left out.
-#[derive(Debug, Clone)]
+/// Requeued bytes have no turn: the next lane with room takes them. Nothing is reinjected.
+#[derive(Debug, Clone, Copy)]
 pub struct Static {
     weighted: bool,
-    /// Whose turn it is, and how many bytes of its stripe it has had.
-    turn: usize,
-    had: usize,
 }
 
 impl Static {
     /// The same share for each lane.
     pub fn equal() -> Self {
-        Self { weighted: false, turn: 0, had: 0 }
+        Self { weighted: false }
     }
 
     /// Shares by [`LaneView::weight`]: the heaviest lane's stripe is the longest chunk, the others' are shorter. A weight of 0 counts as the
     /// least that is above it.
     pub fn weighted() -> Self {
-        Self { weighted: true, turn: 0, had: 0 }
+        Self { weighted: true }
     }
 
-    /// The lane whose turn it is, and what is left of its stripe.
-    fn current(&self, view: &SchedulerView<'_>) -> Option<(usize, usize)> {
+    /// The lane whose turn it is, and how much of its stripe is left.
+    fn turn(&self, view: &SchedulerView<'_>) -> Option<(usize, usize)> {
         let count = view.lanes.len();
-        let stripe = self.stripe(view, self.turn % count.max(1));
-        let from = if self.had >= stripe { self.turn + 1 } else { self.turn };
+        let last = view.streak.unwrap_or_default();
+        let is_over = last.bytes >= self.stripe(view, last.lane) as u64;
+        let from = if is_over { last.lane + 1 } else { last.lane };
         let lane = (0..count).map(|step| (from + step) % count).find(|lane| view.lanes[*lane].usable)?;
-        let had = if lane == self.turn && self.had < stripe { self.had } else { 0 };
+        let had = if lane == last.lane && !is_over { last.bytes as usize } else { 0 };
         Some((lane, self.stripe(view, lane) - had))
     }
 
+    /// The length of `lane`'s stripe.
     fn stripe(&self, view: &SchedulerView<'_>, lane: usize) -> usize {
         if !self.weighted {
             return view.longest_chunk;
@@ -47,18 +47,20 @@ impl Static {
 }
 
 impl StripePolicy for Static {
-    fn share(&self, view: &SchedulerView<'_>, lane: usize) -> Option<usize> {
-        self.current(view).filter(|(whose, _)| *whose == lane).map(|(_, left)| left)
-    }
-
-    fn took(&mut self, lane: usize, bytes: usize) {
-        if lane != self.turn {
-            (self.turn, self.had) = (lane, 0);
+    fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision {
+        if view.requeued.is_some() {
+            return Decision::Requeue(view.longest_chunk);
         }
-        self.had += bytes;
+        if view.waiting.is_none() {
+            return Decision::Wait(Wait::NothingToSend);
+        }
+        match self.turn(view) {
+            Some((whose, left)) if whose == lane => Decision::New(left),
+            _ => Decision::Wait(Wait::OutOfTurn),
+        }
     }
 
-    fn reinjects(&self) -> bool {
-        false
+    fn built_in(&self) -> Option<Policy> {
+        Some(if self.weighted { Policy::Weighted } else { Policy::Static })
     }
 }

@@ -1,38 +1,128 @@
-//! How the bytes of a stream are shared out among its lanes.
+//! The policy of a stream: which bytes a lane takes next, and when it takes none.
 //!
-//! A policy decides, and does nothing else: it is asked whenever a lane has room, sees what waits and how every lane has done, and says how much
-//! of it that lane takes. Time and bytes are in what it sees. What a lost or silent lane had goes out again under any policy; that
-//! is not for a policy to decide.
+//! The [scheduler](crate::scheduler) asks the policy whenever a lane has room, and carries the answer out. The policy decides and does
+//! nothing else; it sees time and bytes in its [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide,
+//! `view.rs` estimates arrivals, `reinjection.rs` says when a chunk is late, and `probing.rs` how an unused lane is tried.
+//!
+//! Three rules hold under every policy, and the scheduler sees to them. It sends nothing beyond the peer's window. It takes an answer
+//! that cannot be carried out for [`Decision::Wait`]. And it overrules a policy that leaves a stream standing: where the policy has
+//! given nothing of what waits for [`LONGEST_REFUSAL`], and no acknowledgement is expected, the next lane that asks takes some of it.
 
 mod adaptive;
 mod fixed;
+mod probing;
+mod reinjection;
+mod view;
 
 pub use adaptive::Adaptive;
-pub(super) use adaptive::FIRST_CHUNK;
+#[cfg(test)]
+pub(crate) use adaptive::FIRST_CHUNK;
 pub use fixed::Static;
+pub(crate) use probing::{probe_allowance, probe_interval};
+#[cfg(test)]
+pub(crate) use reinjection::UNKNOWN_SERVICE;
+pub(crate) use view::InFlight;
+pub use view::{ChunkView, LaneView, Requeued, SchedulerView, Streak};
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
 /// How the bytes of a stream are shared out among its lanes.
+///
+/// A policy without a memory is a function of the view, and each of its recorded decisions can be
+/// [replayed](crate::record::Record::replay) alone. The built-in policies have none. A policy with a memory keeps it by the callbacks.
 pub trait StripePolicy: fmt::Debug + Send {
-    /// How many of the bytes that wait `lane`, which has room, is given now; more than [`SchedulerView::waiting`] is all of them. `None` leaves them to
-    /// another lane, which has to be one that is usable, or nobody takes them. The same question is asked more than
-    /// once, so it must change nothing.
-    fn share(&self, view: &SchedulerView<'_>, lane: usize) -> Option<usize>;
+    /// Decides for `lane`, which has room. The same question may be asked more than once, and for a lane that has not asked yet.
+    fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision;
 
-    /// `lane` was given that many bytes that no lane had before.
-    fn took(&mut self, lane: usize, bytes: usize);
-
-    /// The longest chunk that `lane` is given: it also bounds how much of it waits in the kernel.
-    fn longest_chunk(&self, view: &SchedulerView<'_>, lane: usize) -> usize {
+    /// The longest chunk that a lane in this state is given, in bytes, of those that the peer takes, which are no longer than `longest`. The
+    /// driver lets about as much wait in the kernel. Default: `longest`.
+    fn longest_chunk(&self, lane: &LaneView, longest: usize) -> usize {
         let _ = lane;
-        view.longest_chunk
+        longest
     }
 
-    /// Whether a lane sends once more what a slower one still has on its way, be it that nothing else waits or that the
-    /// other end can read nothing before it.
-    fn reinjects(&self) -> bool;
+    /// Whether the policy ever answers [`Decision::Reinject`]. If so, idle lanes are asked again when a chunk of another lane is
+    /// [overdue](SchedulerView::overdue_after), and a lane that is given nothing is probed with a copy now and then. Default: no.
+    fn reinjects(&self) -> bool {
+        false
+    }
+
+    /// The built-in policy that this is, for [records](crate::record::Record). Default: none.
+    fn built_in(&self) -> Option<Policy> {
+        None
+    }
+
+    /// A lane was given bytes. Default: nothing.
+    fn on_sent(&mut self, sent: &Sent) {
+        let _ = sent;
+    }
+
+    /// The peer has acknowledged `bytes` that `lane` had in flight. Default: nothing.
+    fn on_ack(&mut self, lane: usize, bytes: u64) {
+        let _ = (lane, bytes);
+    }
+
+    /// `lane` was lost or has stalled: its bytes that are in flight on no other lane are requeued. Default: nothing.
+    fn on_lost(&mut self, lane: usize) {
+        let _ = lane;
+    }
+}
+
+/// The answer of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The lane takes so many bytes that no lane has had, at most. The scheduler takes 0 for 1, and cuts what is longer than
+    /// [`SchedulerView::longest_chunk`] or than what waits.
+    New(usize),
+    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, so many at most.
+    Requeue(usize),
+    /// The lane sends the chunk at this offset again, which another lane has in flight and this one has not.
+    Reinject(u64),
+    /// The lane takes nothing.
+    Wait(Wait),
+}
+
+/// Why a lane takes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// Nothing waits, and no other lane is late.
+    NothingToSend,
+    /// Another lane would deliver all that waits sooner.
+    SoonerElsewhere,
+    /// It is another lane's turn.
+    OutOfTurn,
+    /// The application's own policy has a reason of its own.
+    Other,
+}
+
+/// Bytes that a lane was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The lane.
+    pub lane: usize,
+    /// Where the first of them belongs in the stream.
+    pub offset: u64,
+    /// How many there are.
+    pub length: u32,
+    /// Why it was given them.
+    pub cause: Cause,
+}
+
+/// Why a lane was given bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// No lane had had them.
+    New,
+    /// The lane that had them was lost or has stalled.
+    Requeued,
+    /// Another lane is late with them.
+    Reinjected,
+    /// The lane is given nothing else, and a copy tells how good it is now.
+    Probed,
 }
 
 /// The policies of this crate.
@@ -60,68 +150,8 @@ impl Policy {
     }
 }
 
-/// What waits, and who could take it.
-#[derive(Debug)]
-pub struct SchedulerView<'a> {
-    /// Bytes that wait and that the other end's window has room for; 0 where only the end of the stream is left to be told.
-    pub waiting: usize,
-    /// The longest chunk that the other end takes, in bytes.
-    pub longest_chunk: usize,
-    /// Every lane by number.
-    pub lanes: &'a [LaneView],
-}
-
-/// How a lane stands.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LaneView {
-    /// It is up, and not known to be silent.
-    pub usable: bool,
-    /// It will ask for more: it stands idle with room, or has something in flight that will be acknowledged. What is left to a lane that is not
-    /// may be left for good.
-    pub promising: bool,
-    /// Its share under a weighted policy, as the driver gave it: its nominal speed, or what the application wished.
-    pub weight: u32,
-    /// Bytes that it was given and that are not acknowledged.
-    pub in_flight: u64,
-    /// Bytes per second that it was seen to carry while it was busy, with a half-life of [`HALF_LIFE`]. `None` where none have arrived yet.
-    pub rate: Option<f64>,
-    /// The round trip of a byte that meets no queue, as far as the driver knows.
-    pub rtt: Option<Duration>,
-    /// How long a chunk takes from being taken to being acknowledged, with the same half-life.
-    pub service: Option<Duration>,
-}
-
-impl SchedulerView<'_> {
-    /// Whether another lane, of which more can be expected, would have everything that waits at the other end before `lane` were done with `length` bytes of it.
-    pub fn is_sooner_elsewhere(&self, lane: usize, length: usize) -> bool {
-        let (own, soonest) = self.arrivals(lane, length);
-        own.zip(soonest).is_some_and(|(own, theirs)| theirs.saturating_add(ESTIMATE_TOLERANCE) < own)
-    }
-
-    /// How long it is until `length` bytes are with the peer by `lane`, and until everything that waits is by the best of the others of which more can be expected.
-    pub fn arrivals(&self, lane: usize, length: usize) -> (Option<Duration>, Option<Duration>) {
-        let others = self.lanes.iter().enumerate().filter(|(other, lane_view)| *other != lane && lane_view.promising);
-        let soonest = others.filter_map(|(_, lane_view)| lane_view.arrival(self.waiting)).min();
-        // It is no sooner than half a round trip by a lane of which nothing else is known.
-        let own = self.lanes[lane].arrival(length).or(self.lanes[lane].rtt.map(|rtt| rtt / 2));
-        (own, soonest)
-    }
-}
-
-impl LaneView {
-    /// How long it is until `bytes` more, behind what it has in flight, are with the other end; `None` where nothing is known of it. A lane whose rate
-    /// is not known is as good as its round trip while it has nothing to do: that is how it becomes known.
-    pub fn arrival(&self, bytes: usize) -> Option<Duration> {
-        let there = self.rtt.map(|rtt| rtt / 2);
-        let Some(rate) = self.rate else {
-            return there.filter(|_| self.in_flight == 0);
-        };
-        let carried = Duration::try_from_secs_f64((self.in_flight as f64 + bytes as f64) / rate);
-        Some(there.unwrap_or_default().saturating_add(carried.unwrap_or(Duration::MAX)))
-    }
-}
-
 /// After how long half of what is known of a lane's rate is of newer observations.
 pub const HALF_LIFE: Duration = Duration::from_millis(50);
-/// A difference below this is within what the estimates are worth.
-const ESTIMATE_TOLERANCE: Duration = Duration::from_micros(100);
+/// How long bytes wait that the policy gives to no lane, while no acknowledgement is expected. No policy of this crate comes near it: a lane that
+/// one of them prefers takes the bytes as soon as it is woken.
+pub const LONGEST_REFUSAL: Duration = Duration::from_millis(500);

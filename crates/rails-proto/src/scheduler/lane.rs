@@ -1,7 +1,7 @@
 //! One lane as the scheduler sees it: what it has in flight, and how it has done up to now.
 
 use super::{Reissued, bit, estimate::Estimate, outstanding::Outstanding};
-use crate::{chunk::Chunk, policy::LaneView};
+use crate::{chunk::Chunk, parameters::ACK_DELAY, policy::LaneView};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -101,8 +101,16 @@ impl Lane {
             in_flight: self.bytes,
             rate: self.rate_by(now),
             rtt: self.rtt,
+            chunks: self.in_flight.len(),
             service: self.service(),
+            service_is_bound: self.service_at_least.is_some(),
         }
+    }
+
+    /// Whether an acknowledgement is to be expected on it. One that has been missing for long may never come, though the transport sees nothing wrong.
+    pub(super) fn is_moving(&self, now: Instant) -> bool {
+        let newest = self.in_flight.back().filter(|_| self.is_heard());
+        newest.is_some_and(|sent| now < self.acknowledged_at.map_or(sent.taken, |at| at.max(sent.taken)) + LONGEST_WAY)
     }
 
     pub(super) fn put(&mut self, sent: Transmission) {
@@ -162,21 +170,8 @@ impl Lane {
         self.known_service().max(self.service_at_least)
     }
 
-    /// How long a chunk would take that the lane were given now: where none was seen yet and nothing is before it, a round trip and the peer's
-    /// patience.
-    pub(super) fn would_take(&self) -> Option<Duration> {
-        let unseen = || self.rtt.filter(|_| self.in_flight.is_empty()).map(|rtt| rtt + ACK_DELAY);
-        self.service().or_else(unseen)
-    }
-
     fn known_service(&self) -> Option<Duration> {
         self.service.get().map(Duration::from_secs_f64)
-    }
-
-    /// How long a chunk should take: no less than the oldest has taken up to now, for the lane keeps them in order.
-    pub(super) fn expected(&self, now: Instant) -> Option<Duration> {
-        let oldest = self.in_flight.front().map(|sent| now.saturating_duration_since(sent.taken));
-        self.service().max(oldest)
     }
 
     /// How long it will be until the chunk at `index` is there, going by the lane's rate.
@@ -185,18 +180,6 @@ impl Lane {
         let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
         let since = self.acknowledged_at.max(self.in_flight.front().map(|sent| sent.taken))?;
         Some(whole.saturating_sub(now.saturating_duration_since(since)))
-    }
-
-    /// When the chunk at `index` has taken so much longer than chunks did before that something must be wrong. Where none was
-    /// seen to arrive, that is four times as long as they take on a lane that would take it over, for which chunks take `others`.
-    pub(super) fn overdue_at(&self, index: usize, others: Option<Duration>) -> Instant {
-        let unknown = || {
-            let least = LEAST_REINJECTION_GAIN.max(4 * self.rtt.unwrap_or_default());
-            others.map_or(UNKNOWN_SERVICE, |others| (4 * others).min(UNKNOWN_SERVICE)).max(least)
-        };
-        let known = self.known_service().filter(|_| self.service_at_least.is_none());
-        let longest = LONGEST_OVERDUE.max(4 * self.rtt.unwrap_or_default());
-        self.in_flight[index].taken + known.map_or_else(unknown, |service| (2 * service).clamp(LEAST_OVERDUE, longest))
     }
 
     /// The oldest that it was given, where it is among the first `end` of this connection: it has arrived.
@@ -246,20 +229,11 @@ impl Lane {
 
 /// So long after the last that was acknowledged, what is known of a lane is old.
 const STALE: Duration = Duration::from_millis(200);
-/// How long a chunk may take at most on a lane that has not had one acknowledged yet.
-pub(super) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk is overdue before this on a lane that is known: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
-const LEAST_OVERDUE: Duration = Duration::from_millis(60);
-/// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then no reader waits for it.
-const LONGEST_OVERDUE: Duration = Duration::from_millis(200);
+/// An acknowledgement that takes longer than this is not waited for: that is two of the longest chunks by default at 1 Mbit/s.
+const LONGEST_WAY: Duration = Duration::from_secs(10);
 /// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// Fewer bytes say nothing of a rate either.
 const LEAST_SAMPLE: u64 = 16 << 10;
 /// A lane that took so much longer than its way and the peer's patience explain was busy with what it had.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);
-/// How long an acknowledgement may wait for more to acknowledge. What it holds up is memory at the sender, not speed, so it
-/// is a round trip of a fair distance; each one saved is two system calls.
-pub(crate) const ACK_DELAY: Duration = Duration::from_millis(10);
-/// Less time than this is not worth sending a chunk twice.
-pub(super) const LEAST_REINJECTION_GAIN: Duration = Duration::from_millis(50);

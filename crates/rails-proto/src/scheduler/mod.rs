@@ -1,46 +1,41 @@
-//! Which bytes a free lane takes next, and which come back when a lane is lost or falls silent.
+//! The sending side of a stream: it asks the [policy](crate::policy) what a lane with room takes, carries the answer out, and records
+//! which lane holds which byte.
 
 mod check;
 mod estimate;
 mod lane;
+mod late;
 mod outstanding;
 mod pending;
 mod probe;
-mod reinject;
 mod reissued;
-mod requeued;
+mod take;
 mod waiting;
 
-pub(super) use lane::ACK_DELAY;
 pub use lane::LaneTraits;
 pub use reissued::{ByteCount, Reissued};
 
 use crate::{
-    chunk::{Chunk, Priority},
+    chunk::Priority,
     parameters::{MOST_KEPT, most_chunks},
-    policy::{LaneView, SchedulerView, StripePolicy},
+    policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy},
     violation::Violation,
     wire::Ack,
 };
 use bytes::Bytes;
-use lane::{Lane, Transmission};
+use lane::Lane;
 use outstanding::Outstanding;
 use std::time::{Duration, Instant};
 use waiting::Waiting;
 
 /// The sending side of one direction of a stream.
 ///
-/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](super::policy) gives it some of them; then they are in flight
-/// on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]) or the lane is lost ([`Scheduler::lane_lost`])
-/// or silent ([`Scheduler::silence`]), in which case they are the first to be taken by another.
+/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them. They are then in flight
+/// on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`])
+/// or silent ([`Scheduler::silence`]) before that, they are requeued for another lane. The policy may also send a chunk again on a second
+/// lane; the peer drops the copy that comes second.
 ///
-/// A slow lane must not hold up the fast ones, be it at the end of the stream or because the window is full behind its
-/// chunk. So a lane sends a chunk once more that another has in flight: where nothing else waits, if it will have it there
-/// sooner, going by how long chunks took on either lane before; and at once where that chunk is overdue and the first that the
-/// peer waits for. The peer drops what comes second.
-///
-/// It never lets out more than the peer's window, so that what it keeps is bounded
-/// by that window and its own buffer.
+/// The scheduler never sends beyond the peer's window, so its memory is bounded by that window and its own buffer.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
@@ -54,9 +49,13 @@ pub struct Scheduler {
     /// Which lane holds which of the bytes that were sent and are not known to be delivered.
     outstanding: Outstanding,
     lanes: Vec<Lane>,
-    /// How the lanes stand, as the policy sees them, and the last time that was told.
-    standings: Vec<LaneView>,
+    /// The lanes as the policy sees them, and the latest time that was given.
+    lane_views: Vec<LaneView>,
     now: Option<Instant>,
+    /// Which lane was last given new bytes.
+    streak: Option<Streak>,
+    /// When a lane that asked was first given nothing, though bytes waited, since the policy last gave something to a lane.
+    refused_since: Option<Instant>,
     /// Everything below has been read by the peer.
     consumed: u64,
     /// What was given to a lane more than once.
@@ -78,8 +77,10 @@ impl Scheduler {
             pending: Waiting::default(),
             outstanding: Outstanding::default(),
             lanes: Vec::new(),
-            standings: Vec::new(),
+            lane_views: Vec::new(),
             now: None,
+            streak: None,
+            refused_since: None,
             consumed: 0,
             reissued: Reissued::default(),
             abandoned: None,
@@ -194,7 +195,7 @@ impl Scheduler {
     pub fn lane_up(&mut self, lane: usize, traits: LaneTraits) {
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, Lane::default);
-            self.standings.resize_with(lane + 1, LaneView::default);
+            self.lane_views.resize_with(lane + 1, LaneView::default);
         }
         self.lanes[lane] = Lane { up: true, weight: traits.weight, rtt: traits.rtt, ..Lane::default() };
     }
@@ -203,6 +204,7 @@ impl Scheduler {
     pub fn lane_lost(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
         self.outstanding.lose(lane, self.heard());
+        self.policy.on_lost(lane);
         self.check();
     }
 
@@ -211,6 +213,7 @@ impl Scheduler {
     pub fn silence(&mut self, lane: usize) {
         self.lanes[lane].silent = true;
         self.outstanding.release(lane, self.heard());
+        self.policy.on_lost(lane);
         self.check();
     }
 
@@ -266,60 +269,12 @@ impl Scheduler {
     /// How many lanes could be kept busy by what waits. An estimate from above: a lane that asks may still be given none.
     pub fn waiting(&self) -> usize {
         let ready = self.pending.ready(self.limit).filter(|_| self.may_keep_more());
-        self.outstanding.returned_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
-    }
-
-    /// Whether lane number `lane` would be given something that waits, had it room now.
-    pub fn wants(&mut self, lane: usize) -> bool {
-        if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
-            return false;
-        }
-        self.look_at_lanes();
-        let requeued = self.outstanding.requeued().any(|segment| self.may_return_to(segment, lane));
-        requeued || self.share(lane).is_some()
-    }
-
-    /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
-    pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
-        debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
-        self.now = self.now.max(Some(now));
-        self.lanes[lane].resting = false;
-        if !self.lanes[lane].is_usable() || self.is_overfull(lane) || !self.has_anything_for(lane) {
-            return None;
-        }
-        self.look_at_lanes();
-        let mut reissued = Reissued::default();
-        let chunk = if let Some(chunk) = self.take_returned(lane) {
-            reissued.requeued.add(chunk.length.into());
-            chunk
-        } else if let Some(chunk) = self.reinject_overdue(now, lane) {
-            reissued.reinjected.add(chunk.length.into());
-            chunk
-        } else if let Some(chunk) = self.cut(lane) {
-            chunk
-        } else {
-            let chunk = self.reinject_slower(now, lane)?;
-            reissued.reinjected.add(chunk.length.into());
-            chunk
-        };
-        self.reissued += reissued;
-        self.lanes[lane].reissued += reissued;
-        self.lanes[lane].put(Transmission::of(&chunk, now));
-        self.check();
-        Some(chunk)
-    }
-
-    /// Whether there is anything that `lane` might be given: most of the time a lane that asks again has just taken the last of it.
-    fn has_anything_for(&self, lane: usize) -> bool {
-        let others =
-            || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
-        self.outstanding.returned_size().0 > 0 || self.pending.ready(self.limit).is_some() || others()
+        self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
     /// The longest chunk that `lane` is given, which may follow how fast it is.
-    pub fn chunk_length(&mut self, lane: usize) -> usize {
-        self.look_at_lanes();
-        self.policy.longest_chunk(&self.offer(0), lane).clamp(1, self.longest_chunk)
+    pub fn chunk_length(&self, lane: usize) -> usize {
+        self.policy.longest_chunk(&self.lane_view(lane), self.longest_chunk).clamp(1, self.longest_chunk)
     }
 
     /// Takes an acknowledgement that came on `lane`.
@@ -338,8 +293,13 @@ impl Scheduler {
         self.consumed = self.consumed.max(consumed);
         let answers = self.lanes[lane].silent && ack.chunks > self.lanes[lane].first;
         self.lanes[lane].observe(now, ack.chunks);
+        let mut delivered = None;
         while let Some(sent) = self.lanes[lane].pop_before(ack.chunks) {
+            *delivered.get_or_insert(0) += u64::from(sent.length);
             self.outstanding.deliver(sent.range());
+        }
+        if let Some(bytes) = delivered {
+            self.policy.on_ack(lane, bytes);
         }
         if ack.complete {
             self.outstanding.clear();
@@ -352,6 +312,9 @@ impl Scheduler {
         }
         if answers {
             self.restore(lane);
+        }
+        if self.refused_since.is_some() && self.waiting() == 0 {
+            self.refused_since = None;
         }
         self.check();
         Ok(())
@@ -377,27 +340,23 @@ impl Scheduler {
         self.lanes.get(lane).map_or(0, |lane| lane.bytes)
     }
 
-    /// Cuts a new chunk for `lane` from what waits.
-    fn cut(&mut self, lane: usize) -> Option<Chunk> {
-        let most = self.share(lane)?.clamp(1, self.longest_chunk);
-        let chunk = self.pending.cut(self.limit, most)?;
-        self.policy.took(lane, chunk.length as usize);
-        self.outstanding.send(chunk.clone(), lane);
-        Some(chunk)
-    }
-
-    /// What the policy gives `lane` of what waits.
-    fn share(&self, lane: usize) -> Option<usize> {
-        let waiting = self.pending.ready(self.limit).filter(|_| self.may_keep_more())?;
-        self.policy.share(&self.offer(waiting), lane)
-    }
-
-    fn offer(&self, waiting: usize) -> SchedulerView<'_> {
-        SchedulerView { waiting, longest_chunk: self.longest_chunk, lanes: &self.standings }
+    /// What the policy sees.
+    fn view(&self) -> SchedulerView<'_> {
+        SchedulerView {
+            waiting: self.pending.ready(self.limit).filter(|_| self.may_keep_more()),
+            requeued: self.outstanding.requeued().next().map(|first| Requeued {
+                bytes: self.outstanding.requeued_size().1 as usize,
+                first: first.length() as usize,
+            }),
+            longest_chunk: self.longest_chunk,
+            streak: self.streak,
+            lanes: &self.lane_views,
+            in_flight: Some(self),
+        }
     }
 
     fn look_at_lanes(&mut self) {
-        for (lane_view, lane) in self.standings.iter_mut().zip(&self.lanes) {
+        for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
             *lane_view = lane.lane_view(self.now);
         }
     }

@@ -61,6 +61,11 @@ impl Outstanding {
         self.segments.first_key_value().map(|(_, segment)| segment)
     }
 
+    /// The segment that begins at `offset`.
+    pub(super) fn at(&self, offset: u64) -> Option<&Segment> {
+        self.segments.get(&offset)
+    }
+
     /// All of them.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.segments.values()
@@ -77,7 +82,7 @@ impl Outstanding {
     }
 
     /// How many of those there are, and their bytes.
-    pub(super) fn returned_size(&self) -> (usize, u64) {
+    pub(super) fn requeued_size(&self) -> (usize, u64) {
         (self.index.requeued.len(), self.index.requeued_bytes)
     }
 

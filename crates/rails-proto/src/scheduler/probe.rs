@@ -1,7 +1,10 @@
 //! Trying lanes that are given nothing, so that what is known of them does not grow old.
 
-use super::{Reissued, Scheduler, lane::Transmission, outstanding::Segment};
-use crate::{chunk::Chunk, policy::FIRST_CHUNK};
+use super::{Scheduler, outstanding::Segment};
+use crate::{
+    chunk::Chunk,
+    policy::{Cause, probe_allowance},
+};
 use std::time::{Duration, Instant};
 
 impl Scheduler {
@@ -18,13 +21,8 @@ impl Scheduler {
         }
         let (offset, most) = self.probe_of(lane)?;
         let chunk = self.outstanding.copy(offset, most, lane)?;
-        let mut reissued = Reissued::default();
-        reissued.probed.add(chunk.length.into());
-        self.reissued += reissued;
-        self.lanes[lane].reissued += reissued;
         self.lanes[lane].resting = false;
-        self.lanes[lane].put(Transmission::of(&chunk, now));
-        self.check();
+        self.note_sent(now, lane, &chunk, Cause::Probed);
         Some(chunk)
     }
 
@@ -35,9 +33,10 @@ impl Scheduler {
 
     /// Why the policy gives `lane` nothing: how long it would be until the least that the lane is given were there by it, and all that waits by another, as far as is known.
     pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
+        self.look_at_lanes();
         let length = self.chunk_length(lane);
         let waiting = self.pending.ready(self.limit).unwrap_or(0);
-        self.offer(waiting).arrivals(lane, length.min(waiting))
+        self.view().arrivals(lane, length.min(waiting), waiting)
     }
 
     /// Where what `lane` can be tried with begins, and how much of it: the latest that another lane answers for, if that costs little of what the stream carries.
@@ -45,8 +44,7 @@ impl Scheduler {
         if !self.policy.reinjects() {
             return None;
         }
-        let allowed = (self.pending.next() / PROBED_PART).saturating_sub(self.reissued.probed.bytes);
-        let most = FIRST_CHUNK.min(allowed as usize);
+        let most = probe_allowance(self.pending.next(), self.reissued.probed.bytes);
         let fits = |segment: &&Segment| {
             segment.length() > 0 && !segment.is_carried_by(lane) && segment.answering().is_some() && segment.fits(most)
         };
@@ -55,7 +53,5 @@ impl Scheduler {
     }
 }
 
-/// Less than this part of what the stream carries goes into trying lanes.
-const PROBED_PART: u64 = 100;
 /// So many of the latest segments are looked at: nearly always it is the last.
 const FEW: usize = 8;

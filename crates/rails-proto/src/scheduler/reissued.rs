@@ -1,5 +1,6 @@
 //! What was sent more than once, by cause.
 
+use crate::policy::{Cause, Sent};
 use serde::Serialize;
 use std::ops::AddAssign;
 
@@ -31,6 +32,19 @@ impl ByteCount {
 }
 
 impl Reissued {
+    /// The count of one chunk.
+    pub(super) fn of(sent: &Sent) -> Self {
+        let (mut reissued, none) = (Self::default(), &mut ByteCount::default());
+        let count = match sent.cause {
+            Cause::New => none,
+            Cause::Requeued => &mut reissued.requeued,
+            Cause::Reinjected => &mut reissued.reinjected,
+            Cause::Probed => &mut reissued.probed,
+        };
+        count.add(sent.length.into());
+        reissued
+    }
+
     /// All together.
     pub fn total(&self) -> ByteCount {
         let mut total = self.requeued;

@@ -1,9 +1,9 @@
 //! The scheduler alone.
 
-use super::{lane::UNKNOWN_SERVICE, *};
+use super::*;
 use crate::{
-    chunk::Content,
-    policy::{FIRST_CHUNK, Policy},
+    chunk::{Chunk, Content},
+    policy::{Decision, FIRST_CHUNK, LONGEST_REFUSAL, Policy, UNKNOWN_SERVICE, Wait},
 };
 use proptest::prelude::*;
 
@@ -95,10 +95,10 @@ fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
     scheduler.handle_ack(after(500), 1, &ack(1, 64 << 20)).unwrap();
     scheduler.set_resting(after(500), 0);
     scheduler.write(Bytes::from(vec![0; 64 << 10]));
-    assert!(!scheduler.wants(1) && scheduler.take(after(500), 1).is_none());
-    assert!(scheduler.wants(0));
+    assert!(!scheduler.wants(after(500), 1) && scheduler.take(after(500), 1).is_none());
+    assert!(scheduler.wants(after(500), 0));
     scheduler.write(Bytes::from(vec![0; 32 << 20]));
-    assert!(scheduler.wants(1), "there is enough for both");
+    assert!(scheduler.wants(after(500), 1), "there is enough for both");
 }
 
 #[test]
@@ -361,6 +361,48 @@ fn a_lane_that_is_back_takes_over_what_it_was_given_before_it_was_lost() {
     scheduler.lane_up(0, LaneTraits::default());
     let at = scheduler.overdue_at(1).unwrap();
     assert_eq!(scheduler.take(at, 0).map(|chunk| chunk.offset), Some(0));
+}
+
+/// Gives nothing to any lane.
+#[derive(Debug)]
+struct Never;
+
+impl StripePolicy for Never {
+    fn decide(&self, _: &SchedulerView<'_>, _: usize) -> Decision {
+        Decision::Wait(Wait::Other)
+    }
+}
+
+#[test]
+fn a_policy_that_gives_nothing_is_overruled() {
+    let mut scheduler = Scheduler::new(Box::new(Never), 10, 1000, 100);
+    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
+    scheduler.write(Bytes::from(vec![1; 20]));
+    assert!(scheduler.take(now(), 0).is_none() && !scheduler.wants(now(), 1));
+    let due = now() + LONGEST_REFUSAL;
+    assert!(!scheduler.wants(due - Duration::from_millis(1), 1));
+    assert!(scheduler.wants(due, 1));
+    assert_eq!(offsets(&[scheduler.take(due, 1), scheduler.take(due, 1)]), [Some(0), None], "one at a time");
+    scheduler.lane_lost(1);
+    assert_eq!(offsets(&[scheduler.take(due, 0)]), [Some(0)], "requeued bytes come first");
+    scheduler.handle_ack(due, 0, &ack(1, 100)).unwrap();
+    assert_eq!(offsets(&[scheduler.take(due, 0)]), [Some(10)], "no need to wait again");
+    scheduler.handle_ack(due, 0, &ack(2, 100)).unwrap();
+    scheduler.write(Bytes::from(vec![1; 10]));
+    assert!(scheduler.take(due, 0).is_none(), "what is written later waits anew");
+}
+
+#[test]
+fn answers_that_cannot_be_carried_out() {
+    let mut scheduler = scheduler(Policy::Static);
+    scheduler.write(Bytes::from(vec![1; 30]));
+    let first = scheduler.take(now(), 0).unwrap();
+    scheduler.look_at_lanes();
+    assert!(scheduler.carry_out(Decision::Requeue(10), 0).is_none(), "nothing was requeued");
+    assert!(scheduler.carry_out(Decision::Reinject(first.offset), 0).is_none(), "the lane has it in flight itself");
+    assert!(scheduler.carry_out(Decision::Reinject(first.offset + 1), 1).is_none(), "no chunk begins there");
+    assert_eq!(scheduler.carry_out(Decision::New(0), 1).map(|(chunk, _)| chunk.length), Some(1));
+    assert_eq!(scheduler.carry_out(Decision::New(usize::MAX), 1).map(|(chunk, _)| chunk.length), Some(10));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod application;
+mod contrary;
 mod flaps;
 mod gaps;
 mod hostile;

@@ -2,6 +2,7 @@
 
 use crate::{
     application::{Application, Habits, Task},
+    contrary::Contrary,
     network::{LaneSpec, PIECE, Parcel, Pipe, Stop},
 };
 use bytes::BytesMut;
@@ -9,7 +10,7 @@ use rails_proto::{
     connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused},
     lane::{LaneError, LaneProtocol, Next, Received},
     parameters::TransportParameters,
-    policy::Policy,
+    policy::{Policy, StripePolicy},
     scheduler::LaneTraits,
     wire::{FRAME_LEN, Frame, ResetReason},
 };
@@ -27,6 +28,8 @@ pub(crate) struct Scenario {
     /// Decides who runs first where several could, and the lengths of writes.
     pub(crate) seed: u64,
     pub(crate) policy: Policy,
+    /// Decides instead of that policy.
+    pub(crate) contrary: Option<Contrary>,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
     pub(crate) window: u64,
@@ -57,6 +60,7 @@ impl Scenario {
         Self {
             seed: 0,
             policy: Policy::Adaptive,
+            contrary: None,
             longest_chunk: 256 << 10,
             send_buffer: 4 << 20,
             window: 16 << 20,
@@ -72,6 +76,10 @@ impl Scenario {
         self.lanes.iter().any(|lane| lane.endures(&self.lanes, self.outage_limit))
     }
 
+    fn build_policy(&self) -> Box<dyn StripePolicy> {
+        self.contrary.as_ref().map_or_else(|| self.policy.build(), |contrary| Box::new(contrary.clone()))
+    }
+
     /// Runs it to its end, and checks on the way what must always hold; says which it was if it does not.
     pub(crate) fn run(&self) -> Outcome {
         let _named = Named(self);
@@ -81,7 +89,7 @@ impl Scenario {
     /// The same for somebody who knows which it was.
     pub(crate) fn check(&self) -> Outcome {
         let mut world = World::new(self);
-        world.run(self.must_end());
+        world.run(self.must_end(), self.contrary.is_some());
         world.check_the_end(self);
         let since = |at: Instant| at - world.start;
         Outcome {
@@ -205,7 +213,7 @@ impl World {
         let Scenario { longest_chunk, send_buffer, outage_limit, linger, .. } = *scenario;
         let config = |redials| Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials };
         let end = |end: usize| End {
-            connection: Connection::new(config(end == 0), scenario.policy.build(), parameters),
+            connection: Connection::new(config(end == 0), scenario.build_policy(), parameters),
             application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
             events: Vec::new(),
             has_had_a_lane: false,
@@ -261,8 +269,12 @@ impl World {
         self.plan(self.now - self.start + after, happening);
     }
 
-    fn run(&mut self, must_end: bool) {
-        let patience = if must_end { PATIENCE } else { LAST_LOOK };
+    fn run(&mut self, must_end: bool, is_slow: bool) {
+        let patience = match (must_end, is_slow) {
+            (true, _) => PATIENCE,
+            (false, true) => LAST_LOOK_IF_SLOW,
+            (false, false) => LAST_LOOK,
+        };
         let mut steps = 0;
         loop {
             while let Some(ready) = self.pick() {
@@ -690,5 +702,7 @@ fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
 const MOST_STEPS: usize = 1_000_000;
 /// An end that waits for one that has given up looks at its silent lanes until then, and in vain.
 const LAST_LOOK: Duration = Duration::from_secs(120);
+/// The same of an end that is slow to learn what it can: within its time to linger.
+const LAST_LOOK_IF_SLOW: Duration = Duration::from_secs(2_500);
 /// No run is meant to take so long.
 const PATIENCE: Duration = Duration::from_secs(3_600);

@@ -128,7 +128,7 @@ fn habits() -> impl Strategy<Value = Habits> {
     )
 }
 
-fn scenarios() -> impl Strategy<Value = Scenario> {
+pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
     let policy = prop_oneof![4 => Just(Policy::Adaptive), 1 => Just(Policy::Static), 1 => Just(Policy::Weighted)];
     let window = prop_oneof![1u64..100, 1_000u64..20_000, 20_000u64..500_000];
     let chunk = prop_oneof![1usize..2_000, 2_000usize..64_000];
@@ -146,6 +146,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
             Scenario {
                 seed,
                 policy,
+                contrary: None,
                 longest_chunk: chunk.min(window as usize),
                 send_buffer,
                 window,
@@ -159,7 +160,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
 }
 
 /// The same with messages in both directions.
-fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
+pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
     let window = prop_oneof![1 => LEAST_WINDOW..8_192, 2 => 8_192u64..500_000];
     (scenarios(), window, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
         let longest = longest_message(window) as usize;

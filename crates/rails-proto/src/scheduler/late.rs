@@ -1,0 +1,86 @@
+//! Chunks in flight, as the policy sees them, and when a lane is late with one.
+
+use super::{
+    Scheduler,
+    lane::{Lane, Transmission},
+    outstanding::Segment,
+};
+use crate::policy::{ChunkView, InFlight};
+use std::time::{Duration, Instant};
+
+impl Scheduler {
+    /// When the oldest chunk that `lane` answers for will be [overdue](crate::policy::SchedulerView::overdue_after), so that another lane
+    /// should be asked about it.
+    pub fn overdue_at(&mut self, lane: usize) -> Option<Instant> {
+        if !self.policy.reinjects() {
+            return None;
+        }
+        let (index, _) = self.oldest_segment(lane, |_| true)?;
+        self.look_at_lanes();
+        Some(self.lanes[lane].in_flight[index].taken + self.view().overdue_after(lane))
+    }
+
+    /// Whether another lane could deliver the last chunk sooner that `lane` answers for.
+    pub fn lags(&mut self, now: Instant, lane: usize) -> bool {
+        if !self.policy.reinjects() || self.outstanding.answered_by(lane) == 0 {
+            return false;
+        }
+        let state = &self.lanes[lane];
+        let last = state.in_flight.iter().rposition(|sent| self.answers_for(lane, sent).next().is_some());
+        let Some(remaining) = last.and_then(|index| state.remaining(now, index)) else { return false };
+        self.look_at_lanes();
+        self.view().is_slower(lane, remaining)
+    }
+
+    /// Whether a lane is overdue with the chunk that the peer needs before it can read on.
+    pub fn is_first_overdue(&mut self, now: Instant) -> bool {
+        let answering = self.outstanding.first().and_then(Segment::answering);
+        answering.and_then(|lane| self.overdue_at(lane)).is_some_and(|at| at <= now)
+    }
+
+    /// The first segment that `lane` was given and answers for, of those that are `wanted`, and the index of the transmission that it is of.
+    fn oldest_segment(&self, lane: usize, wanted: impl Fn(&Segment) -> bool) -> Option<(usize, u64)> {
+        if self.outstanding.answered_by(lane) == 0 {
+            return None;
+        }
+        let Lane { in_flight, reinjected, .. } = &self.lanes[lane];
+        let mut sent = in_flight.range(*reinjected..).enumerate();
+        sent.find_map(|(index, sent)| {
+            let segment = self.answers_for(lane, sent).find(|segment| wanted(segment))?;
+            Some((reinjected + index, segment.offset()))
+        })
+    }
+
+    /// The segments of a transmission that `lane` still answers for.
+    fn answers_for<'a>(&'a self, lane: usize, sent: &Transmission) -> impl Iterator<Item = &'a Segment> + use<'a> {
+        self.outstanding.within(sent.range()).filter(move |segment| segment.answering() == Some(lane))
+    }
+
+    /// A segment of the transmission at `index` on `lane`.
+    fn chunk_view(&self, lane: usize, index: usize, offset: u64) -> ChunkView {
+        let state = &self.lanes[lane];
+        let age =
+            |sent: &Transmission| self.now.map_or(Duration::ZERO, |now| now.saturating_duration_since(sent.taken));
+        ChunkView {
+            offset,
+            lane,
+            age: age(&state.in_flight[index]),
+            expected: age(&state.in_flight[0]).max(state.service().unwrap_or_default()),
+            remaining: self.now.and_then(|now| state.remaining(now, index)),
+        }
+    }
+}
+
+impl InFlight for Scheduler {
+    fn first(&self, besides: usize) -> Option<ChunkView> {
+        let first = self.outstanding.first().filter(|first| !first.is_carried_by(besides))?;
+        let (lane, offset) = (first.answering()?, first.offset());
+        let index = self.lanes[lane].in_flight.iter().position(|sent| sent.covers(offset))?;
+        Some(self.chunk_view(lane, index, offset))
+    }
+
+    fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView> {
+        let (index, offset) = self.oldest_segment(lane, |segment| !segment.is_carried_by(besides))?;
+        Some(self.chunk_view(lane, index, offset))
+    }
+}

@@ -1,0 +1,105 @@
+//! What a lane with room takes: the policy decides, and this carries it out.
+
+use super::{Reissued, Scheduler, lane::Transmission};
+use crate::{
+    chunk::Chunk,
+    policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak},
+};
+use std::time::Instant;
+
+impl Scheduler {
+    /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
+    pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+        debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
+        self.now = self.now.max(Some(now));
+        self.lanes[lane].resting = false;
+        if !self.lanes[lane].is_usable() || self.is_overfull(lane) || !self.has_anything_for(lane) {
+            return None;
+        }
+        self.look_at_lanes();
+        let decision = self.policy.decide(&self.view(), lane);
+        let taken = self.carry_out(decision, lane);
+        if taken.is_some() {
+            self.refused_since = None;
+        }
+        let (chunk, cause) = taken.or_else(|| self.overrule(now).and_then(|instead| self.carry_out(instead, lane)))?;
+        self.note_sent(now, lane, &chunk, cause);
+        Some(chunk)
+    }
+
+    /// Whether lane number `lane` would be given something that waits, had it room now.
+    pub fn wants(&mut self, now: Instant, lane: usize) -> bool {
+        if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
+            return false;
+        }
+        self.look_at_lanes();
+        // Lanes ask about chunks in flight when those are late, and not each time that bytes are written.
+        let view = SchedulerView { in_flight: None, ..self.view() };
+        let is_given = match self.policy.decide(&view, lane) {
+            Decision::New(_) => view.waiting.is_some(),
+            Decision::Requeue(_) => view.requeued.is_some(),
+            Decision::Reinject(_) | Decision::Wait(_) => false,
+        };
+        is_given || self.overrule(now).is_some()
+    }
+
+    /// Notes that `lane` was given a chunk.
+    pub(super) fn note_sent(&mut self, now: Instant, lane: usize, chunk: &Chunk, cause: Cause) {
+        let sent = Sent { lane, offset: chunk.offset, length: chunk.length, cause };
+        if cause == Cause::New {
+            let before = self.streak.filter(|streak| streak.lane == lane).map_or(0, |streak| streak.bytes);
+            self.streak = Some(Streak { lane, bytes: before + u64::from(chunk.length) });
+        } else {
+            let reissued = Reissued::of(&sent);
+            self.reissued += reissued;
+            self.lanes[lane].reissued += reissued;
+        }
+        self.lanes[lane].put(Transmission::of(chunk, now));
+        self.policy.on_sent(&sent);
+        self.check();
+    }
+
+    /// Gives `lane` what was decided. `None` where there is no such thing.
+    pub(super) fn carry_out(&mut self, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
+        match decision {
+            Decision::New(most) if self.may_keep_more() => {
+                let chunk = self.pending.cut(self.limit, most.clamp(1, self.longest_chunk))?;
+                self.outstanding.send(chunk.clone(), lane);
+                Some((chunk, Cause::New))
+            }
+            Decision::Requeue(most) => {
+                let offset = self.outstanding.requeued().next()?.offset();
+                Some((self.outstanding.send_again(offset, most.max(1), lane)?, Cause::Requeued))
+            }
+            Decision::Reinject(offset) => {
+                let segment = self.outstanding.at(offset)?;
+                if segment.answering().is_none() || segment.is_carried_by(lane) {
+                    return None;
+                }
+                Some((self.outstanding.send_again(offset, usize::MAX, lane)?, Cause::Reinjected))
+            }
+            Decision::New(_) | Decision::Wait(_) => None,
+        }
+    }
+
+    /// The policy gives nothing to a lane that asks. What the lane is given against the policy, where it has left bytes waiting for
+    /// [`LONGEST_REFUSAL`] without giving any to a lane, and no acknowledgement is to be expected after which it might.
+    fn overrule(&mut self, now: Instant) -> Option<Decision> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let since = *self.refused_since.get_or_insert(now);
+        if now < since + LONGEST_REFUSAL || self.lanes.iter().any(|lane| lane.is_moving(now)) {
+            return None;
+        }
+        let (longest, is_requeued) = (self.longest_chunk, self.outstanding.requeued_size().0 > 0);
+        Some(if is_requeued { Decision::Requeue(longest) } else { Decision::New(longest) })
+    }
+
+    /// Whether there is anything that `lane` might be given: most of the time a lane that asks again has just taken the last of it.
+    fn has_anything_for(&self, lane: usize) -> bool {
+        let others =
+            || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
+        self.outstanding.requeued_size().0 > 0 || self.pending.ready(self.limit).is_some() || others()
+    }
+}

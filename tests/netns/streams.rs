@@ -42,12 +42,7 @@ fn netns_a_link_down_in_mid_stream_loses_nothing() {
         async |stream| send(stream, sent).await,
         async |mut stream| {
             let mut hasher = blake3::Hasher::new();
-            let mut read = 0;
-            while read < TOTAL / 4 {
-                let bytes = stream.read_bytes().await.expect("both links are up").expect("more is to come");
-                hasher.update(&bytes);
-                read += bytes.len();
-            }
+            read_on(&mut stream, &mut hasher, TOTAL / 4).await;
             lab.set_link_up(Side::B, 0, false).expect("root may do that");
             finish(stream, hasher).await
         },
@@ -80,13 +75,8 @@ fn netns_a_link_that_goes_down_is_known_at_once_and_used_again_when_it_is_up() {
         },
         async |mut stream| {
             let mut hasher = blake3::Hasher::new();
-            let mut read = 0;
             for (until, up) in [(TOTAL / 4, false), (TOTAL * 3 / 8, true)] {
-                while read < until {
-                    let bytes = stream.read_bytes().await.expect("one link is up").expect("more is to come");
-                    hasher.update(&bytes);
-                    read += bytes.len();
-                }
+                read_on(&mut stream, &mut hasher, until).await;
                 lab.set_link_up(Side::A, 0, up).expect("root may do that");
             }
             finish(stream, hasher).await
@@ -120,6 +110,14 @@ async fn send(mut stream: MultiRailStream, bytes: Bytes) -> StreamStats {
 
 async fn receive(stream: MultiRailStream) -> (blake3::Hash, StreamStats) {
     finish(stream, blake3::Hasher::new()).await
+}
+
+/// Reads until so many bytes have gone into the hash.
+async fn read_on(stream: &mut MultiRailStream, hasher: &mut blake3::Hasher, until: usize) {
+    while hasher.count() < until as u64 {
+        let bytes = stream.read_bytes().await.expect("one link is up").expect("more is to come");
+        hasher.update(&bytes);
+    }
 }
 
 async fn finish(mut stream: MultiRailStream, mut hasher: blake3::Hasher) -> (blake3::Hash, StreamStats) {

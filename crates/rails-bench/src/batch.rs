@@ -16,7 +16,9 @@ use anyhow::{Context, Result};
 use rails_multirail::{Mode, MultiRailStream};
 use rails_transfer::{Observer, ReceiveSummary, SendSummary};
 use std::{
+    error::Error,
     path::PathBuf,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -40,29 +42,15 @@ pub(crate) struct Batch<T> {
 /// What made the batch as a whole impossible.
 pub(crate) async fn send(
     end: &Endpoint,
-    mut stream: MultiRailStream,
+    stream: MultiRailStream,
     sources: Vec<PathBuf>,
     observer: Arc<dyn Observer>,
-    mut stop: Stop,
+    stop: Stop,
 ) -> Result<Batch<SendSummary>> {
-    let baseline = Baseline::take(&end.rails);
-    let driver = tokio::spawn(async move {
-        let begin = Instant::now();
-        let sent = tokio::select! {
-            // First, so that the end of a peer that had the same signal is not taken for the cause.
-            biased;
-            signal = stop.requested() => Err(signal),
-            sent = rails_transfer::send(&mut stream, &sources, observer) => Ok(sent),
-        };
-        (sent, begin.elapsed(), stream)
+    let batch = carry(end, stream, stop, move |stream| {
+        Box::pin(async move { rails_transfer::send(stream, &sources, observer).await })
     });
-    let (sent, time, stream) = driver.await.context("the transfer's task ended early")?;
-    let side = end.close(stream, &baseline, matches!(sent, Ok(Ok(_)))).await;
-    let summary = match sent {
-        Ok(sent) => Ok(sent.context("the batch was not sent")?),
-        Err(signal) => Err(signal),
-    };
-    Ok(Batch { summary, time, security: end.options.security().mode(), side })
+    batch.await.context("the batch was not sent")
 }
 
 /// Receives one batch into a folder.
@@ -71,26 +59,46 @@ pub(crate) async fn send(
 /// What made the batch as a whole impossible.
 pub(crate) async fn receive(
     end: &Endpoint,
-    mut stream: MultiRailStream,
+    stream: MultiRailStream,
     into: PathBuf,
     observer: Arc<dyn Observer>,
-    mut stop: Stop,
+    stop: Stop,
 ) -> Result<Batch<ReceiveSummary>> {
+    let batch = carry(end, stream, stop, move |stream| {
+        Box::pin(async move { rails_transfer::receive(stream, &into, observer).await })
+    });
+    batch.await.context("the batch was not received")
+}
+
+/// A transfer under way over a borrowed stream.
+type Transfer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+
+/// Lets a task transfer a batch, up to its end or a signal, and closes the stream.
+async fn carry<T, E>(
+    end: &Endpoint,
+    mut stream: MultiRailStream,
+    mut stop: Stop,
+    transfer: impl for<'a> FnOnce(&'a mut MultiRailStream) -> Transfer<'a, T, E> + Send + 'static,
+) -> Result<Batch<T>>
+where
+    T: Send + 'static,
+    E: Error + Send + Sync + 'static,
+{
     let baseline = Baseline::take(&end.rails);
     let driver = tokio::spawn(async move {
         let begin = Instant::now();
-        let received = tokio::select! {
+        let ended = tokio::select! {
             // First, so that the end of a peer that had the same signal is not taken for the cause.
             biased;
             signal = stop.requested() => Err(signal),
-            received = rails_transfer::receive(&mut stream, &into, observer) => Ok(received),
+            transferred = transfer(&mut stream) => Ok(transferred),
         };
-        (received, begin.elapsed(), stream)
+        (ended, begin.elapsed(), stream)
     });
-    let (received, time, stream) = driver.await.context("the transfer's task ended early")?;
-    let side = end.close(stream, &baseline, matches!(received, Ok(Ok(_)))).await;
-    let summary = match received {
-        Ok(received) => Ok(received.context("the batch was not received")?),
+    let (ended, time, stream) = driver.await.context("the transfer's task ended early")?;
+    let side = end.close(stream, &baseline, matches!(ended, Ok(Ok(_)))).await;
+    let summary = match ended {
+        Ok(transferred) => Ok(transferred?),
         Err(signal) => Err(signal),
     };
     Ok(Batch { summary, time, security: end.options.security().mode(), side })

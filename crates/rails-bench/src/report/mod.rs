@@ -62,24 +62,24 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
         Transport::Mptcp => "one MPTCP socket",
     };
     let time = Duration::from_secs_f64(measurement.seconds);
-    let amount = Amount::new(measurement.bytes, time).at(measurement.receiver_goodput_bits_per_second);
+    let goodput = Goodput::new(measurement.bytes, time).at(measurement.receiver_goodput_bits_per_second);
     let parts = [
         Part { name: "send", sends: true, side: &measurement.sender },
         Part { name: "receive", sends: false, side: &measurement.receiver },
     ];
     let security = measurement.security.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    print_parts(&format!("{transport}{security}: {amount}\n"), &parts, details)
+    print_parts(&format!("{transport}{security}: {goodput}\n"), &parts, details)
 }
 
 /// Prints what the receiving end of a measurement got, and what its rails did for it.
-pub(crate) fn counted(count: &Count, goodput: f64, receiver: &Side, details: bool) -> Result<()> {
-    let amount = Amount::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(goodput);
-    print_parts(&format!("received {amount}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
+pub(crate) fn counted(count: &Count, bits_per_second: f64, receiver: &Side, details: bool) -> Result<()> {
+    let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(bits_per_second);
+    print_parts(&format!("received {goodput}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)
 }
 
 fn print_batch<T>(did: &str, bytes: u64, batch: &Batch<T>, counts: &str, part: Part<'_>, details: bool) -> Result<()> {
-    let amount = Amount::new(bytes, batch.time);
-    print_parts(&format!("{did} {amount}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
+    let goodput = Goodput::new(bytes, batch.time);
+    print_parts(&format!("{did} {goodput}\n{counts}\nsecurity: {}\n", batch.security), &[part], details)
 }
 
 fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
@@ -98,13 +98,13 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
 
 /// Bytes, the time they took, and the one over the other.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Amount {
+pub(crate) struct Goodput {
     bytes: u64,
     time: Duration,
     bits_per_second: f64,
 }
 
-impl Amount {
+impl Goodput {
     pub(crate) fn new(bytes: u64, time: Duration) -> Self {
         Self { bytes, time, bits_per_second: bytes as f64 * 8.0 / time.as_secs_f64() }
     }
@@ -115,7 +115,7 @@ impl Amount {
     }
 }
 
-impl std::fmt::Display for Amount {
+impl std::fmt::Display for Goodput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.time.as_secs_f64();
         write!(f, "{} in {seconds:.2} s", DataSize::bytes(self.bytes))?;
@@ -175,10 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_names_its_units_and_divides_by_no_zero() {
-        let amount = |bytes, millis| Amount::new(bytes, Duration::from_millis(millis)).to_string();
-        assert_eq!(amount(1 << 30, 2000), "1 GiB in 2.00 s: goodput 4.29 Gbit/s (536.9 MB/s)");
-        assert_eq!(amount(0, 10), "0 B in 0.01 s");
-        assert_eq!(amount(5, 0), "5 B in 0.00 s");
+    fn goodput_with_units_and_no_division_by_zero() {
+        let shown = |bytes, millis| Goodput::new(bytes, Duration::from_millis(millis)).to_string();
+        assert_eq!(shown(1 << 30, 2000), "1 GiB in 2.00 s: goodput 4.29 Gbit/s (536.9 MB/s)");
+        assert_eq!(shown(0, 10), "0 B in 0.01 s");
+        assert_eq!(shown(5, 0), "5 B in 0.00 s");
     }
 }

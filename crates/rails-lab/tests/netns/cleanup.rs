@@ -6,11 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rails_lab::{LabError, LinkLab, Shape, Side, SystemError, Wire};
 
-use crate::exists;
+use crate::{PATIENCE, exists, wait_until};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -104,15 +103,5 @@ fn names(lab: &LinkLab) -> [String; 2] {
     Side::BOTH.map(|side| lab.side(side).name().to_owned())
 }
 
-fn wait_until(done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Set in the process that is to be killed.
 const OWNER: &str = "RAILS_LAB_TEST_OWNER";
-/// A bound against hanging, far above what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,8 +1,8 @@
 //! Black holes, and what TCP says of a lab.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
 
+use crate::{PATIENCE, wait_until};
 use rails_lab::{LinkLab, Shape, Side, Wire};
 
 #[test]
@@ -65,14 +65,3 @@ fn netns_links_prescribe_the_congestion_control_and_a_port_that_is_listened_on_i
         assert_eq!(lab.transport_counters(side).unwrap().retransmitted_segments, 0);
     }
 }
-
-fn wait_until(done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A bound against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,11 +1,11 @@
 //! Links carry traffic, keep to their rate, and can be taken down.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::send_over;
 use rails_lab::{LabError, LinkLab, Shape, Side, SystemError};
 
 #[test]
@@ -123,29 +123,6 @@ fn netns_a_refused_change_is_an_error_with_the_command() {
     assert!(stderr.contains("rail0a"), "{stderr}");
     assert!(!status.success());
     assert!(matches!(lab.counters(Side::A, 0), Err(LabError::Counters { .. })));
-}
-
-/// Sends the bytes from A to B over one link and returns what B received.
-fn send_over(lab: &LinkLab, link: usize, bytes: &[u8]) -> Vec<u8> {
-    let listener = {
-        let _b = lab.enter(Side::B).unwrap();
-        TcpListener::bind((lab.address(Side::B, link), 0)).unwrap()
-    };
-    let target = listener.local_addr().unwrap();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(move || {
-            let (mut stream, peer) = listener.accept().unwrap();
-            assert_eq!(peer.ip(), lab.address(Side::A, link));
-            let mut received = Vec::new();
-            stream.read_to_end(&mut received).unwrap();
-            received
-        });
-        let _a = lab.enter(Side::A).unwrap();
-        let mut stream = TcpStream::connect(target).unwrap();
-        stream.write_all(bytes).unwrap();
-        drop(stream);
-        receiver.join().unwrap()
-    })
 }
 
 /// No measurement is above the rate, and one reaches it: a sender that is kept from its processor sends less, which is not the link's fault.

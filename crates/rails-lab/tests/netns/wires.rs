@@ -1,11 +1,11 @@
 //! Wires delay, lose and limit as they were told, and nothing else happens on them.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::{PATIENCE, send_over, wait_until};
 use rails_lab::{LabError, LinkLab, Shape, Side, Wire};
 
 #[test]
@@ -88,7 +88,7 @@ fn netns_veth_pairs_and_wires_are_links_of_one_lab() {
     assert_eq!(lab.interface(Side::B, 1), "rail1b");
     for link in 0..3 {
         let before = lab.counters(Side::B, link).unwrap();
-        assert_eq!(transfer(&lab, link, PAYLOAD), PAYLOAD);
+        assert_eq!(send_over(&lab, link, &vec![7; PAYLOAD]).len(), PAYLOAD);
         let after = lab.counters(Side::B, link).unwrap();
         assert!(after.rx_bytes - before.rx_bytes > PAYLOAD as u64, "link {link}: {before:?} {after:?}");
     }
@@ -109,7 +109,7 @@ fn netns_veth_pairs_and_wires_are_links_of_one_lab() {
 fn netns_a_wire_changes_in_mid_stream() {
     let lab = LinkLab::builder().wire(Wire::mbit(50)).build().unwrap();
     thread::scope(|scope| {
-        let received = scope.spawn(|| transfer(&lab, 0, 8 * PAYLOAD));
+        let received = scope.spawn(|| send_over(&lab, 0, &vec![7; 8 * PAYLOAD]).len());
         wait_until(|| lab.wire_counters(0).unwrap().from_a.bytes > PAYLOAD as u64);
         lab.set_wire(0, Wire::mbit(5).rtt(RTT).loss(0.01)).unwrap();
         let before = lab.wire_counters(0).unwrap();
@@ -131,7 +131,7 @@ fn netns_a_wire_changes_in_mid_stream() {
 fn netns_the_reference_wire_carries_a_stream_without_unplanned_drops() {
     let lab = LinkLab::builder().wire(Wire::mbit(500).rtt(RTT).queue(Duration::from_millis(20))).build().unwrap();
     let began = Instant::now();
-    assert_eq!(transfer(&lab, 0, 128 * PAYLOAD), 128 * PAYLOAD);
+    assert_eq!(send_over(&lab, 0, &vec![7; 128 * PAYLOAD]).len(), 128 * PAYLOAD);
     let mbit = (128 * PAYLOAD * 8) as f64 / 1e6 / began.elapsed().as_secs_f64();
     let counters = lab.wire_counters(0).unwrap();
     println!("{mbit:.0} Mbit/s, {counters:?}");
@@ -159,7 +159,7 @@ fn netns_a_wire_that_is_down_carries_nothing_until_it_is_up_again() {
     }
     lab.set_link_up(Side::B, 0, true).unwrap();
     assert_eq!(carrier(Side::A), "1");
-    assert_eq!(transfer(&lab, 0, PAYLOAD), PAYLOAD);
+    assert_eq!(send_over(&lab, 0, &vec![7; PAYLOAD]).len(), PAYLOAD);
     let counters = lab.wire_counters(0).unwrap();
     assert_eq!(counters.unplanned_drops(), 0, "{counters:?}");
 }
@@ -236,50 +236,8 @@ fn sockets(lab: &LinkLab) -> (UdpSocket, UdpSocket) {
     (sender, receiver)
 }
 
-/// Sends bytes by TCP from A to B; gives how many arrived.
-fn transfer(lab: &LinkLab, link: usize, bytes: usize) -> usize {
-    let listener = {
-        let _b = lab.enter(Side::B).unwrap();
-        TcpListener::bind((lab.address(Side::B, link), 0)).unwrap()
-    };
-    let target = listener.local_addr().unwrap();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut buffer = vec![0; PAYLOAD];
-            let mut received = 0;
-            loop {
-                match stream.read(&mut buffer).unwrap() {
-                    0 => return received,
-                    more => received += more,
-                }
-            }
-        });
-        let mut stream = {
-            let _a = lab.enter(Side::A).unwrap();
-            TcpStream::connect(target).unwrap()
-        };
-        let chunk = vec![7; PAYLOAD];
-        for _ in 0..bytes / PAYLOAD {
-            stream.write_all(&chunk).unwrap();
-        }
-        drop(stream);
-        receiver.join().unwrap()
-    })
-}
-
-fn wait_until(done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 const RTT: Duration = Duration::from_millis(19);
 const TRIPS: usize = 10;
 const PAYLOAD: usize = 1 << 20;
 /// Of Ethernet, IPv4 and UDP.
 const HEADERS: usize = 14 + 20 + 8;
-/// A bound against hanging, far above what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use crate::{
     machine::{Brief, this_machine},
     print,
     progress::Progress,
-    report::{Amount, Column, Part, lost, table, verdicts},
+    report::{Column, Goodput, Part, lost, table, verdicts},
     size,
     stop::Stop,
 };
@@ -153,7 +153,7 @@ fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<(
          CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest for files and hashing\n",
         verdicts(&parts),
         lost(&parts),
-        Amount::new(bytes, received.time),
+        Goodput::new(bytes, received.time),
     ))?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What stands behind flags.
 pub fn command_line(text: &str) {
-    let _ = (duration::parse(text), rate::shape(text), links::veths(text), links::wires(text));
+    let _ = (duration::parse(text), rate::shape(text), links::veths(text), links::emulated(text));
     // Fractions are rounded, so only whole numbers of bytes print as what reads the same.
     if let Ok(size) = size::parse(text) {
         assert_eq!(size::parse(&format!("{}B", size.as_bytes())), Ok(size));

@@ -10,7 +10,7 @@ use crate::name::NamespaceName;
 use crate::namespace::{self, Namespace};
 use crate::sweep;
 use crate::tool::Tools;
-use crate::{LabError, LinkLab, MAX_LINKS, Shape, Side, Wire};
+use crate::{EmulatedLink, LabError, LinkLab, MAX_LINKS, Shape, Side};
 
 /// Collects the links of a lab.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ pub struct LinkLabBuilder {
 enum Description {
     Veth(Shape),
     Bridged(Shape),
-    Wire(Wire),
+    Emulated(EmulatedLink),
 }
 
 impl LinkLabBuilder {
@@ -48,13 +48,13 @@ impl LinkLabBuilder {
         self
     }
 
-    /// Adds a wire: a link through user space, with delay and loss.
-    pub fn wire(mut self, wire: Wire) -> Self {
-        self.links.push(Description::Wire(wire));
+    /// Adds an emulated link: a link through user space, with delay and loss.
+    pub fn emulated(mut self, link: EmulatedLink) -> Self {
+        self.links.push(Description::Emulated(link));
         self
     }
 
-    /// Tells the ends of wires each other's hardware address once and for all, for what counts every frame: none of ARP is among them then, each of which would
+    /// Tells the ends of emulated links each other's hardware address once and for all, for what counts every frame: none of ARP is among them then, each of which would
     /// draw from the losses. By default they ask, as on a cable, so that the first packet after a link has come up may wait, and for a second where a question
     /// is lost.
     pub fn known_neighbours(mut self) -> Self {
@@ -66,13 +66,13 @@ impl LinkLabBuilder {
     ///
     /// # Errors
     ///
-    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadWire`] before anything is
+    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadEmulatedLink`] before anything is
     /// touched, those of [`LinkLab::check`], [`LabError::System`] when `ip` or `tc` refuses, [`LabError::Tap`] and
-    /// [`LabError::WireNotStarted`].
+    /// [`LabError::EmulationNotStarted`].
     ///
     /// # Privileges
     ///
-    /// Root; for a wire also `/dev/net/tun`.
+    /// Root; for an emulated link also `/dev/net/tun`.
     pub fn build(self) -> Result<LinkLab, LabError> {
         match self.links.len() {
             0 => return Err(LabError::NoLinks),
@@ -97,7 +97,7 @@ impl LinkLabBuilder {
             match link {
                 Description::Veth(shape) => lab.make_veth(shape)?,
                 Description::Bridged(shape) => lab.make_bridged(shape)?,
-                Description::Wire(wire) => lab.make_wire(wire)?,
+                Description::Emulated(link) => lab.make_emulated(link)?,
             }
         }
         Ok(lab)
@@ -108,7 +108,7 @@ impl Description {
     fn validate(&self) -> Result<(), LabError> {
         match *self {
             Self::Veth(shape) | Self::Bridged(shape) => shape.validate(),
-            Self::Wire(wire) => wire.validate(),
+            Self::Emulated(link) => link.validate(),
         }
     }
 }
@@ -138,8 +138,8 @@ mod tests {
         assert!(matches!(many.build(), Err(LabError::TooManyLinks { wanted: 257 })));
         let still = LinkLab::builder().link(Shape::mbit(0));
         assert!(matches!(still.build(), Err(LabError::BadShape { .. })));
-        let gone = LinkLab::builder().link(Shape::Unshaped).wire(Wire::mbit(1).loss(2.0));
-        assert!(matches!(gone.build(), Err(LabError::BadWire { .. })));
+        let gone = LinkLab::builder().link(Shape::Unshaped).emulated(EmulatedLink::mbit(1).loss(2.0));
+        assert!(matches!(gone.build(), Err(LabError::BadEmulatedLink { .. })));
     }
 
     #[test]

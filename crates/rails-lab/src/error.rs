@@ -45,20 +45,20 @@ pub enum LabError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A wire that cannot be.
-    #[error("a wire cannot be made of {wire}: {reason}")]
-    BadWire {
-        /// The wire as asked for.
-        wire: crate::Wire,
+    /// An emulated link that cannot be.
+    #[error("{link} cannot be emulated: {reason}")]
+    BadEmulatedLink {
+        /// The link as asked for.
+        link: crate::EmulatedLink,
         /// What is wrong with it.
         reason: &'static str,
     },
     /// A method for the other kind of link.
-    #[error("link {link} is a {kind}; {call} is for the other kind")]
+    #[error("link {link} is {kind}; {call} is for the other kind")]
     OtherKind {
         /// The link's number.
         link: usize,
-        /// What it is: `veth pair` or `wire`.
+        /// What it is: `a veth pair` or `an emulated link`.
         kind: &'static str,
         /// The method that was called.
         call: &'static str,
@@ -71,17 +71,17 @@ pub enum LabError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// A wire's thread could not be started.
-    #[error("cannot start the thread of link {link}'s wire")]
-    WireNotStarted {
+    /// An emulated link's thread could not be started.
+    #[error("cannot start the thread of link {link}'s emulation")]
+    EmulationNotStarted {
         /// The link's number.
         link: usize,
         /// What the kernel answered.
         source: io::Error,
     },
-    /// A wire carries nothing any more, because one of its TAP devices was taken away.
-    #[error("the wire of link {link} has ended")]
-    WireEnded {
+    /// An emulated link carries nothing any more, because one of its TAP devices was taken away.
+    #[error("the link of link {link} has ended")]
+    EmulationEnded {
         /// The link's number.
         link: usize,
         /// What its thread met.

@@ -5,7 +5,7 @@ use crate::{LabError, LinkLab, Side, system::output};
 impl LinkLab {
     /// Drops every packet that arrives on a link at one end, or lets them through again. Nobody is told: the sender's interface
     /// takes its packets, carrier stays on, and only the acknowledgements are missing. One end alone makes a one-way black
-    /// hole, both a full one. Works for veth pairs and wires, on top of any shape.
+    /// hole, both a full one. Works for veth pairs and emulated links, on top of any shape.
     ///
     /// # Errors
     ///

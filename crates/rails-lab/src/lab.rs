@@ -8,16 +8,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 
 use crate::builder::{self, LinkLabBuilder};
+use crate::emulated::{self, Carrier, Outages};
 use crate::keeper::Keeper;
 use crate::name;
 use crate::namespace::{Entered, Namespace};
 use crate::sweep;
 use crate::system::file_error;
 use crate::tool::Tools;
-use crate::wire::{self, Carrier, Outages};
-use crate::{InterfaceCounters, LabError, Shape, Side, Wire, WireCounters};
+use crate::{EmulatedCounters, EmulatedLink, InterfaceCounters, LabError, Shape, Side};
 
-/// Two network namespaces joined by veth pairs, with a bridge between or without, and by wires; deleted when dropped.
+/// Two network namespaces joined by veth pairs, with a bridge between or without, and by emulated links; deleted when dropped.
 ///
 /// Links are counted from 0 in the order they were asked for. Link `i` is the subnet `10.77.<i>.0/24` of its own:
 /// side A has `.1`, side B `.2`. IPv6 is off inside, since nothing would wait for its duplicate address detection.
@@ -30,7 +30,7 @@ pub struct LinkLab {
     pub(crate) a: Namespace,
     pub(crate) b: Namespace,
     pub(crate) links: Vec<Link>,
-    /// Whether the ends of wires are told each other's hardware address.
+    /// Whether the ends of emulated links are told each other's hardware address.
     pub(crate) known_neighbours: bool,
     /// Dropped after `drop` has run, and so told that there is nothing left to do.
     pub(crate) _keeper: Keeper,
@@ -40,8 +40,8 @@ pub struct LinkLab {
 pub(crate) struct Link {
     interface_a: String,
     interface_b: String,
-    /// What makes it a wire; a veth pair carries its frames itself.
-    wire: Option<Running>,
+    /// What makes it an emulated link; a veth pair carries its frames itself.
+    emulated: Option<Running>,
 }
 
 #[derive(Debug)]
@@ -116,12 +116,12 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::BadShape`], [`LabError::OtherKind`] for a wire, or [`LabError::System`] when `tc` refuses; the ends
+    /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or [`LabError::System`] when `tc` refuses; the ends
     /// may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         shape.validate()?;
-        if self.link(link).wire.is_some() {
-            return Err(LabError::OtherKind { link, kind: "wire", call: "set_rate" });
+        if self.link(link).emulated.is_some() {
+            return Err(LabError::OtherKind { link, kind: "an emulated link", call: "set_rate" });
         }
         for side in Side::BOTH {
             let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, link), "root"];
@@ -130,17 +130,17 @@ impl LinkLab {
         Ok(())
     }
 
-    /// Changes a wire in both directions, also while it carries traffic. Frames that it took before arrive as they
-    /// would have, and none overtakes another; so on a wire that became shorter, the first ones arrive in a bunch. The
+    /// Changes an emulated link in both directions, also while it carries traffic. Frames that it took before arrive as they
+    /// would have, and none overtakes another; so on an emulated link that became shorter, the first ones arrive in a bunch. The
     /// losses are drawn on from where they were, unless the seed is another.
     ///
     /// # Errors
     ///
-    /// [`LabError::BadWire`], [`LabError::OtherKind`] for a veth pair, or [`LabError::WireEnded`].
-    pub fn set_wire(&self, link: usize, wire: Wire) -> Result<(), LabError> {
-        wire.validate()?;
-        let running = self.running(link, "set_wire")?;
-        running.carrier.change(wire).map_err(|errno| wire_ended(link, errno))
+    /// [`LabError::BadEmulatedLink`], [`LabError::OtherKind`] for a veth pair, or [`LabError::EmulationEnded`].
+    pub fn set_emulated(&self, link: usize, emulated: EmulatedLink) -> Result<(), LabError> {
+        emulated.validate()?;
+        let running = self.running(link, "set_emulated")?;
+        running.carrier.change(emulated).map_err(|errno| emulation_ended(link, errno))
     }
 
     /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come, unless a bridge lies between. The address
@@ -151,7 +151,7 @@ impl LinkLab {
     /// [`LabError::System`] when `ip` refuses.
     pub fn set_link_up(&self, side: Side, link: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
-        let Some(running) = &self.link(link).wire else { return self.set_device(side, link, [state]) };
+        let Some(running) = &self.link(link).emulated else { return self.set_device(side, link, [state]) };
         if !up {
             running.outages().set(side, true, self.dropped(link)?);
         }
@@ -181,15 +181,15 @@ impl LinkLab {
         InterfaceCounters::parse(&text, interface)
     }
 
-    /// What a wire did with the frames it was given, each way. The kernel's count of what never reached the wire's
-    /// thread is among it, so a wire with [`WireCounters::unplanned_drops`] of 0 did only what it was told.
+    /// What an emulated link did with the frames it was given, each way. The kernel's count of what never reached the link's
+    /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 did only what it was told.
     ///
     /// # Errors
     ///
-    /// [`LabError::OtherKind`] for a veth pair, [`LabError::WireEnded`], and those of [`LinkLab::counters`].
-    pub fn wire_counters(&self, link: usize) -> Result<WireCounters, LabError> {
-        let running = self.running(link, "wire_counters")?;
-        let mut counters = running.carrier.counters().map_err(|errno| wire_ended(link, errno))?;
+    /// [`LabError::OtherKind`] for a veth pair, [`LabError::EmulationEnded`], and those of [`LinkLab::counters`].
+    pub fn emulated_counters(&self, link: usize) -> Result<EmulatedCounters, LabError> {
+        let running = self.running(link, "emulated_counters")?;
+        let mut counters = running.carrier.counters().map_err(|errno| emulation_ended(link, errno))?;
         let dropped = self.dropped(link)?;
         let by_outage = running.outages().dropped(dropped);
         for (end, line) in [&mut counters.from_a, &mut counters.from_b].into_iter().enumerate() {
@@ -200,10 +200,10 @@ impl LinkLab {
     }
 
     fn running(&self, link: usize, call: &'static str) -> Result<&Running, LabError> {
-        self.link(link).wire.as_ref().ok_or(LabError::OtherKind { link, kind: "veth pair", call })
+        self.link(link).emulated.as_ref().ok_or(LabError::OtherKind { link, kind: "a veth pair", call })
     }
 
-    /// What the kernel has dropped at the two ends of a wire before the wire's thread could take it.
+    /// What the kernel has dropped at the two ends of an emulated link before the link's thread could take it.
     fn dropped(&self, link: usize) -> Result<[u64; 2], LabError> {
         Ok([self.counters(Side::A, link)?.tx_dropped, self.counters(Side::B, link)?.tx_dropped])
     }
@@ -213,7 +213,7 @@ impl LinkLab {
         self.tools.ip(device.into_iter().chain(change))
     }
 
-    /// Tells one end of a wire the other's hardware address, so that it never asks.
+    /// Tells one end of an emulated link the other's hardware address, so that it never asks.
     fn introduce_neighbour(&self, side: Side, link: usize) -> Result<(), LabError> {
         let other = self.address(side.other(), link).to_string();
         let hardware = name::hardware_address(side.other(), octet(link));
@@ -276,7 +276,7 @@ impl LinkLab {
 
     fn finish_veth(&mut self, interface_a: String, interface_b: String, shape: Shape) -> Result<(), LabError> {
         let index = self.links.len();
-        self.links.push(Link { interface_a, interface_b, wire: None });
+        self.links.push(Link { interface_a, interface_b, emulated: None });
         for side in Side::BOTH {
             self.bring_up(side, index)?;
         }
@@ -286,13 +286,14 @@ impl LinkLab {
         }
     }
 
-    pub(crate) fn make_wire(&mut self, wire: Wire) -> Result<(), LabError> {
+    pub(crate) fn make_emulated(&mut self, emulated: EmulatedLink) -> Result<(), LabError> {
         let index = self.links.len();
         let [interface_a, interface_b] = self.next_interfaces();
-        let taps = [wire::open(&self.a, &interface_a)?, wire::open(&self.b, &interface_b)?];
-        let carrier = Carrier::start(wire, taps).map_err(|source| LabError::WireNotStarted { link: index, source })?;
-        let wire = Some(Running { carrier, outages: Mutex::default() });
-        self.links.push(Link { interface_a, interface_b, wire });
+        let taps = [emulated::open(&self.a, &interface_a)?, emulated::open(&self.b, &interface_b)?];
+        let carrier =
+            Carrier::start(emulated, taps).map_err(|source| LabError::EmulationNotStarted { link: index, source })?;
+        let emulated = Some(Running { carrier, outages: Mutex::default() });
+        self.links.push(Link { interface_a, interface_b, emulated });
         for side in Side::BOTH {
             self.set_device(side, index, ["address", &name::hardware_address(side, octet(index))])?;
             // A TAP never makes its queue wait, so none is needed, and a system's default may pace or drop.
@@ -322,7 +323,7 @@ impl Running {
 
 impl Drop for LinkLab {
     fn drop(&mut self) {
-        // Wires first: their descriptors would keep the devices, and with them the namespaces, alive.
+        // Emulated links first: their descriptors would keep the devices, and with them the namespaces, alive.
         self.links.clear();
         for side in Side::BOTH {
             // A lab that failed half-way lacks one or both, and a drop has nobody to report to; whatever stays for
@@ -332,8 +333,8 @@ impl Drop for LinkLab {
     }
 }
 
-fn wire_ended(link: usize, errno: Errno) -> LabError {
-    LabError::WireEnded { link, source: errno.into() }
+fn emulation_ended(link: usize, errno: Errno) -> LabError {
+    LabError::EmulationEnded { link, source: errno.into() }
 }
 
 fn octet(link: usize) -> u8 {

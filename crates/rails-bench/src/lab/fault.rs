@@ -39,8 +39,8 @@ impl Happening {
         match fault {
             Fault::Rate(mbit) => match whole {
                 Link::Veth(shape) => lab.set_rate(link, if begins { Shape::mbit(mbit) } else { shape }),
-                Link::Wire { mbit: usual, rtt } => {
-                    lab.set_wire(link, Link::wire(if begins { mbit } else { usual }, rtt))
+                Link::Emulated { mbit: usual, rtt } => {
+                    lab.set_emulated(link, Link::emulated(if begins { mbit } else { usual }, rtt))
                 }
             },
             Fault::Down(side) => lab.set_link_up(side, link, !begins),

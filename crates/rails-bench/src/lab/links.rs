@@ -13,15 +13,15 @@ pub(crate) fn veths(text: &str) -> Result<Vec<Link>> {
     read("--rates", text, |one| rate::shape(one).map(Link::Veth))
 }
 
-/// Reads wires: a rate and a round-trip time, as in `400@1ms,400@50ms`.
+/// Reads emulated links: a rate and a round-trip time, as in `400@1ms,400@50ms`.
 ///
 /// # Errors
 /// What is wrong, with the flag.
-pub(crate) fn wires(text: &str) -> Result<Vec<Link>> {
-    read("--wires", text, |one| {
+pub(crate) fn emulated(text: &str) -> Result<Vec<Link>> {
+    read("--emulated", text, |one| {
         let (mbit, rtt) = one.split_once('@').ok_or(format!("`{one}` is not a rate and a time, as 400@50ms"))?;
         match mbit.parse() {
-            Ok(mbit) if mbit > 0 => Ok(Link::Wire { mbit, rtt: duration::parse(rtt)? }),
+            Ok(mbit) if mbit > 0 => Ok(Link::Emulated { mbit, rtt: duration::parse(rtt)? }),
             _ => Err(format!("`{mbit}` is no rate in Mbit/s")),
         }
     })
@@ -64,19 +64,19 @@ mod tests {
     }
 
     #[test]
-    fn wires_are_a_rate_and_a_time() {
-        let wire = |mbit, rtt| Link::Wire { mbit, rtt: Duration::from_millis(rtt) };
-        assert_eq!(wires("400@1ms,400@50ms").unwrap(), [wire(400, 1), wire(400, 50)]);
-        assert_eq!(wires("100@0x2").unwrap(), [wire(100, 0); 2]);
+    fn emulated_links_are_a_rate_and_a_time() {
+        let link = |mbit, rtt| Link::Emulated { mbit, rtt: Duration::from_millis(rtt) };
+        assert_eq!(emulated("400@1ms,400@50ms").unwrap(), [link(400, 1), link(400, 50)]);
+        assert_eq!(emulated("100@0x2").unwrap(), [link(100, 0); 2]);
         for bad in ["", "400", "400@", "400@50", "@1ms", "0@1ms"] {
-            assert!(wires(bad).unwrap_err().to_string().starts_with("--wires"), "{bad}");
+            assert!(emulated(bad).unwrap_err().to_string().starts_with("--emulated"), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "[0-9x@,msu.a-z-]{0,24}") {
-            let _ = (veths(&text), wires(&text));
+            let _ = (veths(&text), emulated(&text));
         }
     }
 }

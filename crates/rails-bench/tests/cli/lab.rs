@@ -14,14 +14,14 @@ fn what_no_link_can_be_is_refused_with_the_flag() {
         (&["lab", "links"], "--rate <RATE"),
         (&["lab", "links", "--rate", "0"], "`0` is neither a rate in Mbit/s nor `unshaped`"),
         (&["lab", "links", "--rate", "400,fast"], "`fast` is neither a rate"),
-        (&["lab", "wire"], "--rate <MBIT>"),
-        (&["lab", "wire", "--rate", "0"], "--rate"),
-        (&["lab", "wire", "--rate", "20000"], "1..=10000"),
-        (&["lab", "wire", "--rate", "500", "--rtt", "19"], "has no unit; try 19ms"),
-        (&["lab", "wire", "--rate", "500", "--loss", "1.5"], "`1.5` is no number from 0 to 1"),
-        (&["lab", "wire", "--rate", "500", "--queue", "soon"], "--queue"),
-        (&["lab", "wire", "--rate", "500", "--links", "0"], "--links"),
-        (&["lab", "wire", "--rate", "500", "--serve", "true"], "COMMAND"),
+        (&["lab", "emulated"], "--rate <MBIT>"),
+        (&["lab", "emulated", "--rate", "0"], "--rate"),
+        (&["lab", "emulated", "--rate", "20000"], "1..=10000"),
+        (&["lab", "emulated", "--rate", "500", "--rtt", "19"], "has no unit; try 19ms"),
+        (&["lab", "emulated", "--rate", "500", "--loss", "1.5"], "`1.5` is no number from 0 to 1"),
+        (&["lab", "emulated", "--rate", "500", "--queue", "soon"], "--queue"),
+        (&["lab", "emulated", "--rate", "500", "--links", "0"], "--links"),
+        (&["lab", "emulated", "--rate", "500", "--serve", "true"], "COMMAND"),
         (&["lab", "guest"], "<COMMAND>"),
         (&["lab", "guest", "--cores", "0", "--", "true"], "0 cores per node: 1 to 32 are possible"),
         (&["lab", "guest", "--memory", "1", "--", "true"], "help: change --cores, --memory"),
@@ -34,11 +34,11 @@ fn what_no_link_can_be_is_refused_with_the_flag() {
 }
 
 #[test]
-fn a_wire_that_cannot_be_is_refused_before_anything_is_made() {
+fn a_emulated_link_that_cannot_be_is_refused_before_anything_is_made() {
     for (flag, value, said) in
         [("--rtt", "21s", "round-trip time is above 20 s"), ("--queue", "11s", "longer than 10 s")]
     {
-        let output = run(["lab", "wire", "--rate", "500", flag, value, "--", "true"]);
+        let output = run(["lab", "emulated", "--rate", "500", flag, value, "--", "true"]);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
         assert!(stderr(&output).contains("help: change --rate, --rtt"), "{}", stderr(&output));
@@ -47,7 +47,7 @@ fn a_wire_that_cannot_be_is_refused_before_anything_is_made() {
 
 #[test]
 fn the_help_says_what_a_command_finds_in_its_environment() {
-    let output = run(["lab", "wire", "--help"]);
+    let output = run(["lab", "emulated", "--help"]);
     for name in ["RAILS_LAB_SIDE", "RAILS_LAB_LOCAL", "RAILS_LAB_PEER", "RAILS_LAB_INTERFACES"] {
         assert!(stdout(&output).contains(name), "{name}");
     }
@@ -83,19 +83,20 @@ fn netns_the_command_runs_in_side_a_and_its_end_is_the_labs() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_stream_runs_over_two_wires_and_they_say_what_they_did() {
+fn netns_a_stream_runs_over_two_emulated_links_and_they_say_what_they_did() {
     let program = assert_cmd::cargo::cargo_bin("rails-bench").display().to_string();
     let serve = format!("{program} serve --once --insecure --listen $RAILS_LAB_LOCAL");
     let stream = format!("{program} stream --insecure --to $RAILS_LAB_PEER --bytes 4MiB --congestion cubic");
-    let wire = ["lab", "wire", "--rate", "100", "--rtt", "5ms", "--links", "2", "--seed", "7", "--serve", &serve];
-    let output = run(wire.into_iter().chain(["--", "sh", "-c", &stream]));
+    let emulated =
+        ["lab", "emulated", "--rate", "100", "--rtt", "5ms", "--links", "2", "--seed", "7", "--serve", &serve];
+    let output = run(emulated.into_iter().chain(["--", "sh", "-c", &stream]));
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(stdout(&output).starts_with("one stream, adaptive, insecure: 4 MiB"), "{}", stdout(&output));
     assert!(said.contains("received 4 MiB in "), "the server had time to say it: {said}");
     assert!(said.contains("seed 7") && said.contains("seed 8"), "{said}");
     for line in ["link 0   a>b carried ", "link 1   a>b carried "] {
-        let line = said.lines().find(|said| said.starts_with(line)).expect("each wire says what it did");
+        let line = said.lines().find(|said| said.starts_with(line)).expect("each link says what it did");
         assert!(line.contains(" 0 by loss") && line.contains(" 0 unplanned"), "{line}");
     }
     namespaces(&said).iter().for_each(|name| assert!(!exists(name), "{name}"));
@@ -113,12 +114,12 @@ fn netns_a_server_that_ends_early_fails_the_lab() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
-    let wire = ["lab", "wire", "--rate", "100"];
+    let emulated = ["lab", "emulated", "--rate", "100"];
     let with_programs = ["--serve", "sleep 1000", "--", "sleep", "1000"];
     for (more, stop, expected) in
         [(&[][..], interrupt as fn(u32), 130), (&with_programs, interrupt, 130), (&[], terminate, 143)]
     {
-        let (child, lines) = start(rails_bench(wire.into_iter().chain(more.iter().copied())));
+        let (child, lines) = start(rails_bench(emulated.into_iter().chain(more.iter().copied())));
         let sides = [wait_for(&lines, "side a"), wait_for(&lines, "side b")].join("\n");
         let names = namespaces(&sides);
         assert!(names.len() == 2 && names.iter().all(|name| exists(name)), "{sides}");
@@ -131,11 +132,11 @@ fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
     }
 }
 
-/// A wire that stands still while more is sent than the kernel holds for it.
+/// An emulated link that stands still while more is sent than the kernel holds for it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_drops_that_were_not_planned_are_counted_and_warned_of() {
-    let (child, lines) = start(rails_bench(["lab", "wire", "--rate", "500"]));
+    let (child, lines) = start(rails_bench(["lab", "emulated", "--rate", "500"]));
     let side = wait_for(&lines, "side a");
     wait_for(&lines, "the lab stays");
     let run = |script| {
@@ -149,7 +150,7 @@ fn netns_drops_that_were_not_planned_are_counted_and_warned_of() {
     send(child.id(), Signal::SIGCONT);
     interrupt(child.id());
     let (_, _, said) = finish(child, &lines);
-    // 8192 frames wait for the wire; the rest was dropped by the kernel.
+    // 8192 frames wait for the link; the rest was dropped by the kernel.
     assert!(said.contains("while down, 808 unplanned"), "{said}");
     assert!(said.contains("warning: link 0 dropped 808 frames that it was not told to"), "{said}");
 }

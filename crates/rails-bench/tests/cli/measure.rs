@@ -183,8 +183,8 @@ fn netns_a_comparison_states_everything_and_keeps_every_sample() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_comparison_runs_over_wires_with_those_who_were_chosen() {
-    let case = ["compare", "--wires", "50@2ms,50@8ms", "--rounds", "1", "--seconds", "0.5"];
+fn netns_a_comparison_runs_over_emulated_links_with_those_who_were_chosen() {
+    let case = ["compare", "--emulated", "50@2ms,50@8ms", "--rounds", "1", "--seconds", "0.5"];
     let output =
         run(case.into_iter().chain(["--contenders", "rails-adaptive,plain-flows,ucx", "--ucx", "/no/such/file"]));
     assert!(output.status.success(), "{}", stderr(&output));
@@ -343,7 +343,7 @@ fn what_cannot_be_disturbed_is_refused_with_the_flag() {
         (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--json", "--samples", "1us"], "--samples"),
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--ping", "0"], "--ping"),
         (vec!["compare", "--contenders", "nobody"], "--contenders"),
-        (vec!["compare", "--wires", "400"], "--wires 400"),
+        (vec!["compare", "--emulated", "400"], "--emulated 400"),
     ] {
         let output = run(args.iter().copied());
         assert!(!output.status.success());

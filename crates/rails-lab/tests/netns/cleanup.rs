@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
-use rails_lab::{LabError, LinkLab, Shape, Side, SystemError, Wire};
+use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side, SystemError};
 
 use crate::{PATIENCE, exists, wait_until};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_dropped_lab_leaves_nothing() {
-    let lab = LinkLab::builder().link(Shape::Unshaped).wire(Wire::mbit(100)).build().unwrap();
+    let lab = LinkLab::builder().link(Shape::Unshaped).emulated(EmulatedLink::mbit(100)).build().unwrap();
     let names = names(&lab);
     let inside = lab.side(Side::A).clone();
     assert!(names.iter().all(|name| exists(name)));
@@ -28,7 +28,7 @@ fn netns_a_dropped_lab_leaves_nothing() {
 fn netns_a_panic_leaves_nothing() {
     let seen = Mutex::new(Vec::new());
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let lab = LinkLab::builder().link(Shape::mbit(10)).wire(Wire::mbit(10)).build().unwrap();
+        let lab = LinkLab::builder().link(Shape::mbit(10)).emulated(EmulatedLink::mbit(10)).build().unwrap();
         let _inside = lab.enter(Side::A).unwrap();
         seen.lock().unwrap().extend(names(&lab));
         panic!("on purpose");
@@ -91,7 +91,7 @@ fn netns_a_dead_owners_namespaces_are_swept_and_no_others() {
 
 /// What the process does that the test kills: the test runs its own binary again for it.
 fn own_until_killed() -> ! {
-    let lab = LinkLab::builder().link(Shape::Unshaped).wire(Wire::mbit(100)).build().unwrap();
+    let lab = LinkLab::builder().link(Shape::Unshaped).emulated(EmulatedLink::mbit(100)).build().unwrap();
     for name in names(&lab) {
         println!("\nowns {name}");
     }

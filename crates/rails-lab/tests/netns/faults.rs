@@ -3,12 +3,12 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use crate::{PATIENCE, wait_until};
-use rails_lab::{LinkLab, Shape, Side, Wire};
+use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() {
-    let lab = LinkLab::builder().link(Shape::mbit(100)).wire(Wire::mbit(100)).build().unwrap();
+    let lab = LinkLab::builder().link(Shape::mbit(100)).emulated(EmulatedLink::mbit(100)).build().unwrap();
     for link in 0..lab.link_count() {
         let [a, b] = Side::BOTH.map(|side| {
             let _inside = lab.enter(side).unwrap();

@@ -1,9 +1,9 @@
 //! What a lab promises, held against the kernel. Run as root: `cargo test -p rails-lab -- --ignored netns_`
 
 mod cleanup;
+mod emulated;
 mod faults;
 mod links;
-mod wires;
 
 use rails_lab::{LinkLab, Side};
 use std::{

@@ -40,9 +40,9 @@ pub(super) struct CaseArgs {
     /// Links of one case: the rate of each in Mbit/s, or `unshaped`; `100x8` is eight of 100; repeat for more cases
     #[arg(long, value_name = "RATE[,RATE...]")]
     rates: Vec<String>,
-    /// Wires of one case, in user space with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms; repeat for more
+    /// Emulated links of one case, in user space with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms; repeat for more
     #[arg(long, value_name = "RATE@RTT[,...]")]
-    wires: Vec<String>,
+    emulated: Vec<String>,
 }
 
 /// One who is chosen, or everybody.
@@ -82,11 +82,11 @@ impl ContestArgs {
 impl CaseArgs {
     /// The links of every case; of these where there is none.
     pub(super) fn cases(&self, default: &[&str]) -> Result<Vec<Vec<Link>>> {
-        if self.rates.is_empty() && self.wires.is_empty() {
+        if self.rates.is_empty() && self.emulated.is_empty() {
             return default.iter().map(|rates| links::veths(rates)).collect();
         }
-        let wires = self.wires.iter().map(|wires| links::wires(wires));
-        self.rates.iter().map(|rates| links::veths(rates)).chain(wires).collect()
+        let emulated = self.emulated.iter().map(|emulated| links::emulated(emulated));
+        self.rates.iter().map(|rates| links::veths(rates)).chain(emulated).collect()
     }
 }
 

@@ -24,11 +24,11 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The links: the rate of each in Mbit/s; the last is disturbed
-    #[arg(long, value_name = "RATE[,RATE...]", default_value = "400,400", conflicts_with = "wires")]
+    #[arg(long, value_name = "RATE[,RATE...]", default_value = "400,400", conflicts_with = "emulated")]
     rates: String,
-    /// Wires instead, with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms
+    /// Emulated links instead, with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms
     #[arg(long, value_name = "RATE@RTT[,...]")]
-    wires: Option<String>,
+    emulated: Option<String>,
     /// What happens to it [default: step,down,black-hole, each in turn]
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     scenarios: Vec<Scenario>,
@@ -43,8 +43,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
-    let links = match &args.wires {
-        Some(wires) => links::wires(wires)?,
+    let links = match &args.emulated {
+        Some(emulated) => links::emulated(emulated)?,
         None => links::veths(&args.rates)?,
     };
     if links.iter().any(|link| link.mbit().is_none()) {

@@ -7,7 +7,7 @@ use anyhow::Result;
 /// Compare the round trips of small messages over striped streams and plain TCP, over links made for it (needs root)
 ///
 /// In each round every carrier runs once, in random order, with both ends as processes of their own; the first round does not count.
-/// Without --rates and --wires there is one case, unshaped,unshaped.
+/// Without --rates and --emulated there is one case, unshaped,unshaped.
 ///
 /// Example: rails-bench latency --rates unshaped,unshaped --sizes 64,4KiB
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,6 @@
 //! The links of a comparison.
 
-use rails_lab::{LabError, LinkLab, Shape, Wire};
+use rails_lab::{EmulatedLink, LabError, LinkLab, Shape};
 use serde::{Serialize, Serializer};
 use std::{fmt, time::Duration};
 
@@ -9,8 +9,8 @@ use std::{fmt, time::Duration};
 pub(crate) enum Link {
     /// A veth pair.
     Veth(Shape),
-    /// A wire in user space, with delay.
-    Wire {
+    /// An emulated link, with delay.
+    Emulated {
         /// Its rate in Mbit/s.
         mbit: u64,
         /// Its round-trip time.
@@ -23,19 +23,19 @@ impl Link {
     pub(crate) fn mbit(self) -> Option<u64> {
         match self {
             Self::Veth(Shape::Unshaped) => None,
-            Self::Veth(Shape::Rate { mbit, .. }) | Self::Wire { mbit, .. } => Some(mbit),
+            Self::Veth(Shape::Rate { mbit, .. }) | Self::Emulated { mbit, .. } => Some(mbit),
         }
     }
 
-    /// A wire of this rate and delay. The queue holds a round trip, as a router's would; 20 ms at the least.
-    pub(crate) fn wire(mbit: u64, rtt: Duration) -> Wire {
-        Wire::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)))
+    /// An emulated link of this rate and delay. The queue holds a round trip, as a router's would; 20 ms at the least.
+    pub(crate) fn emulated(mbit: u64, rtt: Duration) -> EmulatedLink {
+        EmulatedLink::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)))
     }
 
     fn rtt(self) -> Duration {
         match self {
             Self::Veth(_) => Duration::ZERO,
-            Self::Wire { rtt, .. } => rtt,
+            Self::Emulated { rtt, .. } => rtt,
         }
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Veth(shape) => shape.fmt(f),
-            Self::Wire { mbit, rtt } => Self::wire(*mbit, *rtt).fmt(f),
+            Self::Emulated { mbit, rtt } => Self::emulated(*mbit, *rtt).fmt(f),
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn short(links: &[Link]) -> String {
     let short = |link: &Link| match link {
         Link::Veth(Shape::Unshaped) => "unshaped".to_owned(),
         Link::Veth(Shape::Rate { mbit, .. }) => format!("{mbit}"),
-        Link::Wire { mbit, rtt } => format!("{mbit}@{rtt:?}"),
+        Link::Emulated { mbit, rtt } => format!("{mbit}@{rtt:?}"),
     };
     match links {
         [first, rest @ ..] if rest.len() > 1 && rest.iter().all(|link| link == first) => {
@@ -75,7 +75,7 @@ pub(super) fn short(links: &[Link]) -> String {
 pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
     let add = |lab: rails_lab::LinkLabBuilder, link: &Link| match *link {
         Link::Veth(shape) => lab.link(shape),
-        Link::Wire { mbit, rtt } => lab.wire(Link::wire(mbit, rtt)),
+        Link::Emulated { mbit, rtt } => lab.emulated(Link::emulated(mbit, rtt)),
     };
     links.iter().fold(LinkLab::builder(), add).build()
 }
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn the_fastest_link_is_the_first_and_shortest_of_the_highest_rate() {
-        let wire = |mbit, milliseconds| Link::Wire { mbit, rtt: Duration::from_millis(milliseconds) };
+        let emulated = |mbit, milliseconds| Link::Emulated { mbit, rtt: Duration::from_millis(milliseconds) };
         assert_eq!(fastest(&[veth(100), veth(400), veth(400)]), 1);
         assert_eq!(fastest(&[veth(100), Link::Veth(Shape::Unshaped)]), 1);
-        assert_eq!(fastest(&[wire(400, 50), wire(400, 1)]), 1);
+        assert_eq!(fastest(&[emulated(400, 50), emulated(400, 1)]), 1);
     }
 
     #[test]
     fn links_are_told_in_short() {
         assert_eq!(short(&[veth(400), veth(100)]), "400 + 100");
         assert_eq!(short(&[veth(100); 8]), "8 x 100");
-        assert_eq!(short(&[Link::Wire { mbit: 400, rtt: Duration::from_millis(50) }]), "400@50ms");
+        assert_eq!(short(&[Link::Emulated { mbit: 400, rtt: Duration::from_millis(50) }]), "400@50ms");
     }
 }

@@ -1,10 +1,10 @@
 //! `lab`: networks to try things on, made for as long as they are wanted.
 
+mod emulated;
 mod guest;
 mod links;
 mod report;
 mod session;
-mod wire;
 
 use crate::exit::{Exit, Help, Helped};
 use anyhow::Result;
@@ -24,14 +24,14 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Kind {
     Links(links::Args),
-    Wire(wire::Args),
+    Emulated(emulated::Args),
     Guest(guest::Args),
 }
 
 pub(crate) fn run(args: Args) -> Result<Exit> {
     match args.kind {
         Kind::Links(args) => links::run(args),
-        Kind::Wire(args) => wire::run(args),
+        Kind::Emulated(args) => emulated::run(args),
         Kind::Guest(args) => guest::run(args),
     }
 }
@@ -43,7 +43,7 @@ fn explained(error: LabError) -> anyhow::Error {
         LabError::NamespacesRefused { .. } => "run it outside the container, or give the container CAP_SYS_ADMIN",
         LabError::ToolMissing { .. } => "install that package, e.g. `apt-get install iproute2`",
         LabError::Tap { .. } => "load the module (`modprobe tun`), or give the container the device /dev/net/tun",
-        LabError::BadWire { .. } => return Helped::usage(error, "change --rate, --rtt, --queue or --loss"),
+        LabError::BadEmulatedLink { .. } => return Helped::usage(error, "change --rate, --rtt, --queue or --loss"),
         LabError::BadShape { .. } => return Helped::usage(error, "change --rate"),
         LabError::TooManyLinks { .. } => return Helped::usage(error, "ask for fewer links"),
         _ => return error.into(),

@@ -1,7 +1,7 @@
-//! What a lab is, and what its wires did, in words. All of it goes to stderr: stdout is the command's.
+//! What a lab is, and what its emulated links did, in words. All of it goes to stderr: stdout is the command's.
 
 use crate::print;
-use rails_lab::{LabError, LineCounters, LinkLab, Side, WireCounters};
+use rails_lab::{EmulatedCounters, LabError, LineCounters, LinkLab, Side};
 use std::fmt;
 
 /// Says what was made and how to get in; `what` says of each link what it is like.
@@ -16,18 +16,18 @@ pub(super) fn made(lab: &LinkLab, what: &[String]) {
     }
 }
 
-/// Says what the wires did; links of the other kind have nothing to say.
-pub(super) fn wires(lab: &LinkLab) {
+/// Says what the emulated links did; links of the other kind have nothing to say.
+pub(super) fn counters(lab: &LinkLab) {
     for link in 0..lab.link_count() {
-        match lab.wire_counters(link) {
-            Ok(counters) => wire(link, &counters),
+        match lab.emulated_counters(link) {
+            Ok(counters) => counted(link, &counters),
             Err(LabError::OtherKind { .. }) => {}
             Err(error) => print::note(format_args!("warning: {:#}", anyhow::Error::from(error))),
         }
     }
 }
 
-fn wire(link: usize, counters: &WireCounters) {
+fn counted(link: usize, counters: &EmulatedCounters) {
     for (way, side) in [("a>b", Side::A), ("b>a", Side::B)] {
         print::note(format_args!("link {link}   {way} {}", Line(counters.from(side))));
     }

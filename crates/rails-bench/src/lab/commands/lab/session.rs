@@ -45,7 +45,7 @@ pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() ->
                 Ok(stopped.await)
             }
         };
-        report::wires(&lab);
+        report::counters(&lab);
         ended
     })
 }
@@ -179,12 +179,12 @@ COMMAND and the command of --serve find in their environment:
   RAILS_LAB_LOCAL       the addresses of their side, one for each link, joined by commas
   RAILS_LAB_PEER        the addresses of the other side
   RAILS_LAB_INTERFACES  the interfaces of their side
-What the lab is like, what its wires did, and what --serve prints goes to stderr; stdout is COMMAND's.
+What the lab is like, what its emulated links did, and what --serve prints goes to stderr; stdout is COMMAND's.
 
 Examples:
   rails-bench lab links --rate 400,100
-  rails-bench lab wire --rate 500 --rtt 19ms --loss 0.001 --seed 7 -- ping -c 3 10.77.0.2
-  rails-bench lab wire --rate 500 --links 2 --serve 'rails-bench serve --once --insecure --listen $RAILS_LAB_LOCAL' \\
+  rails-bench lab emulated --rate 500 --rtt 19ms --loss 0.001 --seed 7 -- ping -c 3 10.77.0.2
+  rails-bench lab emulated --rate 500 --links 2 --serve 'rails-bench serve --once --insecure --listen $RAILS_LAB_LOCAL' \\
     -- sh -c 'rails-bench stream --insecure --to $RAILS_LAB_PEER'
 
 Exit code: that of COMMAND; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM; 1 or 2 where no lab could be made.";

@@ -1,4 +1,4 @@
-//! What a wire did with the frames it was given.
+//! What an emulated link did with the frames it was given.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Side;
 
-/// What a wire has done since it was made, each way.
+/// What an emulated link has done since it was made, each way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WireCounters {
+pub struct EmulatedCounters {
     /// Of what A sends.
     pub from_a: LineCounters,
     /// Of what B sends.
     pub from_b: LineCounters,
-    /// Whether the wire's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine makes it late.
+    /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine makes it late.
     pub is_realtime: bool,
 }
 
-impl WireCounters {
+impl EmulatedCounters {
     /// Of what that side sends.
     pub fn from(&self, side: Side) -> &LineCounters {
         match side {
@@ -26,14 +26,14 @@ impl WireCounters {
         }
     }
 
-    /// The frames that either direction lost for no reason the wire was given. A measurement over a wire is void unless
+    /// The frames that either direction lost for no reason the link was given. A measurement over an emulated link is void unless
     /// this is 0.
     pub fn unplanned_drops(&self) -> u64 {
         self.from_a.unplanned_drops() + self.from_b.unplanned_drops()
     }
 }
 
-/// One direction of a wire. Frames are counted once: carried, dropped for one reason, or under way.
+/// One direction of an emulated link. Frames are counted once: carried, dropped for one reason, or under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineCounters {
     /// Frames that were delivered.
@@ -48,7 +48,7 @@ pub struct LineCounters {
     pub queue_full: u64,
     /// Frames that left or arrived while an end was down.
     pub interface_down: u64,
-    /// Frames that the kernel dropped before the wire could take them: the wire's thread was too late, or the machine
+    /// Frames that the kernel dropped before the link could take them: the link's thread was too late, or the machine
     /// is too slow for what is sent. Not planned.
     pub overrun: u64,
     /// Frames that the kernel refused at the other end. Not planned.
@@ -60,13 +60,13 @@ pub struct LineCounters {
 }
 
 impl LineCounters {
-    /// The frames that went for no reason the wire was given.
+    /// The frames that went for no reason the link was given.
     pub fn unplanned_drops(&self) -> u64 {
         self.overrun + self.refused
     }
 }
 
-/// Tells what the ends of a wire dropped while one of them was down from what they dropped otherwise.
+/// Tells what the ends of an emulated link dropped while one of them was down from what they dropped otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
     is_down: [bool; 2],

@@ -1,4 +1,4 @@
-//! Wires delay, lose and limit as they were told, and nothing else happens on them.
+//! Emulated links delay, lose and limit as they were told, and nothing else happens on them.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{PATIENCE, send_over, wait_until};
-use rails_lab::{LabError, LinkLab, Shape, Side, Wire};
+use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_round_trip_over_a_wire_takes_the_time_it_was_given() {
-    let lab = LinkLab::builder().wire(Wire::mbit(500).rtt(RTT)).build().unwrap();
+fn netns_a_round_trip_over_a_emulated_link_takes_the_time_it_was_given() {
+    let lab = LinkLab::builder().emulated(EmulatedLink::mbit(500).rtt(RTT)).build().unwrap();
     let rtt = round_trip(&lab, 0);
     println!("{RTT:?} asked for, {rtt:?} measured");
     assert!(rtt >= RTT, "{rtt:?}");
@@ -20,22 +20,26 @@ fn netns_a_round_trip_over_a_wire_takes_the_time_it_was_given() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_wire_that_loses_all_carries_nothing_and_counts_it() {
-    let lab = LinkLab::builder().wire(Wire::mbit(100).loss_from(Side::A, 1.0)).known_neighbours().build().unwrap();
+fn netns_a_emulated_link_that_loses_all_carries_nothing_and_counts_it() {
+    let lab = LinkLab::builder()
+        .emulated(EmulatedLink::mbit(100).loss_from(Side::A, 1.0))
+        .known_neighbours()
+        .build()
+        .unwrap();
     assert_eq!(numbers_received(&lab, 100), BTreeSet::new());
-    let counters = lab.wire_counters(0).unwrap();
+    let counters = lab.emulated_counters(0).unwrap();
     assert_eq!((counters.from_a.frames, counters.from_a.lost), (0, 100), "{counters:?}");
     assert_eq!(counters.unplanned_drops(), 0);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_the_ends_of_a_wire_ask_for_each_other() {
+fn netns_the_ends_of_a_emulated_link_ask_for_each_other() {
     for (is_known, asked) in [(false, 1), (true, 0)] {
-        let builder = LinkLab::builder().wire(Wire::mbit(100));
+        let builder = LinkLab::builder().emulated(EmulatedLink::mbit(100));
         let lab = if is_known { builder.known_neighbours() } else { builder }.build().unwrap();
         round_trip(&lab, 0);
-        let counters = lab.wire_counters(0).unwrap();
+        let counters = lab.emulated_counters(0).unwrap();
         let expected = TRIPS as u64 + asked;
         assert_eq!((counters.from_a.frames, counters.from_b.frames), (expected, expected), "{counters:?}");
     }
@@ -45,9 +49,13 @@ fn netns_the_ends_of_a_wire_ask_for_each_other() {
 #[ignore = "needs root: makes network namespaces"]
 fn netns_the_same_seed_loses_the_same_datagrams_and_nothing_stray_is_sent() {
     let received = |seed| {
-        let lab = LinkLab::builder().wire(Wire::mbit(500).loss(0.2).seed(seed)).known_neighbours().build().unwrap();
+        let lab = LinkLab::builder()
+            .emulated(EmulatedLink::mbit(500).loss(0.2).seed(seed))
+            .known_neighbours()
+            .build()
+            .unwrap();
         let numbers = numbers_received(&lab, 500);
-        let counters = lab.wire_counters(0).unwrap();
+        let counters = lab.emulated_counters(0).unwrap();
         // Every frame is a datagram of ours, so the n-th frame is the n-th datagram in each run.
         assert_eq!(counters.from_a.frames, numbers.len() as u64, "{counters:?}");
         assert_eq!(counters.from_a.frames + counters.from_a.lost, 500, "{counters:?}");
@@ -65,25 +73,30 @@ fn netns_the_same_seed_loses_the_same_datagrams_and_nothing_stray_is_sent() {
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_full_queue_drops_what_it_was_told_to() {
     // 40 frames of 1000 bytes in 1 Mbit/s wait 8 ms each; the queue holds three besides the one being sent.
-    let lab = LinkLab::builder().wire(Wire::mbit(1).queue_bytes(3 * 1000)).known_neighbours().build().unwrap();
+    let lab =
+        LinkLab::builder().emulated(EmulatedLink::mbit(1).queue_bytes(3 * 1000)).known_neighbours().build().unwrap();
     let (sender, _receiver) = sockets(&lab);
     for _ in 0..40 {
         sender.send(&[0; 1000 - HEADERS]).unwrap();
     }
     wait_until(|| {
-        let line = lab.wire_counters(0).unwrap().from_a;
+        let line = lab.emulated_counters(0).unwrap().from_a;
         line.frames + line.queue_full == 40
     });
-    let counters = lab.wire_counters(0).unwrap();
+    let counters = lab.emulated_counters(0).unwrap();
     assert!(counters.from_a.frames >= 4 && counters.from_a.queue_full > 20, "{counters:?}");
     assert_eq!(counters.unplanned_drops(), 0);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_veth_pairs_and_wires_are_links_of_one_lab() {
-    let lab =
-        LinkLab::builder().link(Shape::mbit(400)).wire(Wire::mbit(500).rtt(RTT)).link(Shape::Unshaped).build().unwrap();
+fn netns_veth_pairs_and_emulated_links_are_links_of_one_lab() {
+    let lab = LinkLab::builder()
+        .link(Shape::mbit(400))
+        .emulated(EmulatedLink::mbit(500).rtt(RTT))
+        .link(Shape::Unshaped)
+        .build()
+        .unwrap();
     assert_eq!(lab.link_count(), 3);
     assert_eq!(lab.interface(Side::B, 1), "rail1b");
     for link in 0..3 {
@@ -95,9 +108,9 @@ fn netns_veth_pairs_and_wires_are_links_of_one_lab() {
     assert!(round_trip(&lab, 1) >= RTT);
     assert!(round_trip(&lab, 2) < RTT);
     let kinds = [
-        (lab.set_rate(1, Shape::mbit(10)), "link 1 is a wire; set_rate is for the other kind"),
-        (lab.set_wire(0, Wire::mbit(10)), "link 0 is a veth pair; set_wire is for the other kind"),
-        (lab.wire_counters(2).map(drop), "link 2 is a veth pair; wire_counters is for the other kind"),
+        (lab.set_rate(1, Shape::mbit(10)), "link 1 is an emulated link; set_rate is for the other kind"),
+        (lab.set_emulated(0, EmulatedLink::mbit(10)), "link 0 is a veth pair; set_emulated is for the other kind"),
+        (lab.emulated_counters(2).map(drop), "link 2 is a veth pair; emulated_counters is for the other kind"),
     ];
     for (answer, said) in kinds {
         assert_eq!(answer.unwrap_err().to_string(), said);
@@ -106,34 +119,35 @@ fn netns_veth_pairs_and_wires_are_links_of_one_lab() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_wire_changes_in_mid_stream() {
-    let lab = LinkLab::builder().wire(Wire::mbit(50)).build().unwrap();
+fn netns_a_emulated_link_changes_in_mid_stream() {
+    let lab = LinkLab::builder().emulated(EmulatedLink::mbit(50)).build().unwrap();
     thread::scope(|scope| {
         let received = scope.spawn(|| send_over(&lab, 0, &vec![7; 8 * PAYLOAD]).len());
-        wait_until(|| lab.wire_counters(0).unwrap().from_a.bytes > PAYLOAD as u64);
-        lab.set_wire(0, Wire::mbit(5).rtt(RTT).loss(0.01)).unwrap();
-        let before = lab.wire_counters(0).unwrap();
-        wait_until(|| lab.wire_counters(0).unwrap().from_a.frames > before.from_a.frames + 50);
+        wait_until(|| lab.emulated_counters(0).unwrap().from_a.bytes > PAYLOAD as u64);
+        lab.set_emulated(0, EmulatedLink::mbit(5).rtt(RTT).loss(0.01)).unwrap();
+        let before = lab.emulated_counters(0).unwrap();
+        wait_until(|| lab.emulated_counters(0).unwrap().from_a.frames > before.from_a.frames + 50);
         assert!(!received.is_finished(), "at 5 Mbit/s it takes ten seconds more");
-        lab.set_wire(0, Wire::mbit(500)).unwrap();
+        lab.set_emulated(0, EmulatedLink::mbit(500)).unwrap();
         assert_eq!(received.join().unwrap(), 8 * PAYLOAD);
     });
-    assert!(matches!(lab.set_wire(0, Wire::mbit(0)), Err(LabError::BadWire { .. })));
+    assert!(matches!(lab.set_emulated(0, EmulatedLink::mbit(0)), Err(LabError::BadEmulatedLink { .. })));
     assert!(round_trip(&lab, 0) < RTT);
-    lab.set_wire(0, Wire::mbit(500).rtt(RTT)).unwrap();
+    lab.set_emulated(0, EmulatedLink::mbit(500).rtt(RTT)).unwrap();
     assert!(round_trip(&lab, 0) >= RTT);
-    assert_eq!(lab.wire_counters(0).unwrap().unplanned_drops(), 0);
+    assert_eq!(lab.emulated_counters(0).unwrap().unplanned_drops(), 0);
 }
 
-/// What every figure over the reference wire rests on: all losses are the wire's own.
+/// What every figure over the reference link rests on: all losses are the link's own.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_the_reference_wire_carries_a_stream_without_unplanned_drops() {
-    let lab = LinkLab::builder().wire(Wire::mbit(500).rtt(RTT).queue(Duration::from_millis(20))).build().unwrap();
+fn netns_the_reference_emulated_link_carries_a_stream_without_unplanned_drops() {
+    let lab =
+        LinkLab::builder().emulated(EmulatedLink::mbit(500).rtt(RTT).queue(Duration::from_millis(20))).build().unwrap();
     let began = Instant::now();
     assert_eq!(send_over(&lab, 0, &vec![7; 128 * PAYLOAD]).len(), 128 * PAYLOAD);
     let mbit = (128 * PAYLOAD * 8) as f64 / 1e6 / began.elapsed().as_secs_f64();
-    let counters = lab.wire_counters(0).unwrap();
+    let counters = lab.emulated_counters(0).unwrap();
     println!("{mbit:.0} Mbit/s, {counters:?}");
     assert!(mbit < 500.0, "{mbit}");
     assert_eq!(counters.unplanned_drops(), 0, "{counters:?}");
@@ -142,8 +156,8 @@ fn netns_the_reference_wire_carries_a_stream_without_unplanned_drops() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_wire_that_is_down_carries_nothing_until_it_is_up_again() {
-    let lab = LinkLab::builder().wire(Wire::mbit(100)).build().unwrap();
+fn netns_a_emulated_link_that_is_down_carries_nothing_until_it_is_up_again() {
+    let lab = LinkLab::builder().emulated(EmulatedLink::mbit(100)).build().unwrap();
     let carrier = |side| {
         let file = format!("/sys/class/net/{}/carrier", lab.interface(side, 0));
         let output = lab.side(side).command("cat").arg(file).output().unwrap();
@@ -160,18 +174,18 @@ fn netns_a_wire_that_is_down_carries_nothing_until_it_is_up_again() {
     lab.set_link_up(Side::B, 0, true).unwrap();
     assert_eq!(carrier(Side::A), "1");
     assert_eq!(send_over(&lab, 0, &vec![7; PAYLOAD]).len(), PAYLOAD);
-    let counters = lab.wire_counters(0).unwrap();
+    let counters = lab.emulated_counters(0).unwrap();
     assert_eq!(counters.unplanned_drops(), 0, "{counters:?}");
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_wire_whose_device_was_taken_away_says_so() {
-    let lab = LinkLab::builder().wire(Wire::mbit(100)).build().unwrap();
+fn netns_a_emulated_link_whose_device_was_taken_away_says_so() {
+    let lab = LinkLab::builder().emulated(EmulatedLink::mbit(100)).build().unwrap();
     let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
     assert!(deleted.success());
-    wait_until(|| matches!(lab.wire_counters(0), Err(LabError::WireEnded { link: 0, .. })));
-    assert!(matches!(lab.set_wire(0, Wire::mbit(1)), Err(LabError::WireEnded { .. })));
+    wait_until(|| matches!(lab.emulated_counters(0), Err(LabError::EmulationEnded { link: 0, .. })));
+    assert!(matches!(lab.set_emulated(0, EmulatedLink::mbit(1)), Err(LabError::EmulationEnded { .. })));
 }
 
 /// The shortest of some round trips of a datagram.
@@ -211,7 +225,7 @@ fn numbers_received(lab: &LinkLab, count: u32) -> BTreeSet<u32> {
         // Few at a time, so that neither the queue nor the receiver's buffer has a say.
         if number % 50 == 49 || number + 1 == count {
             wait_until(|| {
-                let line = lab.wire_counters(0).unwrap().from_a;
+                let line = lab.emulated_counters(0).unwrap().from_a;
                 line.frames + line.lost == u64::from(number) + 1
             });
             let mut buffer = [0; 4];

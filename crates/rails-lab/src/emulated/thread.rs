@@ -1,4 +1,4 @@
-//! The thread that moves frames between the two ends of a wire.
+//! The thread that moves frames between the two ends of an emulated link.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use thread_priority::{RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedu
 use tun_rs::SyncDevice;
 
 use super::line::{Fate, Line};
-use super::{LineCounters, Wire, WireCounters};
+use super::{EmulatedCounters, EmulatedLink, LineCounters};
 use crate::Side;
 
 /// Carries frames between two TAP devices on a thread of its own, until it is dropped.
@@ -41,9 +41,9 @@ struct Shared {
 
 impl Carrier {
     /// Starts it. The devices are those of A and of B.
-    pub(crate) fn start(wire: Wire, taps: [SyncDevice; 2]) -> io::Result<Self> {
+    pub(crate) fn start(link: EmulatedLink, taps: [SyncDevice; 2]) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared {
-            lines: Side::BOTH.map(|side| Line::new(wire, side)),
+            lines: Side::BOTH.map(|side| Line::new(link, side)),
             counters: [LineCounters::default(); 2],
             is_realtime: false,
             ended: None,
@@ -57,7 +57,7 @@ impl Carrier {
             began: Instant::now(),
             buffer: Box::new([0; LONGEST_FRAME]),
         };
-        let thread = thread::Builder::new().name("rails-lab-wire".into()).spawn(move || {
+        let thread = thread::Builder::new().name("rails-lab-link".into()).spawn(move || {
             if let Err(errno) = worker.run() {
                 lock(&worker.shared).ended = Some(errno);
             }
@@ -65,18 +65,18 @@ impl Carrier {
         Ok(Self { shared, stop, thread: Some(thread) })
     }
 
-    /// Changes the wire from the next frame on, both ways at the same instant.
-    pub(crate) fn change(&self, wire: Wire) -> Result<(), Errno> {
+    /// Changes the link from the next frame on, both ways at the same instant.
+    pub(crate) fn change(&self, link: EmulatedLink) -> Result<(), Errno> {
         let mut shared = self.alive()?;
-        shared.lines.iter_mut().for_each(|line| line.change(wire));
+        shared.lines.iter_mut().for_each(|line| line.change(link));
         Ok(())
     }
 
     /// What was counted; what the kernel dropped is not among it.
-    pub(crate) fn counters(&self) -> Result<WireCounters, Errno> {
+    pub(crate) fn counters(&self) -> Result<EmulatedCounters, Errno> {
         let shared = self.alive()?;
         let [from_a, from_b] = shared.counters;
-        Ok(WireCounters { from_a, from_b, is_realtime: shared.is_realtime })
+        Ok(EmulatedCounters { from_a, from_b, is_realtime: shared.is_realtime })
     }
 
     /// The shared state, unless the thread has ended.

@@ -1,6 +1,6 @@
 //! A long-distance link in user space: rate, delay, loss and a queue that ends.
 //!
-//! `Wire` says what it is like, `line` decides for each frame of one direction what becomes of it and when, `thread`
+//! `EmulatedLink` says what it is like, `line` decides for each frame of one direction what becomes of it and when, `thread`
 //! moves the frames between two TAP devices as decided, `tap` opens them, `counters` says what happened.
 
 mod counters;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use counters::Outages;
-pub use counters::{LineCounters, WireCounters};
+pub use counters::{EmulatedCounters, LineCounters};
 pub(crate) use tap::open;
 pub(crate) use thread::Carrier;
 
@@ -22,19 +22,19 @@ use crate::{LabError, Side};
 
 /// A link of a rate, a round-trip time, a queue that ends, and a probability of loss, both ways alike.
 ///
-/// The kernel's own way to this is netem, which not every kernel has. A wire is a thread that moves Ethernet frames
+/// The kernel's own way to this is netem, which not every kernel has. An emulated link is a thread that moves Ethernet frames
 /// between two TAP devices, one at each end.
 ///
 /// ```
 /// use std::time::Duration;
-/// use rails_lab::Wire;
+/// use rails_lab::EmulatedLink;
 ///
-/// let wan = Wire::mbit(500).rtt(Duration::from_millis(19)).loss(1e-3).seed(7);
+/// let wan = EmulatedLink::mbit(500).rtt(Duration::from_millis(19)).loss(1e-3).seed(7);
 /// assert_eq!(wan.to_string(), "500 Mbit/s, RTT 19ms, queue 20ms, loss 0.001 a>b and 0.001 b>a, seed 7");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[must_use = "a wire is only described until a lab is built with it"]
-pub struct Wire {
+#[must_use = "an emulated link is only described until a lab is built with it"]
+pub struct EmulatedLink {
     bits_per_second: u64,
     rtt: Duration,
     queue: Queue,
@@ -50,15 +50,15 @@ enum Queue {
     Bytes(u64),
 }
 
-impl Wire {
-    /// A wire of `mbit` megabits (10^6 bits) per second without delay or loss, with 20 ms of queue and seed 0.
+impl EmulatedLink {
+    /// An emulated link of `mbit` megabits (10^6 bits) per second without delay or loss, with 20 ms of queue and seed 0.
     ///
     /// Like a token bucket's, the rate counts Ethernet headers, but neither checksum nor preamble.
     pub const fn mbit(mbit: u64) -> Self {
         Self::bits_per_second(mbit.saturating_mul(1_000_000))
     }
 
-    /// [`Wire::mbit`] in bits per second.
+    /// [`EmulatedLink::mbit`] in bits per second.
     pub const fn bits_per_second(bits: u64) -> Self {
         Self { bits_per_second: bits, rtt: Duration::ZERO, queue: Queue::Time(DEFAULT_QUEUE), loss: [0.0; 2], seed: 0 }
     }
@@ -102,7 +102,7 @@ impl Wire {
         self
     }
 
-    /// Refuses what no wire can be.
+    /// Refuses what no emulated link can be.
     pub(crate) fn validate(self) -> Result<(), LabError> {
         let reason = if !(MIN_BITS_PER_SECOND..=MAX_BITS_PER_SECOND).contains(&self.bits_per_second) {
             "the rate is outside 10 kbit/s to 10 Gbit/s"
@@ -115,7 +115,7 @@ impl Wire {
         } else {
             return Ok(());
         };
-        Err(LabError::BadWire { wire: self, reason })
+        Err(LabError::BadEmulatedLink { link: self, reason })
     }
 
     /// How long a frame takes from its first bit to its last, rounded up: the rate is never exceeded.
@@ -137,7 +137,7 @@ impl Wire {
 }
 
 /// In one line, seed included, so that what is printed can be made again.
-impl fmt::Display for Wire {
+impl fmt::Display for EmulatedLink {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mbit = self.bits_per_second as f64 / 1e6;
         write!(formatter, "{mbit} Mbit/s, RTT {:?}, queue ", self.rtt)?;
@@ -162,13 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wires_that_cannot_be_are_refused_with_the_reason() {
-        let good = Wire::mbit(500);
+    fn emulated_links_that_cannot_be_are_refused_with_the_reason() {
+        let good = EmulatedLink::mbit(500);
         good.rtt(MAX_RTT).queue(MAX_QUEUE).loss(1.0).validate().unwrap();
         good.queue(Duration::ZERO).validate().unwrap();
         for (bad, said) in [
-            (Wire::mbit(0), "rate"),
-            (Wire::mbit(u64::MAX), "rate"),
+            (EmulatedLink::mbit(0), "rate"),
+            (EmulatedLink::mbit(u64::MAX), "rate"),
             (good.rtt(MAX_RTT + Duration::from_nanos(1)), "round-trip"),
             (good.queue(MAX_QUEUE + Duration::from_nanos(1)), "queue"),
             (good.queue_bytes(u64::MAX), "queue"),
@@ -177,20 +177,20 @@ mod tests {
             (good.loss_from(Side::B, f64::NAN), "loss"),
         ] {
             let error = bad.validate().unwrap_err();
-            assert!(matches!(&error, LabError::BadWire { reason, .. } if reason.contains(said)), "{error}");
+            assert!(matches!(&error, LabError::BadEmulatedLink { reason, .. } if reason.contains(said)), "{error}");
         }
     }
 
     #[test]
     fn a_queue_in_bytes_is_a_time_at_the_rate() {
-        assert_eq!(Wire::mbit(8).queue_bytes(1000).longest_wait(), Duration::from_millis(1));
-        assert_eq!(Wire::mbit(500).time_to_send(1514), Duration::from_nanos(24_224));
-        assert_eq!(Wire::bits_per_second(3_000_000_000).time_to_send(1), Duration::from_nanos(3), "rounded up");
+        assert_eq!(EmulatedLink::mbit(8).queue_bytes(1000).longest_wait(), Duration::from_millis(1));
+        assert_eq!(EmulatedLink::mbit(500).time_to_send(1514), Duration::from_nanos(24_224));
+        assert_eq!(EmulatedLink::bits_per_second(3_000_000_000).time_to_send(1), Duration::from_nanos(3), "rounded up");
     }
 
     #[test]
     fn each_side_has_its_own_loss() {
-        let wire = Wire::mbit(1).loss(0.5).loss_from(Side::B, 0.25);
-        assert_eq!(wire.loss, [0.5, 0.25]);
+        let link = EmulatedLink::mbit(1).loss(0.5).loss_from(Side::B, 0.25);
+        assert_eq!(link.loss, [0.5, 0.25]);
     }
 }

@@ -1,19 +1,19 @@
-//! One direction of a wire: what becomes of each frame, and when.
+//! One direction of an emulated link: what becomes of each frame, and when.
 
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::Wire;
+use super::EmulatedLink;
 use crate::Side;
 
 /// Decides about the frames of one direction, in the order in which they come.
 ///
-/// It holds no frame and reads no clock. Instants are times since the wire began, and never go back.
+/// It holds no frame and reads no clock. Instants are times since the link began, and never go back.
 #[derive(Debug)]
 pub(crate) struct Line {
-    wire: Wire,
+    link: EmulatedLink,
     from: Side,
     random: ChaCha8Rng,
     /// When the last bit that was let in will have left.
@@ -27,39 +27,39 @@ pub(crate) struct Line {
 pub(crate) enum Fate {
     /// Its last bit is at the other end at that instant.
     Arrives(Duration),
-    /// It takes its time on the wire, but does not arrive.
+    /// It takes its time on the link, but does not arrive.
     Lost,
     /// There was no room for it in the queue.
     QueueFull,
 }
 
 impl Line {
-    pub(crate) fn new(wire: Wire, from: Side) -> Self {
-        let random = random(wire.seed, from);
-        Self { wire, from, random, free: Duration::ZERO, last_arrival: Duration::ZERO }
+    pub(crate) fn new(link: EmulatedLink, from: Side) -> Self {
+        let random = random(link.seed, from);
+        Self { link, from, random, free: Duration::ZERO, last_arrival: Duration::ZERO }
     }
 
-    /// Changes the wire. Frames that were let in arrive as they would have; those that follow on a wire that became
+    /// Changes the link. Frames that were let in arrive as they would have; those that follow on an emulated link that became
     /// shorter do not overtake them. The losses are drawn on from where they were, unless the seed is another.
-    pub(crate) fn change(&mut self, wire: Wire) {
-        if wire.seed != self.wire.seed {
-            self.random = random(wire.seed, self.from);
+    pub(crate) fn change(&mut self, link: EmulatedLink) {
+        if link.seed != self.link.seed {
+            self.random = random(link.seed, self.from);
         }
-        self.wire = wire;
+        self.link = link;
     }
 
     pub(crate) fn offer(&mut self, now: Duration, bytes: usize) -> Fate {
         // One draw for each frame, whatever becomes of it, so that the n-th frame's does not depend on the queue.
-        let is_lost = uniform(self.random.next_u64()) < self.wire.loss[self.from as usize];
+        let is_lost = uniform(self.random.next_u64()) < self.link.loss[self.from as usize];
         let starts = self.free.max(now);
-        if starts - now > self.wire.longest_wait() {
+        if starts - now > self.link.longest_wait() {
             return Fate::QueueFull;
         }
-        self.free = starts + self.wire.time_to_send(bytes as u64);
+        self.free = starts + self.link.time_to_send(bytes as u64);
         if is_lost {
             return Fate::Lost;
         }
-        self.last_arrival = self.last_arrival.max(self.free + self.wire.delay());
+        self.last_arrival = self.last_arrival.max(self.free + self.link.delay());
         Fate::Arrives(self.last_arrival)
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_frame_on_an_idle_wire_takes_its_own_time_and_the_delay() {
+    fn a_frame_on_an_idle_emulated_link_takes_its_own_time_and_the_delay() {
         let mut line = Line::new(reference(), Side::A);
         let arrival = |now, nanos| Fate::Arrives(now + Duration::from_nanos(nanos));
         assert_eq!(line.offer(Duration::ZERO, 1514), arrival(Duration::ZERO, 9_500_000 + 24_224));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_queue_ends_where_it_was_set_to() {
-        let mut line = Line::new(Wire::mbit(8).queue_bytes(3000), Side::A);
+        let mut line = Line::new(EmulatedLink::mbit(8).queue_bytes(3000), Side::A);
         let fates: Vec<Fate> = (0..6).map(|_| line.offer(Duration::ZERO, 1000)).collect();
         // Nothing, then 1000, 2000 and 3000 bytes were ahead; 4000 are more than 3000.
         assert!(fates[..4].iter().all(|fate| matches!(fate, Fate::Arrives(_))), "{fates:?}");
@@ -103,18 +103,18 @@ mod tests {
 
     #[test]
     fn loss_is_as_frequent_as_asked_for() {
-        let mut line = Line::new(Wire::mbit(500).loss(0.1), Side::A);
+        let mut line = Line::new(EmulatedLink::mbit(500).loss(0.1), Side::A);
         let lost = (0..100_000).filter(|n| line.offer(Duration::from_millis(*n), 100) == Fate::Lost).count();
         assert!((9_500..10_500).contains(&lost), "{lost} of 100000");
-        let mut none = Line::new(Wire::mbit(500).loss(0.0), Side::A);
+        let mut none = Line::new(EmulatedLink::mbit(500).loss(0.0), Side::A);
         assert!((0..10_000).all(|n| none.offer(Duration::from_millis(n), 100) != Fate::Lost));
-        let mut all = Line::new(Wire::mbit(500).loss(1.0), Side::A);
+        let mut all = Line::new(EmulatedLink::mbit(500).loss(1.0), Side::A);
         assert!((0..10_000).all(|n| all.offer(Duration::from_millis(n), 100) == Fate::Lost));
     }
 
     #[test]
     fn directions_and_seeds_differ_and_a_new_seed_begins_anew() {
-        let lossy = |seed| Wire::mbit(500).loss(0.5).seed(seed);
+        let lossy = |seed| EmulatedLink::mbit(500).loss(0.5).seed(seed);
         let fates = |line: &mut Line| -> Vec<bool> {
             (0..200).map(|n| line.offer(Duration::from_secs(n), 100) == Fate::Lost).collect()
         };
@@ -127,16 +127,16 @@ mod tests {
         assert_eq!(first, fates(&mut changed));
     }
 
-    fn reference() -> Wire {
-        Wire::mbit(500).rtt(Duration::from_millis(19))
+    fn reference() -> EmulatedLink {
+        EmulatedLink::mbit(500).rtt(Duration::from_millis(19))
     }
 
-    /// Wires from slow to fast, with all sorts of queues.
-    fn wires() -> impl Strategy<Value = Wire> {
+    /// Emulated links from slow to fast, with all sorts of queues.
+    fn links() -> impl Strategy<Value = EmulatedLink> {
         (10_000_u64..2_000_000_000, 0_u64..40_000, 0_u64..50_000, 0.0..0.5, any::<u64>()).prop_map(
             |(rate, rtt, queue, loss, seed)| {
                 let [rtt, queue] = [rtt, queue].map(Duration::from_micros);
-                Wire::bits_per_second(rate).rtt(rtt).queue(queue).loss(loss).seed(seed)
+                EmulatedLink::bits_per_second(rate).rtt(rtt).queue(queue).loss(loss).seed(seed)
             },
         )
     }
@@ -149,15 +149,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_interval_carries_more_than_the_rate_and_none_comes_early(wire in wires(), frames in frames()) {
-            let mut line = Line::new(wire, Side::A);
+        fn no_interval_carries_more_than_the_rate_and_none_comes_early(link in links(), frames in frames()) {
+            let mut line = Line::new(link, Side::A);
             let mut now = Duration::ZERO;
             let mut arrivals: Vec<(Duration, u64)> = Vec::new();
             for (pause, bytes) in frames {
                 now += Duration::from_nanos(pause);
                 if let Fate::Arrives(at) = line.offer(now, bytes) {
-                    prop_assert!(at >= now + wire.delay() + wire.time_to_send(bytes as u64));
-                    prop_assert!(at <= now + wire.longest_wait() + wire.time_to_send(bytes as u64) + wire.delay());
+                    prop_assert!(at >= now + link.delay() + link.time_to_send(bytes as u64));
+                    prop_assert!(at <= now + link.longest_wait() + link.time_to_send(bytes as u64) + link.delay());
                     arrivals.push((at, bytes as u64));
                 }
             }
@@ -165,20 +165,20 @@ mod tests {
                 let mut bytes = 0;
                 for &(end, more) in &arrivals[first + 1..] {
                     bytes += more;
-                    let room = (end - start).as_nanos() * u128::from(wire.bits_per_second);
+                    let room = (end - start).as_nanos() * u128::from(link.bits_per_second);
                     prop_assert!(u128::from(bytes) * 8 * 1_000_000_000 <= room, "{} bytes in {:?}", bytes, end - start);
                 }
             }
         }
 
         #[test]
-        fn what_is_under_way_is_bounded_by_queue_and_delay(wire in wires(), frames in frames()) {
-            let mut line = Line::new(wire, Side::A);
+        fn what_is_under_way_is_bounded_by_queue_and_delay(link in links(), frames in frames()) {
+            let mut line = Line::new(link, Side::A);
             let mut now = Duration::ZERO;
             let mut flying: Vec<(Duration, u64)> = Vec::new();
-            let time = wire.longest_wait() + wire.delay();
+            let time = link.longest_wait() + link.delay();
             // One frame is being sent beyond what waits, and one may be partly out at the near end of the delay.
-            let bound = time.as_nanos() * u128::from(wire.bits_per_second) / 8_000_000_000 + 2 * 1514;
+            let bound = time.as_nanos() * u128::from(link.bits_per_second) / 8_000_000_000 + 2 * 1514;
             for (pause, bytes) in frames {
                 now += Duration::from_nanos(pause);
                 if let Fate::Arrives(at) = line.offer(now, bytes) {
@@ -192,19 +192,19 @@ mod tests {
 
         #[test]
         fn the_same_seed_loses_the_same_frames_whenever_they_come(
-            wire in wires(), count in 1_usize..100, early in 0_u64..1000, late in 0_u64..1000,
+            link in links(), count in 1_usize..100, early in 0_u64..1000, late in 0_u64..1000,
         ) {
             // With room for all, so that only the seed decides.
-            let wire = wire.queue(Duration::from_secs(1_000_000));
+            let link = link.queue(Duration::from_secs(1_000_000));
             let lost = |pause: u64| -> Vec<bool> {
-                let mut line = Line::new(wire, Side::B);
+                let mut line = Line::new(link, Side::B);
                 (0..count as u64).map(|n| line.offer(Duration::from_micros(n * pause), 100) == Fate::Lost).collect()
             };
             prop_assert_eq!(lost(early), lost(late));
         }
 
         #[test]
-        fn frames_stay_in_order_when_the_wire_changes(before in wires(), after in wires(), frames in frames()) {
+        fn frames_stay_in_order_when_the_emulated_link_changes(before in links(), after in links(), frames in frames()) {
             let mut line = Line::new(before, Side::A);
             let mut now = Duration::ZERO;
             let mut last = Duration::ZERO;

@@ -1,14 +1,14 @@
-//! `lab wire`: long-distance links.
+//! `lab emulated`: long-distance links.
 
 use super::{explained, session};
 use crate::{duration, exit::Exit};
 use anyhow::Result;
-use rails_lab::{LinkLab, Wire};
+use rails_lab::{EmulatedLink, LinkLab, LinkLabBuilder};
 use std::time::Duration;
 
 /// Long-distance links: a rate, a round-trip time, random loss and a queue that ends, carried by a thread in user space
 ///
-/// The same seed loses the same frames. What a wire drops without having been told to is counted apart, and said at the end; the
+/// The same seed loses the same frames. What an emulated link drops without having been told to is counted apart, and said at the end; the
 /// figures of a run in which there was any are worthless.
 #[derive(Debug, clap::Args)]
 #[command(after_help = session::AFTER_HELP)]
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Draw the losses from this [default: a random one, which is printed]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// How many such wires; each has a seed that is one above the one before
+    /// How many such links; each has a seed that is one above the one before
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     links: u16,
     #[command(flatten)]
@@ -37,14 +37,18 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
-    let wires: Vec<Wire> = (0..args.links)
+    let links: Vec<EmulatedLink> = (0..args.links)
         .map(|link| {
-            Wire::mbit(args.rate).rtt(args.rtt).queue(args.queue).loss(args.loss).seed(seed.wrapping_add(link.into()))
+            EmulatedLink::mbit(args.rate)
+                .rtt(args.rtt)
+                .queue(args.queue)
+                .loss(args.loss)
+                .seed(seed.wrapping_add(link.into()))
         })
         .collect();
-    let what = wires.iter().map(Wire::to_string).collect();
+    let what = links.iter().map(EmulatedLink::to_string).collect();
     session::run(args.programs, what, || {
-        wires.into_iter().fold(LinkLab::builder(), |lab, wire| lab.wire(wire)).build().map_err(explained)
+        links.into_iter().fold(LinkLab::builder(), LinkLabBuilder::emulated).build().map_err(explained)
     })
 }
 

@@ -47,7 +47,7 @@ async fn refused(stream: &mut Stream) -> ErrorKind {
 }
 
 #[tokio::test]
-async fn what_was_flushed_before_a_drop_arrives() {
+async fn flushed_bytes_arrive_after_a_drop() {
     over_both(100, async |mut near, mut far| {
         near.write_all(b"bye").await.unwrap();
         near.flush().await.unwrap();
@@ -58,7 +58,7 @@ async fn what_was_flushed_before_a_drop_arrives() {
 }
 
 #[tokio::test]
-async fn what_a_closed_window_kept_back_arrives_after_a_drop() {
+async fn bytes_behind_a_closed_window_arrive_after_a_drop() {
     over_both(3, async |mut near, mut far| {
         let (block, mut written) = (vec![7; 100_000], 0);
         while let Ok(count) = timeout(Duration::from_millis(300), near.write(&block)).await {

@@ -190,7 +190,7 @@ async fn many_calls_stream_both_ways_at_once() {
 
 /// The server's half of a stream of messages is dropped with the client's.
 #[tokio::test]
-async fn a_call_that_is_given_up_is_given_up_at_the_other_end() {
+async fn call_given_up_is_given_up_at_the_peer() {
     let call = Call::over(narrow_pair().await).await;
     for seed in 0..10 {
         let message = Bytes::from(made_up(30_000, seed));

@@ -35,7 +35,7 @@ async fn both_halves_of_both_ends_run_in_tasks_of_their_own() {
 }
 
 #[tokio::test]
-async fn half_closed_is_the_end_for_the_reader_while_the_other_direction_flows_on() {
+async fn half_close_leaves_the_other_direction_open() {
     let mut pair = pair().await;
     let answer = made_up(4 << 20, 3);
     let expected = answer.clone();
@@ -220,7 +220,7 @@ async fn copy_bidirectional_joins_two_streams_to_one() {
 
 /// The other side is a pipe in memory, which holds 1,000 bytes.
 #[tokio::test]
-async fn copy_bidirectional_joins_a_stream_to_something_else() {
+async fn copy_bidirectional_with_a_pipe() {
     let mut pair = pair().await;
     let (mut pipe, mut user) = duplex(1_000);
     let proxy = tokio::spawn(async move {

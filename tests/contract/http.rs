@@ -73,7 +73,7 @@ async fn http_1_keeps_a_connection_for_many_small_requests() {
 }
 
 #[tokio::test]
-async fn http_1_carries_chunked_bodies_and_large_ones_both_ways() {
+async fn http_1_with_chunked_and_large_bodies() {
     http1(pair().await, async |requests| {
         for length in [0, 1, 1_000_000, 16 << 20] {
             let all = Bytes::from(made_up(length, 1));

@@ -78,7 +78,7 @@ async fn fill(stream: &mut MultiRailStream, waker: &Waker) -> usize {
 }
 
 #[tokio::test]
-async fn a_reader_and_a_writer_that_wait_at_once_are_each_woken_by_what_they_wait_for() {
+async fn waiting_reader_and_writer_have_own_wakers() {
     let mut pair = narrow_pair().await;
     let ((reader, read_waker), (writer, write_waker)) = (bell(), bell());
     let written = fill(&mut pair.near, &write_waker).await;
@@ -99,7 +99,7 @@ async fn a_reader_and_a_writer_that_wait_at_once_are_each_woken_by_what_they_wai
 }
 
 #[tokio::test]
-async fn who_polled_last_is_woken() {
+async fn last_waker_is_woken() {
     let mut pair = pair().await;
     let ((_, first), (second, second_waker)) = (bell(), bell());
     assert!(poll_read(&mut pair.near, &first, 10).is_pending());
@@ -110,7 +110,7 @@ async fn who_polled_last_is_woken() {
 }
 
 #[tokio::test]
-async fn a_shutdown_that_waits_is_woken_when_the_other_end_has_everything() {
+async fn waiting_shutdown_is_woken_by_delivery() {
     let mut pair = narrow_pair().await;
     let (bell, waker) = bell();
     let written = fill(&mut pair.near, &waker).await;
@@ -132,7 +132,7 @@ async fn a_shutdown_that_waits_is_woken_when_the_other_end_has_everything() {
 }
 
 #[tokio::test]
-async fn nothing_is_read_and_written_at_once_whether_or_not_there_is_room() {
+async fn empty_reads_and_writes_never_wait() {
     let mut pair = narrow_pair().await;
     let (_, waker) = bell();
     assert_eq!(poll_read(&mut pair.near, &waker, 0), Poll::Ready(Vec::new()));
@@ -150,7 +150,7 @@ async fn nothing_is_read_and_written_at_once_whether_or_not_there_is_room() {
 }
 
 #[tokio::test]
-async fn the_end_is_read_again_and_again_and_a_write_behind_ones_own_end_is_an_error() {
+async fn reads_and_writes_behind_the_end() {
     let mut pair = pair().await;
     pair.near.write_all(b"all").await.unwrap();
     let mut got = Vec::new();
@@ -164,7 +164,7 @@ async fn the_end_is_read_again_and_again_and_a_write_behind_ones_own_end_is_an_e
 }
 
 #[tokio::test]
-async fn a_vectored_write_takes_the_front_of_its_slices_and_says_how_much() {
+async fn vectored_write_of_the_front_of_its_slices() {
     let mut pair = narrow_pair().await;
     assert!(pair.near.is_write_vectored());
     let all = made_up(300_000, 1);

@@ -188,7 +188,7 @@ async fn hundreds_of_streams_of_http_2_share_a_stream() {
 
 /// Who asks says that it has nothing more to say, and listens.
 #[tokio::test]
-async fn a_client_that_has_shut_its_side_down_is_answered_all_the_same() {
+async fn half_closed_client_is_answered() {
     let mut pair = pair().await;
     let serving = serve(pair.far, Arc::default());
     pair.near.write_all(b"GET /bytes/5000000 HTTP/1.1\r\nhost: rails\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -201,7 +201,7 @@ async fn a_client_that_has_shut_its_side_down_is_answered_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_to_its_end_stops_nothing_but_itself() {
+async fn unread_body_stops_itself_alone() {
     let pair = narrow_pair().await;
     let gone = Arc::new(Notify::new());
     let serving = serve(pair.far, gone.clone());

@@ -83,7 +83,7 @@ async fn pin_one_rail_runs_on_the_cpu_that_was_planned() {
 }
 
 #[tokio::test]
-async fn pin_one_rail_takes_an_interface_and_refuses_one_that_is_not_there() {
+async fn pin_one_rail_on_known_and_unknown_interfaces() {
     let pinned = pin_one_rail::run("lo").await.unwrap();
     assert_eq!(pinned.cpus_now, CpuSet::single(pinned.planned));
     let error = pin_one_rail::run("nosuch0").await.err().expect("there is no such interface");
@@ -94,7 +94,7 @@ async fn pin_one_rail_takes_an_interface_and_refuses_one_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn stripe_a_file_brings_the_file_and_counts_it_by_lane() {
+async fn stripe_a_file_with_counts_by_lane() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock");
     let striped = stripe_a_file::run(tokio::fs::File::open(path).await.unwrap()).await.unwrap();
     assert_eq!(striped.digest, blake3::hash(&fs::read(path).unwrap()));
@@ -120,7 +120,7 @@ async fn stripe_a_file_takes_an_empty_file() {
 }
 
 #[tokio::test]
-async fn hyper_over_rails_answers_every_request_on_one_stream_of_two_lanes() {
+async fn hyper_over_rails_on_one_stream_of_two_lanes() {
     let done = hyper_over_rails::run().await.unwrap();
     assert_eq!(
         done.answers,
@@ -173,7 +173,7 @@ fn the_list_of_examples_names_each_of_them() {
 }
 
 #[test]
-fn a_thread_follows_its_packets_where_there_is_no_interrupt() {
+fn follow_the_interrupt_without_an_interrupt() {
     // A thread of its own, for it stays bound until what was seen is dropped.
     std::thread::spawn(|| {
         let (_listener, stream) = follow_the_interrupt::to_myself().unwrap();
@@ -187,7 +187,7 @@ fn a_thread_follows_its_packets_where_there_is_no_interrupt() {
 }
 
 #[tokio::test]
-async fn messages_are_answered_while_large_ones_are_on_their_way() {
+async fn messages_answered_beside_large_ones() {
     let exchanged = messages::run(4, 5).await.unwrap();
     assert_eq!((exchanged.large, exchanged.bytes, exchanged.answers_took.len()), (4, 16 << 20, 5));
 }

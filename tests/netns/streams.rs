@@ -59,7 +59,7 @@ fn netns_a_link_down_in_mid_stream_loses_nothing() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_link_that_goes_down_is_known_at_once_and_used_again_when_it_is_up() {
+fn netns_link_down_at_once_and_up_again() {
     let lab = two_links();
     let sent = bytes(TOTAL);
     let digest = blake3::hash(&sent);

@@ -12,7 +12,7 @@ use rails::{
 };
 
 #[tokio::test]
-async fn a_rails_thread_is_on_the_planned_cpu_by_two_witnesses() {
+async fn rail_on_its_planned_cpu_by_two_witnesses() {
     let (_, rails) = loopback(2);
     for rail in rails.iter() {
         let planned = rail.planned().cpu;
@@ -71,7 +71,7 @@ fn a_plan_for_cpus_that_do_not_exist_builds_nothing() {
 }
 
 #[test]
-fn a_runtime_that_is_to_have_only_some_of_its_cpus_says_which_it_got() {
+fn runtime_with_some_of_its_cpus() {
     let here = thread::current_affinity().unwrap().first().unwrap();
     let wanted: CpuSet = [here, CpuId(ABSENT)].into_iter().collect();
     let runtime = RailRuntimeBuilder::new("half", wanted.clone()).build().unwrap();

@@ -10,7 +10,7 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
-async fn what_is_written_is_counted_lane_by_lane_at_both_ends() {
+async fn bytes_by_lane_at_both_ends() {
     let (near, far) = exchange(Policy::Static).await;
     assert_eq!((near.bytes_duplicated, far.bytes_duplicated), (0, 0), "equal shares are sent once");
     assert!(near.lanes.iter().all(|lane| lane.bytes_sent > 0), "{near:?}");
@@ -20,7 +20,7 @@ async fn what_is_written_is_counted_lane_by_lane_at_both_ends() {
 /// An idle lane may send once more what another holds up; every byte that comes twice is counted as such. Which lane carries
 /// how much is not asserted: that of a rail that gets no CPU meanwhile carries nothing, and is meant to.
 #[tokio::test]
-async fn what_an_idle_lane_sent_again_is_counted_as_duplicated() {
+async fn duplicates_of_an_idle_lane() {
     let (near, far) = exchange(Policy::Adaptive).await;
     assert_lanes_agree(&near, &far);
 }

@@ -13,7 +13,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use tokio::{task, time::timeout};
 
 #[tokio::test]
-async fn a_future_that_is_not_send_runs_on_a_rail_and_may_spawn_its_like() {
+async fn futures_without_send_on_a_rail() {
     let (_, rails) = loopback(1);
     let joined = rails[RailId(0)].runtime().spawn(|| async {
         let words = Rc::new(RefCell::new(vec!["here"]));

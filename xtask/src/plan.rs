@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_privilege_every_manager_gets_a_line_to_type() {
+    fn line_to_type_without_privilege() {
         let plan = plan(&LIBRARIES, Some(Manager::Dnf), Privilege::None);
         let Plan::Advise(lines) = plan else { panic!("{plan:?}") };
         assert_eq!(lines.len(), 4);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_manager_gets_the_same_advice_even_as_root() {
+    fn advice_for_an_unknown_manager() {
         assert_eq!(plan(&LIBRARIES, None, Privilege::Root), plan(&LIBRARIES, None, Privilege::None));
     }
 }

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_beside_the_rest_says_all_in_one_output() {
+    fn one_output_of_a_run_beside_the_rest() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo \"$0 $KEPT\"; echo 'test result: ok. 2 passed; 0 failed; 1 ignored' >&2", "a b"]);
         let mut idle = idle(command.env("KEPT", "here"));

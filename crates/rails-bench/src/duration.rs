@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_the_reason() {
+    fn wrong_durations_with_the_reason() {
         for (text, reason) in [
             ("", "number"),
             ("ms", "number"),

@@ -109,7 +109,7 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     #[test]
-    fn help_is_found_below_further_context_and_repeats_nothing() {
+    fn help_below_further_context() {
         let cause = anyhow!("the cause").context("what failed").help("do this");
         let error = Err::<(), _>(cause).context("--flag").unwrap_err();
         assert_eq!(format!("{error:#}"), "--flag: what failed: the cause");

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_the_reason() {
+    fn wrong_sizes_with_the_reason() {
         for (text, reason) in [
             ("", "number"),
             ("GiB", "number"),

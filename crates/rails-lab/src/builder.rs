@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labs_that_cannot_be_are_refused_before_anything_is_touched() {
+    fn impossible_labs_are_refused_untouched() {
         assert!(matches!(LinkLab::builder().build(), Err(LabError::NoLinks)));
         let many = LinkLab::builder().links([Shape::Unshaped; MAX_LINKS + 1]);
         assert!(matches!(many.build(), Err(LabError::TooManyLinks { wanted: 257 })));

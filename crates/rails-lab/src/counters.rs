@@ -90,7 +90,7 @@ rail2a: 1 2 3 x
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_and_not_zero() {
+    fn unreadable_counts_are_errors_and_not_zero() {
         for interface in ["rail1a", "rail10a", "rail2a", "", "face"] {
             assert!(InterfaceCounters::parse(TEXT, interface).is_err(), "{interface}");
         }

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_that_names_a_path_outside_does_not_decode() {
+    fn messages_with_paths_outside_do_not_decode() {
         let folder = |path: &str| {
             let mut bytes = vec![2, 0, u8::try_from(path.len()).unwrap()];
             bytes.extend_from_slice(path.as_bytes());

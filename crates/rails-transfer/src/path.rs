@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_parses_has_only_normal_components(bytes in "[a./\0\u{e9}]{0,12}") {
+        fn parsed_paths_have_normal_components_alone(bytes in "[a./\0\u{e9}]{0,12}") {
             if let Ok(path) = RelPath::parse(bytes) {
                 prop_assert!(path.as_path().components().all(|c| matches!(c, std::path::Component::Normal(_))));
                 prop_assert_eq!(RelPath::parse(path.as_bytes()), Ok(path.clone()));

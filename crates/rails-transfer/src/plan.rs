@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_arrives_under_its_name_and_its_dot_as_its_contents() {
+    fn folder_by_its_name_and_by_its_dot() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("dir");
         fs::create_dir_all(dir.join("sub")).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn links_below_a_source_are_skipped_and_a_named_link_is_followed() {
+    fn skipped_links_and_a_followed_one() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("dir");
         fs::create_dir(&dir).unwrap();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_past_the_limit_is_refused_before_its_bytes_are_awaited() {
+    fn lengths_past_the_limit_are_refused_at_once() {
         for (kind, limit) in [(KIND_MESSAGE, MAX_CONTROL), (KIND_BLOCK, MAX_BLOCK)] {
             assert!(matches!(read_all(&header(kind, limit)), Err(WireError::Cut)));
             assert!(matches!(read_all(&header(kind, limit + 1)), Err(WireError::FrameLength { .. })));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_reason() {
+    fn wrong_addresses_with_the_reason() {
         for (text, reason) in [
             ("", "no address"),
             (":80", "no address"),

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_medians_of_rounds_over_those_of_the_plain_flow() {
+    fn medians_over_those_of_the_plain_flow() {
         let sample = |round, carrier, p50_us: f64| LatencySample {
             round,
             carrier,

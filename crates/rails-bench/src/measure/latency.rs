@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_or_nothing_at_all_is_refused() {
+    async fn messages_too_long_or_empty_are_refused() {
         for bytes in [LONGEST + 1, 0] {
             let (mut near, mut far) = tokio::io::duplex(1000);
             near.write_all(&header(bytes, u32::MAX)).await.unwrap();

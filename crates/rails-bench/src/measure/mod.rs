@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_together_span_from_the_first_byte_of_all_to_the_last() {
+    fn span_of_several_flows() {
         let flow = |bytes, first_seconds, last_seconds| Count { bytes, first_seconds, last_seconds, wrong_at: None };
         let together = Count::together(&[flow(100, 1.0, 3.0), flow(300, 2.0, 5.0)]);
         assert_eq!(together, flow(400, 1.0, 5.0));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_doubled_or_out_of_order_is_found() {
+    fn lost_doubled_and_disordered_bytes() {
         let sent = sent(4);
         let found = |parts: &[&[u8]]| {
             let mut checker = Checker::new(b"");

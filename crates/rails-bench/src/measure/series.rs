@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_flows_together_is_that_while_all_of_them_ran() {
+    fn rate_of_flows_while_all_of_them_ran() {
         let steady =
             |from: u64, to: u64, bytes| recorded(&(from..to).map(|step| (step * 20, bytes)).collect::<Vec<_>>());
         // The slow one began later and drags on; what it carries by itself does not count.

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_greeting_is_refused_by_its_fault() {
+    fn wrong_greetings_by_their_fault() {
         let check = |bytes: &Greeting| Purpose::Receive.check(bytes);
         assert!(check(b"BENCH-TO\x01\x00S").is_ok());
         assert!(matches!(check(b"BENCH-TO\x02\x01S"), Err(Misfit::Version { theirs: 0x102 })));

@@ -15,7 +15,7 @@ fn captured_trees_are_shown_drawn_and_explained() {
 
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
-fn captured_files_are_shown_drawn_and_explained_or_too_new() {
+fn captured_files_shown_or_too_new() {
     for file in captures::xml_files() {
         if captures::is_of_hwloc_3(&file) || cfg!(not(feature = "hwloc")) {
             let refused = run(["topo", "--topology", file.to_str().unwrap()]);

@@ -8,7 +8,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn a_demo_shows_the_machine_the_placement_the_traffic_and_the_proof() {
+fn demo_of_machine_placement_traffic_and_proof() {
     let folder = tempfile::tempdir().unwrap();
     let demo = rails_bench(["demo", "--size", "8MiB", "--rails", "2"]).env("TMPDIR", folder.path()).output().unwrap();
     assert!(demo.status.success(), "{}", stderr(&demo));

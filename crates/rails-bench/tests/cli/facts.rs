@@ -87,7 +87,7 @@ fn this_machine_is_explained() {
 }
 
 #[test]
-fn the_users_file_holds_for_this_machine_alone_and_can_be_left_out() {
+fn users_file_for_this_machine_alone() {
     let folder = machine();
     file(folder.path(), "rails/topology.toml", "nic.lo.mtu = 1234\n");
     let topo = |more: &[&str]| -> Topology {
@@ -121,7 +121,7 @@ fn a_lane_that_is_hidden_is_shown_and_left_alone() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_its_place_and_what_to_do() {
+fn wrong_file_with_its_place_and_the_help() {
     let root = machine();
     let wrong = file(root.path(), "rails/topology.toml", "[nic.lo]\nsped = '1 Gbit/s'\n");
     let place = format!("{}:2:1: nic.lo.sped: unknown field `sped`", wrong.display());

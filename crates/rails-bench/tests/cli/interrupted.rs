@@ -17,7 +17,7 @@ use std::{
 };
 
 #[test]
-fn an_interrupted_sender_leaves_no_final_file_and_says_how_to_go_on() {
+fn interrupted_sender_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
     fs::write(&file, pattern(256 << 20, 4)).unwrap();
@@ -35,7 +35,7 @@ fn an_interrupted_sender_leaves_no_final_file_and_says_how_to_go_on() {
 }
 
 #[test]
-fn an_interrupted_receiver_leaves_no_final_file_and_says_what_is_left() {
+fn interrupted_receiver_says_what_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
     fs::write(&file, pattern(256 << 20, 5)).unwrap();

@@ -22,7 +22,7 @@ const MOMENTS: usize = 8;
 const MOST: usize = 5;
 
 #[test]
-fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
+fn sender_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let batch = Batch::make(folder.path());
     let mut moments = Moments::of("sender", &batch);
@@ -75,7 +75,7 @@ fn a_sender_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn a_receiver_killed_at_any_moment_is_noticed_and_the_next_one_goes_on() {
+fn receiver_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let batch = Batch::make(folder.path());
     let mut moments = Moments::of("receiver", &batch);

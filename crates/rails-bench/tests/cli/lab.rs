@@ -8,7 +8,7 @@ use nix::{
 use std::{fs, path::Path, process::Command};
 
 #[test]
-fn what_no_link_can_be_is_refused_with_the_flag() {
+fn impossible_labs_are_refused_with_the_flag() {
     for (args, said) in [
         (&["lab"][..], "Usage: rails-bench lab"),
         (&["lab", "links"], "--rate <RATE"),
@@ -34,7 +34,7 @@ fn what_no_link_can_be_is_refused_with_the_flag() {
 }
 
 #[test]
-fn a_emulated_link_that_cannot_be_is_refused_before_anything_is_made() {
+fn impossible_links_are_refused_with_the_help() {
     for (flag, value, said) in
         [("--rtt", "21s", "round-trip time is above 20 s"), ("--queue", "11s", "longer than 10 s")]
     {
@@ -46,7 +46,7 @@ fn a_emulated_link_that_cannot_be_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn the_help_says_what_a_command_finds_in_its_environment() {
+fn help_on_the_environment_of_commands() {
     let output = run(["lab", "emulated", "--help"]);
     for name in ["RAILS_LAB_SIDE", "RAILS_LAB_LOCAL", "RAILS_LAB_PEER", "RAILS_LAB_INTERFACES"] {
         assert!(stdout(&output).contains(name), "{name}");
@@ -55,7 +55,7 @@ fn the_help_says_what_a_command_finds_in_its_environment() {
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_a_guest_runs_the_command_and_its_end_is_the_labs() {
+fn boots_guest_with_a_command_and_its_exit_code() {
     let output = run(["lab", "guest", "--", "sh", "-c", "cat /sys/devices/system/node/online; exit 3"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert_eq!(stdout(&output), "0-1\n");
@@ -63,7 +63,7 @@ fn boots_a_guest_runs_the_command_and_its_end_is_the_labs() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_the_command_runs_in_side_a_and_its_end_is_the_labs() {
+fn netns_command_in_side_a_and_its_exit_code() {
     let show = "echo $RAILS_LAB_SIDE $RAILS_LAB_LOCAL $RAILS_LAB_PEER $RAILS_LAB_INTERFACES; exit 3";
     let output = run(["lab", "links", "--rate", "400,unshaped", "--", "sh", "-c", show]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
@@ -83,7 +83,7 @@ fn netns_the_command_runs_in_side_a_and_its_end_is_the_labs() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_stream_runs_over_two_emulated_links_and_they_say_what_they_did() {
+fn netns_stream_over_two_emulated_links() {
     let program = assert_cmd::cargo::cargo_bin("rails-bench").display().to_string();
     let serve = format!("{program} serve --once --insecure --listen $RAILS_LAB_LOCAL");
     let stream = format!("{program} stream --insecure --to $RAILS_LAB_PEER --bytes 4MiB --congestion cubic");
@@ -113,7 +113,7 @@ fn netns_a_server_that_ends_early_fails_the_lab() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
+fn netns_signal_takes_the_lab_down() {
     let emulated = ["lab", "emulated", "--rate", "100"];
     let with_programs = ["--serve", "sleep 1000", "--", "sleep", "1000"];
     for (more, stop, expected) in
@@ -135,7 +135,7 @@ fn netns_a_signal_takes_the_lab_down_with_all_that_runs_in_it() {
 /// An emulated link that stands still while more is sent than the kernel holds for it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_drops_that_were_not_planned_are_counted_and_warned_of() {
+fn netns_warning_of_unplanned_drops() {
     let (child, lines) = start(rails_bench(["lab", "emulated", "--rate", "500"]));
     let side = wait_for(&lines, "side a");
     wait_for(&lines, "the lab stays");

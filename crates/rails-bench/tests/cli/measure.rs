@@ -70,7 +70,7 @@ fn a_window_is_as_large_as_it_was_asked_for() {
 }
 
 #[test]
-fn what_a_stream_did_is_written_for_prometheus() {
+fn statistics_for_prometheus() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [near, far] = ["near", "far"].map(|end| folder.path().join(end));
     let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure", "--prometheus"];
@@ -109,7 +109,7 @@ fn a_measurement_is_told_to_people_as_well() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_the_flag() {
+fn impossible_measurements_with_the_flag() {
     for (args, said) in [
         (vec!["stream", "--to", "127.0.0.1:1", "--insecure"], "help: start `rails-bench serve` there first"),
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--seconds", "0"], "--seconds"),
@@ -134,7 +134,7 @@ fn a_single_driver_is_measured_and_stated() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_comparison_states_everything_and_keeps_every_sample() {
+fn netns_comparison_with_every_sample() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [json, svg] = ["comparison.json", "chart.svg"].map(|name| folder.path().join(name));
     let files = ["--json", json.to_str().expect("it is text"), "--svg", svg.to_str().expect("it is text")];
@@ -183,7 +183,7 @@ fn netns_a_comparison_states_everything_and_keeps_every_sample() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_comparison_runs_over_emulated_links_with_those_who_were_chosen() {
+fn netns_comparison_over_emulated_links() {
     let case = ["compare", "--emulated", "50@2ms,50@8ms", "--rounds", "1", "--seconds", "0.5"];
     let output =
         run(case.into_iter().chain(["--contenders", "rails-adaptive,plain-flows,ucx", "--ucx", "/no/such/file"]));
@@ -196,7 +196,7 @@ fn netns_a_comparison_runs_over_emulated_links_with_those_who_were_chosen() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_round_trips_are_compared_for_every_length_and_carrier() {
+fn netns_round_trips_by_length_and_carrier() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("latency.json");
     let case =
@@ -221,7 +221,7 @@ fn netns_round_trips_are_compared_for_every_length_and_carrier() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
+fn netns_disturbed_link_loses_no_byte() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("disturb.json");
     let case = ["disturb", "--rates", "50,50", "--rounds", "1", "--seconds", "2.4", "--seed", "7"];
@@ -261,7 +261,7 @@ fn netns_a_disturbed_link_is_written_down_and_no_byte_is_lost() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_those_take_part_who_are_chosen_besides_and_a_slow_link_does_not_lower_the_ceiling() {
+fn netns_further_contenders_beside_a_slow_link() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("comparison.json");
     let chosen = "plain-flows,plain-best-link,rails-weighted,rails-psk,rails-tls,rails-parallel";
@@ -331,7 +331,7 @@ fn messages_are_asked_and_answered() {
 }
 
 #[test]
-fn what_cannot_be_disturbed_is_refused_with_the_flag() {
+fn impossible_disturbances_with_the_flag() {
     for (args, said) in [
         (vec!["disturb", "--rates", "400,unshaped"], "--rates"),
         (vec!["disturb", "--contenders", "ucx"], "--contenders"),

@@ -60,7 +60,7 @@ fn a_peer_that_does_not_answer_is_named_with_its_flag() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_link_that_is_down_costs_its_lane_and_the_others_come_up() {
+fn netns_link_down_costs_its_lane_alone() {
     let lab = LinkLab::builder().links([Shape::Unshaped; 3]).build().unwrap();
     let on = |side: Side, args: &[&str]| {
         let mut command: Command = lab.side(side).command(cargo_bin("rails-bench"));

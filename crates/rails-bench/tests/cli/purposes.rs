@@ -105,7 +105,7 @@ fn a_mute_peer_is_named_and_holds_nobody_up() {
 }
 
 #[test]
-fn who_waits_for_a_turn_sends_nothing_and_says_so() {
+fn silence_until_the_turn() {
     runtime().block_on(async {
         let rails = rails();
         let listener = MultiRailListener::bind(&rails, "127.0.0.1:0", &options()).await.unwrap();
@@ -126,7 +126,7 @@ fn who_waits_for_a_turn_sends_nothing_and_says_so() {
 }
 
 #[test]
-fn who_waits_is_taken_in_turn_or_told_that_it_is_over() {
+fn waiting_peers_get_their_turn_or_a_farewell() {
     let serve = ["serve", "--insecure", "--listen", "127.0.0.1:0", "--json"];
     let (serving, lines) = start(rails_bench(serve));
     let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();

@@ -132,7 +132,7 @@ fn addresses_of_unknown_transports() {
 }
 
 #[test]
-fn a_sender_that_cannot_connect_names_the_flag_and_what_to_do() {
+fn sender_without_a_peer_names_the_flag() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let send = |more: &[&'static str], to: &str| {
         run(["send", "Cargo.toml", "--insecure", "--to", to].into_iter().chain(more.iter().copied()))

@@ -18,7 +18,7 @@ fn certificate(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 }
 
 #[test]
-fn a_file_goes_by_tls_to_whom_is_trusted_by_authority_or_by_pin_and_to_nobody_else() {
+fn file_by_tls_to_trusted_peers_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (inbox, file) = (folder.path().join("inbox"), folder.path().join("file"));
     fs::write(&file, "for whom it is meant").unwrap();
@@ -53,7 +53,7 @@ fn a_file_goes_by_tls_to_whom_is_trusted_by_authority_or_by_pin_and_to_nobody_el
 }
 
 #[test]
-fn a_receiver_prints_the_pin_that_a_sender_needs_and_may_ask_who_it_is() {
+fn receiver_prints_its_pin_and_asks_for_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let (inbox, file) = (folder.path().join("inbox"), folder.path().join("file"));
     fs::write(&file, "for whom it is meant").unwrap();

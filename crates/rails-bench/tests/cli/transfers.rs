@@ -20,7 +20,7 @@ fn assert_same(a: &Path, b: &Path) {
 }
 
 #[test]
-fn a_tree_arrives_over_two_rails_and_the_second_time_nothing_moves() {
+fn tree_over_two_rails_and_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
     tree(&source);
@@ -70,7 +70,7 @@ fn lanes_leave_from_where_they_are_told_to() {
 }
 
 #[test]
-fn a_secret_may_come_from_the_environment_and_a_wrong_one_is_refused() {
+fn secret_from_the_environment() {
     let folder = tempfile::tempdir().unwrap();
     let inbox = folder.path().join("inbox");
     let file = folder.path().join("file");
@@ -97,7 +97,7 @@ fn a_secret_may_come_from_the_environment_and_a_wrong_one_is_refused() {
 }
 
 #[test]
-fn what_a_killed_receiver_had_is_not_sent_again() {
+fn bytes_of_a_killed_receiver_are_not_resent() {
     let folder = tempfile::tempdir().unwrap();
     let (inbox, file) = (folder.path().join("inbox"), folder.path().join("large"));
     let bytes = pattern(256 << 20, 3);

@@ -16,7 +16,7 @@ fn watching_ends_by_ctrl_c_and_that_is_no_failure() {
 }
 
 #[test]
-fn what_is_not_this_machine_cannot_be_watched() {
+fn watch_of_another_machine_is_refused() {
     let output = run(["topo", "--watch", "--xml", "machine.xml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--watch"), "{}", stderr(&output));

@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_frame_on_an_idle_emulated_link_takes_its_own_time_and_the_delay() {
+    fn frame_on_an_idle_link() {
         let mut line = Line::new(reference(), Side::A);
         let arrival = |now, nanos| Fate::Arrives(now + Duration::from_nanos(nanos));
         assert_eq!(line.offer(Duration::ZERO, 1514), arrival(Duration::ZERO, 9_500_000 + 24_224));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_and_seeds_differ_and_a_new_seed_begins_anew() {
+    fn losses_by_direction_and_seed() {
         let lossy = |seed| EmulatedLink::mbit(500).loss(0.5).seed(seed);
         let fates = |line: &mut Line| -> Vec<bool> {
             (0..200).map(|n| line.offer(Duration::from_secs(n), 100) == Fate::Lost).collect()
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_interval_carries_more_than_the_rate_and_none_comes_early(link in links(), frames in frames()) {
+        fn rate_in_any_interval_and_earliest_arrival(link in links(), frames in frames()) {
             let mut line = Line::new(link, Side::A);
             let mut now = Duration::ZERO;
             let mut arrivals: Vec<(Duration, u64)> = Vec::new();
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_under_way_is_bounded_by_queue_and_delay(link in links(), frames in frames()) {
+        fn frames_under_way_are_bounded_by_queue_and_delay(link in links(), frames in frames()) {
             let mut line = Line::new(link, Side::A);
             let mut now = Duration::ZERO;
             let mut flying: Vec<(Duration, u64)> = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn the_same_seed_loses_the_same_frames_whenever_they_come(
+        fn same_losses_of_one_seed_at_any_time(
             link in links(), count in 1_usize..100, early in 0_u64..1000, late in 0_u64..1000,
         ) {
             // With room for all, so that only the seed decides.
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn frames_stay_in_order_when_the_emulated_link_changes(before in links(), after in links(), frames in frames()) {
+        fn frame_order_while_the_link_changes(before in links(), after in links(), frames in frames()) {
             let mut line = Line::new(before, Side::A);
             let mut now = Duration::ZERO;
             let mut last = Duration::ZERO;

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emulated_links_that_cannot_be_are_refused_with_the_reason() {
+    fn impossible_links_are_refused_with_the_reason() {
         let good = EmulatedLink::mbit(500);
         good.rtt(MAX_RTT).queue(MAX_QUEUE).loss(1.0).validate().unwrap();
         good.queue(Duration::ZERO).validate().unwrap();

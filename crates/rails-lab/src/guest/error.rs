@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_panic_says_is_kept_however_long_its_trace_is() {
+    fn words_of_a_panic_with_a_long_trace() {
         let lines = |from: usize, to: usize| (from..to).map(|line| format!("line {line}\r\n")).collect::<String>();
         let written = format!("{}Kernel panic: why\r\n{}", lines(0, 30), lines(30, 200));
         let console = Console::around(written.as_bytes(), "Kernel panic");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_run_left_goes_and_nothing_else() {
+    fn leftovers_of_a_dead_run_and_nothing_else() {
         let cache = tempfile::tempdir().unwrap();
         let target = cache.path().join("kernel");
         for folder in [".unfinished-x/unpacked", "kernel/lib", "other"] {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_kernel_is_taken_without_a_lock_or_a_network() {
+    fn complete_kernel_without_a_lock_or_a_network() {
         let cache = tempfile::tempdir().unwrap();
         let modules = cache.path().join("kernel").join(MODULES).join("6.1.0");
         fs::create_dir_all(&modules).unwrap();

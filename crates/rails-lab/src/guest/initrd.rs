@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_holds_busybox_scripts_and_modules_in_order() {
+    fn archive_of_busybox_scripts_and_ordered_modules() {
         let folder = tempfile::tempdir().unwrap();
         let modules = folder.path().join("lib/modules/6.1.0");
         fs::create_dir_all(&modules).unwrap();

@@ -78,7 +78,7 @@ mod tests {
         not a line\n";
 
     #[test]
-    fn what_a_module_needs_comes_first_and_once() {
+    fn dependencies_of_a_module_come_first_and_once() {
         let modules = Modules::parse(DEP, "kernel/mm/tmpfs.ko\n");
         assert_eq!(
             modules.load_order(&["9p", "9pnet", "virtio_ring", "tmpfs"]).unwrap(),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_by_itself_is_seen_to() {
+    fn end_of_a_process_by_itself() {
         let scratch = tempfile::tempdir().unwrap();
         let mut kept = shell("echo out; echo err >&2; exit 7", scratch.path());
         let mut text = String::new();

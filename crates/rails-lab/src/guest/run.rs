@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_says_what_it_is_and_shows_the_console() {
+    fn every_failure_with_its_name_and_the_console() {
         let second = Some(Duration::from_secs(1));
         let message = |progress, limit, console| judge(progress, limit, console).unwrap_err().to_string();
         let panicked = message(Progress::Up, None, "a\nKernel panic - not syncing: b\nc");

@@ -62,7 +62,7 @@ mod tests {
         }
 
         #[test]
-        fn a_report_that_is_cut_anywhere_never_names_another_status(code: u8, cut in 0_usize..16) {
+        fn cut_reports_name_no_other_status(code: u8, cut in 0_usize..16) {
             let whole = format!("up\nexit {code}\n");
             let cut = cut.min(whole.len());
             let expected = match cut {

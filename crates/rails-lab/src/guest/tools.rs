@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_package() {
+    fn missing_programs_with_their_packages() {
         let error = GuestError::Missing { missing: vec![Tool::Qemu, Tool::StaticBusybox] };
         assert_eq!(
             error.to_string(),

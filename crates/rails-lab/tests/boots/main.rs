@@ -26,7 +26,7 @@ fn guest() -> GuestBuilder {
 
 #[test]
 #[ignore = "needs QEMU: cargo xtask lab"]
-fn boots_long_status_and_output_come_through_unchanged() {
+fn boots_long_status_and_output_unchanged() {
     let all_bytes: Vec<u8> = (0..=255).collect();
     let script = r#"printf '%s|' "$PWD" "$A" "$RAILS_GUEST" "$TMPDIR"; echo console >/dev/console; echo err >/dev/stderr
         sleep 1000 & awk 'BEGIN { for (i = 0; i < 256; i++) printf "%c", i }'; exit 42"#;

@@ -17,7 +17,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> String {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_long_has_two_nodes_with_their_processors_memory_and_distance() {
+fn guest_long_two_nodes_with_all_that_is_theirs() {
     require();
     let node = |file: &str| read(Path::new("/sys/devices/system/node").join(file));
     assert_eq!(node("online"), "0-1");
@@ -32,7 +32,7 @@ fn guest_long_has_two_nodes_with_their_processors_memory_and_distance() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_long_has_four_nics_on_the_nodes_they_should_be_on() {
+fn guest_long_four_nics_on_their_nodes() {
     require();
     for (number, node) in [(1, "0"), (2, "1"), (3, "0"), (4, "1")] {
         let device = Path::new("/sys/class/net").join(interface(number)).join("device");

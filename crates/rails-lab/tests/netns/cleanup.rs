@@ -70,7 +70,7 @@ fn netns_a_killed_owner_leaves_nothing() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_dead_owners_namespaces_are_swept_and_no_others() {
+fn netns_sweep_of_a_dead_owners_namespaces_alone() {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let stale = format!("rails-{}-0-a", child.id());

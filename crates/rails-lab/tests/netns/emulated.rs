@@ -10,7 +10,7 @@ use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_round_trip_over_a_emulated_link_takes_the_time_it_was_given() {
+fn netns_round_trip_of_an_emulated_link() {
     let lab = LinkLab::builder().emulated(EmulatedLink::mbit(500).rtt(RTT)).build().unwrap();
     let rtt = round_trip(&lab, 0);
     println!("{RTT:?} asked for, {rtt:?} measured");
@@ -20,7 +20,7 @@ fn netns_a_round_trip_over_a_emulated_link_takes_the_time_it_was_given() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_emulated_link_that_loses_all_carries_nothing_and_counts_it() {
+fn netns_emulated_link_that_loses_everything() {
     let lab = LinkLab::builder()
         .emulated(EmulatedLink::mbit(100).loss_from(Side::A, 1.0))
         .known_neighbours()
@@ -34,7 +34,7 @@ fn netns_a_emulated_link_that_loses_all_carries_nothing_and_counts_it() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_the_ends_of_a_emulated_link_ask_for_each_other() {
+fn netns_neighbours_ask_or_are_known() {
     for (is_known, asked) in [(false, 1), (true, 0)] {
         let builder = LinkLab::builder().emulated(EmulatedLink::mbit(100));
         let lab = if is_known { builder.known_neighbours() } else { builder }.build().unwrap();
@@ -47,7 +47,7 @@ fn netns_the_ends_of_a_emulated_link_ask_for_each_other() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_the_same_seed_loses_the_same_datagrams_and_nothing_stray_is_sent() {
+fn netns_same_losses_of_one_seed_and_no_stray_frame() {
     let received = |seed| {
         let lab = LinkLab::builder()
             .emulated(EmulatedLink::mbit(500).loss(0.2).seed(seed))
@@ -90,7 +90,7 @@ fn netns_a_full_queue_drops_what_it_was_told_to() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_veth_pairs_and_emulated_links_are_links_of_one_lab() {
+fn netns_both_kinds_of_links_in_one_lab() {
     let lab = LinkLab::builder()
         .link(Shape::mbit(400))
         .emulated(EmulatedLink::mbit(500).rtt(RTT))
@@ -119,7 +119,7 @@ fn netns_veth_pairs_and_emulated_links_are_links_of_one_lab() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_emulated_link_changes_in_mid_stream() {
+fn netns_emulated_link_changed_in_mid_stream() {
     let lab = LinkLab::builder().emulated(EmulatedLink::mbit(50)).build().unwrap();
     thread::scope(|scope| {
         let received = scope.spawn(|| send_over(&lab, 0, &vec![7; 8 * PAYLOAD]).len());
@@ -141,7 +141,7 @@ fn netns_a_emulated_link_changes_in_mid_stream() {
 /// What every figure over the reference link rests on: all losses are the link's own.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_the_reference_emulated_link_carries_a_stream_without_unplanned_drops() {
+fn netns_reference_link_without_unplanned_drops() {
     let lab =
         LinkLab::builder().emulated(EmulatedLink::mbit(500).rtt(RTT).queue(Duration::from_millis(20))).build().unwrap();
     let began = Instant::now();
@@ -156,7 +156,7 @@ fn netns_the_reference_emulated_link_carries_a_stream_without_unplanned_drops() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_emulated_link_that_is_down_carries_nothing_until_it_is_up_again() {
+fn netns_emulated_link_down_and_up_again() {
     let lab = LinkLab::builder().emulated(EmulatedLink::mbit(100)).build().unwrap();
     let carrier = |side| {
         let file = format!("/sys/class/net/{}/carrier", lab.interface(side, 0));
@@ -180,7 +180,7 @@ fn netns_a_emulated_link_that_is_down_carries_nothing_until_it_is_up_again() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_emulated_link_whose_device_was_taken_away_says_so() {
+fn netns_emulated_link_without_its_device() {
     let lab = LinkLab::builder().emulated(EmulatedLink::mbit(100)).build().unwrap();
     let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
     assert!(deleted.success());

@@ -7,7 +7,7 @@ use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() {
+fn netns_black_hole_at_one_end_and_its_end() {
     let lab = LinkLab::builder().link(Shape::mbit(100)).emulated(EmulatedLink::mbit(100)).build().unwrap();
     for link in 0..lab.link_count() {
         let [a, b] = Side::BOTH.map(|side| {
@@ -46,7 +46,7 @@ fn netns_a_black_hole_takes_what_arrives_at_one_end_and_lets_it_through_again() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_links_prescribe_the_congestion_control_and_a_port_that_is_listened_on_is_seen() {
+fn netns_congestion_control_and_listening_ports() {
     let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
     lab.set_congestion_control("reno").unwrap();
     lab.set_congestion_control("cubic").unwrap();

@@ -77,7 +77,7 @@ fn netns_a_shaped_link_keeps_to_its_rate() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_link_that_is_down_carries_nothing_until_it_is_up_again() {
+fn netns_link_down_and_up_again() {
     let lab = LinkLab::builder().link(Shape::Unshaped).link(Shape::Unshaped).build().unwrap();
     lab.set_link_up(Side::B, 0, false).unwrap();
     let target = SocketAddr::new(lab.address(Side::B, 0), 9);
@@ -113,7 +113,7 @@ fn netns_a_bridge_hides_that_the_peer_is_down() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn netns_a_refused_change_is_an_error_with_the_command() {
+fn netns_refused_change_with_its_command() {
     let lab = LinkLab::builder().link(Shape::Unshaped).build().unwrap();
     let deleted = lab.side(Side::A).command("ip").args(["link", "del", lab.interface(Side::A, 0)]).status().unwrap();
     assert!(deleted.success());

@@ -17,7 +17,7 @@ fn prefix(len: u64, byte: u8) -> Option<Prefix> {
 }
 
 #[test]
-fn an_equal_file_is_kept_an_equal_prefix_resumed_and_the_rest_sent_anew() {
+fn kept_resumed_and_sent_anew() {
     let whole = |byte| Held { whole: Some(digest(byte)), part: None };
     assert_eq!(choose(&whole(1), 9, None, Some(digest(1))), Choice::Keep);
     assert_eq!(choose(&whole(1), 9, None, Some(digest(2))), Choice::From(0));
@@ -200,7 +200,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn two_correct_sides_never_violate_the_protocol_and_always_come_to_an_end(
+    fn two_correct_peers_come_to_an_end(
         steps in proptest::collection::vec((0..4_u8, 0..8_u8), 0..2000)
     ) {
         let mut world = World::default();
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_a_sender_says_panics_or_writes_past_a_file(
+    fn any_sender_writes_within_its_files(
         steps in proptest::collection::vec((0..9_u8, any::<Index>(), 0..6_u64), 0..200)
     ) {
         let mut inbound = Inbound::default();

@@ -55,7 +55,7 @@ fn a_file_that_becomes_a_pipe_a_socket_or_a_link() {
 }
 
 #[test]
-fn a_file_below_a_folder_that_becomes_a_link_is_not_followed() {
+fn file_below_a_folder_that_becomes_a_link() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let file = from.path().join("d/f");
     fs::create_dir(from.path().join("d")).unwrap();
@@ -108,7 +108,7 @@ fn a_file_whose_reading_fails() {
 }
 
 #[test]
-fn a_name_that_is_taken_by_a_folder_and_a_folder_that_is_taken_by_a_file() {
+fn names_taken_by_the_other_kind() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     fs::write(from.path().join("a"), "a").unwrap();
     fs::create_dir(from.path().join("b")).unwrap();
@@ -126,7 +126,7 @@ fn a_name_that_is_taken_by_a_folder_and_a_folder_that_is_taken_by_a_file() {
 }
 
 #[test]
-fn a_file_that_the_receiver_gives_up_while_its_blocks_are_under_way() {
+fn file_given_up_with_blocks_under_way() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let sources = [from.path().join("bad"), from.path().join("good")];
     fs::write(&sources[0], bytes(1, LARGE)).unwrap();
@@ -149,7 +149,7 @@ fn a_file_that_the_receiver_gives_up_while_its_blocks_are_under_way() {
 }
 
 #[test]
-fn a_receiver_without_its_folder_says_why_to_the_sender() {
+fn receiver_without_its_folder_says_why() {
     let from = tempdir().unwrap();
     let file = from.path().join("f");
     fs::write(&file, "x").unwrap();

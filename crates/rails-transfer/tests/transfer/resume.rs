@@ -21,7 +21,7 @@ fn len(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_cut_anywhere_leaves_no_final_name_half_written_and_costs_at_most_a_block() {
+fn cut_anywhere_costs_at_most_a_block() {
     let from = tempdir().unwrap();
     let size = 1_300_000;
     let file = bytes(7, size);
@@ -63,7 +63,7 @@ fn a_cut_anywhere_leaves_no_final_name_half_written_and_costs_at_most_a_block() 
 }
 
 #[test]
-fn a_tree_cut_at_every_few_bytes_over_and_over_comes_out_whole() {
+fn tree_cut_over_and_over_comes_out_whole() {
     let from = tempdir().unwrap();
     let mut tree = Tree::from([(b"d".to_vec(), Node::Folder(0o555))]);
     for file in 0..9 {
@@ -121,7 +121,7 @@ fn a_part_of_another_file_is_not_built_upon() {
 }
 
 #[test]
-fn a_part_that_lacks_nothing_is_finished_without_a_byte() {
+fn complete_part_is_finished_without_a_byte() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let file = bytes(1, 10_000);
     fs::write(from.path().join("f"), &file).unwrap();
@@ -135,7 +135,7 @@ fn a_part_that_lacks_nothing_is_finished_without_a_byte() {
 }
 
 #[test]
-fn a_part_that_another_receiver_writes_fails_its_file_alone() {
+fn part_of_another_receiver_fails_its_file_alone() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let sources = [from.path().join("a"), from.path().join("b")];
     sources.iter().for_each(|source| fs::write(source, "x").unwrap());

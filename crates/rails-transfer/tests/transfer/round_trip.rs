@@ -86,7 +86,7 @@ fn many_small_files_pass_a_pipe_of_64_bytes() {
 }
 
 #[test]
-fn files_of_awkward_sizes_arrive_and_are_observed_byte_by_byte() {
+fn files_of_awkward_sizes_and_their_observer() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let block = 256 * 1024;
     let sizes = [0, 1, block - 1, block, block + 1, 3 * block];
@@ -111,7 +111,7 @@ fn files_of_awkward_sizes_arrive_and_are_observed_byte_by_byte() {
 }
 
 #[test]
-fn a_changed_file_replaces_the_old_one_and_set_id_bits_are_dropped() {
+fn changed_file_without_its_set_id_bits() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let (source, target) = (from.path().join("f"), into.path().join("f"));
     fs::write(&source, "new!").unwrap();

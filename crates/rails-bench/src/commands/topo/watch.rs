@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_said_and_the_machine_shown() {
+    fn missed_changes_and_the_machine_anew() {
         let topology = Topology::synthetic("core:2 pu:1", Vec::new()).unwrap();
         let snapshot = Arc::new(Snapshot { topology, memory_blocks: None });
         let update = Update::Lagged { missed: 7, snapshot };

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_are_taken_who_were_chosen_and_everybody_by_one_word() {
+    fn chosen_contenders_and_all_by_one_word() {
         let usual = || vec![Contender::PlainFlows];
         assert_eq!(Chosen::contenders(&[], usual()), usual());
         assert_eq!(Chosen::contenders(&[Chosen::All], usual()), Contender::ALL);

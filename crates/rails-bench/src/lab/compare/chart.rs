@@ -176,7 +176,7 @@ mod tests {
     use crate::lab::compare::tests::comparison;
 
     #[test]
-    fn a_chart_names_every_contender_its_figure_and_who_is_missing() {
+    fn chart_of_contenders_figures_and_absentees() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chart.svg");
         let comparison = comparison(&Contender::ALL);

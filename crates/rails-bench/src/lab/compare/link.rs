@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_link_is_the_first_and_shortest_of_the_highest_rate() {
+    fn fastest_link_by_rate_then_delay_then_number() {
         let emulated = |mbit, milliseconds| Link::Emulated { mbit, rtt: Duration::from_millis(milliseconds) };
         assert_eq!(fastest(&[veth(100), veth(400), veth(400)]), 1);
         assert_eq!(fastest(&[veth(100), Link::Veth(Shape::Unshaped)]), 1);

@@ -222,7 +222,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_ceilings_median_and_a_warning_is_said_once() {
+    fn share_of_the_median_ceiling_and_one_warning() {
         let comparison = comparison(&[Contender::PlainFlows, Contender::RailsAdaptive]);
         let adaptive = comparison.of(Contender::RailsAdaptive).unwrap();
         assert_eq!(adaptive.goodput_bits_per_second, Spread { median: 901.5e6, least: 901e6, most: 902e6 });

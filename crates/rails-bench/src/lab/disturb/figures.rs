@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_has_settled_when_it_is_near_the_ceiling_and_stays_there() {
+    fn settled_rates_stay_near_the_ceiling() {
         let series =
             |bytes: Vec<u64>| Series { start_unix_seconds: 10.0, interval_seconds: 0.1, bytes, pauses: vec![] };
         // 80 bits in 0.1 s are the ceiling.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_something_never_came_to_pass_is_the_last_of_all() {
+    fn never_ranks_behind_every_time() {
         let figure = |values: &[Option<f64>]| Figure::new(Measure::UsedAgain, Some(2.0), values);
         let once = figure(&[Some(1.0), None, Some(0.5)]);
         assert_eq!((once.median, once.most, once.never, once.is_met), (Some(1.0), None, 1, Some(true)));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_used_again_when_it_carries_a_share_of_its_rate() {
+    fn link_used_again_by_a_share_of_its_rate() {
         let looks: Vec<LinkLook> = (0..100_u32)
             .map(|step| LinkLook {
                 unix_seconds: f64::from(step) * 0.02,

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_link_is_whole_but_for_short_outages_and_all_are_in_the_end() {
+    fn whole_links_but_for_short_outages() {
         let (mut outages, mut count) = (0, 0);
         for seed in 0..50 {
             let mut faults = Faults::new(seed, 3);

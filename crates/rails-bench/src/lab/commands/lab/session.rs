@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_a_signal_ended_has_the_code_a_shell_gives() {
+    fn exit_code_of_a_command_ended_by_a_signal() {
         assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
         assert_eq!(code(ExitStatus::from_raw(Signal::SIGKILL as i32)), 137);
     }

@@ -103,7 +103,7 @@ mod tests {
     use rails_lab::Shape;
 
     #[test]
-    fn weights_are_the_links_rates_and_equal_where_one_has_none() {
+    fn weights_by_rates_and_equal_without_one() {
         let veth = |mbit| Link::Veth(Shape::mbit(mbit));
         assert_eq!(weights(&[veth(400), veth(4)]), "400,4");
         assert_eq!(weights(&[veth(400), Link::Veth(Shape::Unshaped)]), "1,1");

@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
 /// Sends for `time`, and gives what `/metrics` said at the end of it.
 pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<String> {
     let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
-    // Two programs would be given the secret by whoever starts them.
+    // Two programs would be given the secret when they start.
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
     let options = StreamOptions::new(Secret::pre_shared(&random)?);
@@ -74,7 +74,7 @@ async fn serve(server: TcpListener, metrics: StreamMetrics) {
                 let answer = answer(&request, &metrics);
                 async { answer }
             });
-            // Whoever asked may go away before it has the answer.
+            // The client may go away before it has the answer.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), answer).await;
         });
     }

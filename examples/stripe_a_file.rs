@@ -60,7 +60,7 @@ pub(crate) async fn run(source: impl AsyncRead + Unpin) -> anyhow::Result<Stripe
     let topology = Topology::detect()?;
     let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(2)))?)?;
 
-    // Two programs would be given the secret by whoever starts them.
+    // Two programs would be given the secret when they start.
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);

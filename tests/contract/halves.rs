@@ -218,7 +218,7 @@ async fn copy_bidirectional_joins_two_streams_to_one() {
     assert_eq!(in_time(proxy).await.unwrap(), (5_000_000, 5_000_000));
 }
 
-/// The other side is a pipe in memory, which holds 1,000 bytes.
+/// The second stream is a pipe in memory, which holds 1,000 bytes.
 #[tokio::test]
 async fn copy_bidirectional_with_a_pipe() {
     let mut pair = pair().await;

@@ -34,7 +34,7 @@ async fn pair() -> Pair {
     pair_with(options()).await
 }
 
-/// With so little memory that whoever writes waits soon.
+/// With so little memory that a writer waits soon.
 async fn narrow_pair() -> Pair {
     pair_with(options().longest_chunk(16 << 10).window(WINDOW as u64).send_buffer(SEND_BUFFER)).await
 }

@@ -21,7 +21,7 @@ pub(crate) fn run<A: Send, B: Send>(
     thread::scope(|scope| {
         let near = scope.spawn(move || {
             inside(lab, Side::A, async |rails, _| {
-                let addresses: Vec<SocketAddr> = found.recv().expect("the other end listens");
+                let addresses: Vec<SocketAddr> = found.recv().expect("the peer listens");
                 let stream = MultiRailStream::connect(&rails, &addresses, options).await.expect("the links are up");
                 assert_eq!(stream.lanes_up(), lab.link_count(), "{:?}", stream.failed_lanes());
                 near(stream).await
@@ -33,8 +33,8 @@ pub(crate) fn run<A: Send, B: Send>(
                 let listener = listener.expect("the addresses are there");
                 listening
                     .send(listener.local_addrs().iter().map(|address| address.socket).collect())
-                    .expect("the other end waits for them");
-                far(listener.accept().await.expect("the other end connects")).await
+                    .expect("the peer waits for them");
+                far(listener.accept().await.expect("the peer connects")).await
             })
         });
         (near.join().expect("the near end does not panic"), far.join().expect("the far end does not panic"))

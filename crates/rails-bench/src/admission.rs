@@ -27,7 +27,7 @@ impl Admission {
         Self { waiting, over, host }
     }
 
-    /// The next stream whose other end is what it should be; it waits for its turn. Cancel safe.
+    /// The next stream whose peer is what it should be; it waits for its turn. Cancel safe.
     ///
     /// # Errors
     /// What was wrong with one that came, or that nothing listens any more.

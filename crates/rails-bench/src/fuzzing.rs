@@ -23,7 +23,7 @@ pub fn command_line(text: &str) {
     }
 }
 
-/// What the other end of a stream says first.
+/// The first bytes of a peer.
 pub fn greeting(bytes: &[u8]) {
     purpose::fuzz(bytes);
 }

@@ -34,7 +34,7 @@ pub(crate) struct ServerTls {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "TLS, instead of a secret")]
 pub(crate) struct ClientTls {
-    /// File with the authorities (PEM) of which one has signed the other end's certificate: encrypt by TLS 1.3
+    /// File with the authorities (PEM) of which one has signed the peer's certificate: encrypt by TLS 1.3
     #[arg(
         long,
         value_name = "PATH",
@@ -42,10 +42,10 @@ pub(crate) struct ClientTls {
         conflicts_with_all = ["insecure", "secret_file", "encrypt", "tls_pin"]
     )]
     tls_ca: Option<PathBuf>,
-    /// Name or address that the other end's certificate is for
+    /// Name or address that the peer's certificate is for
     #[arg(long, value_name = "NAME", requires = "tls_ca")]
     tls_name: Option<String>,
-    /// The other end's key, as it prints it (SHA-256 of its SubjectPublicKeyInfo, hexadecimal or base64): encrypt by TLS 1.3
+    /// The peer's key, as it prints it (SHA-256 of its SubjectPublicKeyInfo, hexadecimal or base64): encrypt by TLS 1.3
     #[arg(long, value_name = "SHA256", conflicts_with_all = ["insecure", "secret_file", "encrypt"])]
     tls_pin: Option<KeyPin>,
     /// File with this end's certificate (PEM), for an end that asks for one

@@ -18,14 +18,14 @@ use std::time::Duration;
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
-/// The other end is `rails-bench serve`. The figure is what its application read, by its clock, from when it was ready for this stream to
+/// The peer is `rails-bench serve`. The figure is what its application read, by its clock, from when it was ready for this stream to
 /// the last byte; nothing is sent before.
 ///
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane at the other end: IP or host, with `:PORT` if it is not 7575. With one address and several rails the
-    /// other end is asked for its lanes, and they are paired by subnet and speed
+    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575. With one address and several rails the
+    /// peer is asked for its lanes, and they are paired by subnet and speed
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     to: Vec<Address>,
     /// Local end of each lane: an address or an interface, with @CPUS on these CPUs, or `auto` for every NIC that is up; as the

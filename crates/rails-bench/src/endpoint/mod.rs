@@ -242,7 +242,7 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
             "give both ends a secret, with --encrypt or without, or both TLS, or both --insecure".to_owned()
         }
         JoinError::Handshake(HandshakeError::Tls(_) | HandshakeError::Refused(Refusal::Tls)) => {
-            "the other end prints its key's pin when it starts: compare it with --tls-pin; with --tls-ca see that the \
+            "the peer prints its key's pin when it starts: compare it with --tls-pin; with --tls-ca see that the \
              certificate is signed by that authority and is for --tls-name"
                 .to_owned()
         }

@@ -29,7 +29,7 @@ struct Failed {
 }
 
 impl Endpoint {
-    /// Opens a stream for this purpose, says so to the other end, and waits for the stream's turn there. Says over which lanes it goes.
+    /// Opens a stream for this purpose, says so to the peer, and waits for the stream's turn there. Says over which lanes it goes.
     pub(crate) async fn open(
         &self,
         remotes: &[LaneAddress],
@@ -39,13 +39,13 @@ impl Endpoint {
         let (stream, paired) = self.connect(remotes, purpose, stop).await?;
         let begin = async |stream: &mut MultiRailStream| {
             purpose::greet(stream, purpose).await.map_err(|misfit| misfit.helped(purpose))?;
-            purpose::await_turn(stream).await.context("the other end did not come to this stream")
+            purpose::await_turn(stream).await.context("the peer did not come to this stream")
         };
         let ((), stream) = stop.unless(stream, begin).await.with_context(|| to(remotes))?;
         Ok((stream, paired))
     }
 
-    /// Opens a stream on which nothing was said yet: where there is one address and more than one rail, the other end is asked for its
+    /// Opens a stream on which nothing was said yet: where there is one address and more than one rail, the peer is asked for its
     /// lanes and they are paired, otherwise rails and addresses are taken in order.
     pub(crate) async fn connect(
         &self,
@@ -63,7 +63,7 @@ impl Endpoint {
             _ => in_order(&self.rails.offers(remotes[0].scheme), remotes),
         };
         if pairing.pairs.is_empty() {
-            let help = "name the addresses of the other end by --to, one for each lane, to pair them by hand";
+            let help = "name the addresses of the peer by --to, one for each lane, to pair them by hand";
             let pairing = pairing.to_string();
             return Err(anyhow::anyhow!("{}: no lane can be paired\n{}", to(remotes), pairing.trim_end()).help(help));
         }
@@ -73,7 +73,7 @@ impl Endpoint {
         Ok((stream, paired))
     }
 
-    /// Pairs with whoever listens at `contact`, and tries every pair without opening a stream.
+    /// Pairs with the peer that listens at `contact`, and tries every pair without opening a stream.
     pub(crate) async fn probe(&self, contact: LaneAddress) -> Result<Paired> {
         let pairing = self.ask(contact, "--peer", "recv").await?;
         let failed = MultiRailStream::probe(&self.rails, &pairing, &self.options).await?;

@@ -89,7 +89,7 @@ pub(crate) async fn ask_messages(
     Ok(figures)
 }
 
-/// Sends every message of a stream back, until the other end has no more; gives how many there were.
+/// Sends every message of a stream back, until the peer has no more; gives how many there were.
 ///
 /// # Errors
 /// How the stream failed.
@@ -102,7 +102,7 @@ pub(crate) async fn answer_messages(messages: &mut MultiRailMessages) -> io::Res
     Ok(answered)
 }
 
-/// Sends every message back when it is whole, until the other end has no more; gives how many there were.
+/// Sends every message back when it is whole, until the peer has no more; gives how many there were.
 ///
 /// # Errors
 /// How the stream failed; [`io::ErrorKind::InvalidData`] where messages of no bytes or of more than 16 MiB are announced.

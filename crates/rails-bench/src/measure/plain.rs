@@ -192,13 +192,13 @@ pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(
     Ok((sent, receipt))
 }
 
-/// Greets the sink at the other end of a flow, and waits until it is ready.
+/// Greets the sink of a flow, and waits until it is ready.
 pub(super) async fn approach(stream: &mut TcpStream) -> Result<()> {
     purpose::greet(stream, Purpose::Stream).await.map_err(|misfit| misfit.helped(Purpose::Stream))?;
-    purpose::await_turn(stream).await.context("the other end did not come to this flow")
+    purpose::await_turn(stream).await.context("the peer did not come to this flow")
 }
 
-/// Greets the source at the other end of a flow, and tells it to begin.
+/// Greets the source of a flow, and tells it to begin.
 pub(super) async fn welcome(stream: &mut TcpStream) -> Result<()> {
     purpose::greet(stream, Purpose::Serve).await.map_err(|misfit| misfit.helped(Purpose::Serve))?;
     Ok(purpose::give_turn(stream).await?)

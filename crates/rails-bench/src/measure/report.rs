@@ -89,7 +89,7 @@ pub(crate) struct RailReport {
 pub(crate) struct LaneReport {
     /// Its address at this end.
     pub(crate) local: SocketAddr,
-    /// Its address at the other end.
+    /// The peer's address.
     pub(crate) remote: SocketAddr,
     /// Bytes of the stream that this end sent on it.
     pub(crate) bytes_sent: u64,

@@ -21,7 +21,7 @@ pub(crate) trait Greets: Send {
     /// Hears exactly so many.
     fn hear<const N: usize>(&mut self) -> impl Future<Output = io::Result<[u8; N]>> + Send;
 
-    /// Says that this was all, and sees to it that the other end gets it.
+    /// Says that this was all, and sees to it that the peer gets it.
     fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
@@ -45,13 +45,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Greets for S {
 /// Messages, each of which is one thing that was said.
 pub(crate) struct InMessages<'a>(pub(crate) &'a mut MultiRailMessages);
 
-/// Tells the other end what this one is, and hears what that is. Where the two do not fit, both get to know.
+/// Tells the peer what this one is, and hears what that is. Where the two do not fit, both get to know.
 ///
 /// # Errors
 /// [`Misfit`], within ten seconds.
 pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(), Misfit> {
     let heard = timeout(PATIENCE, async {
-        // A greeting is shorter than what any stream holds, so saying it does not wait for the other end to listen.
+        // A greeting is shorter than what any stream holds, so saying it does not wait for the peer to listen.
         stream.say(&ours.greeting()).await?;
         stream.hear().await
     });
@@ -61,13 +61,13 @@ pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(),
         Err(_) => Err(Misfit::Silent),
     };
     if fits.is_err() {
-        // The other end may be about to hear what this one is; whether or not it does, the answer is the same.
+        // The peer may be about to hear what this one is; whether or not it does, the answer is the same.
         let _ = timeout(FAREWELL, stream.end()).await;
     }
     fits
 }
 
-/// Waits for the turn of a stream that was greeted, for as long as the other end is busy with others.
+/// Waits for the turn of a stream that was greeted, for as long as the peer is busy with others.
 ///
 /// # Errors
 /// How the stream failed.
@@ -76,17 +76,17 @@ pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
     let heard = match timeout(SHORT, &mut turn).await {
         Ok(heard) => heard,
         Err(_) => {
-            print::note("waiting: the other end is busy with another");
+            print::note("waiting: the peer is busy with another");
             turn.await
         }
     };
     match heard? {
         [TURN] => Ok(()),
-        _ => Err(io::Error::new(ErrorKind::InvalidData, "the other end said something else than that it is ready")),
+        _ => Err(io::Error::new(ErrorKind::InvalidData, "the peer said something else than that it is ready")),
     }
 }
 
-/// Tells the other end of a stream that was greeted that it is its turn.
+/// Tells the peer of a stream that was greeted that it is its turn.
 ///
 /// # Errors
 /// How the stream failed.

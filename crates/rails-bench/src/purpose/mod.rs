@@ -31,27 +31,27 @@ pub(crate) enum Purpose {
 /// Why the two ends of a stream do not fit.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Misfit {
-    /// The other end is a command of this program, and not the one that this one needs.
-    #[error("`rails-bench {theirs}` is at the other end, and this is `rails-bench {ours}`")]
+    /// The peer is a command of this program, and not the one that this one needs.
+    #[error("the peer is `rails-bench {theirs}`, and this is `rails-bench {ours}`")]
     Purpose { ours: Purpose, theirs: Purpose },
     /// Another version of this exchange.
-    #[error("the other end speaks version {theirs} of rails-bench's greeting, this end version {VERSION}")]
+    #[error("the peer speaks version {theirs} of rails-bench's greeting, this end version {VERSION}")]
     Version { theirs: u16 },
     /// Something else.
-    #[error("the other end is not rails-bench: it did not say what the stream is for")]
+    #[error("the peer is not rails-bench: it did not say what the stream is for")]
     Foreign,
     /// Nothing for too long.
-    #[error("the other end has not said for {} s what the stream is for", PATIENCE.as_secs())]
+    #[error("the peer has not said for {} s what the stream is for", PATIENCE.as_secs())]
     Silent,
     /// The stream failed before it was known.
-    #[error("the stream ended before the other end said what it is for")]
+    #[error("the stream ended before the peer said what it is for")]
     Cut(#[source] io::Error),
 }
 
 impl Purpose {
     const ALL: [Self; 6] = [Self::Send, Self::Receive, Self::Stream, Self::Serve, Self::Ask, Self::Answer];
 
-    /// What has to be at the other end.
+    /// What the peer has to be.
     pub(crate) fn counterpart(self) -> Self {
         match self {
             Self::Send => Self::Receive,
@@ -71,7 +71,7 @@ impl Purpose {
         greeting
     }
 
-    /// Looks whether the other end's greeting is that of the counterpart.
+    /// Looks whether the peer's greeting is that of the counterpart.
     fn check(self, heard: &Greeting) -> Result<(), Misfit> {
         let (magic, rest) = heard.split_at(MAGIC.len());
         let theirs = u16::from_le_bytes([rest[0], rest[1]]);
@@ -137,7 +137,7 @@ const VERSION: u16 = 1;
 const GREETING_LEN: usize = 11;
 /// What the listening end says when it is the stream's turn.
 const TURN: u8 = b'T';
-/// How long the other end has to say what the stream is for. It does so by itself, whatever else it is busy with.
+/// How long the peer has to say what the stream is for. It does so by itself, whatever else it is busy with.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! kill -9 of either side at random moments of a transfer: the other side says so and ends, nothing half-written has a final name,
+//! kill -9 of either peer at random moments of a transfer: the other says so and ends, nothing half-written has a final name,
 //! and the next run brings the rest.
 
 use crate::util::{Receiver, pattern, rails_bench, start, text};

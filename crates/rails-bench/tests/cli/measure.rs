@@ -65,7 +65,7 @@ fn a_stream_is_measured_and_the_json_is_one_object() {
 fn a_window_is_as_large_as_it_was_asked_for() {
     let (sent, _) = measured(&["--window", "32MiB", "--prometheus", "-"], &["--bytes", "1MiB"]);
     let windows: Vec<&str> = sent.lines().filter(|line| line.starts_with("rails_stream_window_bytes{")).collect();
-    assert_eq!(windows.len(), 2, "the other end's and this one's: {sent}");
+    assert_eq!(windows.len(), 2, "the peer's and this end's: {sent}");
     assert!(windows.iter().all(|line| line.ends_with(&format!(" {:?}", f64::from(32 << 20)))), "{windows:?}");
 }
 

@@ -42,7 +42,7 @@ fn every_pair_of_commands_works_or_parts_with_words() {
             assert_eq!((calling.0, listening.0), (1, 1), "{said}");
             let ends = [(&calling.1, there, here), (&listening.1, here, there)];
             for (words, theirs, ours) in ends {
-                let misfit = format!("`rails-bench {theirs}` is at the other end, and this is `rails-bench {ours}`");
+                let misfit = format!("the peer is `rails-bench {theirs}`, and this is `rails-bench {ours}`");
                 assert!(words.contains(&misfit) && words.contains("belong together"), "{said}");
             }
         }
@@ -70,17 +70,17 @@ fn plain_flows_and_streams_part_with_words() {
     for call in [&["stream", "--bytes", "1MiB"][..], &["stream", "--ping", "64"], &["send", "Cargo.toml"]] {
         let (calling, listening) = both(&["serve", "--plain"], call);
         assert_eq!((calling.0, listening.0), (1, 1), "{}\n{}", calling.1, listening.1);
-        assert!(listening.1.contains("the other end is not rails-bench"), "{}", listening.1);
+        assert!(listening.1.contains("the peer is not rails-bench"), "{}", listening.1);
     }
     let (calling, listening) = both(&["serve", "--plain"], &["stream", "--plain", "--ping", "64"]);
     assert_eq!((calling.0, listening.0), (1, 1), "{}\n{}", calling.1, listening.1);
-    assert!(calling.1.contains("`rails-bench serve` is at the other end"), "{}", calling.1);
+    assert!(calling.1.contains("the peer is `rails-bench serve`"), "{}", calling.1);
     // A listener for streams refuses what is none, and goes on.
     let (child, lines) = start(rails_bench(["serve", "--once", "--insecure", "--listen", "127.0.0.1:0"]));
     let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
     let plain = run(["stream", "--plain", "--insecure", "--to", &to]);
     assert_eq!(plain.status.code(), Some(1));
-    assert!(stderr(&plain).contains("ended before the other end said") && stderr(&plain).contains("--plain"));
+    assert!(stderr(&plain).contains("ended before the peer said") && stderr(&plain).contains("--plain"));
     assert_eq!(run(["stream", "--bytes", "1MiB", "--insecure", "--to", &to]).status.code(), Some(0));
     assert_eq!(finish(child, &lines).0, 0);
 }
@@ -96,7 +96,7 @@ fn a_mute_peer_is_named_and_holds_nobody_up() {
         let mut mute = MultiRailStream::connect(&rails(), &remotes, &options()).await.unwrap();
         let sent = run(["send", text(&file), "--insecure", "--to", &receiver.addresses]);
         assert!(sent.status.success(), "{}", stderr(&sent));
-        receiver.wait_for("error: the other end has not said for 10 s what the stream is for");
+        receiver.wait_for("error: the peer has not said for 10 s what the stream is for");
         // It was greeted, and then given up.
         let mut heard = Vec::new();
         let _ = mute.read_to_end(&mut heard).await;
@@ -116,7 +116,7 @@ fn silence_until_the_turn() {
         stream.read_exact(&mut greeting).await.unwrap();
         assert_eq!(&greeting, b"BENCH-TO\x01\x00M");
         stream.write_all(b"BENCH-TO\x01\x00C").await.unwrap();
-        wait_for(&lines, "waiting: the other end is busy");
+        wait_for(&lines, "waiting: the peer is busy");
         assert!(timeout(Duration::from_millis(500), stream.read_u8()).await.is_err(), "a byte before the turn");
         stream.write_all(b"T").await.unwrap();
         stream.read_u8().await.unwrap();
@@ -136,7 +136,7 @@ fn waiting_peers_get_their_turn_or_a_farewell() {
     let first = stream(["--seconds", "600"]);
     wait_for(&first.1, HAS_BEGUN);
     let second = stream(["--bytes", "1MiB"]);
-    wait_for(&second.1, "waiting: the other end is busy");
+    wait_for(&second.1, "waiting: the peer is busy");
     signal(first.0.id(), Signal::SIGTERM);
     assert_eq!(finish_within(first.0, &first.1, PROMPT).0, 143);
     let (code, _, said) = finish_within(second.0, &second.1, PROMPT);
@@ -145,7 +145,7 @@ fn waiting_peers_get_their_turn_or_a_farewell() {
     let first = stream(["--seconds", "600"]);
     wait_for(&first.1, HAS_BEGUN);
     let second = stream(["--bytes", "1MiB"]);
-    wait_for(&second.1, "waiting: the other end is busy");
+    wait_for(&second.1, "waiting: the peer is busy");
     signal(serving.id(), Signal::SIGTERM);
     assert_eq!(finish_within(serving, &lines, PROMPT).0, 143);
     for (child, lines) in [first, second] {

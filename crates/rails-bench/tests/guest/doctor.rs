@@ -105,8 +105,8 @@ fn work(task: &str) -> ! {
     std::io::stdout().flush().expect("somebody reads");
     loop {
         for piece in buffer.chunks_mut(64 << 10) {
-            stream.write_all(piece).expect("the other end reads");
-            stream.read_exact(piece).expect("the other end echoes");
+            stream.write_all(piece).expect("the peer reads");
+            stream.read_exact(piece).expect("the peer echoes");
         }
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn start(
     let (opened, both) = mpsc::channel();
     let other = opened.clone();
     let a = spawn(lab, machine, (Side::A, seed, zero), options, async move |rails, options| {
-        let addresses: Vec<LaneAddress> = found.recv().context("the other end does not listen")?;
+        let addresses: Vec<LaneAddress> = found.recv().context("the peer does not listen")?;
         let stream = MultiRailStream::connect(&rails, &addresses, &options).await?;
         let _ = opened.send(());
         Ok((rails, stream))

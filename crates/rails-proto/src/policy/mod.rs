@@ -30,7 +30,7 @@ use std::{fmt, time::Duration};
 /// How the bytes of a stream are shared out among its lanes.
 ///
 /// A policy without a memory is a function of the view, and each of its recorded decisions can be
-/// [replayed](crate::record::Record::replay) alone. The built-in policies have none. A policy with a memory keeps it by the callbacks.
+/// replayed alone. The built-in policies have none. A policy with a memory keeps it by the callbacks.
 pub trait StripePolicy: fmt::Debug + Send {
     /// Decides for `lane`, which has room. The same question may be asked more than once, and for a lane that has not asked yet.
     fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision;
@@ -48,7 +48,7 @@ pub trait StripePolicy: fmt::Debug + Send {
         false
     }
 
-    /// The built-in policy that this is, for [records](crate::record::Record). Default: none.
+    /// The built-in policy that this is. Default: none.
     fn built_in(&self) -> Option<Policy> {
         None
     }

@@ -1,4 +1,4 @@
-//! Why a thread or its memory could not be bound, or its binding not be read.
+//! The errors of binding threads and their memory, and of reading bindings.
 
 use crate::{memory::MemoryPolicy, thread::Tid};
 use rails_topo::{CpuSet, Id, IdSet, NodeSet};
@@ -6,14 +6,14 @@ use std::{fmt, io};
 
 /// A binding that did not happen, or that could not be read.
 ///
-/// What the operating system said is the [`source`](std::error::Error::source) where there is one.
+/// The answer of the operating system is the [`source`](std::error::Error::source), if there is one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
     /// The set that was asked for is empty; no call was made.
     #[error("cannot bind {what} to an empty set")]
     EmptySet {
-        /// What was to be bound.
+        /// The thing to bind.
         what: &'static str,
     },
 
@@ -22,9 +22,9 @@ pub enum BindError {
     CpusUnusable {
         /// The CPUs that were asked for.
         requested: CpuSet,
-        /// Those of them that do not exist or are not online; `None` where the machine does not say.
+        /// Those of them that do not exist or are not online; `None` if unknown.
         offline: Option<CpuSet>,
-        /// Those of them that are online, but outside the thread's cpuset; `None` where it cannot be told.
+        /// Those of them that are online, but outside the thread's cpuset; `None` if unknown.
         not_allowed: Option<CpuSet>,
     },
 
@@ -33,9 +33,9 @@ pub enum BindError {
     NodesUnusable {
         /// The policy that was asked for.
         policy: MemoryPolicy,
-        /// Nodes of it that do not exist or have no memory; `None` where the machine does not say.
+        /// Nodes of it that do not exist or have no memory; `None` if unknown.
         without_memory: Option<NodeSet>,
-        /// Nodes of it that have memory, but are outside the thread's cpuset; `None` where it cannot be told.
+        /// Nodes of it that have memory, but are outside the thread's cpuset; `None` if unknown.
         not_allowed: Option<NodeSet>,
     },
 
@@ -51,9 +51,9 @@ pub enum BindError {
     Unsupported {
         /// The system call.
         call: &'static str,
-        /// What it was asked for.
+        /// The request.
         subject: String,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
@@ -62,24 +62,24 @@ pub enum BindError {
     Denied {
         /// The system call.
         call: &'static str,
-        /// What it was asked for.
+        /// The request.
         subject: String,
-        /// What it takes, as measured.
+        /// The privilege, as measured.
         needs: String,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
     /// A value that the kernel has no room for; no call was made.
     #[error("{what} {value} is not within {lowest} to {highest}")]
     OutOfRange {
-        /// What it is the value of.
+        /// The name of the value.
         what: &'static str,
         /// The value.
         value: i64,
-        /// The lowest that there is.
+        /// The lowest value.
         lowest: i64,
-        /// The highest that there is.
+        /// The highest value.
         highest: i64,
     },
 
@@ -88,14 +88,14 @@ pub enum BindError {
     NameUnusable {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
 
     /// Values that do not go together, or that can be read but not set; no call was made.
     #[error("a thread cannot be placed so: {reason}")]
     Contradiction {
-        /// What is wrong.
+        /// The contradiction.
         reason: &'static str,
     },
 
@@ -106,12 +106,12 @@ pub enum BindError {
         tid: Tid,
     },
 
-    /// A step failed, and what was done before it could not all be undone.
+    /// A step failed, and the steps before it could not all be undone.
     #[error("{undone} was left behind by a placement that failed half-way ({failed})")]
     HalfUndone {
         /// Why it failed.
         failed: Box<BindError>,
-        /// What could not be put back.
+        /// The step that could not be undone.
         undone: &'static str,
         /// Why it could not.
         source: Box<BindError>,
@@ -126,14 +126,14 @@ pub enum BindError {
         nodes: NodeSet,
     },
 
-    /// What a guard put back does not read back as it was.
+    /// A value that a guard put back does not read back.
     #[error("the thread's {what} was {former} and could not be put back: it is {now}")]
     NotRestored {
-        /// What was to be put back.
+        /// The value that was to be put back.
         what: &'static str,
-        /// What it was before the guard.
+        /// Its value before the guard.
         former: String,
-        /// What it is.
+        /// Its value now.
         now: String,
     },
 
@@ -146,15 +146,15 @@ pub enum BindError {
     Call {
         /// The system call.
         call: &'static str,
-        /// What it was asked for.
+        /// The request.
         subject: String,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 }
 
 impl BindError {
-    /// The error of a call that failed, sorted by what the kernel said.
+    /// The error of a failed call, by the kernel's answer.
     pub(crate) fn of_call(call: &'static str, subject: impl fmt::Display, source: io::Error) -> Self {
         let subject = subject.to_string();
         match source.raw_os_error() {
@@ -165,7 +165,7 @@ impl BindError {
     }
 }
 
-/// What a call needs that takes no privilege.
+/// The needs of a call that takes no privilege.
 const UNFILTERED: &str = "a seccomp filter that lets it pass, which those of containers often do not";
 
 /// ` (7 not online, 2-3 outside the thread's cpuset)`, as far as it is known.

@@ -1,5 +1,4 @@
-//! What is parsed inside, for the fuzz targets: each takes any text, and panics where a parser does or where what it
-//! promises does not hold.
+//! The parsers, for the fuzz targets: each takes any text, and panics if a parser panics or breaks its promise.
 
 use crate::{interrupt, memory, settings, usage};
 

@@ -1,36 +1,35 @@
-//! The few kernel files that errors and usage figures are read from.
+//! The kernel files for errors and usage figures.
 
 use rails_topo::{CpuSet, Id, IdSet, NodeSet};
 use std::fs;
 
-/// CPUs that are online, if the kernel says so.
+/// The online CPUs; `None` is unknown.
 pub(crate) fn online_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/online")
 }
 
-/// CPUs that are plugged in, if the kernel says so.
+/// The CPUs that are plugged in; `None` is unknown.
 pub(crate) fn present_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/present")
 }
 
-/// CPUs that could be there and are not online, if the kernel says so.
+/// The possible CPUs that are not online; `None` is unknown.
 pub(crate) fn offline_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/offline")
 }
 
-/// The CPUs that a thread may run on as the kernel keeps them, those that are offline too (`sched_getaffinity` leaves
-/// these out).
+/// The CPUs that a thread may run on as the kernel keeps them, offline ones too (`sched_getaffinity` leaves these out).
 pub(crate) fn cpus_kept_for(task: &str) -> Option<CpuSet> {
     let status = fs::read(format!("/proc/{task}/status")).ok()?;
     status_field(&String::from_utf8_lossy(&status), "Cpus_allowed_list")?.parse().ok()
 }
 
-/// Nodes that have memory, if the kernel says so.
+/// The nodes with memory; `None` is unknown.
 pub(crate) fn nodes_with_memory() -> Option<NodeSet> {
     list("/sys/devices/system/node/has_memory")
 }
 
-/// Nodes that the calling thread's cpuset lets it take memory from, if the kernel says so.
+/// The nodes of the calling thread's cpuset for memory; `None` is unknown.
 pub(crate) fn allowed_nodes() -> Option<NodeSet> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;
     status_field(&status, "Mems_allowed_list")?.parse().ok()

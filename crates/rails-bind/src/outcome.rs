@@ -1,25 +1,25 @@
-//! What became of a request.
+//! The outcome of a request.
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel made of a request, known by reading back.
+/// The outcome of a request to the kernel, as read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome<T> {
-    /// What was read back is what was asked for.
+    /// The value that was read back is the requested one.
     Applied(T),
-    /// The kernel took the request and did something else; with CPUs and nodes, it kept what the thread's cpuset
+    /// The kernel took the request and set another value; of CPUs and nodes, it kept those that the thread's cpuset
     /// allows.
     Partial {
-        /// What was asked for.
+        /// The request.
         wanted: T,
-        /// What was read back.
+        /// The value that was read back.
         got: T,
     },
 }
 
 impl<T> Outcome<T> {
-    /// What holds now.
+    /// The value now.
     pub fn got(&self) -> &T {
         match self {
             Self::Applied(got) | Self::Partial { got, .. } => got,
@@ -33,7 +33,7 @@ impl<T> Outcome<T> {
 }
 
 impl<T: PartialEq> Outcome<T> {
-    /// Compares a request with what was read back.
+    /// Compares a request with the value that was read back.
     pub(crate) fn compare(wanted: T, got: T) -> Self {
         if wanted == got { Self::Applied(got) } else { Self::Partial { wanted, got } }
     }

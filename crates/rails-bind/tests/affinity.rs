@@ -34,7 +34,7 @@ fn two_packages() -> Topology {
     }))
 }
 
-/// A model from the parts that matter to a test; whatever else it has is unknown, and every node may be used.
+/// A model from the parts that matter to a test; the rest is unknown, and every node may be used.
 fn topology(parts: Value) -> Topology {
     let nothing = Topology::synthetic("pu:1", Vec::new()).expect("it is a machine");
     let mut all = serde_json::to_value(nothing).expect("a model is written");
@@ -297,8 +297,8 @@ fn buffers_nearest_to_every_cpu_of_the_thread() {
         "broken: the buffers lie on node 0, and its threads may run on CPUs 3-4, to which no node is nearest everywhere \
          (fix: bind the threads to CPUs of node 0)"
     );
-    assert_unknown(&verdict("0", None), "nobody has looked where the buffers lie");
-    assert_unknown(&verdict("0", Some("")), "nobody has looked where the buffers lie");
+    assert_unknown(&verdict("0", None), "the nodes of the buffers are not known");
+    assert_unknown(&verdict("0", Some("")), "the nodes of the buffers are not known");
     assert_unknown(&verdict("99", Some("0")), "it is not known which node CPU 99 is on");
     assert_unknown(&verdict("", Some("0")), "it is not known where the threads may run");
 }

@@ -1,4 +1,4 @@
-//! Buffers and pools are really laid, looked at and moved, on whatever nodes this machine has.
+//! Buffers and pools on the nodes of this machine: made, read and moved.
 
 use proptest::prelude::*;
 use rails_bind::{

@@ -1,4 +1,4 @@
-//! What a thread without capabilities and limits may do, and what it is told when it may not.
+//! Threads without capabilities and limits: their rights, and the errors beyond them.
 //!
 //! Each test runs itself once more in a process of its own that has neither, by `setpriv` and `prlimit` of util-linux.
 

@@ -1,4 +1,4 @@
-//! What a thread uses can be read by another thread, for as long as it lives.
+//! The usage of a thread, read by another thread while it lives.
 
 use rails_bind::{
     thread::{self, Tid},

@@ -1,4 +1,4 @@
-//! Prints what changes on this machine; with a number of seconds, what watching has cost after them.
+//! Prints the changes of this machine; with a number of seconds, the cost of watching after them.
 
 use rails_topo::monitor::{Monitor, MonitorOptions, Update};
 use std::{error::Error, fs, time::Duration};
@@ -36,8 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What all threads of this process have run so far (proc_pid_schedstat: the first number is in nanoseconds); threads
-/// that have ended are not counted, so there must be none.
+/// The CPU time of all threads of this process so far (proc_pid_schedstat: the first number is in nanoseconds); ended
+/// threads are not counted, so there must be none.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let mut nanoseconds = 0;
     for thread in fs::read_dir("/proc/self/task")? {

@@ -117,7 +117,7 @@ fn a_lane_that_is_hidden_is_shown_and_left_alone() {
     let plan = good(with(&["plan", "--rails", "auto"]));
     assert!(plan.contains("eth1") && plan.contains("eth0 is left alone: not ours"), "{plan}");
     let refused = failed(with(&["plan", "--rails", "eth0"]));
-    assert!(refused.contains(&format!("`eth0` is to be left alone: not ours ({}:2)", facts.display())), "{refused}");
+    assert!(refused.contains(&format!("`eth0` is hidden: not ours ({}:2)", facts.display())), "{refused}");
 }
 
 #[test]

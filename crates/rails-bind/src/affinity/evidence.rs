@@ -1,20 +1,20 @@
-//! What the three properties are judged from.
+//! The evidence for the three properties.
 
 use crate::{interrupt::InterruptStatus, memory::process, thread::Tid};
 use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What is known of one rail, read back and not planned.
+/// The facts of one rail, read back and not planned.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
     /// The rail's NIC as it is now, if it is known: where it is attached, and to which CPUs it hands packets on (RPS).
     pub nic: Option<&'a Nic>,
-    /// The interrupts of the rail's lane; each of them has to be in place.
+    /// The interrupts of the rail's lane; each has to be in place.
     pub interrupts: &'a [ObservedInterrupt],
-    /// Where the NIC's packets are handled by kernel threads of their own (threaded NAPI), those threads.
+    /// The kernel threads that handle the NIC's packets, if it has them (threaded NAPI).
     pub napi_threads: &'a [ObservedThread],
-    /// The application's threads; each of them has to be in place.
+    /// The application's threads; each has to be in place.
     pub threads: &'a [ObservedThread],
     /// The application's memory; all of it has to be in place.
     pub memory: &'a [ObservedMemory],
@@ -23,11 +23,11 @@ pub struct Evidence<'a> {
 /// An interrupt, and where it was served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedInterrupt {
-    /// Where it may be served, and where the kernel says that it is.
+    /// The CPUs that may serve it, and those that do by the kernel's statement.
     pub status: InterruptStatus,
-    /// How often it was served on each CPU while it was observed; empty if it was not served, or nobody counted.
+    /// Its count on each CPU during the observation; empty if no CPU served it, or without counts.
     pub served: BTreeMap<CpuId, u64>,
-    /// Whether it was tried to move it, and refused; then it is no use to propose that, and threads are to follow it.
+    /// Whether the kernel refused to move it; then a fix does not propose that, and threads follow it.
     pub stays: bool,
 }
 
@@ -36,36 +36,34 @@ pub struct ObservedInterrupt {
 pub struct ObservedThread {
     /// Which thread.
     pub tid: Tid,
-    /// When it began, in nanoseconds since the machine was started, which tells it from a later thread of the same
-    /// number.
+    /// Its start in nanoseconds since the boot, which distinguishes it from a later thread of the same number.
     pub started_ns: u64,
     /// Its name.
     pub name: String,
     /// The CPUs that it may run on.
     pub may_run_on: CpuSet,
-    /// The time that it was on a CPU while it was observed; `None` where the kernel does not account for it, and if
-    /// nobody observed.
+    /// Its time on a CPU during the observation; `None` without the kernel's accounting, and without an observation.
     pub ran: Option<Duration>,
-    /// The CPUs that it was seen on while it was observed. The verdict rests on where it *may* run; this goes into the
-    /// evidence.
+    /// The CPUs that it was seen on during the observation. The verdict depends on the CPUs that it *may* run on; these
+    /// go into the evidence.
     pub seen_on: CpuSet,
 }
 
 /// A piece of memory, and on which nodes its pages lie.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedMemory {
-    /// Whose it is.
+    /// Its owner.
     pub of: MemoryOf,
     /// Its bytes on each node; pages that are not there are on none.
     #[serde(rename = "bytes_by_node")]
     pub on: BTreeMap<NodeId, u64>,
 }
 
-/// Whose memory it is, and so how exactly it has to be in place.
+/// The owner of memory, which decides how exactly it has to be in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryOf {
-    /// Buffers that are known by their address: every page has to be in place.
+    /// Buffers of known addresses: every page has to be in place.
     Buffers,
     /// All that is a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie elsewhere.
     Process {
@@ -77,13 +75,13 @@ pub enum MemoryOf {
 }
 
 impl ObservedInterrupt {
-    /// One of which only the kernel's word is known.
+    /// An interrupt with the kernel's statement alone.
     pub fn uncounted(status: InterruptStatus) -> Self {
         Self { status, served: BTreeMap::new(), stays: false }
     }
 
-    /// The CPUs that serve it: those where it was counted, or else those that the kernel names; if it has not fired
-    /// since it was moved, those that it will be served on. `None` is unknown.
+    /// The CPUs that serve it: those with counts, or else those of the kernel's statement; if it has not fired since it
+    /// was moved, those that will serve it. `None` is unknown.
     pub fn served_on(&self) -> Option<CpuSet> {
         let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
         if !counted.is_empty() {
@@ -104,7 +102,7 @@ impl ObservedInterrupt {
 }
 
 impl ObservedMemory {
-    /// The nodes that hold some of it.
+    /// The nodes with some of it.
     pub fn nodes(&self) -> NodeSet {
         self.on.iter().filter(|(_, bytes)| **bytes > 0).map(|(node, _)| *node).collect()
     }

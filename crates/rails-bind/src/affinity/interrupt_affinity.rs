@@ -1,4 +1,4 @@
-//! A NIC's interrupts placed on the processor that it is attached to (RTK paper, Table III).
+//! A NIC's interrupts moved to the processor that it is attached to (RTK paper, Table III).
 
 use super::{ObservedInterrupt, interrupt_verdict::LocalCpus};
 use crate::{
@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 
 /// The interrupts of a NIC, placed on the processor that it is attached to.
 ///
-/// Dropping it puts back what was moved. Interrupts that may not be moved are left where they are, and
+/// Dropping it puts the moved interrupts back. Interrupts that may not be moved stay, and
 /// [`ThreadAffinity::to`](super::ThreadAffinity::to) follows them: that takes no privilege.
 #[derive(Debug)]
 #[must_use = "dropping it puts the interrupts back at once"]
@@ -26,18 +26,18 @@ pub struct InterruptAffinity {
     outcome: InterruptOutcome,
 }
 
-/// What became of the interrupts.
+/// The outcome for the interrupts.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InterruptOutcome {
     /// All of them were served where they belong already; nothing was changed.
     InPlace,
-    /// Those that were not have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves
-    /// when it next fires.
+    /// The others have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves when it next
+    /// fires.
     Moved(SettingsGuard),
     /// None could be moved, and each is where it was.
     Refused(ApplyError),
-    /// irqbalance runs, cannot be told to leave them alone, and would undo it; each is where it was.
+    /// irqbalance runs, cannot be told to leave them alone, and would move them back; each is where it was.
     LeftToBalancer(BalancerPlan),
 }
 
@@ -114,7 +114,7 @@ impl InterruptAffinity {
         nic: Nic,
         journal: impl FnOnce() -> Result<Journal, JournalError>,
     ) -> Result<Self, InterruptAffinityError> {
-        // What raises no interrupts is an error before anything else is asked.
+        // A NIC without interrupts is an error before any other.
         let mut changes = interrupt::distribute(topology, &nic, Vectors::All, &Distribution::NearestCores)?;
         let local =
             LocalCpus::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
@@ -144,12 +144,12 @@ impl InterruptAffinity {
         &self.attached
     }
 
-    /// What became of its interrupts.
+    /// The outcome for its interrupts.
     pub fn outcome(&self) -> &InterruptOutcome {
         &self.outcome
     }
 
-    /// Reads what was changed once more: an interrupt that was pending may have moved since.
+    /// Reads the changes once more: a pending interrupt may have moved since.
     pub fn refresh(&mut self) -> &InterruptOutcome {
         if let InterruptOutcome::Moved(guard) = &mut self.outcome {
             guard.refresh();
@@ -157,8 +157,8 @@ impl InterruptAffinity {
         &self.outcome
     }
 
-    /// The CPUs that serve its queues, read anew; while an interrupt has not fired since it was moved, those that it
-    /// will be served on.
+    /// The CPUs that serve its queues, read anew; for an interrupt that has not fired since it was moved, those that
+    /// will serve it.
     ///
     /// # Errors
     /// [`InterruptError`].
@@ -191,7 +191,7 @@ fn moved(
     }
     let journal = journal().map_err(ApplyError::from);
     match journal.and_then(|journal| host.apply(&journal, &changes, Refusals::Report)) {
-        // Where nothing was changed, nothing is to be put back, and the first refusal stands for all.
+        // Without a change there is nothing to put back, and the first refusal stands for all.
         Ok(mut guard) => match guard.take_refusal() {
             Some(error) => InterruptOutcome::Refused(error.into()),
             None => InterruptOutcome::Moved(guard),
@@ -200,7 +200,7 @@ fn moved(
     }
 }
 
-/// The CPUs that serve an interrupt, or will once it fires; those that may, where the kernel does not say.
+/// The CPUs that serve an interrupt, or will once it fires; those that may, if the kernel does not state them.
 fn served(host: &Host, interrupt: u32) -> Result<CpuSet, InterruptError> {
     let status = interrupt::read_under(host.root(), interrupt)?;
     let requested = status.requested.clone();

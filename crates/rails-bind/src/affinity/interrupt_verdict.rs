@@ -1,4 +1,4 @@
-//! Interrupt affine: served on the processor that the NIC is attached to, and not handed on to another.
+//! Interrupt affine: the processor that the NIC is attached to serves the interrupt and the packets.
 
 use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, no_interrupts};
 use crate::settings::{Change, InterfaceName, Setting, Value};
@@ -55,8 +55,7 @@ fn served(interrupts: &[ObservedInterrupt], local: &LocalCpus) -> Verdict {
     Verdict::Holds { evidence: format!("{}, and {} ({})", seen(&in_place), local.says, cpus(&local.cpus)) }
 }
 
-/// `interrupt 24 is served on CPU 2`, or, if it was counted, how often it was; those of which the same is to be said
-/// together.
+/// `interrupt 24 is served on CPU 2`, or, with counts, its count; interrupts with the same CPUs share a phrase.
 fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
     let mut said: Vec<(Seen, &CpuSet, Vec<u32>, u64)> = Vec::new();
     for (interrupt, on) in interrupts {
@@ -92,7 +91,7 @@ fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
 enum Seen {
     /// It was counted.
     Counted,
-    /// The kernel says so.
+    /// The kernel states it.
     Told,
     /// It was moved, and has not fired since.
     Pending,
@@ -105,7 +104,7 @@ fn list(numbers: &[u32]) -> String {
     format!("{} {list}", if numbers.len() == 1 { "interrupt" } else { "interrupts" })
 }
 
-/// Receive packet steering moves what follows an interrupt to other CPUs; `None` where it is off.
+/// Receive packet steering moves the work after an interrupt to other CPUs; `None` if it is off.
 fn steered(nic: &Nic, queue: &RxQueue, local: &LocalCpus) -> Option<Verdict> {
     let to = queue.rps_cpus.as_ref().filter(|to| !to.is_empty())?;
     let says = format!("{} rx-{} hands its packets on to {}", nic.name, queue.index, cpus(to));
@@ -114,7 +113,7 @@ fn steered(nic: &Nic, queue: &RxQueue, local: &LocalCpus) -> Option<Verdict> {
     }
     let fix = match nic.name.parse::<InterfaceName>() {
         Ok(interface) => {
-            // What of it is in place may stay; with nothing left, steering is off.
+            // The CPUs in place stay; without any, steering is off.
             let value = Value::Cpus(to.intersection(&local.cpus));
             let setting = Setting::ReceiveSteering { interface, queue: queue.index };
             Fix::changes(vec![Change { setting, value }], "with CAP_NET_ADMIN, as root")
@@ -124,7 +123,7 @@ fn steered(nic: &Nic, queue: &RxQueue, local: &LocalCpus) -> Option<Verdict> {
     Some(Verdict::Broken { evidence: format!("{says}, but {}", local.says), fix })
 }
 
-/// With threaded NAPI a kernel thread does what else follows an interrupt on its own CPU.
+/// With threaded NAPI a kernel thread does the work after an interrupt on its own CPU.
 fn handled(thread: &ObservedThread, local: &LocalCpus) -> Option<Verdict> {
     let says = format!("its packets are handled by {}", thread.whereabouts());
     if thread.may_run_on.is_subset(&local.cpus) {
@@ -135,7 +134,7 @@ fn handled(thread: &ObservedThread, local: &LocalCpus) -> Option<Verdict> {
     Some(Verdict::Broken { evidence: format!("{says}, but {}", local.says), fix })
 }
 
-/// The CPUs beside a NIC, and what says so.
+/// The CPUs beside a NIC, and the evidence for them.
 pub(super) struct LocalCpus {
     pub(super) cpus: CpuSet,
     pub(super) says: String,
@@ -153,8 +152,7 @@ impl LocalCpus {
                 says: format!("{name} is attached to node {}", node.id),
             });
         }
-        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out says
-        // something.
+        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out is evidence.
         if let Some(local) = nic.local_cpus.as_ref().filter(|local| is_telling(topology, local)) {
             return Ok(Self {
                 cpus: with_packages(topology, local),

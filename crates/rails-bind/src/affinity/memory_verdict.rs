@@ -13,7 +13,7 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     }
     let looked_at: Vec<&ObservedMemory> = evidence.memory.iter().filter(|memory| !memory.nodes().is_empty()).collect();
     if looked_at.is_empty() {
-        return Verdict::unknown("nobody has looked where the buffers lie");
+        return Verdict::unknown("the nodes of the buffers are not known");
     }
     let runs = evidence.threads.iter().fold(CpuSet::new(), |runs, thread| runs.union(&thread.may_run_on));
     if runs.is_empty() {
@@ -80,7 +80,7 @@ fn nearest_to(topology: &Topology, with_memory: &NodeSet, cpu: CpuId) -> Result<
     Ok(measured.into_iter().filter(|(distance, _)| Some(*distance) == lowest).map(|(_, node)| node).collect())
 }
 
-/// A node of unknown size is taken to have memory: that is what nodes are for.
+/// A node of unknown size counts as having memory.
 fn has_memory(node: &NumaNode) -> bool {
     node.memory.is_none_or(|memory| memory.as_bytes() > 0)
 }

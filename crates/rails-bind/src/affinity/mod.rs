@@ -1,15 +1,14 @@
-//! The three properties that make a rail a rail, judged from what was read back.
+//! The three properties of a rail, judged by evidence that was read back.
 //!
-//! [`assess`] is a pure function: what it judges is in its arguments, and the same arguments give the same verdicts.
-//! The properties are those of the Rails Toolkit paper, section II.B:
-//! * *interrupt affine*: the NIC's interrupt is served on the processor that the NIC is attached to, and its packets
-//!   are not handed on to another;
+//! [`assess`] is a pure function of its arguments. The properties are those of the Rails Toolkit paper, section II.B:
+//! * *interrupt affine*: the processor that the NIC is attached to serves the NIC's interrupt, and its packets are not
+//!   handed on to another;
 //! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares its last-level
 //!   cache;
-//! * *memory affine*: the thread's buffers lie on the node with the lowest latency from where it runs.
+//! * *memory affine*: the thread's buffers lie on the node with the lowest latency from the thread's CPUs.
 //!
-//! What is judged is seen by an [`Observer`], over an interval. [`InterruptAffinity`] and [`ThreadAffinity`] bring the
-//! first two about for a socket, as the paper's Table III does.
+//! An [`Observer`] gathers the evidence over an interval. [`InterruptAffinity`] and [`ThreadAffinity`] bring the first
+//! two about for a socket, as the paper's Table III does.
 
 mod evidence;
 mod interrupt_affinity;
@@ -91,7 +90,7 @@ impl fmt::Display for AffinityReport {
     }
 }
 
-/// Why nothing can be said about a lane without interrupts.
+/// The reason why a lane without interrupts has no verdict.
 fn no_interrupts(nic: Option<&Nic>) -> String {
     use rails_topo::NicKind;
     match nic {

@@ -1,4 +1,4 @@
-//! A rail watched for a while, so that its properties are judged by what happened.
+//! A rail under observation for an interval.
 
 use super::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess};
 use crate::{
@@ -34,7 +34,7 @@ pub struct Observer {
     threads: Vec<Watched>,
 }
 
-/// What was seen of a rail, and what it is judged by.
+/// The evidence of an observation.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Observation {
     /// The NIC, with its steering as it is now.
@@ -45,7 +45,7 @@ pub struct Observation {
     pub napi_threads: Vec<ObservedThread>,
     /// The threads that were watched and have not ended.
     pub threads: Vec<ObservedThread>,
-    /// The memory that was looked at.
+    /// The memory at the end.
     pub memory: Vec<ObservedMemory>,
 }
 
@@ -65,7 +65,7 @@ pub enum ObserveError {
     /// The interrupts could not be read.
     #[error("the interrupts cannot be watched")]
     Interrupts(#[from] InterruptError),
-    /// A thread could not be read, most often because it has ended.
+    /// A thread could not be read, mostly because it has ended.
     #[error("thread {tid} cannot be watched")]
     Usage {
         /// The thread.
@@ -83,7 +83,7 @@ pub enum ObserveError {
     },
 }
 
-/// One thread of those that are watched.
+/// A thread under observation.
 #[derive(Debug)]
 struct Watched {
     tid: Tid,
@@ -91,7 +91,7 @@ struct Watched {
 }
 
 impl Observer {
-    /// Begins to watch the interrupts of `nic` and these threads, of any process. `at` is the time on any clock that
+    /// Begins to observe the interrupts of `nic` and these threads, of any process. `at` is the time on any clock that
     /// goes forward.
     ///
     /// # Privileges
@@ -131,18 +131,17 @@ impl Observer {
         }
     }
 
-    /// Looks a last time, and says what was seen. What is known of memory comes from elsewhere
+    /// Looks a last time, and returns the evidence. The evidence of memory comes from elsewhere
     /// ([`NumaBuffer::residency`](crate::memory::NumaBuffer::residency), [`memory::process`](crate::memory::process)).
     ///
     /// # Errors
-    /// [`ObserveError::Interrupts`]; interrupts and threads that have gone meanwhile are left out.
+    /// [`ObserveError::Interrupts`]; interrupts and threads that have gone since the beginning are left out.
     pub fn end(mut self, memory: Vec<ObservedMemory>, at: Duration) -> Result<Observation, ObserveError> {
         self.look(at);
         let interrupts = match (&self.nic, &self.counts) {
             (Some(nic), Some(before)) => {
                 let during = InterruptCounts::read_under(self.host.root())?.since(before);
-                // With counts of some CPUs only, it is not known where an interrupt was served, and the kernel's word
-                // is left.
+                // With counts of some CPUs only, the serving CPU is unknown, and the kernel's statement remains.
                 let is_complete = during.unknown_cpus().is_empty();
                 let mut interrupts = Vec::new();
                 for interrupt in &nic.interrupts {
@@ -171,8 +170,8 @@ impl Observer {
 }
 
 impl AffinityReport {
-    /// Watches the NIC of a connected socket and these threads for `interval`, looks where the buffers lie, and judges.
-    /// The calling thread sleeps meanwhile; an [`Observer`] leaves the waiting to others.
+    /// Observes the NIC of a connected socket and these threads for `interval`, looks at the nodes of the buffers, and
+    /// judges. The calling thread sleeps meanwhile; an [`Observer`] leaves the waiting to the caller.
     ///
     /// # Privileges
     /// None.
@@ -208,7 +207,7 @@ impl ObservedMemory {
 }
 
 impl Observation {
-    /// What is judged.
+    /// The evidence for the verdicts.
     pub fn evidence(&self) -> Evidence<'_> {
         Evidence {
             nic: self.nic.as_ref(),
@@ -296,5 +295,5 @@ fn is_kernel_thread(tid: Tid) -> bool {
     kernel_files::status_field(&status, "PPid") == Some("2")
 }
 
-/// Between two looks at where threads are.
+/// The interval between two looks at the threads' CPUs.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);

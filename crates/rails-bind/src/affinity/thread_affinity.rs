@@ -1,4 +1,4 @@
-//! A thread moved to where a NIC's interrupts are served (RTK paper, Table III).
+//! A thread moved to the CPUs that serve a NIC's interrupts (RTK paper, Table III).
 
 use super::InterruptAffinity;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use rails_topo::{CpuSet, Topology};
 use std::os::fd::AsFd;
 
-/// How near to the interrupt a thread is to run.
+/// The wanted distance of a thread from the interrupt.
 ///
 /// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with TCP a core beside
 /// the one that serves the interrupt may be better, as both have work to do, with UDP the same one.
@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 pub enum Nearness {
     /// On the CPU that serves it.
     SameCpu,
-    /// On its core: the CPU or the other hardware threads of it.
+    /// On its core: the CPU or the core's other hardware threads.
     SameCore,
     /// On another core, which shares its last-level cache.
     NeighbourCore,
@@ -28,7 +28,7 @@ pub enum Nearness {
 
 /// Moves threads to interrupts.
 ///
-/// It only holds functions, for what the paper gives a class.
+/// It only holds functions, as the paper's class does.
 #[derive(Debug)]
 pub struct ThreadAffinity(());
 
@@ -45,7 +45,7 @@ pub enum ThreadAffinityError {
     /// The socket has not received anything yet.
     #[error("no packet of the socket has been handled yet, so it is not known on which CPU they are")]
     NoPacketYet,
-    /// There is no CPU so near to these that this process may use, as far as the machine says which are.
+    /// No CPU at that distance is known that this process may use.
     #[error("no CPU that may be used is {nearness:?} to {served}")]
     NoneSoNear {
         /// How near it was to be.
@@ -101,8 +101,8 @@ impl ThreadAffinity {
 }
 
 impl Nearness {
-    /// The CPUs of the machine that are so near to all of `served` as this says, whether or not this process may use
-    /// them; empty where there is none, or the machine does not say.
+    /// The CPUs of the machine at that distance from all of `served`, whether or not this process may use them; empty
+    /// without any, or if the model does not have them.
     pub fn cpus(self, topology: &Topology, served: &CpuSet) -> CpuSet {
         let of_all = |reach: &dyn Fn(rails_topo::CpuId) -> CpuSet| {
             served.iter().fold(CpuSet::new(), |near, cpu| near.union(&reach(cpu)))

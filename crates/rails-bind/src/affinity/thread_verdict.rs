@@ -18,9 +18,8 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     Verdict::all(evidence.threads.iter().map(|thread| traffic.judge(thread)))
 }
 
-/// Those that traffic raises: what was served while it was watched, or if nothing was, all but those of configuration
-/// and the like, unless there are no others. Of the many queues of a NIC a flow raises one, and where the others are
-/// served does not matter to its thread.
+/// The interrupts that traffic raises: those with counts, or without any, all but control vectors, unless there are no
+/// others. A flow raises one of the many queues of a NIC, and the CPUs of the others do not matter to its thread.
 fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     let known = |number: u32| {
         let interrupts = |nic: &'a Nic| nic.interrupts.iter();
@@ -44,14 +43,14 @@ struct Traffic {
     interrupts: Vec<Raised>,
     /// The CPUs that will serve all of them.
     serving: CpuSet,
-    /// The CPUs beside all of those that will serve them.
+    /// The CPUs beside all CPUs that will serve them.
     sharing: CpuSet,
 }
 
-/// Where one of them is.
+/// An interrupt with its CPUs.
 struct Raised {
     number: u32,
-    /// The CPUs that serve it, and those beside it; `None` is unknown.
+    /// The CPUs that serve it, and the CPUs beside those; `None` is unknown.
     served: Option<(CpuSet, Sharing)>,
 }
 
@@ -64,7 +63,7 @@ impl Traffic {
                 (on, sharing)
             }),
         };
-        // Those that are not beside the NIC will be, once they have been moved there.
+        // Interrupts away from the NIC will be beside it, once they have been moved there.
         let will_be = |interrupt: &&ObservedInterrupt| {
             let on = interrupt.served_on()?;
             Some(local.filter(|local| !interrupt.stays && !on.is_subset(local)).cloned().unwrap_or(on))
@@ -89,7 +88,7 @@ impl Traffic {
         let mut near = Vec::new();
         let mut far = Vec::new();
         let mut unknown = Vec::new();
-        // A lane's traffic may raise any of its interrupts, so the thread has to be beside each of them.
+        // A lane's traffic may raise any of its interrupts, so the thread has to be beside each.
         for Raised { number, served } in &self.interrupts {
             let Some((on, sharing)) = served else {
                 unknown.push(format!("the kernel does not say where interrupt {number} is served"));
@@ -117,7 +116,7 @@ impl Traffic {
         Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
     }
 
-    /// The thread goes to where the interrupts will be. Interrupts that are apart even so have to be moved together
+    /// The thread goes to the CPUs that will serve the interrupts. Interrupts that stay apart have to be moved together
     /// first.
     fn fix(&self, thread: &ObservedThread) -> Fix {
         let Self { serving, sharing, .. } = self;
@@ -152,7 +151,7 @@ impl ObservedThread {
     /// `thread 7 (rail-0) may run on CPUs 0-3 (seen on CPU 2)`.
     pub(super) fn whereabouts(&self) -> String {
         let seen = match &self.seen_on {
-            // Where it may run on one CPU only, seeing it there says nothing new.
+            // A thread that may run on one CPU only is seen there.
             seen if seen.is_empty() || (*seen == self.may_run_on && seen.len() == 1) => String::new(),
             seen => format!(" (seen on {})", cpus(seen)),
         };

@@ -1,4 +1,4 @@
-//! Whether a property holds, how that is known, and what would mend it.
+//! A verdict on a property, with its evidence and its fix.
 
 use crate::settings::Change;
 use serde::{Deserialize, Serialize};
@@ -11,24 +11,24 @@ use std::fmt;
 pub enum Verdict {
     /// The property holds.
     Holds {
-        /// What shows it.
+        /// The evidence.
         evidence: String,
     },
     /// The property does not hold.
     Broken {
-        /// What shows it.
+        /// The evidence.
         evidence: String,
-        /// What would mend it.
+        /// The fix.
         fix: Fix,
     },
-    /// It cannot be told.
+    /// The evidence is not enough.
     Unknown {
-        /// What is missing.
+        /// The missing evidence.
         reason: String,
     },
 }
 
-/// What would mend a broken property.
+/// The fix of a broken property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fix {
     /// In words.
@@ -49,7 +49,7 @@ impl Verdict {
         matches!(self, Self::Broken { .. })
     }
 
-    /// What would mend it, if it is broken.
+    /// The fix, if it is broken.
     pub fn fix(&self) -> Option<&Fix> {
         match self {
             Self::Broken { fix, .. } => Some(fix),
@@ -61,7 +61,7 @@ impl Verdict {
         Self::Unknown { reason: reason.into() }
     }
 
-    /// The verdict on several things that all have to be in place: broken if one is, else unknown if one is.
+    /// The verdict on several parts that all have to be in place: broken if one is, else unknown if one is.
     pub(super) fn all(verdicts: impl IntoIterator<Item = Self>) -> Self {
         let (mut good, mut bad, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut mend = Fix { advice: String::new(), changes: Vec::new() };
@@ -88,7 +88,7 @@ impl Verdict {
 }
 
 impl Fix {
-    /// Advice for the application, which nobody else can follow.
+    /// Advice that only the application can follow.
     pub(super) fn advice(advice: impl Into<String>) -> Self {
         Self { advice: advice.into(), changes: Vec::new() }
     }

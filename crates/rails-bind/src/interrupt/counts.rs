@@ -1,4 +1,4 @@
-//! How often interrupts were served, and on which CPUs.
+//! The counts of interrupts by CPU.
 
 use super::{InterruptError, unreadable};
 use rails_topo::{CpuId, CpuSet, InterruptLines};
@@ -19,7 +19,7 @@ pub struct InterruptCounts {
 }
 
 impl InterruptCounts {
-    /// Those of this machine, since it was started. Only CPUs that are online are counted.
+    /// The counts of this machine since its boot. Only online CPUs have counts.
     ///
     /// # Privileges
     /// None.
@@ -33,21 +33,21 @@ impl InterruptCounts {
         Self::read_under(Path::new("/"))
     }
 
-    /// Those of the machine whose file system begins at `root` (it has `root/proc/interrupts`).
+    /// The counts of the machine whose file system begins at `root` (it has `root/proc/interrupts`).
     ///
     /// # Errors
     /// As [`InterruptCounts::read`].
     pub fn read_under(root: &Path) -> Result<Self, InterruptError> {
         let path: PathBuf = root.join("proc/interrupts");
         let text = fs::read(&path).map_err(|source| unreadable(path, source))?;
-        // The name of a handler may hold any bytes; nothing that is looked for is in it.
+        // The name of a handler may have any bytes; the counts stand before it.
         Ok(Self::parse(&String::from_utf8_lossy(&text)))
     }
 
     /// How often each was served since `earlier`.
     ///
-    /// - A CPU that was not online then has kept its counts from before it went offline, so it is not known what is new
-    ///   of them: it is left out, and named by [`InterruptCounts::unknown_cpus`]. So is one that is not online now.
+    /// - A CPU that was not online then has kept its counts from before it went offline, so its new counts are unknown:
+    ///   it is left out, and [`InterruptCounts::unknown_cpus`] has it. So is a CPU that is not online now.
     /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it
     ///   was made anew. Unless the count was near its end, for the kernel counts to 2^32 and begins again.
     pub fn since(&self, earlier: &Self) -> Self {

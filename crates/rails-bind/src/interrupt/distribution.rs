@@ -1,4 +1,4 @@
-//! Which CPUs each interrupt of a NIC is to be served on: decided from the model, without touching the machine.
+//! The distribution of a NIC's interrupts over CPUs: decided from the model, without touching the machine.
 
 use crate::settings::Change;
 use rails_topo::{CpuId, CpuSet, Interrupt, InterruptRole, Nic, Topology};
@@ -6,21 +6,21 @@ use rails_topo::{CpuId, CpuSet, Interrupt, InterruptRole, Nic, Topology};
 /// Which of a NIC's interrupts are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vectors {
-    /// All of them, those that serve no queue too.
+    /// All of them, also those that serve no queue.
     All,
     /// Those of the queue of that index, for receiving and for sending.
     Queue(u32),
 }
 
-/// How interrupts are to be placed.
+/// A way to distribute interrupts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Distribution {
-    /// Each of them on these CPUs; the kernel picks one of several.
+    /// Each on these CPUs; the kernel picks one of several.
     On(CpuSet),
-    /// Queue by queue on one of these CPUs, in turn; what serves no queue on all of them.
+    /// Queue by queue on one of these CPUs, in turn; interrupts without a queue on all of them.
     Spread(CpuSet),
-    /// Queue by queue on a core of its own beside the NIC, and in turn where there are more queues than cores; what
-    /// serves no queue on any CPU beside the NIC.
+    /// Queue by queue on a core of its own beside the NIC, and in turn if there are more queues than cores; interrupts
+    /// without a queue on any CPU beside the NIC.
     NearestCores,
 }
 
@@ -34,7 +34,7 @@ pub enum DistributionError {
         /// The interface.
         nic: String,
     },
-    /// No interrupt serves this queue, as far as its name says.
+    /// No interrupt serves this queue, by the names of the interrupts.
     #[error("no interrupt of {nic} is known to serve queue {queue}")]
     NoSuchQueue {
         /// The interface.
@@ -66,8 +66,8 @@ pub enum DistributionError {
 
 /// The changes that place these interrupts of `nic` so ([`Host::apply`](crate::settings::Host::apply)).
 ///
-/// Nearest cores are those that this process may use, if there are any beside the NIC, and otherwise the others: an
-/// interrupt is not bound by a process's cpuset.
+/// The nearest cores are those that this process may use, if there are any beside the NIC, and otherwise the others: a
+/// process's cpuset does not bind an interrupt.
 ///
 /// # Errors
 /// [`DistributionError`].

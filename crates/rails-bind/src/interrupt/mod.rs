@@ -1,6 +1,6 @@
-//! Interrupts on CPUs: where they may be served, where they are, how often they were, and where they should be.
+//! Interrupts: the CPUs that may serve each, those that do, their counts, and their distribution.
 //!
-//! To move them is a change of the machine's [`settings`](crate::settings): [`distribute`] says which.
+//! To move an interrupt is a change of the machine's [`settings`](crate::settings): [`distribute`] makes the changes.
 
 mod counts;
 mod distribution;
@@ -21,12 +21,12 @@ use std::{
 pub struct InterruptStatus {
     /// Its number in `/proc/interrupts`.
     pub number: u32,
-    /// CPUs that it may be served on (`smp_affinity_list`): the wish.
+    /// The CPUs that may serve it (`smp_affinity_list`), as requested.
     pub requested: CpuSet,
-    /// CPUs that it is served on (`effective_affinity_list`): the truth. Empty while the interrupt is not started;
-    /// `None` where the kernel does not say (before 4.15, or an architecture without it).
+    /// The CPUs that serve it (`effective_affinity_list`). Empty while the interrupt is not started; `None` if the
+    /// kernel does not state them (before 4.15, or an architecture without it).
     ///
-    /// After a new wish it may stay what it was until the interrupt next fires.
+    /// After a new request they may stay the same until the interrupt next fires.
     pub effective: Option<CpuSet>,
 }
 
@@ -48,7 +48,7 @@ pub enum InterruptError {
     PermissionDenied {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
@@ -57,7 +57,7 @@ pub enum InterruptError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
@@ -66,7 +66,7 @@ pub enum InterruptError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the text.
+        /// The fault in the text.
         source: ParseSetError,
     },
 }

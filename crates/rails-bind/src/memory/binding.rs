@@ -1,4 +1,4 @@
-//! Where memory that is in use lies, and moving it.
+//! The binding of memory in use: its policy and its nodes, and rebinding it.
 
 use super::{
     MemoryError, MemoryPolicy, Residency,
@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Where a buffer or a pool lies: asked and changed without having its bytes, from any thread, while others write to
 /// them.
 ///
-/// It keeps the memory from being given back, as one more owner of it.
+/// It is one more owner of the memory, which keeps it mapped.
 #[derive(Debug, Clone)]
 pub struct MemoryBinding {
     mapping: Arc<Mapping>,
     shape: Shape,
-    /// One rebinding at a time, so that each can put back what it found.
+    /// One rebinding at a time, so that each can put back the former policy.
     turn: Arc<Mutex<()>>,
 }
 
-/// What became of a rebinding, by looking where pages lay before and after.
+/// The outcome of a rebinding, from the nodes of the pages before and after.
 ///
 /// Pages that others make or move at the same time count as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl MemoryBinding {
         Self { mapping: Arc::clone(mapping), shape, turn: Arc::default() }
     }
 
-    /// On which node each page lies. It makes no page, and takes about 0.2 us for each, nearly all of it the kernel's.
+    /// The node of each page. It makes no page, and takes about 0.2 us for each, nearly all of it the kernel's.
     ///
     /// # Errors
     /// [`MemoryError::Policy`] under a seccomp filter.
@@ -52,7 +52,7 @@ impl MemoryBinding {
         self.range().residency()
     }
 
-    /// The policy that pages to come follow, as the kernel tells it.
+    /// The policy of pages to come, as the kernel states it.
     ///
     /// # Errors
     /// [`MemoryError::Policy`] for a policy that has no name here, or under a seccomp filter.
@@ -61,15 +61,17 @@ impl MemoryBinding {
         self.range().policy()
     }
 
-    /// Gives the memory another policy and moves the pages it has to where that policy wants them, while it is used.
+    /// Gives the memory another policy and moves its pages to the nodes of that policy, while it is used.
     ///
-    /// Who writes to a page on its way waits for it and notices nothing else; 512 pages move at a time.
+    /// A thread that writes to a page on its way waits for it and notices nothing else; 512 pages move at a time.
     /// * `Bind`, `Preferred`, `PreferredMany`: pages that are on none of the nodes go to the first that has room.
-    /// * `Interleave`, `WeightedInterleave`: each page goes where it would have been made under the policy.
-    /// * `Local`: pages go to the node that the *calling* thread is on; those to come, to whoever touches them first.
+    /// * `Interleave`, `WeightedInterleave`: each page goes to the node that it would have been made on under the
+    ///   policy.
+    /// * `Local`: pages go to the node of the *calling* thread; pages to come, to the node of the thread that touches
+    ///   them first.
     /// * `Default`: no page moves.
     ///
-    /// A strict policy (`Bind`) makes the pages that are absent, and is only set when every page lies where it shall.
+    /// A strict policy (`Bind`) makes the absent pages, and is only set when every page lies on its nodes.
     ///
     /// # Privileges
     /// None. A page that another process shares (after a `fork`) does not move.
@@ -77,7 +79,7 @@ impl MemoryBinding {
     /// # Errors
     /// As [`NumaBuffer::new`](super::NumaBuffer::new) about the policy; [`MemoryError::Exhausted`] or
     /// [`MemoryError::Misplaced`] if the nodes of a strict policy have no room. After an error the memory has its
-    /// former policy, and what had moved went back as far as there was room; what was made remains.
+    /// former policy, and moved pages went back as far as there was room; new pages remain.
     ///
     /// # References
     /// [mbind(2)](https://man7.org/linux/man-pages/man2/mbind.2.html),

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// A buffer that lies where its own policy says, whoever touches it; all zeros at first.
+/// A buffer whose own policy decides its nodes, whichever thread touches it; all zeros at first.
 ///
 /// It is mapped for itself, in whole pages: for many small buffers, take a [`BufferPool`](super::BufferPool).
 ///
@@ -41,7 +41,7 @@ pub struct NumaBuffer {
     state: Arc<BufferState>,
 }
 
-/// What a buffer is beside its bytes.
+/// The state of a buffer beside its bytes.
 #[derive(Debug)]
 pub(super) struct BufferState {
     pub(super) binding: MemoryBinding,
@@ -49,14 +49,14 @@ pub(super) struct BufferState {
 }
 
 impl NumaBuffer {
-    /// Maps a buffer of `bytes` and lays it as `options` say; the policy is set before any page is made.
+    /// Maps a buffer of `bytes` with these options; the policy is set before any page is made.
     ///
     /// # Privileges
     /// None; but see [`BufferOptions::lock`], and [`Pages::Huge`](super::Pages::Huge), for which root reserves pages.
     ///
     /// # Errors
-    /// * [`MemoryError::Zero`] and [`MemoryError::BeyondMemory`] for sizes that cannot be had,
-    ///   [`MemoryError::Exhausted`] if what is to be made at once is not free;
+    /// * [`MemoryError::Zero`] and [`MemoryError::BeyondMemory`] for impossible sizes, [`MemoryError::Exhausted`] if
+    ///   the memory for pages that are made at once is not free;
     /// * [`MemoryError::Policy`] if the policy cannot be set: [`BindError::EmptySet`], [`BindError::NodesUnusable`],
     ///   [`BindError::Unsupported`] on a kernel without the policy, [`BindError::Denied`] under a seccomp filter;
     /// * [`MemoryError::Misplaced`] if not every page could be brought to the nodes of a strict policy, and
@@ -64,7 +64,7 @@ impl NumaBuffer {
     /// * [`MemoryError::HugePageSize`], [`MemoryError::NoHugePages`], [`MemoryError::NoTransparentHugePages`],
     ///   [`MemoryError::LockRefused`]; [`MemoryError::Call`] if the kernel refuses otherwise.
     ///
-    /// After an error nothing is mapped. A cgroup's limit is not looked at: what exceeds it is killed.
+    /// After an error nothing is mapped. A cgroup's limit is not checked: the kernel kills a process beyond it.
     ///
     /// [`BindError::EmptySet`]: crate::BindError::EmptySet
     /// [`BindError::NodesUnusable`]: crate::BindError::NodesUnusable
@@ -84,12 +84,12 @@ impl NumaBuffer {
         Ok(Self { whole, length: bytes, state: Arc::new(BufferState { binding, outcome: laid.outcome }) })
     }
 
-    /// All of it as one part, which can be split: as many bytes as the capacity.
+    /// The whole buffer as one part, which can be split: as many bytes as the capacity.
     pub fn into_part(self) -> BufferPart {
         BufferPart::new(Part::new(self.whole), self.state)
     }
 
-    /// All of it again.
+    /// The whole buffer again.
     pub(super) fn of(whole: Whole, state: Arc<BufferState>) -> Self {
         Self { length: whole.mapping().bytes(), whole, state }
     }
@@ -136,7 +136,7 @@ impl NumaBuffer {
     /// How much of the buffer lies on transparent huge pages at this moment, in bytes.
     ///
     /// # Errors
-    /// [`MemoryError::Call`] if `/proc/self/smaps` cannot be read or does not tell.
+    /// [`MemoryError::Call`] if `/proc/self/smaps` cannot be read or lacks the figures.
     pub fn transparent_huge_bytes(&self) -> Result<u64, MemoryError> {
         let file = "/proc/self/smaps";
         let first = self.whole.mapping().address();
@@ -184,8 +184,8 @@ impl fmt::Debug for NumaBuffer {
     }
 }
 
-/// The `AnonHugePages` of the areas within `range`; `None` if no area is, or one does not say. Areas without access lie
-/// on both sides of a buffer, so none of its areas reaches beyond it.
+/// The `AnonHugePages` of the areas within `range`; `None` if no area is, or one lacks the figure. Areas without access
+/// lie on both sides of a buffer, so none of its areas reaches beyond it.
 fn huge_bytes_in(smaps: &str, range: &std::ops::Range<usize>) -> Option<u64> {
     let (mut within, mut areas, mut told, mut kib) = (false, 0, 0, 0_u64);
     for line in smaps.lines() {

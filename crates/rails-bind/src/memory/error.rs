@@ -1,14 +1,14 @@
-//! Why memory could not be had, placed, moved or looked at.
+//! The errors of memory.
 
 use super::MemoryPolicy;
 use crate::{BindError, thread::Tid};
 use rails_topo::NodeSet;
 use std::io;
 
-/// A buffer, a pool or a move that did not come about, or memory that could not be looked at.
+/// A buffer, a pool or a move that failed, or memory whose nodes could not be read.
 ///
-/// What the operating system said is the [`source`](std::error::Error::source) where there is one. Nothing is left
-/// half-done: memory that could not be laid is given back, and memory that could not be moved has its former policy.
+/// The answer of the operating system is the [`source`](std::error::Error::source), if there is one. Nothing is left
+/// half-done: new memory is given back, and moved memory has its former policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -19,16 +19,16 @@ pub enum MemoryError {
     /// Nothing was asked for; no call was made.
     #[error("{what} must not be zero")]
     Zero {
-        /// What was zero.
+        /// The value that was zero.
         what: &'static str,
     },
 
-    /// More was asked for than there is, even if all of it were free; no call was made.
+    /// The request is beyond the machine's memory, even if all of it were free; no call was made.
     #[error("{bytes} bytes are more than the {existing} bytes of memory{}", on(.nodes))]
     BeyondMemory {
-        /// What was asked for; `u128`, because a product of two numbers may be beyond all addresses.
+        /// The request; `u128`, because a product of two numbers may be beyond all addresses.
         bytes: u128,
-        /// What there is.
+        /// The machine's memory.
         existing: u64,
         /// The nodes that it is on, where the policy is strict; otherwise it is the machine's.
         nodes: Option<NodeSet>,
@@ -37,9 +37,9 @@ pub enum MemoryError {
     /// There is not as much free memory, so that making the pages would end in the OOM killer; no page was made.
     #[error("{bytes} bytes are more than the {available} bytes available{}", on(.nodes))]
     Exhausted {
-        /// What was asked for, as far as it still had to be found.
+        /// The part of the request that still had to be found.
         bytes: u64,
-        /// What is free or could be freed: caches count, processes do not.
+        /// The memory that is free or could be freed: caches count, processes do not.
         available: u64,
         /// The nodes that it is on, where the policy is strict; otherwise it is the machine's.
         nodes: Option<NodeSet>,
@@ -67,12 +67,12 @@ pub enum MemoryError {
         pages: u64,
         /// Where their number is written to; as root.
         file: String,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
     /// This machine has no huge pages of this size.
-    #[error("huge pages of {bytes} bytes do not exist here; those that do: {existing:?}")]
+    #[error("this machine has no huge pages of {bytes} bytes, but of: {existing:?}")]
     HugePageSize {
         /// The size that was asked for.
         bytes: u64,
@@ -90,11 +90,11 @@ pub enum MemoryError {
     /// The pages may not be locked: there is a limit for users without `CAP_IPC_LOCK`.
     #[error("mlock of {bytes} bytes was refused; RLIMIT_MEMLOCK is {}", limit.map_or("not known".to_owned(), in_bytes))]
     LockRefused {
-        /// What was to be locked.
+        /// The bytes to lock.
         bytes: u64,
         /// The limit, in bytes, on all that the process locks; `None` if it could not be read.
         limit: Option<u64>,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
@@ -106,7 +106,7 @@ pub enum MemoryError {
     },
 
     /// Pages cannot go to these nodes, or come from them: there are no such nodes, or they have no memory.
-    #[error("pages cannot be moved from the nodes `{from}` to `{to}`; those with memory are `{with_memory}`")]
+    #[error("pages cannot be moved from the nodes `{from}` to `{to}`; the nodes with memory are `{with_memory}`")]
     NodesUnusable {
         /// Where pages were to come from.
         from: NodeSet,
@@ -114,33 +114,33 @@ pub enum MemoryError {
         to: NodeSet,
         /// The nodes that have memory.
         with_memory: NodeSet,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
     /// The process belongs to someone else.
     #[error("{call} was refused for process {pid}; it takes the same user or {capability}")]
     NotPermitted {
-        /// What was refused.
+        /// The request.
         call: &'static str,
         /// The process.
         pid: Tid,
         /// The capability that would do.
         capability: &'static str,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
     /// The kernel cannot do it.
     #[error("this kernel does not support {what}")]
     Unsupported {
-        /// What it lacks.
+        /// The missing feature.
         what: &'static str,
-        /// What it said.
+        /// The answer.
         source: io::Error,
     },
 
-    /// What the kernel tells is not what its documentation says.
+    /// The kernel's answer contradicts its documentation.
     #[error("{file} has the line `{line}`, which is not understood")]
     Unreadable {
         /// The file.
@@ -154,9 +154,9 @@ pub enum MemoryError {
     Call {
         /// The system call, or the file.
         call: &'static str,
-        /// What it was asked for.
+        /// The request.
         subject: String,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! How much memory there is and how much could be had, as the kernel's files tell.
+//! The machine's memory, and the memory that is available, from the kernel's files.
 
 use rails_topo::NodeSet;
 use std::fs;
@@ -11,13 +11,13 @@ pub(super) struct MemInfo {
     pub(super) available: u64,
 }
 
-/// The memory of the machine, if the kernel says so.
+/// The memory of the machine; `None` is unknown.
 pub(super) fn of_machine() -> Option<MemInfo> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     Some(MemInfo { existing: field(&text, "MemTotal")?, available: field(&text, "MemAvailable")? })
 }
 
-/// The memory of `nodes` together, if the kernel says so of each.
+/// The memory of `nodes` together; `None` if that of one is unknown.
 pub(super) fn of_nodes(nodes: &NodeSet) -> Option<MemInfo> {
     let mut sum = MemInfo { existing: 0, available: 0 };
     for node in nodes.iter() {
@@ -42,7 +42,7 @@ pub(super) fn huge_page_sizes() -> Vec<u64> {
     sizes
 }
 
-/// The file that says how many huge pages are reserved: on the one node of a policy, or on the machine.
+/// The file with the number of reserved huge pages: on the one node of a policy, or on the machine.
 pub(super) fn huge_page_file(page_bytes: u64, nodes: Option<&NodeSet>) -> String {
     let folder = match nodes.filter(|nodes| nodes.len() == 1).and_then(NodeSet::first) {
         Some(node) => format!("/sys/devices/system/node/node{node}/hugepages"),
@@ -51,15 +51,15 @@ pub(super) fn huge_page_file(page_bytes: u64, nodes: Option<&NodeSet>) -> String
     format!("{folder}/hugepages-{}kB/nr_hugepages", page_bytes / 1024)
 }
 
-/// A node has no `MemAvailable`; this counts what `si_mem_available` counts on the machine, without its reserves: the
-/// caches of files, and what the kernel's own caches can give back.
+/// A node has no `MemAvailable`; this counts as `si_mem_available` does on the machine, without its reserves: the
+/// caches of files, and the reclaimable part of the kernel's own caches.
 fn of_node(text: &str) -> Option<MemInfo> {
     let mut caches = ["Active(file)", "Inactive(file)", "SReclaimable"].iter().filter_map(|name| field(text, name));
     let available = caches.try_fold(field(text, "MemFree")?, u64::checked_add)?;
     Some(MemInfo { existing: field(text, "MemTotal")?, available })
 }
 
-/// The bytes of a line `MemFree:  12 kB`, of the machine's file or of a node's, where `Node 1 ` goes before.
+/// The bytes of a line `MemFree:  12 kB`, of the machine's file or of a node's, with `Node 1 ` in front.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (label, value) = line.split_once(':')?;

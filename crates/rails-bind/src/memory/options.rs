@@ -1,4 +1,4 @@
-//! How the memory of a buffer or a pool is to be laid.
+//! The options of a buffer or a pool.
 
 use super::{
     MemoryError, MemoryPolicy, meminfo,
@@ -12,7 +12,7 @@ use rails_topo::NodeSet;
 use serde::{Deserialize, Serialize};
 use std::{fs, io};
 
-/// Where memory lies, on what pages, and whether it is there from the beginning.
+/// The policy and the pages of memory, and whether they are made at the beginning.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ pub struct BufferOptions {
     lock: bool,
 }
 
-/// What memory is made of.
+/// The kind of pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -39,8 +39,8 @@ pub enum Pages {
     /// The machine's ordinary pages, and no huge ones (`MADV_NOHUGEPAGE`).
     #[default]
     Small,
-    /// Huge pages where the kernel finds them at the first touch, small ones elsewhere (`MADV_HUGEPAGE`), aligned so
-    /// that it can. How many it found, [`transparent_huge_bytes`](super::NumaBuffer::transparent_huge_bytes) tells.
+    /// Huge pages if the kernel finds them at the first touch, else small ones (`MADV_HUGEPAGE`), aligned for huge
+    /// ones. [`transparent_huge_bytes`](super::NumaBuffer::transparent_huge_bytes) has their number.
     TransparentHuge,
     /// Huge pages of this many bytes each (`MAP_HUGETLB`), which the administrator has reserved; 2 MiB or 1 GiB on most
     /// machines. They are there from the beginning, as with [`prefault`](BufferOptions::prefault).
@@ -59,28 +59,28 @@ pub(super) struct Laid {
 }
 
 impl BufferOptions {
-    /// The defaults: the policy of whoever touches a page first, small pages, made when touched, not locked.
+    /// The defaults: the policy of the thread that touches a page first, small pages, made when touched, not locked.
     pub fn new() -> Self {
         Self { policy: MemoryPolicy::Default, pages: Pages::Small, prefault: false, lock: false }
     }
 
     /// Which nodes the pages come from. Default: [`MemoryPolicy::Default`], the policy of the thread that touches.
     ///
-    /// A [`MemoryPolicy::Bind`] includes [`prefault`](Self::prefault): strictly bound memory that is touched when its
-    /// nodes are full costs some process its life, so its pages are made and looked at beforehand.
+    /// A [`MemoryPolicy::Bind`] includes [`prefault`](Self::prefault): a touch of strictly bound memory while its nodes
+    /// are full ends a process, so its pages are made and verified beforehand.
     pub fn policy(mut self, policy: MemoryPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What the memory is made of. Default: [`Pages::Small`].
+    /// The kind of pages. Default: [`Pages::Small`].
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self
     }
 
     /// Whether all pages are made at once (`MADV_POPULATE_WRITE`, or by touching before Linux 5.14), so that no later
-    /// touch has to wait for one. Default: no. It costs about half a second a GiB of small pages.
+    /// touch waits for one. Default: no. It costs about half a second a GiB of small pages.
     pub fn prefault(mut self, prefault: bool) -> Self {
         self.prefault = prefault;
         self
@@ -99,7 +99,7 @@ impl BufferOptions {
         &self.policy
     }
 
-    /// Maps and lays `bytes`, rounded up to whole pages; on an error, all of it is given back.
+    /// Maps `bytes`, rounded up to whole pages, with these options; on an error, all of it is given back.
     pub(super) fn lay(&self, bytes: usize) -> Result<Laid, MemoryError> {
         let shape = self.shape()?;
         let raw = effective(&self.policy)?;
@@ -196,7 +196,7 @@ impl Default for BufferOptions {
     }
 }
 
-/// Refuses what could not be had if all memory were free.
+/// Refuses a request that all free memory would not meet.
 pub(super) fn check_existing(bytes: u128, nodes: Option<&NodeSet>) -> Result<(), MemoryError> {
     match nodes.map_or_else(meminfo::of_machine, meminfo::of_nodes) {
         Some(meminfo) if bytes > u128::from(meminfo.existing) => Err(beyond(bytes, meminfo.existing, nodes)),

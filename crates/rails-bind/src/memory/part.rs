@@ -7,10 +7,10 @@ use std::{
     sync::Arc,
 };
 
-/// A part of a [`NumaBuffer`], which can be split, and joined with what lies beside it.
+/// A part of a [`NumaBuffer`], which can be split, and joined with the neighbouring part.
 ///
-/// Parts do not overlap, so that each can be with another thread: a message's buffer is split among those that receive
-/// it, and is one again when they are done. The memory is given back when all parts are gone.
+/// Parts do not overlap, so that each can belong to another thread: a message's buffer is split among the receiving
+/// threads, and is one again when they are done. The memory is given back when all parts are gone.
 ///
 /// # Examples
 /// ```
@@ -38,7 +38,7 @@ impl BufferPart {
         Self { part, state }
     }
 
-    /// A handle to ask where the whole buffer lies, and to move it, whoever has its parts.
+    /// A handle to the memory of the whole buffer, to read its nodes and to move it, whichever threads have its parts.
     pub fn binding(&self) -> MemoryBinding {
         self.state.binding.clone()
     }
@@ -61,7 +61,7 @@ impl BufferPart {
         self.part.join(part).map_err(|part| Self { part, state })
     }
 
-    /// The buffer, where this is all of it; it is then as long as its [capacity](NumaBuffer::capacity).
+    /// The buffer, if this is all of it; it is then as long as its [capacity](NumaBuffer::capacity).
     ///
     /// # Errors
     /// This part, where it is not.

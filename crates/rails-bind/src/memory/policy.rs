@@ -1,4 +1,4 @@
-//! Memory policies: what they are, and the one of a thread set, read back and put back by a guard.
+//! Memory policies, and the policy of a thread: set, read back and put back by a guard.
 
 use crate::{BindError, Outcome, kernel_files, sys, sys::mempolicy::RawPolicy};
 use rails_topo::{NodeId, NodeSet};
@@ -25,30 +25,30 @@ pub enum MemoryPolicy {
     Interleave(NodeSet),
     /// These nodes, others if they are full (`MPOL_PREFERRED_MANY`; Linux 5.15 and later).
     PreferredMany(NodeSet),
-    /// Round these nodes as `Interleave`, but as many pages on each as its weight says (`MPOL_WEIGHTED_INTERLEAVE`;
-    /// Linux 6.9 and later). The weights are the machine's: [`interleave_weights`](super::interleave_weights).
+    /// Round these nodes as `Interleave`, but with the number of pages on each by its weight
+    /// (`MPOL_WEIGHTED_INTERLEAVE`; Linux 6.9 and later). The weights are the machine's:
+    /// [`interleave_weights`](super::interleave_weights).
     WeightedInterleave(NodeSet),
 }
 
 /// A thread's memory policy, until this is dropped.
 ///
-/// It belongs to the thread whose policy was set and cannot leave it. Dropping it puts the former policy back, also
-/// while a panic unwinds; pages that were touched meanwhile stay where they are.
+/// It belongs to its thread and cannot leave it. Dropping it puts the former policy back, also while a panic unwinds;
+/// pages that were touched before stay on their nodes.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former memory policy back at once"]
 pub struct MemoryGuard {
     outcome: Outcome<MemoryPolicy>,
     /// The policy to put back; `None` once that is no longer to be done.
     previous: Option<RawPolicy>,
-    /// Dropping acts on the calling thread, so it must be the thread whose policy was set.
+    /// Dropping acts on the calling thread, so it must be the thread of the policy.
     not_send: PhantomData<*const ()>,
 }
 
-/// Sets the calling thread's memory policy, and reads back what came of it.
+/// Sets the calling thread's memory policy, and reads it back.
 ///
-/// The kernel keeps the nodes that have memory and that the thread's cpuset allows, and drops the rest without a word;
-/// the guard's [`outcome`](MemoryGuard::outcome) then is [`Outcome::Partial`]. Threads that are spawned from here on
-/// inherit it.
+/// The kernel keeps the nodes that have memory and that the thread's cpuset allows, and drops the rest without an
+/// error; the guard's [`outcome`](MemoryGuard::outcome) then is [`Outcome::Partial`]. New threads inherit the policy.
 ///
 /// # Privileges
 /// None. Containers often forbid the call by a seccomp filter.
@@ -101,9 +101,8 @@ pub fn thread_policy() -> Result<MemoryPolicy, BindError> {
 
 /// The node that holds the first page of `buffer`.
 ///
-/// The page must have been *written* before: asking faults an absent page in for reading, which maps the kernel's page
-/// of zeros for memory that was never written, and that page's node says nothing about where the first write will put
-/// it.
+/// The page must have been *written* before: the query faults an absent page in for reading, which maps the kernel's
+/// page of zeros for memory that was never written, and the node of that page is not the node of the first write.
 ///
 /// # Errors
 /// [`BindError::EmptyBuffer`] for a buffer of no bytes; [`BindError::Unsupported`] on a kernel without NUMA;
@@ -160,7 +159,7 @@ impl MemoryPolicy {
     }
 }
 
-/// As `numactl` says it: `local`, `bind 0-1`.
+/// In the words of `numactl`: `local`, `bind 0-1`.
 impl fmt::Display for MemoryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -237,8 +236,8 @@ pub(super) fn refused(call: &'static str, policy: &MemoryPolicy, source: io::Err
     refused_here(call, policy, source, kernel_files::nodes_with_memory(), kernel_files::allowed_nodes())
 }
 
-/// `EINVAL` says that no node of the policy has memory and is allowed, that a number is beyond all nodes, or that the
-/// kernel does not know the mode (`mpol_set_nodemask`, `get_nodes` and `sanitize_mpol_flags` in mm/mempolicy.c).
+/// `EINVAL`: no node of the policy has memory and is allowed, a number is beyond all nodes, or the kernel does not know
+/// the mode (`mpol_set_nodemask`, `get_nodes` and `sanitize_mpol_flags` in mm/mempolicy.c).
 fn refused_here(
     call: &'static str,
     policy: &MemoryPolicy,

@@ -1,4 +1,4 @@
-//! Buffers of one size, from memory that was laid beforehand.
+//! Pools: buffers of one size, from memory that is ready beforehand.
 
 use super::{
     BufferOptions, MemoryBinding, MemoryError, MemoryPolicy, Rebound, Residency,
@@ -17,11 +17,10 @@ use std::{
 
 /// A fixed number of buffers of one size, taken and given back without a system call, from any thread.
 ///
-/// Its memory is one range that lies where its policy says, every page of it there from the beginning. So taking a
-/// buffer never waits for a page, and the pool never takes more memory than it was made with: [`take`](Self::take)
-/// neither grows the pool, which would be a system call and unbounded, nor blocks, which only the caller can do in a
-/// way that suits it (await, take from the heap, or stop reading from the network, which is what a full pool should
-/// lead to).
+/// Its memory is one range with a policy, every page of it made at the beginning. So taking a buffer never waits for a
+/// page, and the pool never takes more memory than it was made with: [`take`](Self::take) does not grow the pool, which
+/// would be a system call and unbounded, and does not block, because only the caller can do that in its own way (await,
+/// take from the heap, or stop reading from the network, which suits a full pool).
 ///
 /// Clones are handles to the same pool. The memory is given back when all handles and buffers are gone.
 ///
@@ -47,13 +46,13 @@ pub struct BufferPool {
 
 /// A buffer of a pool, and the only way to its bytes; dropping it gives it back.
 ///
-/// It holds whatever its last user left in it.
+/// It has the bytes of its last owner.
 pub struct PooledBuffer {
     slot: Slot,
 }
 
 impl BufferPool {
-    /// Lays `count` buffers of `buffer_bytes` each as `options` say, all pages at once.
+    /// Makes `count` buffers of `buffer_bytes` each with these options, all pages at once.
     ///
     /// Each begins at a multiple of 64 bytes, a cache line of most machines, so that no two share one; where
     /// `buffer_bytes` is a multiple of the page size, each begins with a page.
@@ -84,7 +83,7 @@ impl BufferPool {
         Ok(Self { slots, binding, outcome: laid.outcome })
     }
 
-    /// A buffer that nobody has, or `None` while all are out.
+    /// A free buffer, or `None` while all are out.
     pub fn take(&self) -> Option<PooledBuffer> {
         self.slots.take().map(|slot| PooledBuffer { slot })
     }
@@ -182,5 +181,5 @@ impl fmt::Debug for PooledBuffer {
     }
 }
 
-/// What two processors do not share without slowing each other down.
+/// The bytes that two processors do not share without slowing each other down.
 const CACHE_LINE: u128 = 64;

@@ -1,4 +1,4 @@
-//! The memory of a process that may not be ours: where it lies, and moving it.
+//! The memory of any process: its nodes, and moving it.
 
 use super::MemoryError;
 use crate::{BindError, kernel_files, sys, thread::Tid};
@@ -9,12 +9,12 @@ use std::{collections::BTreeMap, fs, path::Path};
 /// The bytes of a process that are present, by the node they lie on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMemory {
-    /// Heap, stacks and what else belongs to no file, transparent huge pages included.
+    /// Heap, stacks and all other memory without a file, transparent huge pages included.
     pub anonymous: BTreeMap<NodeId, u64>,
     /// Explicit huge pages.
     pub huge: BTreeMap<NodeId, u64>,
-    /// Pages of files: programs, libraries, shared memory. Other processes may use them too, and did perhaps first;
-    /// what the process changed in its private copy of a file is counted here as well.
+    /// Pages of files: programs, libraries, shared memory. Other processes may use them too, and may have used them
+    /// first; pages that the process changed in its private copy of a file count here as well.
     pub file: BTreeMap<NodeId, u64>,
 }
 
@@ -48,9 +48,9 @@ pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
     read(&text).map_err(|line| MemoryError::Unreadable { file, line })
 }
 
-/// Moves the pages of process `pid` that lie on `from` to `to`, and says how many could not be moved. With several
-/// nodes on both sides, the first of `from` goes to the first of `to`, and so on. The policies of the process remain as
-/// they are: it goes on making pages where it did.
+/// Moves the pages of process `pid` that lie on `from` to `to`, and returns the number of pages that could not be
+/// moved. With several nodes on both sides, the first of `from` goes to the first of `to`, and so on. The policies of
+/// the process remain: it goes on making pages on the same nodes.
 ///
 /// # Privileges
 /// None for processes of the same user (those that may be ptraced); `CAP_SYS_NICE` for others. Pages that several
@@ -81,7 +81,7 @@ pub fn migrate(pid: Tid, from: &NodeSet, to: &NodeSet) -> Result<u64, MemoryErro
 }
 
 impl ProcessMemory {
-    /// What is the process's own: anonymous memory and explicit huge pages.
+    /// The process's own memory: anonymous memory and explicit huge pages.
     pub fn own(&self) -> BTreeMap<NodeId, u64> {
         let mut own = self.anonymous.clone();
         for (node, bytes) in &self.huge {
@@ -90,8 +90,8 @@ impl ProcessMemory {
         own
     }
 
-    /// The nodes that hold more than a tenth of what is the process's own. What its program loader and its other
-    /// threads touched lies wherever they ran, so that a few pages lie elsewhere in any process.
+    /// The nodes that hold more than a tenth of the process's own memory. Pages that its program loader and its other
+    /// threads touched lie on their nodes, so that a few pages lie elsewhere in any process.
     pub fn main_nodes(&self) -> NodeSet {
         main_nodes(&self.own())
     }
@@ -120,9 +120,9 @@ fn read(file: &[u8]) -> Result<ProcessMemory, String> {
 }
 
 /// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0 and
-/// `kernelpagesize_kB=4` for their size; `file=` names what is mapped and `huge` marks explicit huge pages
-/// (`show_numa_map` in fs/proc/task_mmu.c). An area of which no page is present has neither. All areas together have a
-/// number of bytes, so that whatever is added up of them later does as well.
+/// `kernelpagesize_kB=4` for their size; `file=` names the mapped file and `huge` marks explicit huge pages
+/// (`show_numa_map` in fs/proc/task_mmu.c). An area without a present page has neither. The bytes of all areas together
+/// have to fit a number, so that later sums do as well.
 fn parse(text: &str) -> Result<ProcessMemory, &str> {
     let mut memory = ProcessMemory::default();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Pages that exist or are made, brought to where a policy wants them: the common ground of buffers and pools.
+//! Present and new pages, brought to the nodes of a policy: the common part of buffers and pools.
 
 use super::{
     MemoryError, MemoryPolicy, PageState, Rebound, Residency, interleave_weights, meminfo,
@@ -23,13 +23,13 @@ pub(super) struct Range<'a> {
     pub(super) shape: Shape,
 }
 
-/// What the pages of a mapping are.
+/// The kind of pages of a mapping.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) page_bytes: usize,
-    /// What stays together when it moves: a transparent huge page, else one page.
+    /// The unit of a move: a transparent huge page, else one page.
     pub(super) unit_bytes: usize,
-    /// Explicit huge pages come from a stock of their own, so free memory says nothing about them.
+    /// Explicit huge pages come from a stock of their own, which free memory does not show.
     pub(super) is_reserved: bool,
 }
 
@@ -52,8 +52,8 @@ impl Range<'_> {
         self.populate_part(0, self.mapping.bytes())
     }
 
-    /// Makes hidden pages tell where they are, and able to move. The policy must be the buffer's own by now, so that
-    /// the kernel neither moves them on that occasion nor marks them anew.
+    /// Makes hidden pages visible and movable. The policy must be the buffer's own by now, so that the kernel neither
+    /// moves them on that occasion nor marks them anew.
     fn reveal(&self, residency: &Residency) -> Result<(), MemoryError> {
         let states: Vec<PageState> = residency.iter().collect();
         let mut page = 0;
@@ -76,13 +76,13 @@ impl Range<'_> {
         })
     }
 
-    /// Checks that the machine has what absent pages take.
+    /// Checks that the machine has the memory for the absent pages.
     pub(super) fn check_machine(&self, absent_pages: u64) -> Result<(), MemoryError> {
         self.check(absent_pages, None)
     }
 
-    /// Sets the policy of pages that come, and moves those that are there. After an error, the former policy is set and
-    /// what moved has moved back, as far as that could be done.
+    /// Sets the policy of new pages, and moves the present ones. After an error, the former policy is set and moved
+    /// pages have gone back, as far as possible.
     pub(super) fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
         let raw = effective(policy)?;
         let former = self.raw_policy()?;
@@ -131,8 +131,8 @@ impl Range<'_> {
         if before.absent() > 0 { self.populate() } else { Ok(()) }
     }
 
-    /// Moves pages until none is on a wrong node or trying again does not help. Says where they are then, and what the
-    /// kernel last refused.
+    /// Moves pages until none is on a wrong node or trying again does not help. Returns their nodes then, and the
+    /// kernel's last refusal.
     fn settle(&self, targets: &Targets) -> Result<(Residency, Option<io::Error>), MemoryError> {
         let mut residency = self.residency()?;
         let mut refusal = None;
@@ -191,7 +191,7 @@ impl Range<'_> {
             Some(meminfo) if bytes > meminfo.available && !self.shape.is_reserved => {
                 Err(MemoryError::Exhausted { bytes, available: meminfo.available, nodes: nodes.cloned() })
             }
-            // What is not known cannot be checked; the move itself tells.
+            // An unknown policy cannot be checked; the move itself shows it.
             _ => Ok(()),
         }
     }
@@ -215,8 +215,8 @@ impl Range<'_> {
     }
 }
 
-/// What the kernel makes of a policy: it drops nodes without memory, and those the cpuset forbids. Tried on a page that
-/// nobody uses, so that a policy which the kernel refuses changes nothing.
+/// The policy that the kernel makes of a request: it drops nodes without memory, and those that the cpuset forbids.
+/// Tried on an unused page, so that a refused policy changes nothing.
 pub(super) fn effective(policy: &MemoryPolicy) -> Result<RawPolicy, MemoryError> {
     if policy.nodes().is_some_and(|nodes| nodes.is_empty()) {
         return Err(BindError::EmptySet { what: "memory" }.into());

@@ -1,4 +1,4 @@
-//! On which node each page lies, as the kernel tells.
+//! The node of each page, as the kernel states it.
 
 use super::MemoryError;
 use crate::sys;
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, fs::File, io, os::unix::fs::FileExt};
 
 /// On which node each page of a range lay when it was asked.
 ///
-/// Asking makes no page: what was never written is said to be [absent](PageState::Absent), on no node.
+/// The query makes no page: a page that was never written is [absent](PageState::Absent), on no node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Residency {
     page_bytes: usize,
@@ -27,24 +27,23 @@ pub enum PageState {
     /// Nowhere: never written (also where reading mapped the page of zeros that all processes share), or swapped out,
     /// or on its way to another node at this moment.
     Absent,
-    /// Somewhere, but the kernel does not tell where at this moment: it has marked the page to see who uses it. That
-    /// happens to memory without a policy of its own while the kernel balances NUMA memory by itself (seen on Linux
-    /// 6.1; later kernels tell), and ends when the page is used.
+    /// On an unknown node: the kernel has marked the page to see its users. That happens to memory without a policy of
+    /// its own while the kernel balances NUMA memory by itself (seen on Linux 6.1; later kernels state the node), and
+    /// ends when the page is used.
     Hidden,
-    /// The kernel does not tell, for this reason.
+    /// Unknown, for this reason.
     Unknown {
         /// The `errno` of the page.
         errno: i32,
     },
 }
 
-/// On which node each page of `memory` lies, for memory of any origin. The first and the last page may hold other
-/// things as well.
+/// The node of each page of `memory`, for memory of any origin. The first and the last page may hold other data as
+/// well.
 ///
-/// Pages are counted by the size that memory is managed in (4 KiB on most machines), huge pages as what they are made
-/// of. It takes about 0.2 us of CPU a page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB
-/// pages (Linux 6.18, AMD EPYC). Where the calling thread may run on several CPUs, up to four threads share more than
-/// 128 MiB.
+/// Pages count in the base size (4 KiB on most machines), huge pages as many of them. It takes about 0.2 us of CPU a
+/// page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB pages (Linux 6.18, AMD EPYC). If
+/// the calling thread may run on several CPUs, up to four threads share more than 128 MiB.
 ///
 /// # Privileges
 /// None. Containers may forbid the call by a seccomp filter.
@@ -65,7 +64,7 @@ pub fn residency_of(memory: &[u8]) -> Result<Residency, MemoryError> {
 
 /// The walk only reads the process's page tables, so that several can go on at a time.
 fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
-    // What the calling thread may run on counts: helpers inherit it.
+    // The CPUs of the calling thread count: helpers inherit them.
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = (states.len() / PAGES_WORTH_A_THREAD).clamp(1, cpus.min(MOST_THREADS));
     if parts == 1 {
@@ -86,7 +85,7 @@ fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
     })
 }
 
-/// A thread of its own costs what a few hundred pages do; a share of fewer than these is not worth the noise.
+/// A thread costs as much as a few hundred pages; a smaller share is not worth it.
 const PAGES_WORTH_A_THREAD: usize = 1 << 14;
 const MOST_THREADS: usize = 4;
 
@@ -159,7 +158,7 @@ impl Residency {
         self.absent
     }
 
-    /// How many pages the kernel does not tell about: hidden ones, and those with an error of their own.
+    /// The number of pages without a known node: hidden ones, and those with an error of their own.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
@@ -169,7 +168,7 @@ impl Residency {
         self.absent == 0 && self.unknown == 0 && self.nodes().is_subset(nodes)
     }
 
-    /// How many pages are on another node than they were, of those that were and are present.
+    /// The number of pages on another node than before, of those that were and are present.
     pub(super) fn moved_since(&self, before: &Self) -> u64 {
         self.states.iter().zip(&before.states).filter(|(now, then)| **now >= 0 && **then >= 0 && now != then).count()
             as u64
@@ -203,9 +202,8 @@ impl fmt::Display for Residency {
     }
 }
 
-/// "`-ENOENT`: The page is not present." "`-EFAULT`: This is a zero page or the memory area is not mapped", which is
-/// also what kernels say of anonymous areas that nobody has touched (`no_page_table` in mm/gup.c); the areas asked
-/// about here are mapped.
+/// "`-ENOENT`: The page is not present." "`-EFAULT`: This is a zero page or the memory area is not mapped", which
+/// kernels also answer for untouched anonymous areas (`no_page_table` in mm/gup.c); these areas are mapped.
 fn state(status: i32) -> PageState {
     match status {
         node @ 0.. => PageState::OnNode(NodeId(node.cast_unsigned())),
@@ -221,9 +219,8 @@ const HIDDEN: i32 = i32::MIN;
 /// In /proc/PID/pagemap: "Bit 63 page present" (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
 
-/// Tells pages that are hidden from those that are absent. Linux 6.1 looks past pages that are marked for NUMA
-/// balancing and says `ENOENT` of them (`gup_can_follow_protnone` in mm/gup.c); the page map says that they are
-/// present.
+/// Distinguishes hidden pages from absent ones. Linux 6.1 answers `ENOENT` for pages that are marked for NUMA balancing
+/// (`gup_can_follow_protnone` in mm/gup.c); the page map states that they are present.
 fn mark_hidden(first: usize, page_bytes: usize, states: &mut [i32]) -> Result<(), MemoryError> {
     let is_absent = |state: &i32| *state == -libc::ENOENT;
     if !states.iter().any(is_absent) {

@@ -1,10 +1,10 @@
-//! Where a policy wants each page, so that pages which exist can be moved there: a pure function.
+//! The node of each page under a policy, so that present pages can be moved there: a pure function.
 
 use super::{MemoryPolicy, Residency};
 use rails_topo::NodeId;
 use std::collections::BTreeMap;
 
-/// Where pages shall be.
+/// The nodes of pages under a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Targets {
     /// Wherever they are.
@@ -15,7 +15,7 @@ pub(super) enum Targets {
     InTurn(Vec<NodeId>),
 }
 
-/// A page and the node it shall go to.
+/// A page and its target node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) page: usize,
@@ -28,7 +28,7 @@ pub(super) struct Grid {
     /// The number of the first unit: the kernel counts from address 0, so that it agrees with us about later faults
     /// (`interleave_nid` in mm/mempolicy.c, with `vm_pgoff` being the address of private anonymous memory).
     pub(super) first_unit: usize,
-    /// The pages that stay together: those of a transparent huge page, else one.
+    /// The pages of a unit: those of a transparent huge page, else one.
     pub(super) pages_per_unit: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A process that may not be ours: its sockets, and whether it sees the same network.
+//! Any process: its sockets, and whether it has the same network.
 
 mod open_sockets;
 
@@ -24,23 +24,23 @@ pub enum ProcessError {
         pid: Tid,
     },
 
-    /// The process may not be looked into.
+    /// The process's files may not be read.
     #[error("no permission to read {file}: another user's process takes {needs}")]
     NotPermitted {
         /// The file.
         file: String,
         /// The capabilities that it takes, as measured.
         needs: &'static str,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
-    /// A file does not say what it should.
+    /// A file is malformed.
     #[error("{file} is not understood")]
     Malformed {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The fault.
         source: io::Error,
     },
 
@@ -49,13 +49,13 @@ pub enum ProcessError {
     Read {
         /// The file.
         file: String,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 }
 
 impl Process {
-    /// The process of that number; whether there is one shows when something of it is read.
+    /// The process of that number; whether it exists shows when it is read.
     pub fn of(pid: Tid) -> Self {
         Self { pid }
     }
@@ -65,12 +65,12 @@ impl Process {
         self.pid
     }
 
-    /// Its TCP and UDP sockets, IPv4 and IPv6, those of its own network namespace; by their inode, each once however
-    /// often it is open. One that it opens or closes meanwhile may be missing, and one that has no address yet is.
+    /// Its TCP and UDP sockets, IPv4 and IPv6, of its own network namespace; by their inode, each once however often it
+    /// is open. A socket that it opens or closes during the call may be missing, and a socket without an address is.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`)
-    /// to list the descriptors and `CAP_SYS_PTRACE` to see what they are; either alone is not enough, for user 0 too.
+    /// to list the descriptors and `CAP_SYS_PTRACE` to read their links; either alone is not enough, for user 0 too.
     ///
     /// # Errors
     /// By variant; a zombie counts as ended.
@@ -102,7 +102,7 @@ impl Process {
     }
 }
 
-/// The error of a file below `/proc/PID` that could not be read, sorted by what the operating system said.
+/// The error of an unreadable file below `/proc/PID`, by the answer of the operating system.
 fn unreadable(pid: Tid, file: String, needs: &'static str, source: io::Error) -> ProcessError {
     match source.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => ProcessError::NoSuchProcess { pid },

@@ -1,4 +1,4 @@
-//! The sockets of a process: its descriptors say which, and the tables of its network namespace what they are.
+//! The sockets of a process: its descriptors name them, and the tables of its network namespace describe them.
 
 use super::{ProcessError, TO_LIST_AND_LOOK, unreadable};
 use crate::thread::Tid;
@@ -12,12 +12,12 @@ use std::{collections::BTreeSet, ffi::OsStr, fs, io, net::SocketAddr};
 /// A TCP or UDP socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
-    /// Its own address, unspecified where it is bound to none. An IPv4 address that an IPv6 socket has
-    /// (`::ffff:a.b.c.d`) is given as IPv4. The kernel's tables do not say the scope of a link-local address.
+    /// Its own address, unspecified if it is bound to none. An IPv4 address of an IPv6 socket (`::ffff:a.b.c.d`) is
+    /// given as IPv4. The kernel's tables do not have the scope of a link-local address.
     pub local: SocketAddr,
     /// The other side's address, in the same form; `None` where it is not connected.
     pub remote: Option<SocketAddr>,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
     /// How far it is.
     pub state: SocketState,
@@ -25,7 +25,7 @@ pub struct Socket {
     pub inode: u64,
 }
 
-/// What a socket speaks.
+/// The protocol of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     /// Streams.
@@ -71,8 +71,8 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
     Ok(sockets)
 }
 
-/// The sockets that it has open, of any kind. `procfs` passes over descriptors that it may not look at, which would
-/// make a process that is closed to us one without sockets.
+/// The inodes of its open sockets, of any kind. `procfs` passes over descriptors that it may not read, which would make
+/// a closed process one without sockets.
 fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);
@@ -80,7 +80,7 @@ fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     for entry in fs::read_dir(&directory).map_err(failed)? {
         match fs::read_link(entry.map_err(failed)?.path()) {
             Ok(target) => inodes.extend(inode(target.as_os_str())),
-            // It was closed meanwhile.
+            // It was closed in between.
             Err(source) if source.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(failed(source)),
         }

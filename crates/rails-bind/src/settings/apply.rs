@@ -9,10 +9,10 @@ use crate::interrupt;
 use rails_topo::CpuSet;
 use std::collections::HashSet;
 
-/// What is to happen when the kernel refuses one of several changes.
+/// The reaction to the kernel's refusal of one of several changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusals {
-    /// Nothing is changed: what has been is put back, and the refusal is the error.
+    /// Changes nothing: earlier changes are put back, and the refusal is the error.
     Fail,
     /// The others are made all the same, and each refusal is reported ([`SettingState::Refused`]). Some interrupts of a
     /// NIC may be the kernel's own to place; that is no reason to leave the others where they are.
@@ -21,51 +21,51 @@ pub enum Refusals {
 
 /// Settings that were changed, until this is dropped.
 ///
-/// Dropping it puts back what was there, latest change first, also while a panic unwinds. What somebody else has
-/// changed meanwhile is left alone, and a warning says so. Guards of the same setting are to be dropped in the reverse
-/// order of their making, as scopes do.
+/// Dropping it puts the former values back, the latest change first, also while a panic unwinds. A setting that another
+/// program has changed since stays, with a warning. Drop the guards of one setting in the reverse order of their
+/// making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former settings back at once"]
 pub struct SettingsGuard {
     host: Host,
     changes: Vec<Changed>,
     recovered: Vec<Undone>,
-    /// What is to be put back; `None` once it was, or was kept.
+    /// The changes to put back; `None` once they were, or were kept.
     record: Option<LiveRecord>,
 }
 
-/// What became of one change.
+/// The outcome of one change.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Changed {
-    /// What was to be changed.
+    /// The setting.
     pub setting: Setting,
-    /// What it was before.
+    /// Its value before.
     pub former: Value,
-    /// What it was to be set to.
+    /// The requested value.
     pub wanted: Value,
-    /// What was read back.
+    /// The state that was read back.
     pub state: SettingState,
 }
 
-/// What was read back of a setting.
+/// The state of a setting, as read back.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SettingState {
-    /// It is what was asked for, and it is in effect.
+    /// It has the requested value, and the value is in effect.
     Applied,
-    /// The wish is what was asked for and is not in effect yet: an interrupt moves when it next fires. Where the kernel
-    /// does not say where an interrupt is served (`effective` is `None`), it remains so.
+    /// It has the requested value, which is not in effect yet: an interrupt moves when it next fires. If the kernel
+    /// does not state the serving CPUs (`effective` is `None`), it remains so.
     Pending {
         /// Where the interrupt is served up to now; empty if it is not started.
         effective: Option<CpuSet>,
     },
-    /// The kernel kept a part of it only, as it does with CPUs that are offline.
+    /// The kernel kept a part of the value, without offline CPUs for example.
     Partial {
-        /// What it is now.
+        /// Its value now.
         got: Value,
     },
-    /// The kernel refused; it is what it was.
+    /// The kernel refused; it has its former value.
     Refused(SettingError),
 }
 
@@ -73,11 +73,11 @@ pub enum SettingState {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// A setting could not be read or changed. Those that had been changed before it were put back.
+    /// A setting could not be read or changed. The changes before it were put back.
     #[error(transparent)]
     Setting(#[from] SettingError),
 
-    /// The same setting is to be changed twice.
+    /// Two changes are of the same setting.
     #[error("{setting} is to be changed twice")]
     Twice {
         /// The setting.
@@ -99,17 +99,16 @@ pub enum ApplyError {
 }
 
 impl Host {
-    /// Makes changes, reads each of them back, and writes down beforehand what is to be put back.
+    /// Makes changes, reads each of them back, and records beforehand how to put them back.
     ///
-    /// What dead processes left behind is put back first ([`SettingsGuard::recovered`]).
+    /// First it puts back the changes of dead processes ([`SettingsGuard::recovered`]).
     ///
     /// # Privileges
-    /// What the settings take ([module](super)), and a journal that may be written to.
+    /// The privileges of the settings ([module](super)), and a journal that this process may write to.
     ///
     /// # Errors
     /// [`ApplyError`], and then nothing is changed. With [`Refusals::Report`] a refused write is not an error but a
-    /// [`SettingState::Refused`]; a setting that cannot be read beforehand, or cannot be set to such a value, is one
-    /// always.
+    /// [`SettingState::Refused`]; a setting that cannot be read beforehand, or cannot have such a value, is always one.
     pub fn apply(
         &self,
         journal: &Journal,
@@ -133,7 +132,7 @@ impl Host {
         let entries = differing.map(|(change, former)| (change.setting.clone(), former.clone(), change.value.clone()));
         let record = session.begin(entries)?;
 
-        // From here on every way out drops the guard, which puts back what was changed.
+        // From here on every way out drops the guard, which puts the changes back.
         let mut guard = SettingsGuard { host: self.clone(), changes: Vec::new(), recovered, record: Some(record) };
         for (change, former) in changes.iter().zip(formers) {
             guard.make(change, former, refusals)?;
@@ -144,7 +143,7 @@ impl Host {
         Ok(guard)
     }
 
-    /// Reads back what a setting is, against what it should be.
+    /// Reads a setting back, and compares it with the request.
     fn state(&self, setting: &Setting, wanted: &Value) -> Result<SettingState, SettingError> {
         let got = self.read(setting)?;
         if got != *wanted {
@@ -163,18 +162,18 @@ impl Host {
 }
 
 impl SettingsGuard {
-    /// What became of each change, in the order in which they were asked for.
+    /// The outcome of each change, in the order of the requests.
     pub fn changes(&self) -> &[Changed] {
         &self.changes
     }
 
-    /// What had been left behind by dead processes and was put back before anything was changed.
+    /// The changes of dead processes that were put back before any change was made.
     pub fn recovered(&self) -> &[Undone] {
         &self.recovered
     }
 
-    /// Reads all of it back once more: an interrupt that was pending may have moved, and somebody else may have changed
-    /// something ([`SettingState::Partial`]).
+    /// Reads all settings back once more: a pending interrupt may have moved, and another program may have changed a
+    /// setting ([`SettingState::Partial`]).
     pub fn refresh(&mut self) -> &[Changed] {
         for changed in &mut self.changes {
             if !matches!(changed.state, SettingState::Refused(_)) {
@@ -187,11 +186,11 @@ impl SettingsGuard {
         &self.changes
     }
 
-    /// Leaves the settings as they are. The journal keeps what they were, for [`Journal::undo`].
+    /// Leaves the settings as they are. The journal keeps their former values, for [`Journal::undo`].
     ///
     /// # Errors
-    /// [`JournalError`] if that cannot be written down; the settings stay, and what they were is put back by the next
-    /// who changes any.
+    /// [`JournalError`] if the record cannot be written; the settings stay, and the next process that changes any puts
+    /// the former values back.
     pub fn keep(mut self) -> Result<Vec<Changed>, JournalError> {
         match self.record.take() {
             Some(record) => record.keep()?,
@@ -200,7 +199,7 @@ impl SettingsGuard {
         Ok(std::mem::take(&mut self.changes))
     }
 
-    /// The first refusal, if all changes were refused; then nothing is to be put back.
+    /// The first refusal, if all changes were refused; then there is nothing to put back.
     pub(crate) fn take_refusal(&mut self) -> Option<SettingError> {
         let is_refused = |changed: &Changed| matches!(changed.state, SettingState::Refused(_));
         if !self.changes.iter().all(is_refused) {
@@ -212,11 +211,11 @@ impl SettingsGuard {
         })
     }
 
-    /// Puts the former settings back, and says what became of each. Dropping does the same and can only log what went
-    /// wrong.
+    /// Puts the former settings back, and returns the outcome of each. Dropping does the same and can only log
+    /// failures.
     ///
     /// # Errors
-    /// [`JournalError`] if the journal could not be told.
+    /// [`JournalError`] if the record cannot be written.
     pub fn restore(mut self) -> Result<Vec<(Setting, PutBack)>, JournalError> {
         self.put_back()
     }
@@ -250,8 +249,8 @@ impl SettingsGuard {
         Ok(())
     }
 
-    /// A write that fails may have changed something all the same: the kernel switches steering off rather than refuse
-    /// CPUs that are all offline. What cannot be taken back at once remains written down.
+    /// A write that fails may have changed the setting all the same: the kernel switches steering off rather than
+    /// refuse CPUs that are all offline. A change that cannot be taken back at once remains recorded.
     fn take_back(&mut self, setting: &Setting, former: &Value) {
         let Some(record) = &mut self.record else { return };
         match self.host.read(setting) {
@@ -287,11 +286,11 @@ impl Drop for SettingsGuard {
             Ok(outcomes) => {
                 for (setting, outcome) in outcomes {
                     if !matches!(outcome, PutBack::Restored { .. } | PutBack::Untouched { .. }) {
-                        tracing::warn!(%setting, %outcome, "a setting is not what it was");
+                        tracing::warn!(%setting, %outcome, "a setting was not put back");
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "the journal still speaks of settings that were put back"),
+            Err(error) => tracing::warn!(%error, "the journal still lists settings that were put back"),
         }
     }
 }

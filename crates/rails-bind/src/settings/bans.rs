@@ -1,4 +1,4 @@
-//! What irqbalance leaves alone.
+//! irqbalance's bans, as settings.
 
 use super::{Setting, SettingError, Value};
 use crate::interrupt::irqbalance::{Balancer, BalancerError};
@@ -37,7 +37,7 @@ fn failed(call: &'static str, setting: &Setting, source: BalancerError) -> Setti
     }
 }
 
-/// Without irqbalance there is no ban, and what it was told it has forgotten.
+/// Without irqbalance there is no ban: it has forgotten them.
 fn gone(setting: &Setting) -> SettingError {
     SettingError::NotThere { setting: setting.clone(), path: PathBuf::from("/run/irqbalance") }
 }

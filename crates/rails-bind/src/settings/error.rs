@@ -1,4 +1,4 @@
-//! Why a setting could not be read or changed.
+//! The errors of reading and changing a setting.
 
 use super::{Setting, Value};
 use crate::{BindError, interrupt::irqbalance::BalancerError, memory::MemoryError};
@@ -8,8 +8,8 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// There is no such interrupt, interface, queue, thread or process, or it has gone; or this kernel does not have
-    /// the setting.
+    /// The interrupt, interface, queue, thread or process does not exist, or has gone; or this kernel does not have the
+    /// setting.
     #[error("{setting} does not exist (no {})", path.display())]
     NotThere {
         /// The setting.
@@ -23,7 +23,7 @@ pub enum SettingError {
     Unsupported {
         /// The setting.
         setting: Setting,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
@@ -32,7 +32,7 @@ pub enum SettingError {
     Managed {
         /// The setting.
         setting: Setting,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
@@ -43,9 +43,9 @@ pub enum SettingError {
         call: &'static str,
         /// The setting.
         setting: Setting,
-        /// What it takes.
+        /// The privilege.
         needs: &'static str,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
@@ -56,7 +56,7 @@ pub enum SettingError {
         setting: Setting,
         /// Its file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
@@ -72,22 +72,22 @@ pub enum SettingError {
     NoneUsable {
         /// The setting.
         setting: Setting,
-        /// What it was to be set to.
+        /// The requested value.
         value: Value,
     },
 
-    /// CPUs where a number belongs, and the like.
+    /// A value of the wrong kind: CPUs instead of a number, for example.
     #[error("{setting} cannot be set to {value}: it takes {expected}")]
     WrongKind {
         /// The setting.
         setting: Setting,
-        /// What it was to be set to.
+        /// The requested value.
         value: Value,
-        /// What it takes.
+        /// The privilege.
         expected: &'static str,
     },
 
-    /// The file does not hold what it should.
+    /// The file is malformed.
     #[error("{} holds `{text}`, which is no value of {setting}", path.display())]
     Malformed {
         /// The setting.
@@ -109,7 +109,7 @@ pub enum SettingError {
         source: Box<BindError>,
     },
 
-    /// The memory of the process could not be moved, or not be looked at.
+    /// The memory of the process could not be moved, or its nodes not be read.
     #[error("cannot {call} {setting}")]
     Memory {
         /// `read` or `write`.
@@ -120,7 +120,7 @@ pub enum SettingError {
         source: Box<MemoryError>,
     },
 
-    /// irqbalance could not be told, or not be asked.
+    /// irqbalance could not be told, or did not answer.
     #[error("cannot {call} {setting}")]
     Balancer {
         /// `find`, `read` or `write`.
@@ -138,7 +138,7 @@ pub enum SettingError {
         call: &'static str,
         /// The setting.
         setting: Setting,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 }

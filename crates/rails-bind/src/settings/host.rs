@@ -7,8 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// This machine, or a tree of files that looks like one to whoever reads and writes the kernel's files. Threads and
-/// processes are always those of this machine.
+/// This machine, or a tree of files with its kernel's files. Threads and processes are always those of this machine.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
@@ -30,7 +29,7 @@ impl Host {
         &self.root
     }
 
-    /// What a setting is set to.
+    /// The value of a setting.
     ///
     /// # Errors
     /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`]; to read takes no
@@ -46,7 +45,7 @@ impl Host {
         })
     }
 
-    /// Refuses what cannot be a value of the setting, before anything is changed.
+    /// Refuses an impossible value of the setting, before anything is changed.
     pub(super) fn check(setting: &Setting, value: &Value) -> Result<String, SettingError> {
         let text = setting.text(value).ok_or_else(|| SettingError::WrongKind {
             setting: setting.clone(),
@@ -59,7 +58,7 @@ impl Host {
         Ok(text)
     }
 
-    /// Writes, and reads back what the kernel made of it.
+    /// Writes, and reads back.
     pub(super) fn write(&self, setting: &Setting, value: &Value) -> Result<Value, SettingError> {
         let text = Self::check(setting, value)?;
         match self.path(setting) {
@@ -104,7 +103,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 fn unreadable(setting: &Setting, path: &Path, source: io::Error) -> SettingError {
     let (setting, path) = (setting.clone(), path.to_owned());
     match source.raw_os_error() {
-        // A file that is listed and says that it is not there belongs to a feature that the interface lacks.
+        // A file that is listed and does not exist belongs to a feature that the interface lacks.
         Some(libc::ENOENT) if path.symlink_metadata().is_ok() => SettingError::Unsupported { setting, source },
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => SettingError::NotThere { setting, path },
         Some(libc::EOPNOTSUPP) => SettingError::Unsupported { setting, source },
@@ -115,7 +114,7 @@ fn unreadable(setting: &Setting, path: &Path, source: io::Error) -> SettingError
     }
 }
 
-/// What the kernel means by its answers to a write: `write_irq_affinity` in kernel/irq/proc.c, `store_rps_map` and
+/// The meaning of the kernel's answers to a write: `write_irq_affinity` in kernel/irq/proc.c, `store_rps_map` and
 /// `xps_cpus_store` in net/core/net-sysfs.c.
 fn refused(setting: &Setting, value: &Value, path: PathBuf, source: io::Error) -> SettingError {
     let is_interrupt = matches!(setting, Setting::InterruptAffinity { .. });

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name of a network interface: what the kernel takes for one, and so safe as part of a path.
+/// The name of a network interface: one that the kernel takes, and so safe as part of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct InterfaceName(String);

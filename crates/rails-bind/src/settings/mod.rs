@@ -1,15 +1,13 @@
-//! Settings of the machine that decide where packets are handled: changed in a transaction, read back, put back.
+//! Settings of the machine that decide which CPUs handle packets: changed in a transaction, read back, put back.
 //!
-//! Each [`Setting`] is one file of the kernel, or what one system call sets. [`apply`](Host::apply) changes several of
-//! them or none; its guard puts back what was there. Before anything is changed, a record of it goes to the
-//! [`Journal`], so that what a killed process left behind can be put back by the next one, or by hand
-//! ([`Journal::undo`]).
+//! Each [`Setting`] is one file of the kernel, or the value of one system call. [`apply`](Host::apply) changes several
+//! of them or none; its guard puts the former values back. Before any change, a record goes to the [`Journal`], so that
+//! the next process, or a person ([`Journal::undo`]), can put back the changes of a killed process.
 //!
 //! # Privileges
 //! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its file (user 0, or
 //! `CAP_DAC_OVERRIDE`; a capability for networking does not help). The steering of packets takes that *and*
-//! `CAP_NET_ADMIN`. Nobody is asked for capabilities beforehand: the write is made, and what the kernel answers is
-//! reported.
+//! `CAP_NET_ADMIN`. Capabilities are not checked beforehand: the write is made, and the kernel's answer is reported.
 
 mod apply;
 mod bans;
@@ -32,7 +30,7 @@ use rails_topo::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is set: one file of the kernel, or what one system call sets.
+/// A setting: one file of the kernel, or the value of one system call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "setting", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -89,15 +87,15 @@ pub enum Setting {
         /// When it began, as with a thread.
         started_ns: u64,
     },
-    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it when it sees fit (0): it is told so
-    /// through its socket, and forgets it when it ends.
+    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0): it is told so through its socket,
+    /// and forgets it when it ends.
     IrqbalanceBan {
         /// The interrupt's number.
         interrupt: u32,
     },
 }
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
@@ -109,17 +107,17 @@ pub enum Value {
     Number(u32),
 }
 
-/// A setting, and what it is to be set to.
+/// A setting, and its requested value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// What is to be set.
+    /// The setting.
     pub setting: Setting,
-    /// What it is to be set to.
+    /// The requested value.
     pub value: Value,
 }
 
 impl Setting {
-    /// Its file, relative to the root of the file system; `None` for what is set by a system call.
+    /// Its file, relative to the root of the file system; `None` for the value of a system call.
     pub fn path(&self) -> Option<String> {
         match self {
             Self::InterruptAffinity { interrupt } => Some(format!("proc/irq/{interrupt}/smp_affinity_list")),
@@ -138,7 +136,7 @@ impl Setting {
         }
     }
 
-    /// What kind of value it takes, and how its file writes that.
+    /// The kind of its value, and the file's notation of it.
     fn form(&self) -> Form {
         match self {
             Self::InterruptAffinity { .. } | Self::ThreadAffinity { .. } => Form::CpuList,
@@ -155,7 +153,7 @@ impl Setting {
         matches!(self.form(), Form::CpuList | Form::NodeList)
     }
 
-    /// What it takes to change it, as measured.
+    /// The privilege to change it, as measured.
     fn needs(&self) -> &'static str {
         match self {
             Self::InterruptAffinity { .. } => "write permission to its file: user 0 or CAP_DAC_OVERRIDE",
@@ -237,8 +235,7 @@ impl Change {
     }
 }
 
-/// As a shell takes it for one word and nothing else: the name of an interface may hold anything but blanks, slashes
-/// and colons.
+/// As one word of a shell: the name of an interface may have any characters but blanks, slashes and colons.
 fn quoted(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@+".contains(&byte);
     if path.bytes().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }

@@ -1,16 +1,16 @@
-//! A setting put back, unless somebody else has changed it since.
+//! A setting put back, unless another program has changed it since.
 
 use super::{Host, Setting, SettingError, Value};
 use serde::{Deserialize, Serialize};
 use std::{error::Error, fmt};
 
-/// What was changed: what is to be put back, and what must still be there for that.
+/// A change: the former value, and the value that must still be there to put it back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) setting: Setting,
-    /// What it was.
+    /// The former value.
     pub(super) former: Value,
-    /// What we made of it, or are to make of it.
+    /// The value that we made of it, or will.
     pub(super) ours: Value,
     pub(super) progress: Progress,
 }
@@ -21,20 +21,20 @@ pub(super) struct Entry {
 pub(super) enum Progress {
     /// It was not touched yet.
     Planned,
-    /// It was about to be changed, and what the kernel made of it was not written down yet.
+    /// It was about to be changed, and the kernel's value was not recorded yet.
     Changing,
     /// It was changed, and `ours` was read back.
     Made,
 }
 
 impl Entry {
-    /// Whether `now` is what we made of the setting.
+    /// Whether `now` is our value of the setting.
     fn is_ours(&self, now: &Value) -> bool {
         match self.progress {
             Progress::Planned => false,
             Progress::Made => *now == self.ours,
-            // What the kernel makes of a value: CPUs and nodes that it does not use are left out, and sizes of tables
-            // are rounded up to a power of two (`roundup_pow_of_two` in net/core/sysctl_net_core.c and net-sysfs.c).
+            // The kernel's value for a request: it leaves out CPUs and nodes that it does not use, and rounds sizes of
+            // tables up to a power of two (`roundup_pow_of_two` in net/core/sysctl_net_core.c and net-sysfs.c).
             Progress::Changing => match (now, &self.ours) {
                 (Value::Cpus(now), Value::Cpus(wanted)) => now.is_subset(wanted),
                 (Value::Nodes(now), Value::Nodes(wanted)) => now.is_subset(wanted),
@@ -47,33 +47,33 @@ impl Entry {
     }
 }
 
-/// What became of a setting that was to be put back.
+/// The outcome of putting a setting back.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PutBack {
-    /// It is what it was before.
+    /// It has its former value.
     Restored {
-        /// What that is.
+        /// That value.
         value: Value,
     },
     /// The process that was to change it ended before it did; it was left as it is.
     Untouched {
-        /// What it is.
+        /// Its value now.
         now: Value,
     },
-    /// Somebody else has changed it since; it was left as it is.
+    /// Another program has changed it since; it stays.
     ChangedSince {
-        /// What it is.
+        /// Its value now.
         now: Value,
-        /// What it was before we changed it.
+        /// Its value before our change.
         former: Value,
     },
-    /// It was put back as far as the kernel lets it: CPUs that were part of it are offline or may not be used any more,
-    /// or memory was to go back to several nodes.
+    /// It was put back as far as the kernel allows: CPUs of it are offline or no longer allowed, or memory was to go
+    /// back to several nodes.
     Partial {
-        /// What it is.
+        /// Its value now.
         now: Value,
-        /// What it was before we changed it.
+        /// Its value before our change.
         former: Value,
     },
     /// The interrupt, interface, queue, thread or process has gone, and the setting with it.
@@ -100,7 +100,7 @@ impl fmt::Display for PutBack {
             Self::Restored { value } => write!(f, "put back to {value}"),
             Self::Untouched { now } => write!(f, "left at {now}, for it had not been changed yet"),
             Self::ChangedSince { now, former } => {
-                write!(f, "left at {now}, which somebody else set; before us it was {former}")
+                write!(f, "left at {now}, which another program set; the former value was {former}")
             }
             Self::Partial { now, former } => write!(f, "put back in part: {now}; before us it was {former}"),
             Self::Gone => write!(f, "gone"),
@@ -118,7 +118,7 @@ impl fmt::Display for PutBack {
     }
 }
 
-/// Puts a setting back. With `force` also where somebody else has changed it since.
+/// Puts a setting back. With `force` also one that another program has changed since.
 pub(super) fn put_back(host: &Host, entry: &Entry, force: bool) -> PutBack {
     let Entry { setting, former, progress, .. } = entry;
     let now = match host.read(setting) {

@@ -1,4 +1,4 @@
-//! Settings of threads and processes, which are set by system calls.
+//! Settings of threads and processes, which system calls set.
 
 use super::{Setting, SettingError, Value};
 use crate::{

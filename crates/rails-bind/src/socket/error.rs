@@ -1,8 +1,8 @@
-//! Why it is not known where a socket's traffic goes.
+//! The errors of finding a socket's NIC.
 
 use std::{io, net::IpAddr};
 
-/// A socket of which something could not be told.
+/// A socket whose NIC or CPU could not be found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
@@ -11,18 +11,18 @@ pub enum SocketError {
     NotConnected,
 
     /// It is not an IP socket.
-    #[error("the socket is not one of IP")]
+    #[error("the socket is no IP socket")]
     NotIp,
 
     /// It belongs to another network namespace than the calling thread.
     #[error("the socket belongs to another network namespace")]
     OtherNamespace,
 
-    /// The kernel does not say which network namespace a socket belongs to (before Linux 5.14), so the routes that can
-    /// be asked for from here need not be the socket's.
-    #[error("this kernel does not say which network namespace the socket belongs to")]
+    /// The kernel does not state the network namespace of a socket (before Linux 5.14), so the routes of this namespace
+    /// need not be the socket's.
+    #[error("this kernel does not state the network namespace of a socket")]
     NamespaceUnknown {
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
@@ -31,12 +31,12 @@ pub enum SocketError {
     NoRoute {
         /// The peer.
         to: IpAddr,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 
     /// The route has several next hops, and which of them the kernel chose for this connection is not to be seen.
-    #[error("the connection leaves by one of {}, and the kernel does not say which", interfaces.join(", "))]
+    #[error("the connection leaves by one of {}, and its choice is unknown", interfaces.join(", "))]
     SeveralWays {
         /// The interfaces that it may use.
         interfaces: Vec<String>,
@@ -54,7 +54,7 @@ pub enum SocketError {
     Call {
         /// The call.
         call: &'static str,
-        /// What the kernel said.
+        /// The answer of the kernel.
         source: io::Error,
     },
 }

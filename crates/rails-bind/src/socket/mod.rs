@@ -1,4 +1,4 @@
-//! Sockets: which NIC their traffic goes through, and which CPU handled it last.
+//! Sockets: the NIC of their traffic, and the CPU that handled it last.
 
 mod error;
 mod route;
@@ -13,23 +13,24 @@ use std::{io, net::SocketAddr, os::fd::AsFd};
 
 /// The NIC that a connected socket sends through, by the kernel's own routing decision.
 ///
-/// What decides is the peer, the local address, both ports and the protocol, the interface that the socket is bound to,
-/// and its mark: routes may have several next hops that traffic is divided among by address or by port
-/// (`fib_multipath_hash_policy`). Among those the kernel chooses for a TCP connection in a way that cannot be repeated
-/// when ports count, so then it is not told. A peer on this machine is reached through the loopback interface, whatever
-/// the addresses. With a bond, a bridge or a VLAN the answer is that interface, which raises no interrupts of its own.
-/// Not asked for are the type of service, the socket's user and `IP_MULTICAST_IF`, where they decide.
+/// The route depends on the peer, the local address, both ports and the protocol, the interface that the socket is
+/// bound to, and its mark: routes may have several next hops that divide traffic by address or by port
+/// (`fib_multipath_hash_policy`). If ports count, the kernel's choice among those for a TCP connection cannot be
+/// repeated, and the call fails. A peer on this machine is reached through the loopback interface, with any addresses.
+/// With a bond, a bridge or a VLAN the answer is that interface, which raises no interrupts of its own. The query
+/// leaves out the type of service, the socket's user and `IP_MULTICAST_IF`.
 ///
-/// It is the route of what the socket *sends*, at the moment; what it receives comes where the peer's network sends it.
+/// It is the present route of packets that the socket *sends*; packets that it receives come the way that the peer's
+/// network sends them.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
 /// [`SocketError::NotConnected`], [`SocketError::NotIp`]; [`SocketError::OtherNamespace`] for a socket of another
-/// network namespace, whose routes cannot be asked for from here, and [`SocketError::NamespaceUnknown`] where that
-/// cannot be told; [`SocketError::NoRoute`]; [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if
-/// `topology` does not have it, having been read before it was made, or in another namespace.
+/// network namespace, whose routes cannot be queried from here, and [`SocketError::NamespaceUnknown`] if that is
+/// unknown; [`SocketError::NoRoute`]; [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if `topology`
+/// does not have it, because the interface is newer, or in another namespace.
 ///
 /// # References
 /// [rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html), `RTM_GETROUTE`
@@ -114,7 +115,7 @@ fn ends(socket: &SockRef<'_>) -> Result<(SocketAddr, SocketAddr), SocketError> {
     Ok((plain(local), plain(peer)))
 }
 
-/// Fails for a socket of another network namespace, and where the kernel does not tell.
+/// Fails for a socket of another network namespace, and if that is unknown.
 fn same_namespace(socket: &impl AsFd) -> Result<(), SocketError> {
     let unknown = |source: io::Error| match source.raw_os_error() {
         Some(libc::ENOPROTOOPT) => SocketError::NamespaceUnknown { source },

@@ -1,4 +1,4 @@
-//! The kernel asked for a route.
+//! A query of the kernel's routes.
 
 use super::SocketError;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -12,7 +12,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// What the way of a socket's packets depends on.
+/// The facts that the route of a socket's packets depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flow {
     pub(super) local: SocketAddr,
@@ -52,7 +52,7 @@ impl Flow {
         Ok(if interfaces.len() > 1 { interfaces } else { Vec::new() })
     }
 
-    /// Whether more than the addresses decides among next hops. A kernel that has no such file (before 4.12, or without
+    /// Whether more than the addresses decides among next hops. A kernel without the file (before 4.12, or without
     /// multiple next hops) goes by the addresses.
     fn ports_decide(&self) -> bool {
         let family = if self.peer.is_ipv4() { "ipv4" } else { "ipv6" };

@@ -1,11 +1,11 @@
 //! Anonymous memory of its own: `mmap(2)`, `madvise(2)`, `mlock(2)`.
 //!
 //! # Safety
-//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Who may touch these is
-//! decided by the two types that take a mapping *by value*, [`Whole`] here and [`Slots`](super::slots::Slots): a
-//! mapping goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a
-//! `Whole`. What an `Arc<Mapping>` can do besides are system calls about pages, which change where bytes lie, never
-//! what they are.
+//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Two types take a
+//! mapping *by value* and decide who may touch the bytes, [`Whole`] here and [`Slots`](super::slots::Slots): a mapping
+//! goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a `Whole`.
+//! All else that an `Arc<Mapping>` can do are system calls about pages, which change the nodes of bytes, never the
+//! bytes.
 #![allow(unsafe_code)]
 
 use std::{
@@ -16,12 +16,12 @@ use std::{
     sync::Arc,
 };
 
-/// A private, anonymous, writable range of memory; all zeros where nobody wrote.
+/// A private, anonymous, writable range of memory; all zeros until written.
 pub(crate) struct Mapping {
-    /// What was mapped, and is to be unmapped.
+    /// The mapped range, for unmapping.
     reserved: NonNull<u8>,
     reserved_bytes: usize,
-    /// What can be used of it.
+    /// The usable range.
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -35,8 +35,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// `bytes` (a multiple of the page size) from a multiple of `alignment` (a power of two, at least a page).
     ///
-    /// On both sides remain addresses without access, so that the kernel merges this range with no other one and
-    /// what it tells about the range is about nothing else.
+    /// On both sides remain addresses without access, so that the kernel merges this range with no other one and its
+    /// statements are about this range alone.
     pub(crate) fn new(bytes: usize, alignment: usize) -> io::Result<Self> {
         // A page before, up to an alignment of shift, and a page after.
         let around = alignment.checked_mul(2).and_then(|around| around.checked_add(alignment));
@@ -77,7 +77,7 @@ impl Mapping {
     }
 
     /// Gives every absent page among the `bytes` from `offset` on a page of its own (Linux 5.14; `EINVAL` before), and
-    /// takes the kernel's marks for NUMA balancing off those that are there.
+    /// takes the kernel's marks for NUMA balancing off the present ones.
     pub(crate) fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         loop {
             match self.advise(offset, bytes, libc::MADV_POPULATE_WRITE) {

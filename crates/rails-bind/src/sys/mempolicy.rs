@@ -15,13 +15,12 @@ const MPOL_F_NODE: libc::c_ulong = 1 << 0;
 /// `get_mempolicy`: ask about the page at `addr` instead of the calling thread.
 const MPOL_F_ADDR: libc::c_ulong = 1 << 1;
 
-/// A memory policy in the kernel's own terms, so that what was found can be put back even if this crate has no name for
-/// it.
+/// A memory policy in the kernel's own terms, so that it can be put back even if this crate has no name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RawPolicy {
-    /// `MPOL_*`, with the mode flags (`MPOL_F_STATIC_NODES` and its like) in the upper bits.
+    /// `MPOL_*`, with the mode flags (such as `MPOL_F_STATIC_NODES`) in the upper bits.
     pub(crate) mode: libc::c_int,
-    /// The nodes it speaks of.
+    /// Its nodes.
     pub(crate) nodes: NodeSet,
 }
 
@@ -46,7 +45,8 @@ pub(crate) fn set_range(address: usize, bytes: usize, policy: &RawPolicy) -> io:
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Moves the pages of process `pid` that lie on `from` to `to`, and says how many could not be moved.
+/// Moves the pages of process `pid` that lie on `from` to `to`, and returns the number of pages that could not be
+/// moved.
 pub(crate) fn migrate(pid: libc::pid_t, from: &NodeSet, to: &NodeSet) -> io::Result<u64> {
     let length = from.as_words().len().max(to.as_words().len());
     let padded = |nodes: &NodeSet| {
@@ -66,7 +66,7 @@ pub(crate) fn migrate(pid: libc::pid_t, from: &NodeSet, to: &NodeSet) -> io::Res
 fn mask_of(words: &[u64]) -> (*const u64, libc::c_ulong) {
     match words.len() {
         0 => (ptr::null(), 0),
-        // The kernel reads one bit less than `maxnode` says (`get_nodes` in mm/mempolicy.c begins with `--maxnode`).
+        // The kernel reads one bit less than `maxnode` states (`get_nodes` in mm/mempolicy.c begins with `--maxnode`).
         count => (words.as_ptr(), count as libc::c_ulong * 64 + 1),
     }
 }

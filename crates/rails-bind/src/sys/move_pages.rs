@@ -1,4 +1,4 @@
-//! `move_pages(2)`: where pages lie, and moving them.
+//! `move_pages(2)`: the nodes of pages, and moving them.
 //!
 //! # Safety
 //! The call goes through `libc::syscall`, because libc has no wrapper. Each block argues that the kernel touches only
@@ -11,9 +11,9 @@ use std::{io, ptr};
 /// "Move only pages that are in exclusive use by the process."
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
-/// The addresses announced by one call. One array of them is filled again and again, so that asking about a gigabyte
-/// takes no memory but the answer's. The kernel takes 16 at a time whatever it is given (`DO_PAGES_STAT_CHUNK_NR` in
-/// mm/migrate.c), so that from 512 on no number was seen to be faster than another, nor all of them at once.
+/// The addresses of one call. One array of them is filled again and again, so that a query of a gigabyte takes no
+/// memory but the answer's. The kernel takes 16 at a time in any case (`DO_PAGES_STAT_CHUNK_NR` in mm/migrate.c), so
+/// that from 512 on no number was seen to be faster than another, nor all of them at once.
 const CHUNK: usize = 4096;
 
 /// For each of the pages from `first` on, `page_bytes` apart: the number of its node, or a negative `errno`.
@@ -46,8 +46,8 @@ pub(crate) fn status(first: usize, page_bytes: usize, states: &mut [libc::c_int]
     Ok(())
 }
 
-/// Moves each page to the node of the same index. What became of each is best asked with [`status`]: the kernel stops
-/// at the first page that fails for want of memory and says nothing of those after it.
+/// Moves each page to the node of the same index. [`status`] has the outcome of each: the kernel stops at the first
+/// page that fails for want of memory and reports nothing about those after it.
 pub(crate) fn to(pages: &[usize], nodes: &[libc::c_int]) -> io::Result<()> {
     assert_eq!(pages.len(), nodes.len(), "every page has a node to go to");
     let mut states = vec![0; pages.len()];

@@ -50,7 +50,7 @@ impl Part {
         Ok(())
     }
 
-    /// The mapping, where this is all of it.
+    /// The mapping, if this is all of it.
     pub(crate) fn into_whole(self) -> Result<Whole, Self> {
         // A part that is as long as the mapping is the only one that is not empty.
         if self.bytes == self.mapping.bytes() { Ok(Whole::of(self.mapping)) } else { Err(self) }

@@ -7,7 +7,7 @@
 
 use std::io;
 
-/// What `sched_getattr` fills in: the first version of the structure, which every kernel since 3.14 knows.
+/// The structure of `sched_getattr`: its first version, which every kernel since 3.14 knows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes(pub(crate) libc::sched_attr);
 

@@ -53,7 +53,7 @@ impl Slots {
         Self { mapping: Arc::new(mapping), stride, slot_bytes, free }
     }
 
-    /// A slot that nobody has.
+    /// A free slot.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Slot> {
         let number = self.free.pop()?;
         Some(Slot { slots: Arc::clone(self), number })

@@ -14,7 +14,7 @@ pub(crate) fn incoming_cpu(socket: BorrowedFd<'_>) -> io::Result<i32> {
     get(socket, libc::SO_INCOMING_CPU, -1)
 }
 
-/// What tells network namespaces apart for as long as the machine runs.
+/// The identity of a network namespace for as long as the machine runs.
 pub(crate) fn namespace_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     get(socket, SO_NETNS_COOKIE, 0)
 }

@@ -5,17 +5,17 @@ use rails_topo::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What has become of a binding that was made earlier.
+/// The status of an earlier binding.
 ///
-/// The kernel changes a thread's CPUs without a word. Seen on Linux 6.1, in the root cpuset:
+/// The kernel changes a thread's CPUs without an event. Seen on Linux 6.1, in the root cpuset:
 /// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is
 ///   back; then the binding holds again.
 /// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and
-///   that stays so when they come back. One that slept all the while reads back with no CPU at all, and has its binding
-///   again when they are back before it wakes.
+///   that stays so when they come back. A thread that sleeps all the while reads back with no CPU at all, and has its
+///   binding again when they are back before it wakes.
 ///
 /// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them
-/// goes and comes back, so there a binding is lost by hotplug in any case.
+/// goes and comes back, so there hotplug always ends a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BindingStatus {
@@ -25,9 +25,9 @@ pub enum BindingStatus {
     Narrowed {
         /// The CPUs that it was bound to.
         bound: CpuSet,
-        /// Those that it may run on now.
+        /// The CPUs that it may run on now.
         now: CpuSet,
-        /// The missing ones that are not online; `None` where the machine does not say.
+        /// The missing ones that are not online; `None` if unknown.
         offline: Option<CpuSet>,
     },
     /// It may run elsewhere, or nowhere.
@@ -40,8 +40,7 @@ pub enum BindingStatus {
 }
 
 impl BindingStatus {
-    /// Compares what a binding came to with what is read now. CPUs that were asked for and have come online since
-    /// belong to it.
+    /// Compares the outcome of a binding with the CPUs now. Requested CPUs that have come online since belong to it.
     pub(super) fn compare(outcome: &Outcome<CpuSet>, now: CpuSet, online: impl FnOnce() -> Option<CpuSet>) -> Self {
         let bound = outcome.got();
         let wanted = match outcome {

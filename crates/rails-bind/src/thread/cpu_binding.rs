@@ -7,9 +7,8 @@ use std::{io, marker::PhantomData};
 
 /// A bound thread, until this is dropped.
 ///
-/// It belongs to the thread that was bound and cannot leave it. Dropping it gives the thread back the CPUs it had
-/// before, also while a panic unwinds; guards of one thread are to be dropped in the reverse order of their making, as
-/// scopes do.
+/// It belongs to the bound thread and cannot leave it. Dropping it gives the thread its former CPUs back, also while a
+/// panic unwinds; drop the guards of one thread in the reverse order of their making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the thread its former CPUs back at once"]
 pub struct ThreadGuard {
@@ -20,11 +19,11 @@ pub struct ThreadGuard {
     not_send: PhantomData<*const ()>,
 }
 
-/// Lets the calling thread run on `cpus` only, and reads back what came of it.
+/// Lets the calling thread run on `cpus` only, and reads the binding back.
 ///
-/// The kernel keeps what the thread's cpuset and the online CPUs allow and drops the rest without a word; the guard's
+/// The kernel keeps the online CPUs that the thread's cpuset allows and drops the rest without an error; the guard's
 /// [`outcome`](ThreadGuard::outcome) then is [`Outcome::Partial`]. When this returns, the thread runs on one of the
-/// CPUs. What the kernel makes of the binding later, [`ThreadGuard::check`] says.
+/// CPUs. [`ThreadGuard::check`] reads the binding later.
 ///
 /// # Privileges
 /// None.
@@ -59,9 +58,9 @@ pub fn bind_current(cpus: &CpuSet) -> Result<ThreadGuard, BindError> {
     Ok(guard)
 }
 
-/// The CPUs that a thread may run on; it need not be one of this process.
+/// The CPUs that a thread of any process may run on.
 ///
-/// CPUs that are offline are not in it; it is empty for a thread that sleeps and whose CPUs are all offline.
+/// Offline CPUs are not in it; it is empty for a thread that sleeps and whose CPUs are all offline.
 ///
 /// # Privileges
 /// None.
@@ -79,7 +78,7 @@ pub fn affinity_of(tid: Tid) -> Result<CpuSet, BindError> {
     })
 }
 
-/// The CPUs that a thread may run on, those that are offline too: what to give back to it later.
+/// The CPUs that a thread may run on, offline ones too: for giving them back later.
 pub(crate) fn affinity_kept_for(tid: Tid) -> Result<CpuSet, BindError> {
     let online = affinity_of(tid)?;
     let some_offline = kernel_files::offline_cpus().is_none_or(|offline| !offline.is_empty());
@@ -96,7 +95,7 @@ pub fn current_affinity() -> Result<CpuSet, BindError> {
 }
 
 impl ThreadGuard {
-    /// What the thread was bound to, as read back.
+    /// The outcome of the binding, as read back.
     pub fn outcome(&self) -> &Outcome<CpuSet> {
         &self.outcome
     }
@@ -150,8 +149,8 @@ pub(super) fn set(thread: Subject, cpus: &CpuSet) -> Result<(), BindError> {
         .map_err(|source| refused(thread, cpus, source, kernel_files::online_cpus()))
 }
 
-/// The CPUs to give back later: also those that are offline now, which `sched_getaffinity` leaves out and the thread
-/// has again when they are back. The longer way is gone only where CPUs are offline at all.
+/// The CPUs to give back later: also offline ones, which `sched_getaffinity` leaves out and the thread has again when
+/// they are back. The longer way is taken only if CPUs are offline at all.
 pub(super) fn kept(thread: Subject) -> Result<CpuSet, BindError> {
     let online = get(thread)?;
     let some_offline = kernel_files::offline_cpus().is_none_or(|offline| !offline.is_empty());
@@ -178,16 +177,16 @@ pub(super) fn put_back(thread: Subject, previous: &CpuSet) -> Result<(), BindErr
     Err(BindError::NotRestored { what: "CPU affinity", former: previous.to_string(), now: now.to_string() })
 }
 
-/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops CPUs that are offline
-/// from what it is asked for (seen), later kernels keep them for threads in the root cpuset (`cpuset_cpus_allowed` in
-/// kernel/cgroup/cpuset.c). Numbers that no CPU was ever plugged in for are no loss.
+/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops offline CPUs from a
+/// request (seen), later kernels keep them for threads in the root cpuset (`cpuset_cpus_allowed` in
+/// kernel/cgroup/cpuset.c). Numbers without a CPU are no loss.
 fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
     let there = kernel_files::present_cpus().map_or_else(|| missing.clone(), |present| missing.intersection(&present));
     there.is_empty() || kernel_files::cpus_kept_for(&thread.folder()).is_some_and(|kept| there.is_subset(&kept))
 }
 
-/// `EINVAL` says that no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in
-/// kernel/sched/syscalls.c), so whatever is online was not allowed.
+/// `EINVAL`: no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in
+/// kernel/sched/syscalls.c), so the online ones are not allowed.
 fn refused(thread: Subject, cpus: &CpuSet, source: io::Error, online: Option<CpuSet>) -> BindError {
     if source.raw_os_error() != Some(libc::EINVAL) {
         let needs = if thread == Subject::Calling { UNFILTERED } else { FOR_OTHERS };

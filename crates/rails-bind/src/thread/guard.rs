@@ -5,7 +5,7 @@ use crate::{BindError, Outcome};
 use rails_topo::CpuSet;
 use std::marker::PhantomData;
 
-/// What became of a placement, as read back; `None` for what was not asked for.
+/// The outcome of a placement, as read back; `None` for a part that was not requested.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PlacementOutcome {
@@ -20,8 +20,8 @@ pub struct PlacementOutcome {
 /// A placed thread, until this is dropped: then it is put back as it was, in the reverse order, also while a panic
 /// unwinds.
 ///
-/// That of the calling thread (`PlacementGuard<Own>`) cannot leave it. That of a thread by number
-/// (`PlacementGuard<Other>`) can be sent anywhere, and leaves a thread alone that has got the number meanwhile.
+/// The guard of the calling thread (`PlacementGuard<Own>`) cannot leave it. The guard of a thread by number
+/// (`PlacementGuard<Other>`) can be sent anywhere, and leaves a later thread of the same number alone.
 ///
 /// ```compile_fail,E0277
 /// let guard = rails_bind::thread::ThreadPlacement::new().name("rail0").apply().expect("a name");
@@ -44,7 +44,7 @@ pub struct Own(PhantomData<*const ()>);
 pub struct Other(());
 
 impl<Whose> PlacementGuard<Whose> {
-    /// What became of the placement, as read back when it was made.
+    /// The outcome of the placement, as read back when it was made.
     pub fn outcome(&self) -> &PlacementOutcome {
         &self.outcome
     }
@@ -73,20 +73,20 @@ impl<Whose> PlacementGuard<Whose> {
     /// # Errors
     /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no way back without
     /// privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs cannot be used any
-    /// more. What can be put back is put back nevertheless; of several failures it is the first.
+    /// more. Every other part is put back nevertheless; of several failures it is the first.
     pub fn restore(mut self) -> Result<(), BindError> {
         self.undo.run().map_err(|(_, error)| error)
     }
 }
 
-/// What is to be put back, the latest last.
+/// The parts to put back, the latest last.
 #[derive(Debug)]
 pub(super) struct Undo {
     pub(super) thread: Subject,
     pub(super) steps: Vec<Former>,
 }
 
-/// A thing as it was.
+/// The former state of a part.
 #[derive(Debug)]
 pub(super) enum Former {
     Name(Vec<u8>),
@@ -95,7 +95,7 @@ pub(super) enum Former {
 }
 
 impl Undo {
-    /// Puts everything back; says what failed first.
+    /// Puts everything back; returns the first failure.
     pub(super) fn run(&mut self) -> Result<(), (&'static str, BindError)> {
         let mut result = Ok(());
         for former in std::mem::take(&mut self.steps).into_iter().rev() {
@@ -109,7 +109,7 @@ impl Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         if let Err((what, error)) = self.run() {
-            tracing::warn!(%error, what, thread = %self.thread, "a thread was not put back as it was");
+            tracing::warn!(%error, what, thread = %self.thread, "a thread was not put back");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which thread is meant, and whether it is still the same one.
+//! A thread, and whether it is still the same one.
 
 use super::{Tid, current_tid};
 use crate::{BindError, usage};

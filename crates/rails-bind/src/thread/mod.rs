@@ -1,9 +1,9 @@
-//! Threads: on which CPUs, how scheduled, and named what; set, read back, and put back by a guard.
+//! Threads: their CPUs, scheduling and names; set, read back, and put back by a guard.
 //!
-//! [`bind_current`] binds the calling thread and is cheap. [`ThreadPlacement`] sets several things at once, all or
-//! nothing, of the calling thread or of any other, also of another process where the kernel lets one.
-//! [`ThreadGuard::check`] and [`PlacementGuard::check`] say whether a binding still holds, which the kernel does not
-//! tell by itself.
+//! [`bind_current`] binds the calling thread and is cheap. [`ThreadPlacement`] sets several properties at once, all or
+//! nothing, of the calling thread or of any other, also of another process if the kernel allows it.
+//! [`ThreadGuard::check`] and [`PlacementGuard::check`] read whether a binding still holds, for which the kernel has no
+//! event.
 
 mod binding_status;
 mod cpu_binding;
@@ -36,7 +36,7 @@ pub struct Tid(i32);
 /// The CPU that the calling thread is running on; unless it is bound to one, it may be elsewhere already.
 ///
 /// # Errors
-/// [`BindError::Unsupported`] if the kernel cannot tell.
+/// [`BindError::Unsupported`] if the kernel does not have the call.
 ///
 /// # References
 /// [getcpu(2)](https://man7.org/linux/man-pages/man2/getcpu.2.html)

@@ -22,7 +22,7 @@ pub fn name_of(tid: Tid) -> Result<String, BindError> {
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
 
-/// Refuses what the kernel would cut off (it keeps the first 15 bytes without a word).
+/// Refuses a name that the kernel would cut (it keeps the first 15 bytes without an error).
 pub(super) fn check(name: &str) -> Result<(), BindError> {
     let unusable = |reason| Err(BindError::NameUnusable { name: name.to_owned(), reason });
     if name.len() > LONGEST {

@@ -1,4 +1,4 @@
-//! Several things about a thread at once, all or nothing.
+//! Several properties of a thread at once, all or nothing.
 
 use super::{
     Scheduling, SchedulingClass, Tid, cpu_binding,
@@ -11,10 +11,9 @@ use crate::{BindError, Outcome};
 use rails_topo::CpuSet;
 use std::marker::PhantomData;
 
-/// Where a thread is to run, how it is to be scheduled, and what it is to be called; what is not asked for stays as it
-/// is.
+/// The CPUs, the scheduling and the name of a thread; properties that are not requested stay.
 ///
-/// It is applied all or nothing: when a step fails, those before it are undone, and the error is the step's.
+/// It is applied all or nothing: when a step fails, the steps before it are undone, and the error is the step's.
 ///
 /// # Privileges
 /// As measured on Linux 6.18 and 6.1:
@@ -27,7 +26,7 @@ use std::marker::PhantomData;
 /// * A nice value below the present one: `CAP_SYS_NICE`, or `RLIMIT_NICE` of at least 20 less the nice value.
 /// * To raise the nice value, to go to `Batch` or `Idle`, to set reset-on-fork: none. **But without privilege there is
 ///   no way back** from a higher nice value, from `Idle`, and from reset-on-fork; the guard then fails to put them
-///   back, and says so.
+///   back, and returns the error.
 ///
 /// # Examples
 /// ```
@@ -48,7 +47,7 @@ pub struct ThreadPlacement {
     name: Option<String>,
 }
 
-/// Lets thread `tid` run on `cpus` only, be it of this process or of another, and reads back what came of it.
+/// Lets thread `tid` of any process run on `cpus` only, and reads the binding back.
 ///
 /// The same as [`ThreadPlacement::cpus`] and [`ThreadPlacement::apply_to`]; privileges and errors are described there.
 pub fn bind(tid: Tid, cpus: &CpuSet) -> Result<PlacementGuard<Other>, BindError> {
@@ -80,8 +79,8 @@ impl ThreadPlacement {
         self
     }
 
-    /// Whether what it starts begins in the usual class. Default: as it is, that is usually not, so that the threads
-    /// that a real-time thread starts are real-time threads too.
+    /// Whether its new threads begin in the usual class. Default: as it is, that is usually not, so that the threads of
+    /// a real-time thread are real-time threads too.
     pub fn reset_on_fork(mut self, reset: bool) -> Self {
         self.reset_on_fork = Some(reset);
         self
@@ -107,7 +106,7 @@ impl ThreadPlacement {
     /// Places thread `tid`, of this process or of another.
     ///
     /// # Errors
-    /// As [`apply`](Self::apply); besides [`BindError::NoSuchThread`], and [`BindError::ForeignName`] for the name of
+    /// As [`apply`](Self::apply); also [`BindError::NoSuchThread`], and [`BindError::ForeignName`] for the name of
     /// another process's thread.
     pub fn apply_to(&self, tid: Tid) -> Result<PlacementGuard<Other>, BindError> {
         self.check()?;
@@ -129,7 +128,7 @@ impl ThreadPlacement {
         }
     }
 
-    /// The scheduling comes last: it is the step that is most often refused, and may not be undone without privilege.
+    /// The scheduling comes last: the kernel refuses it most often, and it may not be undone without privilege.
     fn carry_out(&self, undo: &mut Undo) -> Result<PlacementOutcome, BindError> {
         let thread = undo.thread;
         let mut outcome = PlacementOutcome::default();
@@ -156,7 +155,7 @@ impl ThreadPlacement {
         Ok(outcome)
     }
 
-    /// What is asked for, and what is, where nothing is asked for.
+    /// The requested properties, and the present ones for the rest.
     fn scheduling(&self, now: Scheduling) -> Result<Scheduling, BindError> {
         let class = self.class.unwrap_or(now.class);
         if self.nice.is_some() && class.is_real_time() {
@@ -168,7 +167,7 @@ impl ThreadPlacement {
         Ok(Scheduling { class, nice, reset_on_fork: self.reset_on_fork.unwrap_or(now.reset_on_fork) })
     }
 
-    /// All that can be said without asking the kernel.
+    /// The checks that need no call.
     fn check(&self) -> Result<(), BindError> {
         self.cpus.as_ref().map_or(Ok(()), cpu_binding::not_empty)?;
         self.name.as_deref().map_or(Ok(()), name::check)?;

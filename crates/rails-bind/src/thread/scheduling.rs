@@ -18,13 +18,13 @@ use std::fmt;
 pub enum SchedulingClass {
     /// The usual one, by nice value (`SCHED_OTHER`).
     Other,
-    /// As the usual one, for work that nobody waits for (`SCHED_BATCH`).
+    /// As the usual one, for work without a deadline (`SCHED_BATCH`).
     Batch,
     /// When nothing else wants the CPU (`SCHED_IDLE`).
     Idle,
     /// Real-time, until it waits or yields; priority 1 (low) to 99 (`SCHED_FIFO`).
     Fifo(u8),
-    /// Real-time, by turns with those of its priority, 1 (low) to 99 (`SCHED_RR`).
+    /// Real-time, in turn with threads of its priority, 1 (low) to 99 (`SCHED_RR`).
     RoundRobin(u8),
     /// Real-time, by deadline (`SCHED_DEADLINE`); it can be read and put back, but not asked for here.
     Deadline,
@@ -44,7 +44,7 @@ pub struct Scheduling {
     pub reset_on_fork: bool,
 }
 
-/// How a thread is scheduled; it need not be one of this process.
+/// The scheduling of a thread of any process.
 ///
 /// # Privileges
 /// None.
@@ -60,7 +60,8 @@ pub fn scheduling_of(tid: Tid) -> Result<Scheduling, BindError> {
     Ok(read(Subject::of(tid)?)?.scheduling())
 }
 
-/// All that the kernel says and takes, so that what was is put back whole, with what has no name here.
+/// All attributes that the kernel states and takes, so that they can be put back whole, with those that have no name
+/// here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Former {
     attributes: Attributes,
@@ -91,7 +92,7 @@ pub(super) fn write(thread: Subject, wanted: Scheduling, former: &Former) -> Res
     set(thread, wanted, &attributes)
 }
 
-/// Puts back what was read. A real-time thread's nice value can only be set outside its class, so that is done first.
+/// Puts the attributes back. A real-time thread's nice value can only be set outside its class, so that is done first.
 pub(super) fn put_back(thread: Subject, former: &Former) -> Result<(), BindError> {
     let was = former.scheduling();
     if was.class.is_real_time() && read(thread)?.nice != was.nice {

@@ -1,4 +1,4 @@
-//! What a thread used over an interval.
+//! The usage of a thread over an interval.
 
 use super::{ThreadUsage, UsageError};
 use crate::thread::Tid;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds, DurationNanoSeconds};
 use std::time::Duration;
 
-/// What a thread used between two readings.
+/// The usage of a thread between two readings.
 ///
 /// Where the kernel's counts were read a little out of step, a difference may be zero too early, but never below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,13 +31,13 @@ pub struct ThreadUsageDelta {
     pub voluntary_switches: u64,
     /// How often its CPU was taken from it.
     pub involuntary_switches: u64,
-    /// How often it was moved to another CPU; `None` where the kernel does not say.
+    /// The number of its moves to another CPU; `None` if the kernel does not count them.
     pub migrations: Option<u64>,
     /// Page faults that took no reading from a disk.
     pub minor_faults: u64,
     /// Page faults that did.
     pub major_faults: u64,
-    /// Pages that NUMA balancing moved to it; `None` where nobody looks.
+    /// Pages that NUMA balancing moved to it; `None` without NUMA balancing.
     pub numa_pages_migrated: Option<u64>,
     /// The CPU that it was on at the earlier reading.
     pub cpu_before: CpuId,
@@ -46,7 +46,7 @@ pub struct ThreadUsageDelta {
 }
 
 impl ThreadUsage {
-    /// What was used since `earlier` was read.
+    /// The usage since `earlier` was read.
     ///
     /// # Errors
     /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended

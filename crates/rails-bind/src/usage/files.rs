@@ -1,4 +1,4 @@
-//! What the files of a thread below `/proc` say; pure functions of their text.
+//! The files of a thread below `/proc`; pure functions of their text.
 
 use super::thread_usage::{NodeFaults, NumaFaults};
 use crate::kernel_files::status_field;
@@ -27,7 +27,7 @@ pub(super) struct Times {
     pub(super) waiting: Duration,
 }
 
-/// What a `sched` file says beyond the others.
+/// The facts that only a `sched` file has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sched {
     pub(super) switches: Option<(u64, u64)>,
@@ -77,7 +77,7 @@ pub(super) fn parse_switches(status: &str) -> Option<(u64, u64)> {
     Some((switches("voluntary_ctxt_switches")?, switches("nonvoluntary_ctxt_switches")?))
 }
 
-/// `sched` (`proc_sched_show_task` in kernel/sched/debug.c; Linux 6.1 and 6.18 print the same of what is read here).
+/// `sched` (`proc_sched_show_task` in kernel/sched/debug.c; Linux 6.1 and 6.18 print the same figures).
 ///
 /// The first line holds the thread's name, which may hold a line feed and so forge lines, but is too short to forge the
 /// ruler that follows it.

@@ -1,4 +1,4 @@
-//! On which CPUs a thread was seen.
+//! The CPUs that a thread was seen on.
 
 use super::{ThreadUsage, UsageError};
 use rails_topo::{CpuId, CpuSet};
@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// The CPUs that a thread was seen on, from readings of its usage that are fed in.
 ///
-/// A reading says where the thread ran last, so a history misses what happens in between: a thread may go to another
-/// CPU and come back unseen. The kernel counts its moves, though, so it is known *how many* were missed
-/// ([`moves_unseen`](Self::moves_unseen)), where it says so. A history without unseen moves is complete.
+/// A reading states the thread's last CPU, so a history misses moves in between: a thread may go to another CPU and
+/// come back unseen. The kernel may count its moves, and then the *number* of missed moves is known
+/// ([`moves_unseen`](Self::moves_unseen)). A history without unseen moves is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuHistory {
     first: ThreadUsage,
@@ -23,14 +23,14 @@ pub struct CpuHistory {
     moves_seen: u64,
 }
 
-/// What a history says about a thread having stayed within a set of CPUs.
+/// The evidence of a history for a thread's stay within a set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whereabouts {
     /// It was within at every reading, and did not move unseen.
     Within,
-    /// It was within at every reading, but moved in between as often as this, nobody knows where; `None` where the
-    /// kernel does not count moves. That is no evidence against a binding whose affinity reads back unchanged.
+    /// It was within at every reading, but moved as often as this in between, to unknown CPUs; `None` if the kernel
+    /// does not count moves. That is no evidence against a binding whose affinity reads back unchanged.
     WithinWhenSeen {
         /// How many moves were not seen.
         unseen: Option<u64>,

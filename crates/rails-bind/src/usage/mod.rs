@@ -1,8 +1,8 @@
-//! What threads and the process have used, so that one thread can read what another costs.
+//! The usage of threads and of the process, so that one thread can read the cost of another.
 //!
-//! A thread is read from three small files (`stat`, `schedstat`, `sched`; `status` where there is no `sched`). They are
+//! A thread is read from three small files (`stat`, `schedstat`, `sched`; `status` if there is no `sched`). They are
 //! parsed here and not by the crate `procfs`, because that knows no `sched` file (migrations, NUMA faults), and parses
-//! all 52 fields of `stat` and the whole of `status` to give the few that are needed.
+//! all 52 fields of `stat` and the whole of `status` for a few figures.
 
 mod delta;
 mod files;
@@ -55,16 +55,16 @@ pub enum UsageError {
     Read {
         /// The file.
         path: String,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
-    /// The file does not say what it should.
+    /// The file is malformed.
     #[error("{path} has no {field}")]
     Malformed {
         /// The file.
         path: String,
-        /// What could not be found in it.
+        /// The missing figure.
         field: &'static str,
     },
 
@@ -93,7 +93,7 @@ pub enum UsageError {
 struct Process<'a>(&'a Option<Tid>);
 
 impl ProcessUsage {
-    /// Reads what this process has used.
+    /// Reads the usage of this process.
     ///
     /// # Errors
     /// [`UsageError::Call`] if the call is forbidden, which only a seccomp filter does.

@@ -1,4 +1,4 @@
-//! What one thread has used.
+//! The usage of one thread.
 
 use super::{
     UsageError, files,
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// What one thread has used since it began.
+/// The usage of one thread since it began.
 ///
 /// The figures come from files that are read one after another, so they are not of one instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ pub struct ThreadUsage {
     pub voluntary_switches: u64,
     /// How often its CPU was taken from it.
     pub involuntary_switches: u64,
-    /// How often it was moved to another CPU; `None` where the kernel does not say (before Linux 6.15 it takes
+    /// The number of its moves to another CPU; `None` if the kernel does not count them (before Linux 6.15 it takes
     /// `CONFIG_SCHED_DEBUG`).
     pub migrations: Option<u64>,
     /// The CPU that it last ran on, or runs on.
@@ -62,11 +62,11 @@ pub struct ThreadUsage {
     pub minor_faults: u64,
     /// Page faults that did.
     pub major_faults: u64,
-    /// Where the memory that it uses was found to lie; `None` where nobody looks.
+    /// The nodes of the memory that it uses; `None` without NUMA balancing.
     pub numa: Option<NumaFaults>,
 }
 
-/// What the kernel's NUMA balancing has found about a thread's memory.
+/// The findings of the kernel's NUMA balancing about a thread's memory.
 ///
 /// The kernel counts faults that it provokes for the purpose, and *halves the counts at every scan*
 /// (`task_numa_placement` in kernel/sched/fair.c), so they are a moving average and not to be subtracted. When
@@ -97,7 +97,7 @@ pub struct NodeFaults {
 }
 
 impl ThreadUsage {
-    /// Reads what thread `tid` of this process has used.
+    /// Reads the usage of thread `tid` of this process.
     ///
     /// # Privileges
     /// None.
@@ -112,7 +112,7 @@ impl ThreadUsage {
         Task { tid, process: None }.usage()
     }
 
-    /// Reads what thread `tid` of process `process` has used. A process has the number of its first thread.
+    /// Reads the usage of thread `tid` of process `process`. A process has the number of its first thread.
     ///
     /// # Privileges
     /// None (measured on Linux 6.18 and 6.1: any user reads these files of any process), unless `/proc` is mounted with
@@ -141,7 +141,7 @@ impl NumaFaults {
     }
 }
 
-/// The threads of a process, in ascending order; they may have ended by the time they are looked at.
+/// The threads of a process, in ascending order; they may end at any time.
 ///
 /// # Errors
 /// [`UsageError::NoSuchProcess`] if it has ended or is hidden.
@@ -210,7 +210,7 @@ impl Task {
         self.parse("stat", "fields", files::parse_stat)
     }
 
-    /// A kernel without the file says nothing of what is in it.
+    /// A kernel without the file has none of its figures.
     fn sched(self) -> Result<Sched, UsageError> {
         match self.parse("sched", "lines", |text| Some(files::parse_sched(text))) {
             Err(UsageError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -227,11 +227,11 @@ impl Task {
         }
     }
 
-    /// Reads a file of the thread and what `parse` finds in it.
+    /// Reads a file of the thread, and parses it.
     fn parse<R>(self, file: &str, field: &'static str, parse: impl Fn(&str) -> Option<R>) -> Result<R, UsageError> {
         let path = format!("{}/{file}", self.folder());
         let bytes = read(&path).map_err(|source| self.unreadable(path.clone(), source))?;
-        // The name of a thread (`comm`) may hold any bytes; nothing that is looked for is in it.
+        // The name of a thread (`comm`) may have any bytes; none of the figures is in it.
         parse(&String::from_utf8_lossy(&bytes)).ok_or(UsageError::Malformed { path, field })
     }
 

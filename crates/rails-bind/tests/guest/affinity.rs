@@ -85,7 +85,7 @@ fn guest_interrupts_and_thread_at_the_sockets_nic() {
     let mut interrupt = InterruptAffinity::of_socket(&connection.stream).expect("it has a NIC with interrupts");
     assert!(matches!(interrupt.outcome(), InterruptOutcome::Moved(_)), "{:?}", interrupt.outcome());
     assert_eq!(interrupt.attached(), &cpus("2-3"));
-    // What was moved goes when it fires next, and the interrupt for what was sent seldom does.
+    // A moved interrupt goes when it fires next, and the interrupt for transmitted packets seldom does.
     let both_have_fired = (0..50).any(|_| {
         connection.echo();
         let InterruptOutcome::Moved(guard) = interrupt.refresh() else { panic!("they were moved") };

@@ -1,4 +1,4 @@
-//! Interrupts go where they are sent, and back, whatever ends the process that sent them.
+//! Interrupts go where they are sent, and back, however the process ends that sent them.
 
 use crate::machine::machine;
 use rails_bind::{

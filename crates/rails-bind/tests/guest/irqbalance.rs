@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An irqbalance for as long as it lives; whatever it does to the interrupts of the NICs is undone after it.
+/// An irqbalance for as long as it lives; its moves of the NICs' interrupts are undone after it.
 struct Irqbalance {
     child: Child,
     found: BTreeMap<u32, CpuSet>,
@@ -102,8 +102,7 @@ fn guest_irqbalance_heeds_bans_and_moves_the_rest() {
     let banned: BTreeSet<u32> = ours.iter().copied().chain([1]).collect();
     assert_eq!(balancer.banned().expect("root is listened to"), banned);
     nic_interrupts().iter().for_each(|number| wish_for(*number, &all));
-    // What it puts in place after that, it decided when it knew of the ban: each change of the list makes it place all
-    // anew.
+    // It decides on later moves with the ban: each change of the list makes it place all interrupts anew.
     running.until("it places the others", || others.iter().all(|number| wish(*number) != all).then_some(()));
     for number in ours {
         assert_eq!(wish(*number), all, "interrupt {number} was to be left alone");

@@ -1,4 +1,4 @@
-//! What takes a machine of two nodes that may be disturbed: run as root inside the NUMA guest, which sets
+//! Tests that need a machine of two nodes that may be disturbed: run as root inside the NUMA guest, which sets
 //! `RAILS_GUEST=1`.
 
 mod affinity;

@@ -1,8 +1,8 @@
 //! Buffers lie where they were told to, on a machine with two nodes, before and after they move, and while they are
 //! used.
 //!
-//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: what is found on node
-//! 1 was put there.
+//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: pages on node 1 were
+//! put there.
 
 use crate::machine::machine;
 use rails_bind::{
@@ -87,7 +87,7 @@ fn is_filled(bytes: &[u8], byte: u8) -> bool {
     bytes.chunks(PAGE).all(|chunk| *chunk == [byte; PAGE][..chunk.len()])
 }
 
-/// What one node's file says, in bytes.
+/// A figure in one node's file, in bytes.
 fn meminfo(node: u32, field: &str) -> usize {
     let text = fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo")).expect("the node is there");
     let line = text.lines().find(|line| line.contains(&format!(" {field}:"))).expect("the kernel says so");
@@ -95,7 +95,7 @@ fn meminfo(node: u32, field: &str) -> usize {
     kib * 1024
 }
 
-/// What could be had on a node: free, or in caches.
+/// The available memory of a node: free, or in caches.
 fn available(node: u32) -> usize {
     ["MemFree", "Active(file)", "Inactive(file)", "SReclaimable"].iter().map(|field| meminfo(node, field)).sum()
 }
@@ -308,7 +308,7 @@ fn guest_long_strict_memory_on_a_full_node() {
     assert!(residency(&filler).is_all_on(&nodes("1")));
     let (free_0, free_1) = (meminfo(0, "MemFree"), meminfo(1, "MemFree"));
 
-    // The control: what prefers the node spills over.
+    // The control: memory that prefers the node spills over.
     let spilled = laid(wanted, MemoryPolicy::Preferred(NodeId(1)));
     let found = residency(&spilled);
     assert!(found.pages_on(NodeId(0)) > 0 && found.absent() == 0, "{found}");
@@ -330,7 +330,7 @@ fn guest_long_strict_memory_on_a_full_node() {
             }
             Err(error) => break error,
         }
-        // What is cached of files gives way first, and how much that is depends on what ran before.
+        // Cached files give way first, and their amount depends on earlier tests.
         assert!(last.len() < meminfo(1, "MemTotal") / MIB, "node 1 does not fill up");
     };
     println!("after {} MiB: {error}", last.len());

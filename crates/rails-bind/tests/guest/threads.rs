@@ -40,7 +40,7 @@ fn on_a_thread<R: Send>(test: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-/// What is known of where a thread has been.
+/// The evidence for the CPUs of a thread.
 #[derive(Debug)]
 struct Evidence {
     /// As an observer saw it through the kernel's files.

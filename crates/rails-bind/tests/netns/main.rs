@@ -1,4 +1,4 @@
-//! What takes a second network namespace.
+//! Tests that need a second network namespace.
 //!
 //! Run as root: `cargo test -p rails-bind --test netns -- --ignored netns_`
 

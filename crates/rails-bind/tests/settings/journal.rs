@@ -1,4 +1,4 @@
-//! What a dead process left behind.
+//! The changes of dead processes.
 
 use crate::machine::{Machine, cpus, moved, steered};
 use rails_bind::settings::{ApplyError, Journal, JournalError, PutBack, Refusals, SettingState, Undo, Value};
@@ -142,7 +142,7 @@ fn undo_of_a_change_in_progress() {
 
 #[test]
 fn undo_after_a_kill_at_any_step() {
-    // Each step of changing interrupts 24 and 25 to CPU 2: what the record says, and what has been written.
+    // Each step of changing interrupts 24 and 25 to CPU 2: the record and the files at that step.
     let steps: [([&str; 2], [&str; 2]); 6] = [
         (["planned", "planned"], ["0-3", "0-3"]),
         (["changing", "planned"], ["0-3", "0-3"]),
@@ -170,8 +170,7 @@ fn undo_after_a_kill_at_any_step() {
                 let after = if changed.contains(&interrupt) { "1" } else { "0-3" };
                 assert_eq!(machine.affinity(interrupt), after, "{found}");
             }
-            // What an administrator has changed after us can still be put back by force, and what we never touched
-            // cannot.
+            // An administrator's later change can still be put back by force; a setting that we never touched cannot.
             let touched = [24, 25].into_iter().zip(progress).filter(|(_, progress)| *progress != "planned");
             let forced = touched.filter(|(interrupt, _)| changed.contains(interrupt)).count();
             let undone = journal.undo(&host, Undo::AbandonedAndKept, true).expect("it can be read");

@@ -1,4 +1,4 @@
-//! What would be placed where, and why: a pure function from a machine and a wish to a plan.
+//! The planner: a pure function from a machine and a request to a plan with reasons.
 
 mod plan_error;
 mod plan_rails;

@@ -4,11 +4,11 @@ use super::rail_request::MOST_RAILS;
 use rails_topo::CpuSet;
 use std::net::IpAddr;
 
-/// Why there is no plan.
+/// A request that cannot be met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// No NIC could carry a rail.
+    /// No NIC can carry a rail.
     #[error("this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one")]
     NoNic,
     /// There is no such interface.
@@ -16,7 +16,7 @@ pub enum PlanError {
     NoSuchInterface {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: Vec<String>,
     },
     /// No interface has that address.
@@ -24,39 +24,39 @@ pub enum PlanError {
     NoSuchAddress {
         /// The address.
         address: IpAddr,
-        /// The addresses there are, and whose they are.
+        /// The known addresses, each with its interface.
         known: Vec<String>,
     },
-    /// The interface that a lane asks for is to be left alone.
-    #[error("`{name}` is to be left alone: {reason} ({said})")]
-    LeftAlone {
+    /// A configuration file hides the interface of a lane.
+    #[error("`{name}` is hidden: {reason} ({position})")]
+    Hidden {
         /// The interface.
         name: String,
-        /// Why.
+        /// The reason in the file.
         reason: String,
-        /// Which file and line says so.
-        said: String,
+        /// The file and the line.
+        position: String,
     },
-    /// The CPUs that a lane asks for may not be used.
+    /// The process may not use the requested CPUs.
     #[error("CPUs {wanted} were asked for `{lane}`, and none of them may be used here (allowed: {allowed})")]
     CpusNotAllowed {
         /// The lane.
         lane: String,
-        /// The CPUs asked for.
+        /// The requested CPUs.
         wanted: CpuSet,
-        /// The CPUs that may be used.
+        /// The allowed CPUs.
         allowed: CpuSet,
     },
-    /// No CPU may be used at all.
+    /// The model allows no CPU.
     #[error("the machine's model allows no CPU")]
     NoCpu,
-    /// Not one rail was asked for.
+    /// The request is for no rail.
     #[error("no rails were asked for")]
     NoRails,
-    /// More rails than a stream has lanes.
+    /// The request is for more rails than a stream has lanes.
     #[error("{count} rails were asked for, {MOST_RAILS} are the most")]
     TooMany {
-        /// How many were asked for.
+        /// The number of rails.
         count: usize,
     },
 }

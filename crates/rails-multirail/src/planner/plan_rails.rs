@@ -12,14 +12,14 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-/// Plans rails for a machine. It reads nothing but its arguments, and the same arguments give the same plan.
+/// Plans rails for a machine. It is a pure function: the same arguments give the same plan.
 ///
-/// For each lane the CPU is chosen among those allowed, in this order: near the NIC; with the fewest rails on it; on
+/// Each rail gets one of the allowed CPUs, by these criteria in order: near the NIC; with the fewest rails on it; on
 /// the core with the fewest rails; serving the NIC's interrupt, or else sharing a cache with the CPU that does; with
-/// the lowest number. The memory is that of the node nearest to the CPU.
+/// the lowest number. Its memory comes from the node nearest to the CPU.
 ///
 /// # Errors
-/// [`PlanError`] where the wish cannot be met.
+/// [`PlanError`] if the request cannot be met.
 pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
     if topology.allowed_cpus().is_empty() {
         return Err(PlanError::NoCpu);
@@ -48,7 +48,7 @@ struct Planner<'a> {
     notes: Vec<String>,
 }
 
-/// A CPU that a rail could use, and how well it would suit; the least is the best.
+/// A CPU for a rail, with its rank; the least is the best.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub(super) far: bool,
@@ -58,7 +58,7 @@ pub(super) struct Candidate {
     pub(super) cpu: CpuId,
 }
 
-/// What two NICs share, so that two rails on them carry less than two; the first is the worst.
+/// The part that two NICs share, so that two rails on them carry less than two; the first is the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedPart {
     Port,
@@ -107,8 +107,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// NICs that could carry a rail: fastest first, and among equally fast ones every card's first port before any
-    /// card's second, and cards behind different PCIe switches before those behind one.
+    /// NICs for rails: fastest first, and among equally fast ones every card's first port before any card's second, and
+    /// cards behind different PCIe switches before those behind one.
     fn best_nics(&self) -> Vec<&'a Nic> {
         let usable = |nic: &&'a Nic| {
             nic.kind == NicKind::Device
@@ -131,7 +131,7 @@ impl<'a> Planner<'a> {
         ranked.into_iter().map(|(.., index)| nics[index]).collect()
     }
 
-    /// What two NICs share of the way from the wire to the processor.
+    /// The part that two NICs share of the path from the wire to the processor.
     fn shared(&self, a: &Nic, b: &Nic) -> Option<SharedPart> {
         if self.locality.same_card(a, b) {
             let on_port = self.locality.common_ancestor(a, b) == Some(CommonAncestor::Port);
@@ -224,7 +224,7 @@ impl<'a> Planner<'a> {
         within: Option<&CpuSet>,
     ) -> Result<(), PlanError> {
         if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
-            return Err(self.left_alone(nic, reason));
+            return Err(self.hidden(nic, reason));
         }
         let id = RailId(self.rails.len());
         if let Some(nic) = nic {
@@ -272,11 +272,11 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// That a lane is hidden, and by whom.
-    fn left_alone(&self, nic: &Nic, reason: &str) -> PlanError {
+    /// The error of a hidden interface.
+    fn hidden(&self, nic: &Nic, reason: &str) -> PlanError {
         let told = self.topology.overrides_of(&["nic", &nic.name, "hide"]).next_back();
-        let said = told.map_or("as its model says".to_owned(), |told| format!("{}:{}", told.file.display(), told.line));
-        PlanError::LeftAlone { name: nic.name.clone(), reason: reason.to_owned(), said }
+        let position = told.map_or("by its model".to_owned(), |told| format!("{}:{}", told.file.display(), told.line));
+        PlanError::Hidden { name: nic.name.clone(), reason: reason.to_owned(), position }
     }
 
     fn candidate(&self, cpu: CpuId, near: Option<&CpuSet>, serving: &CpuSet) -> Candidate {
@@ -300,7 +300,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Says of a NIC that is about to get its first rail what it shares with one that has a rail.
+    /// Notes for a NIC that gets its first rail which part it shares with another one.
     fn note_shared_way(&mut self, nic: &Nic) {
         let names = self.rails.iter().filter_map(|rail| rail.interface.as_deref());
         if names.clone().any(|name| name == nic.name) {
@@ -363,7 +363,7 @@ fn loopback_address(index: usize) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, index as u8 + 1).into()
 }
 
-/// Whether a peer on another machine could reach the address without naming an interface.
+/// Whether a peer on another machine can reach the address without naming an interface.
 fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_unspecified(),
@@ -371,7 +371,7 @@ fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// What a lane with that local end may begin at: an address alone, or all that its interface has.
+/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface.
 fn usable_addresses(nic: Option<&Nic>, end: &LocalEnd) -> Vec<InterfaceAddress> {
     let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match end {
@@ -389,7 +389,7 @@ fn usable_addresses(nic: Option<&Nic>, end: &LocalEnd) -> Vec<InterfaceAddress> 
     }
 }
 
-/// The CPUs that serve the NIC's interrupts, as far as the kernel says.
+/// The CPUs that serve the NIC's interrupts, as far as they are known.
 fn serving_cpus(nic: &Nic) -> CpuSet {
     nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
 }

@@ -6,12 +6,12 @@ use rails_topo::{Bandwidth, CpuId, InterfaceAddress, NodeId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
 
-/// What would be placed where, and why.
+/// The planned rails, with reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RailPlan {
     /// The rails, by number.
     pub rails: Vec<PlannedRail>,
-    /// What is to be known of the plan as a whole.
+    /// Notes on the plan as a whole.
     pub notes: Vec<String>,
 }
 
@@ -20,11 +20,11 @@ pub struct RailPlan {
 pub struct PlannedRail {
     /// Its number.
     pub id: RailId,
-    /// The interface that its lane uses; `None` where that is for the routing to say.
+    /// The interface of its lane; `None` leaves it to the routes.
     pub interface: Option<String>,
-    /// The local address of its lane; `None` where that is for the kernel to choose.
+    /// The local address of its lane; `None` leaves it to the kernel.
     pub address: Option<IpAddr>,
-    /// What its lane's socket is bound to.
+    /// The local end of its lane's socket.
     pub end: LocalEnd,
     /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
     #[serde(default)]
@@ -34,13 +34,13 @@ pub struct PlannedRail {
     pub speed: Option<Bandwidth>,
     /// The CPU that its thread is bound to.
     pub cpu: CpuId,
-    /// The node that its memory comes from; `None` where the machine has no nodes.
+    /// The node of its memory; `None` if the machine has no nodes.
     pub node: Option<NodeId>,
-    /// Why these.
+    /// The reasons for these.
     pub reasons: Vec<String>,
 }
 
-/// As `rails-bench plan` prints it.
+/// The text of `rails-bench plan`.
 impl fmt::Display for RailPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for rail in &self.rails {

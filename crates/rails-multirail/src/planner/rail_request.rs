@@ -1,10 +1,10 @@
-//! Which rails are wished for.
+//! Requests for rails.
 
 use rails_net::LocalEnd;
 use rails_topo::CpuSet;
 use std::str::FromStr;
 
-/// Which rails are wished for. As text:
+/// A request for rails. As text:
 ///
 /// | text | meaning |
 /// |---|---|
@@ -27,22 +27,22 @@ pub enum RailRequest {
     Lanes(Vec<LaneWish>),
 }
 
-/// One lane that is wished for.
+/// A requested lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneWish {
     /// Its local end.
     pub end: LocalEnd,
-    /// The CPUs that its rail may use; all that are allowed where `None`.
+    /// The CPUs that its rail may use; `None` stands for all allowed ones.
     pub cpus: Option<CpuSet>,
 }
 
-/// A text that asks for no rails that could be understood.
+/// A text that is no request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` does not say which rails: {reason}")]
+#[error("`{text}` is no request for rails: {reason}")]
 pub struct ParseRequestError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
 }
 
@@ -50,7 +50,7 @@ pub struct ParseRequestError {
 pub(super) const MOST_RAILS: usize = rails_proto::parameters::MOST_LANES;
 
 impl RailRequest {
-    /// How many rails it asks for, where it says so.
+    /// The number of requested rails, if the request states it.
     pub(super) fn count(&self) -> Option<usize> {
         match self {
             Self::Auto | Self::Loopback(None) => None,
@@ -112,7 +112,7 @@ fn local_end(text: &str) -> Result<LocalEnd, String> {
     if let Ok(address) = text.parse() {
         return Ok(LocalEnd::Address(address));
     }
-    // What the kernel takes for a name: dev_valid_name() in net/core/dev.c.
+    // The kernel's rule for names: dev_valid_name() in net/core/dev.c.
     let valid = (1..16).contains(&text.len())
         && !matches!(text, "." | "..")
         && !text.bytes().any(|byte| byte == b'/' || byte == b':' || byte.is_ascii_whitespace());

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub(super) fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> String {
     let address = address.map(|address| format!(" from {address}")).unwrap_or_default();
     let Some(nic) = nic else {
-        return format!("lane{address} by whatever interface the routing chooses");
+        return format!("lane{address} by the interface of the route");
     };
     let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
     let place = match (nic.kind, nic.pci, nic.node) {

@@ -121,13 +121,13 @@ fn card_with_all_its_facts_is_described_in_one_line() {
 }
 
 #[test]
-fn lane_that_is_to_be_left_alone_gets_no_rail() {
+fn hidden_lane_gets_no_rail() {
     let hidden = Nic { hidden: Some("the storage network's".to_owned()), ..nic("eth1", 1, 100, "10.0.1.1") };
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), hidden]);
     let plan = planned(&machine, "auto");
     assert_eq!(interfaces(&plan), ["eth0"]);
     assert!(plan.notes.contains(&"eth1 is left alone: the storage network's".to_owned()), "{:?}", plan.notes);
     for asked in ["eth1", "10.0.1.1"] {
-        assert_eq!(refused(&machine, asked), "`eth1` is to be left alone: the storage network's (as its model says)");
+        assert_eq!(refused(&machine, asked), "`eth1` is hidden: the storage network's (by its model)");
     }
 }

@@ -128,7 +128,7 @@ fn lane_by_address_is_on_the_interface_that_has_it() {
     assert_eq!(plan.rails[1].end, LocalEnd::Address("127.0.0.9".parse().unwrap()));
     let anywhere = planned(&machine, "0.0.0.0");
     assert_eq!((&anywhere.rails[0].interface, &anywhere.rails[0].end), (&None, &LocalEnd::Any));
-    assert_eq!(anywhere.rails[0].reasons[0], "lane by whatever interface the routing chooses");
+    assert_eq!(anywhere.rails[0].reasons[0], "lane by the interface of the route");
 }
 
 #[test]

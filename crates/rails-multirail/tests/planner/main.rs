@@ -1,4 +1,4 @@
-//! Plans for machines that nobody here owns: described ones and captured ones.
+//! Plans for other machines: described ones and captured ones.
 
 mod addresses;
 mod captured;

@@ -1,4 +1,4 @@
-//! What holds for every machine and every request.
+//! Properties of plans for any machine and any request.
 
 use crate::{loopback, nic, on_card, served_by};
 use proptest::{option, prelude::*};

@@ -44,7 +44,7 @@ impl Key {
         }
     }
 
-    /// The loopback interface's, all zeros, and the broadcast address stay: they are nobody's.
+    /// The loopback interface's, all zeros, and the broadcast address stay: no machine owns them.
     fn hardware_address(&self, text: &str) -> String {
         if text.chars().all(|digit| matches!(digit, '0' | ':')) || text.chars().all(|digit| matches!(digit, 'f' | ':'))
         {
@@ -83,8 +83,8 @@ impl Key {
         edited().unwrap_or_default()
     }
 
-    /// One of the same network where the network is the same, and of the same kind: a private or a documentation
-    /// address unless it is one that is nobody's.
+    /// One of the same network for the same network, and of the same kind: a private or a documentation address unless
+    /// no machine owns it.
     fn ip(&self, ip: IpAddr, prefix_len: u8) -> IpAddr {
         match ip {
             ip if ip.is_loopback() || ip.is_unspecified() => ip,

@@ -71,5 +71,5 @@ const BLOCK: &str = "sys/class/block";
 /// The folder of the subsystems of NVMe controllers.
 const NVME_SUBSYSTEMS: &str = "sys/devices/virtual/nvme-subsystem/";
 
-/// `size` counts sectors of this length, whatever the disk's own are.
+/// `size` counts sectors of this length for every disk.
 const SECTOR: u64 = 512;

@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Each way up ends, whatever the parents are, loops among them.
+        /// Each way up ends, with any parents, loops among them.
         #[test]
         fn every_way_up_ends(parents in proptest::collection::vec(proptest::option::of(0..24u8), 0..20)) {
             let address = |bus: u8| PciAddress { domain: 0, bus, device: 0, function: 0 };

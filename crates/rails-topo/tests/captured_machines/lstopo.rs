@@ -128,7 +128,7 @@ fn of_xml(xml: &str) -> Objects {
     objects
 }
 
-/// What hwloc 2 calls storage and is none.
+/// hwloc 2's storage that is none.
 fn is_memory(line: &str, name: &str) -> bool {
     name.starts_with("dax") || line.contains("subtype=\"CXLMem\"") || line.contains("subtype=\"SPM\"")
 }

@@ -1,4 +1,4 @@
-//! What must hold for every one of the captured machines.
+//! Checks for every captured machine.
 
 use rails_topo::{CpuSet, Topology};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) fn name(file: &Path) -> &str {
     file.file_name().unwrap().to_str().unwrap()
 }
 
-/// What holds for every machine, known or not.
+/// Checks for every machine, known or not.
 pub(crate) fn assert_sound(machine: &Topology) {
     let online = machine.online_cpus();
     assert!(!online.is_empty());

@@ -80,7 +80,7 @@ fn captured_nics_have_queues_and_interrupts() {
     assert_eq!((eth0.carrier, ib0.carrier, eth0.port, eth0.threaded_napi), (Some(true), Some(true), None, None));
     assert!(eth0.rx_queues.iter().all(|queue| queue.interrupt.is_none()), "their names are not captured");
     assert_eq!(machine.lanes_of(eth0).devices, [eth0]);
-    // Of these the tree holds a link that leads nowhere: what lies under them, and of what kind they are, is unknown.
+    // The tree holds only a broken link to these: the interfaces under them, and their kind, are unknown.
     for name in ["br0", "eth0.1015", "mic0"] {
         let nic = machine.nic(name).unwrap();
         let lanes = machine.lanes_of(nic);

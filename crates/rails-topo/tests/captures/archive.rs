@@ -4,7 +4,7 @@ use flate2::{Compression, write::GzEncoder};
 use std::io::{self, Write};
 use tar::{Builder, EntryType, Header};
 
-/// What makes an archive a capture.
+/// The parts of an archive that make it a capture.
 pub(crate) const EXTRA: &str = "rails-capture.json";
 
 /// One without addresses.

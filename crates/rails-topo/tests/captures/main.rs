@@ -1,4 +1,4 @@
-//! Captures in one file: what is in them, and what is refused.
+//! Captures in one file: their contents, and the files that are refused.
 
 mod archive;
 

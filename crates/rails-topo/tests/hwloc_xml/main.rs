@@ -21,7 +21,7 @@ fn nic(name: &str, pci: &str, node: Option<u32>, cpus: Option<&str>) -> Nic {
     }
 }
 
-/// A machine with two devices in the second package, one of a card, and one whose place nobody knows.
+/// A machine with two devices in the second package, one of a card, and one of unknown locality.
 fn machine() -> Topology {
     let nics = vec![
         nic("eth0", "0000:81:00.0", Some(1), Some("8-15")),

@@ -1,4 +1,4 @@
-//! What a machine of 192 PUs with 16 NICs of 64 queues costs: its text is small, and asking what is near what takes no
+//! The cost of a machine of 192 PUs with 16 NICs of 64 queues: its text is small, and queries of its locality take no
 //! memory.
 //!
 //! Allocations are counted by a global allocator, which is why this is a program of its own.

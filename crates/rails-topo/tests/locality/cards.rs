@@ -1,7 +1,7 @@
 use super::{nic, two_packages};
 use rails_topo::{Nic, Topology};
 
-/// Who shares what with an interface, as text.
+/// The sharers of an interface, as text.
 fn sharers(machine: &Topology, name: &str) -> Vec<String> {
     let locality = machine.locality();
     let sharers = locality.sharers(machine.nic(name).unwrap());

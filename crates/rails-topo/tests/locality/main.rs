@@ -1,4 +1,4 @@
-//! What is near what, on machines that are described.
+//! Locality, on described machines.
 
 mod cards;
 mod devices;

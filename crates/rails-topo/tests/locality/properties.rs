@@ -2,7 +2,7 @@ use super::{cpus, function, with_distances, with_memory};
 use proptest::prelude::*;
 use rails_topo::{CommonAncestor, CpuId, CpuSet, Nic, NodeId, NodeSet, PciAddress, PciDevice, Tiers, Topology};
 
-/// What is drawn of a machine: few addresses and names, so that things meet.
+/// Random machines: few addresses and names, so that they meet.
 fn machines() -> impl Strategy<Value = Topology> {
     let shape = (1..3u32, 1..4u32, 1..3u32, 1..3u32);
     let limits = (any::<u32>(), any::<u8>());

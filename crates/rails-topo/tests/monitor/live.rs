@@ -17,7 +17,7 @@ async fn first_snapshot_and_end_of_a_monitor() {
     assert_eq!(known.nodes(), detected.nodes());
     assert_eq!(known.cores(), detected.cores());
     drop(monitor);
-    // Whatever happened meanwhile comes first.
+    // Changes from before the end come first.
     while let Some(update) = changes.next().await {
         update.expect("nothing failed");
     }

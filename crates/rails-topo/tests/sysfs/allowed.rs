@@ -1,4 +1,4 @@
-//! What the process may use: taskset, cpusets, and what is set apart.
+//! The allowed CPUs and nodes: taskset, cpusets, and isolated CPUs.
 
 use crate::tree::Tree;
 use rails_topo::Topology;

@@ -54,7 +54,7 @@ fn rdma_device_names_the_interface_of_each_port() {
                 speed: Some(Bandwidth::mbps(100_000)),
                 ..port(1, Some("eth1"))
             },
-            // What a port that is down could do is not what it does, and nobody has an interface of that name.
+            // The possible rate of a port that is down is not its rate, and no interface has that name.
             RdmaPort { active: Some(false), ..port(2, None) },
         ],
     };

@@ -46,7 +46,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What holds whatever the files say.
+/// Properties of a model from any files.
 fn assert_consistent(machine: &Topology) {
     let online = machine.online_cpus();
     assert!(!online.is_empty());

@@ -1,4 +1,4 @@
-//! What is known of a node's memory beside its size.
+//! The facts of a node's memory beside its size.
 
 use crate::tree::Tree;
 use rails_topo::{Bandwidth, DataSize, Hugepages, MemoryPerformance, Topology};

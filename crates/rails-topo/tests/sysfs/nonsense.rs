@@ -1,4 +1,4 @@
-//! Whatever a file holds, reading it ends, and with a model that holds together.
+//! Files with any text: reading them ends, and with a consistent model.
 
 use crate::tree::Tree;
 use proptest::prelude::*;
@@ -71,7 +71,7 @@ fn files_of_any_content_do_no_harm() {
 #[test]
 fn files_that_may_not_be_read_are_unknown() {
     let tree = tree();
-    // Root may read a file of any mode; a folder in its place is what nobody can read.
+    // Root may read a file of any mode; a folder in its place cannot be read by any user.
     for file in FILES {
         let path = tree.path().join(file);
         fs::remove_file(&path).unwrap();

@@ -1,4 +1,4 @@
-//! PCI functions: what they are, what is above them, and the links between.
+//! PCI functions, the functions above them, and the links between.
 
 use crate::tree::Tree;
 use rails_topo::{NodeId, PciAddress, PciBridge, PciDevice, PciLink, Topology, VirtualFunctions};

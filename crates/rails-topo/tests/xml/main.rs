@@ -81,7 +81,7 @@ fn with(xml: &str, more: &str) -> File {
     File::with(format!("{rest}{more}</topology>{end}"))
 }
 
-/// What hwloc numbered the node in this file.
+/// hwloc's number of the node in this file.
 fn number_of_node(xml: &str, node: u32) -> &str {
     let (_, object) = xml.split_once(&format!("<object type=\"NUMANode\" os_index=\"{node}\"")).unwrap();
     object.split_once("gp_index=\"").unwrap().1.split_once('"').unwrap().0

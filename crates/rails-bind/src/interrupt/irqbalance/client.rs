@@ -18,7 +18,7 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-/// The interrupts that irqbalance says it leaves alone.
+/// The interrupts that irqbalance leaves alone, by its answer.
 pub(super) fn banned(balancer: &Balancer) -> Result<BTreeSet<u32>, BalancerError> {
     let answer = ask(balancer, "setup")?;
     if answer.is_empty() {

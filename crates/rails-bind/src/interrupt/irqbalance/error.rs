@@ -3,7 +3,7 @@
 use crate::thread::Tid;
 use std::{io, path::PathBuf};
 
-/// irqbalance cannot be found or be told something.
+/// irqbalance cannot be found or cannot be told to leave interrupts alone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BalancerError {

@@ -1,8 +1,8 @@
-//! The journal: what was changed, written down before it is changed, for whoever has to put it back.
+//! The journal: the record of each change, written before the change, for the process that has to put it back.
 //!
-//! A folder with one record (a JSON file) per guard, which says of each setting how far its change came. Its owner
-//! holds a lock on the record for as long as it lives; the kernel takes the lock back however the owner ends, so a
-//! record without a lock is what a dead process left behind.
+//! A folder with one record (a JSON file) per guard, which has the progress of each change. Its owner holds a lock on
+//! the record for as long as it lives; the kernel takes the lock back however the owner ends, so a record without a
+//! lock is a dead process's.
 
 mod record;
 
@@ -28,23 +28,23 @@ pub struct Journal {
     folder: PathBuf,
 }
 
-/// Which records are to be undone.
+/// The records to undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undo {
-    /// Those whose owner died without putting back what it had changed.
+    /// Records of owners that died without putting their changes back.
     Abandoned,
-    /// Those, and those that were kept on purpose ([`SettingsGuard::keep`](super::SettingsGuard::keep)).
+    /// Those, and the kept ones ([`SettingsGuard::keep`](super::SettingsGuard::keep)).
     AbandonedAndKept,
 }
 
 /// A setting of a record that was undone, or was to be.
 #[derive(Debug)]
 pub struct Undone {
-    /// Who had changed it.
+    /// Its owner.
     pub owner: Owner,
-    /// What had been changed.
+    /// The setting.
     pub setting: Setting,
-    /// What became of it.
+    /// The outcome.
     pub outcome: PutBack,
 }
 
@@ -57,29 +57,29 @@ pub enum JournalError {
     NoFolder {
         /// The first that was tried.
         path: PathBuf,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
     /// A file of the journal could not be read or written.
     #[error("cannot {call} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         call: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The answer of the operating system.
         source: io::Error,
     },
 
-    /// Others could put records there, and what these say is carried out with the privileges of whoever undoes them.
+    /// Others could put records there, and undoing carries a record out with the privileges of its caller.
     #[error("{} cannot hold a journal: others can write to it (user {owner}, mode {mode:03o})", path.display())]
     OpenToOthers {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// What others may do with it.
+        /// Its permissions.
         mode: u32,
     },
 
@@ -90,12 +90,12 @@ pub enum JournalError {
         path: PathBuf,
     },
 
-    /// A record that nobody can read; nothing is changed while it lies there.
+    /// A record that cannot be read; no change is made while it lies there.
     #[error("{} is no record of the journal; look at it, and remove it", path.display())]
     Malformed {
         /// The record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: serde_json::Error,
     },
 }
@@ -104,9 +104,9 @@ impl Journal {
     /// Where the machine's journal is. file-hierarchy(7): runtime data of system packages, on a file system in memory.
     pub const MACHINE: &str = "/run/rails";
 
-    /// The machine's journal, [`Journal::MACHINE`]; for those who may not write there, `$XDG_RUNTIME_DIR/rails`. Both
-    /// are gone after a reboot, as are the settings themselves. Where `XDG_RUNTIME_DIR` is not absolute it is not
-    /// heeded, as its specification demands.
+    /// The machine's journal, [`Journal::MACHINE`]; for a user who may not write there, `$XDG_RUNTIME_DIR/rails`. A
+    /// reboot removes both, and the settings too. A relative `XDG_RUNTIME_DIR` is ignored, as its specification
+    /// demands.
     ///
     /// # Errors
     /// [`JournalError::NoFolder`], [`JournalError::OpenToOthers`].
@@ -123,14 +123,14 @@ impl Journal {
         }
     }
 
-    /// The journal in this folder, which is made if it is not there. This process must be able to write to it, and
-    /// nobody else but user 0; the folders above it are not looked at.
+    /// The journal in this folder, which is made if it does not exist. This process must be able to write to it, and of
+    /// other users only user 0 may; the folders above it are not checked.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::OpenToOthers`].
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let journal = Self { folder: folder.into() };
-        // Who can open a file can lock it, be it for reading only, and so keep everybody else out.
+        // Any process that can open a file can lock it, even for reading only, and so keep all others out.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&journal.folder);
         made.map_err(|source| file_error("make", &journal.folder, source))?;
         journal.lock_file()?;
@@ -142,7 +142,7 @@ impl Journal {
         &self.folder
     }
 
-    /// What it holds, oldest first.
+    /// Its records, oldest first.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::Malformed`], [`JournalError::Busy`].
@@ -152,8 +152,8 @@ impl Journal {
         Ok(opened?.iter().flatten().map(record::Found::summary).collect())
     }
 
-    /// Puts back what records hold, the latest first. What the living hold, and what somebody else has changed since,
-    /// is left alone; with `force` the latter is put back too.
+    /// Puts recorded changes back, the latest first. The changes of living processes, and settings that another program
+    /// has changed since, stay; with `force` the latter are put back too.
     ///
     /// # Errors
     /// [`JournalError`]; that a setting could not be put back is no error here but its [`Undone::outcome`], and its
@@ -162,7 +162,7 @@ impl Journal {
         self.session()?.undo(host, which, force)
     }
 
-    /// Keeps every other process from looking at the journal or changing it meanwhile.
+    /// Keeps every other process from reading or changing the journal until it is dropped.
     pub(super) fn session(&self) -> Result<Session<'_>, JournalError> {
         self.session_within(PATIENCE)
     }
@@ -208,7 +208,7 @@ impl Journal {
     }
 }
 
-/// The journal, as long as nobody else may touch it.
+/// The journal under its lock.
 #[derive(Debug)]
 pub(super) struct Session<'a> {
     journal: &'a Journal,
@@ -217,8 +217,7 @@ pub(super) struct Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it
-        // otherwise.
+        // A forked child has the file open too; unlocking lets go for both, while closing does not.
         let _ = self.lock.unlock();
     }
 }
@@ -244,7 +243,8 @@ impl Session<'_> {
                     Some(by) => PutBack::Held { by: *by },
                     None => put_back(host, entry, force),
                 };
-                // What somebody else has changed since stays written down, so that it can still be put back by force.
+                // A setting that another program has changed since stays recorded, so that it can still be put back by
+                // force.
                 if !outcome.is_final() || matches!(outcome, PutBack::ChangedSince { .. }) {
                     left.insert(0, entry.clone());
                 }
@@ -260,7 +260,7 @@ impl Session<'_> {
         Ok(undone)
     }
 
-    /// What living processes have changed and not put back yet.
+    /// The changes of living processes that are not put back yet.
     pub(super) fn live(&self) -> Result<HashMap<Setting, u32>, JournalError> {
         let mut live = HashMap::new();
         for path in self.paths()? {
@@ -306,7 +306,7 @@ const LOCK: &str = "lock";
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// For [`crate::fuzzing`]: whatever can be read as a record is written as what reads the same, and can be shown.
+/// For [`crate::fuzzing`]: a record that can be read is written as one that reads the same, and can be shown.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(bytes: &[u8]) {
     let Ok(document) = serde_json::from_slice::<Document>(bytes) else { return };

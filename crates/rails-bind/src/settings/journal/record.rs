@@ -1,4 +1,4 @@
-//! One record: a file that is there whole or not at all, locked by its owner.
+//! One record: a file that is whole or absent, locked by its owner.
 
 use super::{JournalError, file_error};
 use crate::settings::{
@@ -15,7 +15,7 @@ use std::{
     process,
 };
 
-/// Who changed something.
+/// The owner of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// Its process.
@@ -24,16 +24,16 @@ pub struct Owner {
     pub command: String,
 }
 
-/// What a record says.
+/// The text of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Who made it.
+    /// Its owner.
     pub owner: Owner,
-    /// Whether its owner lives and will put things back itself.
+    /// Whether its owner lives and will put the changes back itself.
     pub is_live: bool,
     /// Whether its owner meant it to stay.
     pub is_kept: bool,
-    /// What was changed: what each setting was, and what it was set to.
+    /// The changes: the former and the requested value of each setting.
     pub changes: Vec<(Value, Change)>,
 }
 
@@ -83,7 +83,7 @@ impl Held {
         let beside = self.path.with_extension("new");
         let failed = |call| move |source| (call, source);
         let write = || {
-            // What a killed process may have left there is nobody's.
+            // A killed process may have left a file there, which belongs to nobody.
             match fs::remove_file(&beside) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(("remove", source)),
                 _ => {}
@@ -108,8 +108,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open too; to unlock it lets go for both. Closing does it
-        // otherwise.
+        // A forked child has the file open too; unlocking lets go for both, while closing does not.
         let _ = self.lock.unlock();
     }
 }
@@ -119,7 +118,7 @@ impl Drop for Held {
 pub(crate) struct OpenRecord {
     held: Held,
     document: Document,
-    /// Whether the file says what `document` does.
+    /// Whether the file has the text of `document`.
     is_written: bool,
 }
 
@@ -136,8 +135,8 @@ impl OpenRecord {
         let owner = Owner { pid: process::id(), command: command.join(" ") };
         let document = Document { boot: boot_id(), owner, kept: false, entries };
         let path = folder.join(format!("{sequence:010}.{EXTENSION}"));
-        // The lock of the journal is held, so nobody takes the same number; until the record's text is in place there
-        // is no file of that name, and `rewrite` puts it there in one step.
+        // The lock of the journal is held, so no other process takes the same number; until the record's text is
+        // complete there is no file of that name, and `rewrite` puts it there in one step.
         let lock = File::open(folder).map_err(|source| file_error("open", folder, source))?;
         let mut held = Held { path, lock };
         held.rewrite(&document)?;
@@ -148,15 +147,15 @@ impl OpenRecord {
         &self.document.entries
     }
 
-    /// The setting is changed next. This is written down at once, together with what was [`made`](Self::made) of those
+    /// The setting is changed next. This is written at once, together with the values [`made`](Self::made) of those
     /// before it.
     pub(crate) fn begin(&mut self, setting: &Setting) -> Result<(), JournalError> {
         self.advance(setting, Progress::Changing, None);
         self.settle()
     }
 
-    /// What the kernel made of the value. It is written down with the next that [begins](Self::begin), or when it
-    /// [settles](Self::settle).
+    /// The value that the kernel made of the request. It is written with the next change that [begins](Self::begin), or
+    /// when it [settles](Self::settle).
     pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
         self.advance(setting, Progress::Made, Some(got));
     }
@@ -177,7 +176,7 @@ impl OpenRecord {
         self.is_written = false;
     }
 
-    /// Writes down what was not yet.
+    /// Writes the pending values.
     pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
         if !self.is_written {
             self.held.rewrite(&self.document)?;
@@ -192,7 +191,7 @@ impl OpenRecord {
         if self.document.entries.is_empty() { self.held.remove() } else { self.held.rewrite(&self.document) }
     }
 
-    /// From here on the record is nobody's, and its changes are meant to stay.
+    /// From here on the record has no owner, and its changes stay.
     pub(crate) fn keep(mut self) -> Result<(), JournalError> {
         if self.document.entries.is_empty() {
             return self.held.remove();
@@ -202,7 +201,7 @@ impl OpenRecord {
     }
 }
 
-/// Reads a record, and takes hold of it if nobody else does; `None` if it has gone meanwhile.
+/// Reads a record, and locks it if nobody else holds it; `None` if it has gone.
 pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
     let (mut file, is_held) = loop {
         let file = match File::open(path) {
@@ -215,8 +214,8 @@ pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Error(source)) => return Err(file_error("lock", path, source)),
         };
-        // Its owner may have put another text in its place, or removed it, after it was opened and before it was
-        // locked. Such a file is nobody's, and says nothing any more.
+        // Its owner may have replaced or removed it after it was opened and before it was locked. Such a file belongs
+        // to nobody.
         if is_the_one_at(&file, path).map_err(|source| file_error("look at", path, source))? {
             break (file, is_held);
         }
@@ -244,7 +243,7 @@ pub(super) fn sequence(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-/// What tells one start of the machine from another; empty where the kernel does not say.
+/// The identity of this boot of the machine; empty if unknown.
 pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

@@ -172,7 +172,7 @@ fn rectangle(rect: Rect) -> Rectangle {
         .set("height", rounded(rect.height))
 }
 
-/// To a hundredth of a pixel: nobody sees less.
+/// To a hundredth of a pixel, which no eye sees.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

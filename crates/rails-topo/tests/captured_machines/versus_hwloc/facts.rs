@@ -22,7 +22,7 @@ pub(super) fn of<'a>(facts: &'a Facts, subject: &(String, String)) -> &'a Value 
     facts.get(subject).unwrap_or(&Value::Null)
 }
 
-/// Nothing, an empty list or an empty set: what the model holds where nobody said anything.
+/// Nothing, an empty list or an empty set: the model's values for unknown facts.
 pub(super) fn is_unknown(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,7 +1,7 @@
 //! Our reader of the kernel's files against hwloc's, on the same captured trees: every field of the model.
 //!
-//! Whatever differs without being named in `named` fails, and so does a name of a difference that is no longer there.
-//! So a field that is added to the model is held against hwloc without anybody thinking of it.
+//! A difference that `named` does not have fails, and so does a named difference that no longer exists. So every new
+//! field of the model is compared with hwloc by itself.
 
 mod facts;
 mod named;
@@ -44,7 +44,7 @@ fn captured_trees_agree_with_hwloc() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What differs and is not named, and what is named for this tree and does not differ.
+/// The differences without a name, and the named ones of this tree that do not exist.
 fn compare(ours: &Facts, theirs: &Facts, tree: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut met: BTreeSet<usize> = BTreeSet::new();

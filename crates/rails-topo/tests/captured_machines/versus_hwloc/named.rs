@@ -6,7 +6,7 @@ pub(super) struct Named {
     pub(super) field: &'static str,
     /// The only tree of which it is true; empty where it is hwloc's nature.
     pub(super) tree: &'static str,
-    /// What it is of, or how its name begins with a `*` at its end.
+    /// Its object, or the beginning of the object's name with a `*` at the end.
     pub(super) of: &'static str,
     pub(super) how: How,
     pub(super) why: &'static str,
@@ -38,12 +38,12 @@ fn fits(pattern: &str, text: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == text, |start| text.starts_with(start))
 }
 
-/// What is so on every machine.
+/// The differences on every machine.
 const fn always(field: &'static str, of: &'static str, how: How, why: &'static str) -> Named {
     Named { field, tree: "", of, how, why }
 }
 
-/// What hwloc has no place for.
+/// The facts that hwloc has no room for.
 const fn unknown_to_hwloc(field: &'static str) -> Named {
     always(field, "*", How::OnlyOurs, "hwloc's model does not have it")
 }

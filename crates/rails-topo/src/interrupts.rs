@@ -27,6 +27,7 @@ pub struct InterruptLines<'a> {
 
 /// One interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterruptLine<'a> {
     /// Its number.
     pub number: u32,

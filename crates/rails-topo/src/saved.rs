@@ -44,6 +44,7 @@ pub enum SavedError {
 
 /// The kind of a saved machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SavedKind {
     /// A capture in one file: [`Topology::from_capture`].
     Capture,

@@ -36,6 +36,7 @@ pub struct Observer {
 
 /// The evidence of an observation.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Observation {
     /// The NIC, with its steering as it is now.
     pub nic: Option<Nic>,

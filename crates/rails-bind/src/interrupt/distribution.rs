@@ -5,6 +5,7 @@ use rails_topo::{CpuId, CpuSet, Interrupt, InterruptRole, Nic, Topology};
 
 /// Which of a NIC's interrupts are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Vectors {
     /// All of them, also those that serve no queue.
     All,
@@ -14,6 +15,7 @@ pub enum Vectors {
 
 /// A way to distribute interrupts.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Distribution {
     /// Each on these CPUs; the kernel picks one of several.
     On(CpuSet),

@@ -24,6 +24,7 @@ pub struct MemoryBinding {
 /// Pages that others make or move at the same time count as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub struct Rebound {
     /// The policy, as read back.
     pub outcome: Outcome<MemoryPolicy>,

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// The bytes of a process that are present, by the node they lie on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProcessMemory {
     /// Heap, stacks and all other memory without a file, transparent huge pages included.
     pub anonymous: BTreeMap<NodeId, u64>,

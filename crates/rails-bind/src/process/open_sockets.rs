@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, ffi::OsStr, fs, io, net::SocketAddr};
 
 /// A TCP or UDP socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Socket {
     /// Its own address, unspecified if it is bound to none. An IPv4 address of an IPv6 socket (`::ffff:a.b.c.d`) is
     /// given as IPv4. The kernel's tables do not have the scope of a link-local address.

@@ -21,6 +21,7 @@ use std::{fmt, io, time::Duration};
 
 /// The CPU time that this process has used, all of its threads together, the ended ones too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ProcessUsage {
     /// In its own code.
     #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]

@@ -87,6 +87,7 @@ pub struct NumaFaults {
 
 /// Faults of a thread on the memory of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct NodeFaults {
     /// The node.
     pub node: NodeId,

@@ -8,6 +8,7 @@ use std::{fmt, net::IpAddr};
 
 /// The planned rails, with reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RailPlan {
     /// The rails, by number.
     pub rails: Vec<PlannedRail>,
@@ -17,6 +18,7 @@ pub struct RailPlan {
 
 /// One rail of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PlannedRail {
     /// Its number.
     pub id: RailId,

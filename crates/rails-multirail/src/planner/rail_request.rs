@@ -39,6 +39,7 @@ pub struct LaneWish {
 /// A text that is no request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no request for rails: {reason}")]
+#[non_exhaustive]
 pub struct ParseRequestError {
     /// The text.
     pub text: String,

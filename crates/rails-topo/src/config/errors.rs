@@ -38,6 +38,7 @@ pub enum ConfigError {
 
 /// A place in a configuration file; it prints as `FILE:LINE:COLUMN: KEY`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Position {
     /// The file, as it was named.
     pub file: PathBuf,

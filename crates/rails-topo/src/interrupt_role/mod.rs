@@ -8,6 +8,7 @@ use crate::Interrupt;
 
 /// The role of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InterruptRole {
     /// It serves a pair of queues, or a queue for one direction only.
     Queue {

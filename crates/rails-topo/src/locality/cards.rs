@@ -6,6 +6,7 @@ use std::{collections::HashMap, hash::Hash};
 
 /// An interface that shares a part of its path with another: two of them are not two rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sharer<'l> {
     /// The interface.
     pub nic: &'l Nic,

@@ -9,6 +9,7 @@ use crate::{CpuSet, NodeId, Topology};
 
 /// The allowed PUs that are closest to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClosestPus<'l> {
     /// All of them; never empty.
     pub cpus: &'l CpuSet,

@@ -25,6 +25,7 @@ pub enum Level {
 
 /// Something that PUs share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shared<'l> {
     /// Its type.
     pub level: Level,

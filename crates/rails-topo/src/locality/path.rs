@@ -10,6 +10,7 @@ use crate::{Bandwidth, PciAddress};
 ///
 /// The part between the root complex and the memory is not in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PciPath {
     /// The narrowest of the links of known bandwidth, by the function at its lower end, and its bandwidth in each
     /// direction. `None` without a link of known bandwidth.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// Nodes at one distance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tier<'l> {
     /// The distance, relative to the others of the machine (ACPI's SLIT: 10 is a node to itself); `None` is unknown,
     /// and then these may be nearer than the ones before.

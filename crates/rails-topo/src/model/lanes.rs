@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The devices at the bottom of an interface: made by [`Topology::lanes_of`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lanes<'a> {
     /// The devices, by name: they carry the packets out of the machine.
     pub devices: Vec<&'a Nic>,

@@ -35,6 +35,7 @@ pub enum Origin {
 
 /// The names of the machine; an unknown one is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Machine {
     /// Host name.
     pub host: Option<String>,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A processor package: the processor in one socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Package {
     /// The kernel's number of it (`topology/physical_package_id`); `None` without one.
     pub id: Option<u32>,
@@ -14,6 +15,7 @@ pub struct Package {
 
 /// A die: a piece of silicon of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Die {
     /// The kernel's number of it within its package (`topology/die_id`); `None` without one.
     pub id: Option<u32>,
@@ -49,6 +51,7 @@ pub enum CacheKind {
 
 /// A core and its PUs (hardware threads).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Core {
     /// The kernel's number of it within its package (`topology/core_id`); `None` without one.
     pub id: Option<u32>,

@@ -42,6 +42,7 @@ pub struct Balancer {
 
 /// The way to keep interrupts where they are put, by whether irqbalance runs. Its text states the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum BalancerPlan {
     /// irqbalance does not run.
     None,

@@ -39,6 +39,7 @@ pub enum Undo {
 
 /// A setting of a record that was undone, or was to be.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Undone {
     /// Its owner.
     pub owner: Owner,

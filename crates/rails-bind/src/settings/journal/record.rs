@@ -17,6 +17,7 @@ use std::{
 
 /// The owner of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Owner {
     /// Its process.
     pub pid: u32,
@@ -26,6 +27,7 @@ pub struct Owner {
 
 /// The text of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// Its owner.
     pub owner: Owner,

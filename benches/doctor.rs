@@ -1,4 +1,4 @@
-//! What a doctor's run costs beside its waiting: 64 queues, 64 threads, 192 CPUs.
+//! The cost of a doctor's run beside its waiting: 64 queues, 64 threads, 192 CPUs.
 //!
 //! Run: `cargo bench --bench doctor`
 //!

@@ -1,4 +1,4 @@
-//! What is near what on a machine of 192 PUs with 16 NICs of 64 queues: the index made, and asked; and the machine written and read.
+//! Queries about distance on a machine of 192 PUs with 16 NICs of 64 queues: the index made, and asked; and the machine written and read.
 //!
 //! Run: `cargo bench --bench locality`
 //!

@@ -129,7 +129,7 @@ mod sys {
         _library: Library,
     }
 
-    /// What `numa_alloc_onnode` gave, until it goes to `numa_free`.
+    /// Memory of `numa_alloc_onnode`, until it goes to `numa_free`.
     pub(super) struct Allocated<'a> {
         numa: &'a Numa,
         start: *mut u8,

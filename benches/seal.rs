@@ -1,4 +1,4 @@
-//! What it costs a rail's core to seal and open chunks, against the checksum of those that travel in the clear.
+//! The cost for a rail's core of sealing and opening chunks, against the checksum of those that travel in the clear.
 //!
 //! Run: `cargo bench --bench seal`. Each figure is that of one core: a lane seals and opens on its own.
 

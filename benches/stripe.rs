@@ -1,4 +1,4 @@
-//! What a chunk costs besides its socket: shared out, framed, summed, put back in order.
+//! The cost of a chunk besides its socket: shared out, framed, summed, put back in order.
 //!
 //! Run: `cargo bench --bench stripe`
 //!

@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was brought about, and what was seen of it.
+/// The placement, and the observations of it.
 pub(crate) struct Seen {
     /// The NIC's interrupts, until this is dropped; or why they cannot be placed.
     pub(crate) interrupts: Result<InterruptAffinity, InterruptAffinityError>,

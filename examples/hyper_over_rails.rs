@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the client saw.
+/// The client's observations.
 pub(crate) struct Done {
     /// One line for each request.
     pub(crate) answers: Vec<String>,

@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was exchanged.
+/// The counts of the exchange.
 pub(crate) struct Exchanged {
     /// Large messages that arrived.
     pub(crate) large: usize,

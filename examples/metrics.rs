@@ -88,7 +88,7 @@ fn answer(request: &Request<Incoming>, metrics: &StreamMetrics) -> hyper::http::
     Response::builder().header(CONTENT_TYPE, StreamMetrics::CONTENT_TYPE).body(Full::from(text))
 }
 
-/// What Prometheus does every few seconds.
+/// Asks as Prometheus does every few seconds.
 async fn ask(address: SocketAddr) -> anyhow::Result<String> {
     let mut connection = TcpStream::connect(address).await?;
     connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: rails\r\nConnection: close\r\n\r\n").await?;

@@ -32,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was seen of the rail.
+/// The observations of the rail.
 pub(crate) struct Pinned {
     /// The CPU that was planned.
     pub(crate) planned: CpuId,
@@ -42,7 +42,7 @@ pub(crate) struct Pinned {
     pub(crate) cpus_now: CpuSet,
     /// Which of the three affinities hold.
     pub(crate) affinity: AffinityReport,
-    /// What its task came to.
+    /// The result of its task.
     pub(crate) sum: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What this machine is made of, as far as anyone says it: packages, NUMA nodes, cores and NICs.
+//! The parts of this machine, as far as anyone states them: packages, NUMA nodes, cores and NICs.
 //!
 //! Run: `cargo run --example show_topology`
 //!

@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What arrived.
+/// The bytes that arrived.
 pub(crate) struct Striped {
     /// Its digest, the same at both ends.
     pub(crate) digest: Hash,

@@ -33,7 +33,7 @@ pub(crate) fn interrupts(count: u32) -> String {
     text
 }
 
-/// What the driver calls an interrupt: the first is the adapter's own, then come those of the queues, receiving and sending by turns.
+/// The driver's name of an interrupt: the first is the adapter's own, then come those of the queues, receiving and sending by turns.
 fn vector(index: u32) -> String {
     match index.checked_sub(1) {
         None => "eth0".to_owned(),

@@ -13,12 +13,12 @@ use tokio::{
     time::timeout,
 };
 
-/// What was seen, in words.
+/// The observations, in words.
 fn seen<T: std::fmt::Debug>(result: Result<T>) -> String {
     result.map_or_else(|error| format!("{:?}", error.kind()), |value| format!("{value:?}"))
 }
 
-/// What is seen of a scenario over rails, and over TCP.
+/// The observations of a scenario over rails, and over TCP.
 async fn compare(scenario: impl AsyncFn(Stream, Stream) -> Vec<String>) {
     let mut all = Vec::new();
     for kind in Kind::BOTH {

@@ -27,7 +27,7 @@ impl Duplex for MultiRailStream {
     }
 }
 
-/// What streams are made of.
+/// The transports of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tcp,

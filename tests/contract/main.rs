@@ -1,4 +1,4 @@
-//! What tokio's traits promise, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
+//! The promises of tokio's traits, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
 
 mod adapters;
 mod endings;

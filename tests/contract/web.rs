@@ -186,7 +186,7 @@ async fn hundreds_of_streams_of_http_2_share_a_stream() {
     }
 }
 
-/// Who asks says that it has nothing more to say, and listens.
+/// The client shuts its side down, and listens.
 #[tokio::test]
 async fn half_closed_client_is_answered() {
     let mut pair = pair().await;

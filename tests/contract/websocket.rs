@@ -26,7 +26,7 @@ fn farewell() -> Option<CloseFrame> {
     Some(CloseFrame { code: CloseCode::Normal, reason: "done".into() })
 }
 
-/// What comes is the answer to the close, and then the end.
+/// The answer to the close comes, and then the end.
 async fn expect_the_answer(mut socket: WebSocketStream<Stream>) {
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::Close(farewell()));
     assert!(socket.next().await.is_none());

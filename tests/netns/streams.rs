@@ -127,7 +127,7 @@ async fn finish(mut stream: MultiRailStream, mut hasher: blake3::Hasher) -> (bla
     (hasher.finalize(), stream.close().await.expect("one link is up"))
 }
 
-/// What B has received over each link.
+/// The bytes that B has received over each link.
 fn received(lab: &LinkLab) -> Vec<u64> {
     (0..lab.link_count()).map(|link| lab.counters(Side::B, link).expect("the link is there").rx_bytes).collect()
 }

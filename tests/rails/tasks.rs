@@ -1,4 +1,4 @@
-//! What runs on a rail, and what becomes of it.
+//! Tasks on a rail, and their ends.
 
 use crate::loopback;
 use rails::{

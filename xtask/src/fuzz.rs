@@ -74,9 +74,9 @@ fn target_dir() -> PathBuf {
 /// The program with all targets, and where its inputs lie.
 pub(crate) struct Fuzzer {
     program: PathBuf,
-    /// What was found to reach something new; kept from run to run.
+    /// The inputs that reach something new; kept from run to run.
     corpus: PathBuf,
-    /// What the targets start from.
+    /// The first inputs of the targets.
     seeds: PathBuf,
     crashes: PathBuf,
 }
@@ -201,7 +201,7 @@ impl Fuzzer {
     }
 }
 
-/// What libFuzzer says at the end: `stat::number_of_executed_units: 7` and, before it, lines with `cov: 7 ft: 9 corp: 3/7b`.
+/// libFuzzer's last lines: `stat::number_of_executed_units: 7` and, before it, lines with `cov: 7 ft: 9 corp: 3/7b`.
 fn summary(said: &str) -> String {
     let stat = |name: &str| {
         let line = said.lines().find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name))?;

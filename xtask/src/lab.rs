@@ -190,7 +190,7 @@ fn path(variable: &str) -> Option<PathBuf> {
 
 const KERNEL: &str = "RAILS_LAB_KERNEL";
 const MODULES: &str = "RAILS_LAB_MODULES";
-/// What a person sets to see more.
+/// The variables that a person sets to see more.
 const PASSED_ON: [&str; 3] = ["RUST_BACKTRACE", "RUST_LOG", "PROPTEST_CASES"];
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ fn run(command: Command) -> Result<Exit> {
     }
 }
 
-/// What makes network namespaces.
+/// Runs a command that makes network namespaces.
 fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {
     if !shell::is_root()? {
         anyhow::bail!(

@@ -16,7 +16,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// What a person would call it.
+    /// Its name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PkgConfig => "pkg-config",
@@ -115,7 +115,7 @@ pub(crate) enum Privilege {
     None,
 }
 
-/// What to do about what is missing.
+/// The advice for missing parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// Nothing is missing.
@@ -126,7 +126,7 @@ pub(crate) enum Plan {
     Advise(Vec<String>),
 }
 
-/// What to do about what is missing.
+/// The advice for missing parts.
 pub(crate) fn plan(missing: &[Need], manager: Option<Manager>, privilege: Privilege) -> Plan {
     if missing.is_empty() {
         return Plan::Nothing;

@@ -43,7 +43,7 @@ impl Program {
     }
 }
 
-/// What a test program is told so that it runs these of its ignored tests, one at a time.
+/// The arguments by which a test program runs these of its ignored tests, one at a time.
 pub(crate) fn arguments(tests: &[String]) -> impl Iterator<Item = OsString> {
     let flags = ["--ignored", "--exact", "--test-threads=1", "--show-output"].map(str::to_owned);
     flags.into_iter().chain(tests.to_vec()).map(Into::into)
@@ -77,7 +77,7 @@ fn listed(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
 
-/// What is of use here of a message (The Cargo Book, "External tools", "JSON messages").
+/// The parts of a message that are of use here (The Cargo Book, "External tools", "JSON messages").
 #[derive(Debug, Deserialize)]
 struct Message {
     manifest_path: Option<PathBuf>,

@@ -8,7 +8,7 @@ use rails_lab::guest::Tool;
 use crate::plan::{Manager, Need, Plan, Privilege, plan};
 use crate::shell::{is_root, succeeds};
 
-/// What the system is set up for.
+/// The purpose of setting the system up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To build and run.
@@ -44,7 +44,7 @@ pub(crate) fn setup(purpose: Purpose) -> Result<()> {
     }
 }
 
-/// What counts is what is there afterwards: a failed refresh of the package lists does no harm when the install works.
+/// Only the result counts: a failed refresh of the package lists does no harm when the install works.
 fn verify(purpose: Purpose) -> Result<()> {
     let missing = missing(purpose);
     if missing.is_empty() {

@@ -80,7 +80,7 @@ pub(crate) fn test(tier: &Tier, filter: &[String], root: bool) -> Result<Exit> {
 
 /// Three things at a time, for the processors would be idle else: tests over links wait most of their time, and guests are built of one thread mostly.
 ///
-/// What is drawn from seeds takes what the others leave, from the first test on. Tests whose links have rates have only that beside them; guests run beside
+/// The simulated streams take the time that the others leave, from the first test on. Tests whose links have rates have only that beside them; guests run beside
 /// tests that only compute.
 fn everything(
     tier: &Tier,
@@ -166,7 +166,7 @@ fn everything(
     Ok(())
 }
 
-/// What asks for processors and not for time: the simulated streams, from many seeds.
+/// The simulated streams, from many seeds: they ask for processors and not for time.
 ///
 /// A seed that fails is printed by the test, with the command that draws it again.
 fn drawn(tier: &Tier, programs: &[Program], out: &mut dyn Write) -> Result<Tally> {
@@ -195,7 +195,7 @@ fn idle(command: &Command) -> Command {
     idle
 }
 
-/// What a run writes is kept, for another one writes meanwhile.
+/// Keeps a run's output, for another one writes meanwhile.
 fn buffered(run: impl FnOnce(&mut dyn Write) -> Result<Tally>) -> (Vec<u8>, Result<Tally>) {
     let mut out = Vec::new();
     let tally = run(&mut out);
@@ -273,7 +273,7 @@ fn pass_on(mut from: impl BufRead, to: &mut dyn Write) -> io::Result<Tally> {
     Ok(tally)
 }
 
-/// What `cargo test` is run for: everything, and the topology reader that stands in where there is no hwloc.
+/// The suites of `cargo test`: everything, and the topology reader that stands in where there is no hwloc.
 pub(crate) const SUITES: [&[&str]; 2] = [HERE, WITHOUT_HWLOC];
 const HERE: &[&str] = &["--workspace"];
 const WITHOUT_HWLOC: &[&str] = &["--package", "rails-topo", "--no-default-features"];

@@ -30,7 +30,7 @@ impl Admission {
     /// The next stream whose peer is what it should be; it waits for its turn. Cancel safe.
     ///
     /// # Errors
-    /// What was wrong with one that came, or that nothing listens any more.
+    /// The fault of a stream that came, or that nothing listens any more.
     pub(crate) async fn next(&mut self) -> Result<MultiRailStream> {
         self.waiting.recv().await.unwrap_or_else(|| Err(ListenerClosed::RailsStopped.into()))
     }
@@ -118,7 +118,7 @@ async fn given_up(mut over: watch::Receiver<bool>) {
     let _ = over.wait_for(|over| *over).await;
 }
 
-/// What comes without waiting.
+/// The first value, if it comes without waiting.
 async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

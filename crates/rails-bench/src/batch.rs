@@ -23,23 +23,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What became of a batch.
+/// The end of a batch.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
-    /// What was done, or the signal that ended it before it was through.
+    /// The result, or the signal that ended the batch before it was through.
     pub(crate) summary: Result<T, Signal>,
     /// From the first word to the last.
     pub(crate) time: Duration,
     /// How the stream was kept.
     pub(crate) security: Mode,
-    /// What this end's rails did for it.
+    /// The work of this end's rails for it.
     pub(crate) side: Side,
 }
 
 /// Sends files and folders.
 ///
 /// # Errors
-/// What made the batch as a whole impossible.
+/// The reason why the whole batch is impossible.
 pub(crate) async fn send(
     end: &Endpoint,
     stream: MultiRailStream,
@@ -56,7 +56,7 @@ pub(crate) async fn send(
 /// Receives one batch into a folder.
 ///
 /// # Errors
-/// What made the batch as a whole impossible.
+/// The reason why the whole batch is impossible.
 pub(crate) async fn receive(
     end: &Endpoint,
     stream: MultiRailStream,

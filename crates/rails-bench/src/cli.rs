@@ -51,7 +51,7 @@ impl Cli {
     /// Does what is asked.
     ///
     /// # Errors
-    /// What kept it from being carried out, for [`explain`](crate::explain).
+    /// The cause of the failure, for [`explain`](crate::explain).
     pub fn run(self) -> Result<Exit> {
         let details = self.verbose > 0;
         self.config.hold();

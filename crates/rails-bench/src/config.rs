@@ -23,7 +23,7 @@ pub(crate) struct ConfigArgs {
     no_config: bool,
 }
 
-/// What the command line says, for every place that reads the machine.
+/// The choices of the command line, for every place that reads the machine.
 static ARGS: OnceLock<ConfigArgs> = OnceLock::new();
 
 impl ConfigArgs {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Reads `19ms`, `1.5s`, `250us` or `0`: a number and its unit, which only nothing at all needs not.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -100,7 +100,7 @@ impl std::error::Error for Helped {
     }
 }
 
-/// What clap ends with, too.
+/// The exit code of clap, too.
 const USAGE: u8 = 2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is parsed inside, for the fuzz targets: each takes any input, and panics where a parser does or where what it promises does
+//! The parsers, for the fuzz targets: each takes any input, and panics where a parser does or where its promise does
 //! not hold.
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What stands behind flags.
+/// The values of flags.
 pub fn command_line(text: &str) {
     let _ = (duration::parse(text), rate::shape(text), links::veths(text), links::emulated(text));
     // Fractions are rounded, so only whole numbers of bytes print as what reads the same.
@@ -28,12 +28,12 @@ pub fn greeting(bytes: &[u8]) {
     purpose::fuzz(bytes);
 }
 
-/// What each command says first.
+/// The greeting of each command.
 pub fn greetings() -> Vec<Vec<u8>> {
     purpose::fuzz_seeds()
 }
 
-/// What other programs print of their measurements.
+/// The measurements that other programs print.
 pub fn rivals_output(bytes: &[u8]) {
     lab::compare::fuzz(bytes);
 }

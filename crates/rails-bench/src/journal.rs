@@ -24,7 +24,7 @@ impl JournalArgs {
         journal.map_err(|error| error.help("`--journal DIR` names a folder that nobody else can write to"))
     }
 
-    /// What is to be known of a journal that holds nothing: for those who may not read the machine's, it is another.
+    /// A note on an empty journal: a user who may not read the machine's has a journal of his own.
     pub(crate) fn where_else(&self, journal: &Journal) -> Option<String> {
         let machine = Path::new(Journal::MACHINE);
         let is_another = self.journal.is_none() && journal.folder() != machine && machine.exists();

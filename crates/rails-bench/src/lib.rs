@@ -1,4 +1,4 @@
-//! What the program `rails-bench` is made of; its `main` parses a [`Cli`], runs it and [`explain`]s what went wrong.
+//! The parts of the program `rails-bench`; its `main` parses a [`Cli`], runs it and [`explain`]s errors.
 //!
 //! `commands` has one file for each command, and the other modules hold what commands have in common. `measure` sends from memory to
 //! memory. `lab`, with the feature of that name, makes network namespaces. The crate `rails-transfer` moves the files; the command line

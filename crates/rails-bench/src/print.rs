@@ -13,7 +13,7 @@ pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::n
 /// Writes a result to stdout.
 ///
 /// # Errors
-/// What the operating system said. A reader that has gone away (`rails-bench topo | head -1`) is none.
+/// The operating system's error. A reader that has gone away (`rails-bench topo | head -1`) is none.
 pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
     let written = BARS.suspend(|| {
         let mut out = io::stdout().lock();

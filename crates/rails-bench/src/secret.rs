@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Who may join. The environment variable RAILS_SECRET is the third way; it is no flag, so that no secret stands in a list of
+/// The credentials of peers. The environment variable RAILS_SECRET is the third way; it is no flag, so that no secret stands in a list of
 /// processes.
 #[derive(Debug, Clone, clap::Args)]
 #[command(

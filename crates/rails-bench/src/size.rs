@@ -5,7 +5,7 @@ use rails_topo::DataSize;
 /// Reads `1GiB`, `64 MiB`, `1.5GB` or `4096`: binary and decimal units, a number of bytes without one.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub(crate) fn parse(text: &str) -> Result<DataSize, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -22,7 +22,7 @@ impl Stop {
     /// be called inside a runtime with a thread of its own for the second signal.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// The operating system's error.
     pub(crate) fn on_signals() -> io::Result<Self> {
         let (stop, stopped) = watch::channel(None);
         for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp] {

@@ -1,4 +1,4 @@
-//! What a lab is to be like, until it is built.
+//! The description of a lab, until it is built.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 
-/// What an interface has carried since it was made.
+/// The traffic of an interface since it was made.
 ///
 /// # Units
 ///

@@ -1,4 +1,4 @@
-//! What can go wrong while a lab is built, changed or read.
+//! Errors of building, changing and reading a lab.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub enum LabError {
     /// The process is root, but the kernel or the container it runs in refuses new network namespaces.
     #[error("unshare(CLONE_NEWNET) failed although the process is root (a container without CAP_SYS_ADMIN?)")]
     NamespacesRefused {
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// A program that the lab is built with is not installed.
@@ -42,7 +42,7 @@ pub enum LabError {
     BadShape {
         /// The shape as asked for.
         shape: crate::Shape,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
     /// An emulated link that cannot be.
@@ -50,7 +50,7 @@ pub enum LabError {
     BadEmulatedLink {
         /// The link as asked for.
         link: crate::EmulatedLink,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
     /// A method for the other kind of link.
@@ -58,7 +58,7 @@ pub enum LabError {
     OtherKind {
         /// The link's number.
         link: usize,
-        /// What it is: `a veth pair` or `an emulated link`.
+        /// Its kind: `a veth pair` or `an emulated link`.
         kind: &'static str,
         /// The method that was called.
         call: &'static str,
@@ -68,7 +68,7 @@ pub enum LabError {
     Tap {
         /// The interface's name.
         interface: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// An emulated link's thread could not be started.
@@ -76,7 +76,7 @@ pub enum LabError {
     EmulationNotStarted {
         /// The link's number.
         link: usize,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// An emulated link carries nothing any more, because one of its TAP devices was taken away.
@@ -84,7 +84,7 @@ pub enum LabError {
     EmulationEnded {
         /// The link's number.
         link: usize,
-        /// What its thread met.
+        /// The error of its thread.
         source: io::Error,
     },
     /// A program or a file failed.
@@ -95,7 +95,7 @@ pub enum LabError {
     Enter {
         /// The namespace's name.
         namespace: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// The kernel's counters have no line for the interface, or one that cannot be read.
@@ -103,7 +103,7 @@ pub enum LabError {
     Counters {
         /// The interface's name.
         interface: String,
-        /// What was found instead.
+        /// The text that was found instead.
         reason: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a link without its ends being told.
+//! Faults of a link that its ends are not told of.
 
 use crate::{LabError, LinkLab, Side, system::output};
 

@@ -40,7 +40,7 @@ pub struct LinkLab {
 pub(crate) struct Link {
     interface_a: String,
     interface_b: String,
-    /// What makes it an emulated link; a veth pair carries its frames itself.
+    /// The emulation; a veth pair carries its frames itself.
     emulated: Option<Running>,
 }
 
@@ -168,7 +168,7 @@ impl LinkLab {
         Ok(())
     }
 
-    /// What a link has carried, seen from one end. It costs no process: the current thread enters the namespace for
+    /// The traffic of a link, seen from one end. It costs no process: the current thread enters the namespace for
     /// the time of one read.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl LinkLab {
         InterfaceCounters::parse(&text, interface)
     }
 
-    /// What an emulated link did with the frames it was given, each way. The kernel's count of what never reached the link's
+    /// The counts of an emulated link's frames, each way. The kernel's count of frames that never reached the link's
     /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 did only what it was told.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl LinkLab {
         self.link(link).emulated.as_ref().ok_or(LabError::OtherKind { link, kind: "a veth pair", call })
     }
 
-    /// What the kernel has dropped at the two ends of an emulated link before the link's thread could take it.
+    /// The frames that the kernel dropped at the two ends of an emulated link before the link's thread could take them.
     fn dropped(&self, link: usize) -> Result<[u64; 2], LabError> {
         Ok([self.counters(Side::A, link)?.tx_dropped, self.counters(Side::B, link)?.tx_dropped])
     }

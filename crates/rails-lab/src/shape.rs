@@ -1,4 +1,4 @@
-//! What a link is like: as the kernel has it, or held to a rate.
+//! The shape of a link: as the kernel has it, or held to a rate.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 
-/// What a link is like, in both directions.
+/// The shape of a link, in both directions.
 ///
 /// # Default
 ///

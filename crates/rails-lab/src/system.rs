@@ -14,7 +14,7 @@ pub enum SystemError {
     Spawn {
         /// The whole command line.
         command: String,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// A program ran and failed.
@@ -24,7 +24,7 @@ pub enum SystemError {
         command: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it wrote to standard error, without the last newline.
+        /// Its standard error, without the last newline.
         stderr: String,
     },
     /// A file could not be made, read or written.
@@ -34,7 +34,7 @@ pub enum SystemError {
         call: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
@@ -52,7 +52,7 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, SystemError> {
     Err(SystemError::Command { command: command_line(command), status: output.status, stderr })
 }
 
-/// What becomes of the kernel's answer to a call on a file.
+/// Makes an error of the kernel's answer to a call on a file.
 pub(crate) fn file_error(call: &'static str, path: impl AsRef<Path>) -> impl Fn(io::Error) -> SystemError {
     let path = path.as_ref().to_owned();
     move |source| SystemError::File { call, path: path.clone(), source }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::system::{SystemError, file_error};
 use crate::{LabError, LinkLab, Side};
 
-/// What the kernel of one end has counted of its TCP since the lab was made.
+/// The TCP counts of one end's kernel since the lab was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportCounters {
     /// Segments that were sent again (`RetransSegs` of `Tcp` in `/proc/net/snmp`), of every connection.
@@ -70,7 +70,7 @@ impl LinkLab {
         Ok(())
     }
 
-    /// What TCP has counted at one end.
+    /// The TCP counts of one end.
     ///
     /// # Errors
     ///

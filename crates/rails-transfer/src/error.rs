@@ -18,7 +18,7 @@ pub enum SendError {
     Source {
         /// The source as named.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A source named by the caller is neither a file nor a folder; nothing was sent.
@@ -65,7 +65,7 @@ pub enum ReceiveError {
     Folder {
         /// The folder as named.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The stream failed, or what came over it was not this protocol.
@@ -85,7 +85,7 @@ pub enum WireError {
     Io {
         /// `reading` or `writing`.
         doing: &'static str,
-        /// What the stream said.
+        /// The stream's error.
         source: io::Error,
     },
     /// The stream ended before the batch did; running the transfer again goes on from here.

@@ -10,7 +10,7 @@ use crate::path::RelPath;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest([u8; 32]);
 
-/// What a batch holds, counted before anything is sent.
+/// The contents of a batch, counted before anything is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Number of regular files.
@@ -66,7 +66,7 @@ pub(crate) enum FromReceiver {
     Bye,
 }
 
-/// What the receiver has of an offered file.
+/// The receiver's bytes of an offered file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Held {
     /// The digest of the file under the final name, where that has the size of the offered one.

@@ -11,7 +11,7 @@ use crate::path::RelPath;
 /// overlap: a file's `started` may come before the `finished` of the one before it. Every method does nothing
 /// unless it is written.
 pub trait Observer: Send + Sync {
-    /// What the batch holds; once, before the first file.
+    /// The contents of the batch; once, before the first file.
     fn totals(&self, totals: &Totals) {
         let _ = totals;
     }

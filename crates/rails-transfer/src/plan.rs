@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) entries: Vec<Entry>,
     pub(crate) totals: Totals,
     pub(crate) skipped: Vec<Skipped>,
-    /// What could not be read, each named in its reason.
+    /// The unreadable sources, each named in its reason.
     pub(crate) unreadable: Vec<Reason>,
     /// The names that appear directly in the receiving folder, and the source each comes from.
     tops: BTreeMap<OsString, PathBuf>,
@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     Folder,

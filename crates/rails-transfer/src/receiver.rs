@@ -28,11 +28,11 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// applied: the stream's owner decides how long a silent peer is waited for.
 ///
 /// # Deadlock
-/// What is read goes to the disk thread, which never waits for the answers it gives: they go into a queue with
+/// Frames go to the disk thread, which never waits for the answers it gives: they go into a queue with
 /// room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
 ///
 /// # Errors
-/// What ends the batch as a whole: a folder that cannot be opened (the sender is told why), a stream that fails or
+/// A failure of the whole batch: a folder that cannot be opened (the sender is told why), a stream that fails or
 /// ends early, a peer that breaks the protocol. A file that fails on its own is in [`ReceiveSummary::failures`].
 pub async fn receive<S>(stream: S, into: &Path, observer: Arc<dyn Observer>) -> Result<ReceiveSummary, ReceiveError>
 where

@@ -35,7 +35,7 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// holds.
 ///
 /// # Errors
-/// What makes the batch as a whole impossible: a source that is missing or special, two sources of one name (all
+/// A failure of the whole batch: a source that is missing or special, two sources of one name (all
 /// before anything is sent), a stream that fails, a peer that breaks the protocol. A file that fails on its own is
 /// in [`SendSummary::failures`].
 pub async fn send<S>(stream: S, sources: &[PathBuf], observer: Arc<dyn Observer>) -> Result<SendSummary, SendError>
@@ -97,14 +97,14 @@ struct Sending<W> {
     answers: mpsc::Receiver<FromReceiver>,
     observer: Arc<dyn Observer>,
 
-    /// What is to be sent.
+    /// The batch.
     plan: Plan,
     /// How many of the plan's entries have been opened.
     opened: usize,
     /// How many of the plan's entries, counted from the end, have been passed over in search of folders to seal.
     sealed: usize,
 
-    /// What is open.
+    /// The open entries.
     outbound: Outbound,
     /// The files that the disk thread has to do with.
     files: BTreeMap<u64, Running>,

@@ -27,7 +27,7 @@ pub(crate) struct Job {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// What the thread has read; in the order of the jobs.
+/// The thread's results, in the order of the jobs.
 #[derive(Debug)]
 pub(crate) enum Event {
     Start {

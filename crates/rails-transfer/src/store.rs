@@ -303,7 +303,7 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
 /// Makes a folder with those above it, and puts their names on disk; one that is there is left as it is.
 ///
 /// # Errors
-/// What the system said.
+/// The system's error.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();

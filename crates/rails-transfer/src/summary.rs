@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::message::{Digest, Reason};
 use crate::path::RelPath;
 
-/// What [`send`](crate::send) did.
+/// The result of [`send`](crate::send).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SendSummary {
@@ -17,7 +17,7 @@ pub struct SendSummary {
     pub bytes_sent: u64,
     /// The failures, of the sender and of the receiver.
     pub failures: Vec<Failure>,
-    /// What was left out on purpose.
+    /// The entries that were left out on purpose.
     pub skipped: Vec<Skipped>,
 }
 
@@ -28,7 +28,7 @@ impl SendSummary {
     }
 }
 
-/// What [`receive`](crate::receive) did.
+/// The result of [`receive`](crate::receive).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReceiveSummary {

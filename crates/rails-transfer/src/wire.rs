@@ -25,7 +25,7 @@ pub(crate) enum Role {
     Receiver = b'R' as isize,
 }
 
-/// What one frame held.
+/// The contents of one frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<M> {
     Message(M),

@@ -15,7 +15,7 @@ use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRa
 use rails_net::{TcpAcceptor, TcpTransport};
 use std::sync::Arc;
 
-/// What messages go over.
+/// The carrier of messages.
 #[derive(Debug)]
 pub(super) enum Over {
     /// A plain flow to the first address.

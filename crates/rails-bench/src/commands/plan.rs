@@ -73,7 +73,7 @@ async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
     Endpoint::build(args.machine.topology()?, plan, args.stream.options()?)?.probe(contact).await
 }
 
-/// What is done about irqbalance when interrupts are placed; nothing where it does not run.
+/// The advice on irqbalance when interrupts are placed; nothing where it does not run.
 fn balancing() -> Option<String> {
     match irqbalance::heed(Path::new("/"), Vec::new()) {
         Ok((BalancerPlan::None, _)) => None,

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     Ok(if all_final { Exit::Done } else { Exit::Failed })
 }
 
-/// What the journal holds, one record after the other.
+/// The records of the journal, one after the other.
 fn list(journal: &Journal, records: &[Record]) -> String {
     if records.is_empty() {
         return format!("nothing is written down in {}\n", journal.folder().display());

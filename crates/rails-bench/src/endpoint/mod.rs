@@ -39,11 +39,11 @@ pub(crate) struct Endpoint {
     pub(crate) topology: Topology,
     pub(crate) rails: Rails,
     pub(crate) options: StreamOptions,
-    /// What is to be known of the rails as a whole.
+    /// Notes on the rails as a whole.
     pub(crate) notes: Vec<String>,
 }
 
-/// What both ends are told alike, and what each is of TLS.
+/// The flags that both ends share, and the TLS flags of each.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StreamArgs<T: TlsArgs> {
     #[command(flatten)]
@@ -278,7 +278,7 @@ pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
     addresses.iter().map(socket).collect()
 }
 
-/// What an address of another transport is answered with.
+/// The error for an address of another transport.
 const TRANSPORTS: &str = "lanes go over TCP: write tcp://HOST:PORT, or HOST:PORT alone";
 
 #[cfg(test)]

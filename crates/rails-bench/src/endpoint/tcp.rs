@@ -19,10 +19,10 @@ pub(crate) struct TcpArgs {
     /// CAP_NET_ADMIN
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     busy_poll: Option<Duration>,
-    /// What the kernel may hold for sending on each lane, such as 4MiB [default: tuned by itself]
+    /// The most that the kernel holds for sending on each lane, such as 4MiB [default: tuned by itself]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     send_buffer: Option<DataSize>,
-    /// What the kernel may hold for reading on each lane [default: tuned by itself]
+    /// The most that the kernel holds for reading on each lane [default: tuned by itself]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     receive_buffer: Option<DataSize>,
 }

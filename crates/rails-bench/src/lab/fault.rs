@@ -1,11 +1,11 @@
-//! What goes wrong with links, for `disturb` and `soak`.
+//! Faults of links, for `disturb` and `soak`.
 
 use super::compare::Link;
 use rails_lab::{LabError, LinkLab, Shape, Side};
 use serde::Serialize;
 use std::fmt;
 
-/// What can be wrong with a link.
+/// A fault of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
@@ -26,7 +26,7 @@ pub(crate) enum Fault {
 pub(crate) struct Happening {
     /// The link's number.
     pub(crate) link: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub(crate) fault: Fault,
     /// Whether the fault begins; else it is over, and the link is as it should be.
     pub(crate) begins: bool,

@@ -10,7 +10,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use serde::Serialize;
 use std::{fmt, time::Duration};
 
-/// What carries the messages.
+/// A carrier of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Carrier {
@@ -39,16 +39,16 @@ pub(crate) struct LatencyContest {
     pub(crate) terms: Terms,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LatencyComparison {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// What the order was drawn from.
+    /// The seed of the order.
     pub(crate) seed: u64,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<LatencySample>,
-    /// What they come to, by size and carrier.
+    /// Their results by size and carrier.
     pub(crate) results: Vec<LatencyOutcome>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct LatencyComparison {
 pub(crate) struct LatencySample {
     /// Its round, from 1.
     pub(crate) round: usize,
-    /// What carried the messages.
+    /// The carrier.
     pub(crate) carrier: Carrier,
     /// Figures of each size.
     pub(crate) round_trips: Vec<RoundTrips>,
@@ -68,7 +68,7 @@ pub(crate) struct LatencySample {
 pub(crate) struct LatencyOutcome {
     /// Length of the messages.
     pub(crate) bytes: u32,
-    /// What carried them.
+    /// The carrier.
     pub(crate) carrier: Carrier,
     /// The rounds' medians.
     pub(crate) p50_us: Spread,

@@ -8,7 +8,7 @@ use rails_lab::MAX_LINKS;
 /// Reads veth pairs: rates in Mbit/s or `unshaped`, each with how many there are, as in `400,100x3`.
 ///
 /// # Errors
-/// What is wrong, with the flag.
+/// The fault, with the flag.
 pub(crate) fn veths(text: &str) -> Result<Vec<Link>> {
     read("--rates", text, |one| rate::shape(one).map(Link::Veth))
 }
@@ -16,7 +16,7 @@ pub(crate) fn veths(text: &str) -> Result<Vec<Link>> {
 /// Reads emulated links: a rate and a round-trip time, as in `400@1ms,400@50ms`.
 ///
 /// # Errors
-/// What is wrong, with the flag.
+/// The fault, with the flag.
 pub(crate) fn emulated(text: &str) -> Result<Vec<Link>> {
     read("--emulated", text, |one| {
         let (mbit, rtt) = one.split_once('@').ok_or(format!("`{one}` is not a rate and a time, as 400@50ms"))?;

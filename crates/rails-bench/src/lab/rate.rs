@@ -5,7 +5,7 @@ use rails_lab::Shape;
 /// Reads a number of Mbit/s, or `unshaped`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub(crate) fn shape(text: &str) -> Result<Shape, String> {
     match text {
         "unshaped" => Ok(Shape::Unshaped),

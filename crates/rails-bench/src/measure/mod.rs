@@ -27,7 +27,7 @@ pub(crate) enum Amount {
     Bytes(u64),
 }
 
-/// What a sink counted.
+/// The counts of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Count {
     /// Bytes that were read.
@@ -74,18 +74,18 @@ impl Supply {
     }
 }
 
-/// What a receiver has to say of a measurement.
+/// A receiver's report of a measurement.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// What arrived.
+    /// The bytes that arrived.
     pub(crate) count: Count,
     /// How fast it did; of several flows, while all of them ran.
     pub(crate) goodput_bits_per_second: f64,
-    /// What this side did for it.
+    /// The work of this end.
     pub(crate) side: report::Side,
     /// How it arrived in the course of time, if that was to be written down.
     pub(crate) series: Option<Series>,
-    /// What the receiving end of a striped stream did, as it closed.
+    /// The statistics of a striped stream's receiving end, as it closed.
     pub(crate) stats: Option<rails_multirail::StreamStats>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Counter {
     checker: Option<Checker>,
 }
 
-/// What a receiver does besides counting.
+/// The work of a receiver besides counting.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Watch {
     /// It writes down what arrived in each of these.
@@ -123,7 +123,7 @@ impl Counter {
         Self { checker: check.then(|| Checker::new(b"")), ..self }
     }
 
-    /// What was written down.
+    /// The record.
     pub(crate) fn series(self) -> Option<Series> {
         self.recorder.map(Recorder::finish)
     }
@@ -176,7 +176,7 @@ impl Count {
 /// The longest report of a receiver that is read: a few hundred bytes for each of at most 64 rails and lanes.
 pub(crate) const LONGEST_RECEIPT: u64 = 1 << 20;
 
-/// What the application writes and reads at a time, striped or plain.
+/// The bytes that the application writes and reads at a time, striped or plain.
 pub(crate) const BLOCK: usize = 256 << 10;
 
 #[cfg(test)]

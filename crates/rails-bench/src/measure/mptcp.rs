@@ -68,7 +68,7 @@ impl Listener {
     /// Listens on an address.
     ///
     /// # Errors
-    /// What the kernel has against it; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no MPTCP.
+    /// The kernel's refusal; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no MPTCP.
     pub(crate) fn bind(address: SocketAddr, congestion: Option<&str>) -> io::Result<Self> {
         let socket = socket(address, congestion)?;
         socket.set_reuse_address(true)?;
@@ -80,7 +80,7 @@ impl Listener {
     /// Where it listens.
     ///
     /// # Errors
-    /// What the kernel has against telling.
+    /// The kernel's refusal to tell.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -138,7 +138,7 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What there is to say before bytes flow; a socket that is closed knows its peer no more.
+/// The report before bytes flow; a socket that is closed knows its peer no more.
 fn report(stream: &TcpStream) -> io::Result<LaneReport> {
     let congestion = SockRef::from(stream).tcp_congestion()?;
     let name = String::from_utf8_lossy(&congestion).trim_end_matches('\0').to_owned();

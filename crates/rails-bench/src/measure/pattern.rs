@@ -3,7 +3,7 @@
 use super::BLOCK;
 use bytes::Bytes;
 
-/// What is sent, block by block. Each block is the same bytes from another place on, so that neither a block nor a chunk
+/// The bytes to send, block by block. Each block is the same bytes from another place on, so that neither a block nor a chunk
 /// of one can be exchanged for another unnoticed, and sending needs no copy.
 #[derive(Debug)]
 pub(crate) struct Pattern {

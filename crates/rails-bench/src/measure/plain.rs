@@ -29,7 +29,7 @@ use tokio::{
     sync::watch,
 };
 
-/// What the sink of one flow tells its source; the last flow's says how the whole side did.
+/// The report of a flow's sink to its source; the last flow's has the figures of the whole end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Receipt {
     pub(super) count: Count,
@@ -95,7 +95,7 @@ impl Listeners {
     /// Listens on each address, on the rail of the same number.
     ///
     /// # Errors
-    /// What kept an address from being listened on.
+    /// The reason why an address cannot be listened on.
     pub(crate) async fn bind(rails: &Rails, addresses: &[SocketAddr], tcp: &TcpTransport) -> Result<Self> {
         let mut listeners = Vec::new();
         for (index, address) in addresses.iter().copied().enumerate() {

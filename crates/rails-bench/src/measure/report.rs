@@ -1,4 +1,4 @@
-//! What a measurement says: one object, units in the key names, placement as it was read back.
+//! The report of a measurement: one object, units in the key names, placement as it was read back.
 
 use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
 use rails_multirail::{Driver, LaneStats, Policy, RailId, Rails, StreamStats, runtime::Placement};
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// A whole measurement, as `stream --json` prints it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Measurement {
-    /// What carried the bytes.
+    /// The carrier of the bytes.
     pub(crate) transport: Transport,
     /// How the stream was kept: `insecure`, `psk`, `psk encrypted` or `tls`; `None` of plain flows.
     pub(crate) security: Option<String>,
@@ -26,12 +26,12 @@ pub(crate) struct Measurement {
     pub(crate) sender: Side,
     /// The receiving process.
     pub(crate) receiver: Side,
-    /// What the sending end of a striped stream did.
+    /// The statistics of a striped stream's sending end.
     #[serde(skip)]
     pub(crate) stats: Option<StreamStats>,
 }
 
-/// What carried the bytes.
+/// The carrier of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Transport {
@@ -113,7 +113,7 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// What has been used up to now.
+    /// The use up to now.
     pub(crate) fn take(rails: &Rails) -> Self {
         Self { process: process_seconds(), rails: rails.iter().map(rail_seconds).collect() }
     }

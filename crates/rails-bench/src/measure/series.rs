@@ -1,4 +1,4 @@
-//! What arrived in the course of time.
+//! Arrivals in the course of time.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -53,7 +53,7 @@ impl Recorder {
         self.add_at(self.zero.elapsed(), bytes as u64);
     }
 
-    /// What was written down.
+    /// The record.
     pub(crate) fn finish(self) -> Series {
         self.series
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What a sink tells the source when it has read everything.
+/// The report of a sink to its source when it has read everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Receipt {
     count: Count,

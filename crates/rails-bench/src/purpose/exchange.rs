@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-/// What a greeting can be said on.
+/// A carrier of greetings.
 pub(crate) trait Greets: Send {
     /// Says these few bytes.
     fn say(&mut self, words: &[u8]) -> impl Future<Output = io::Result<()>> + Send;

@@ -1,4 +1,4 @@
-//! What a stream is for: the commands at its two ends tell each other before anything else, so that one that was pointed at the wrong
+//! The purpose of a stream: the commands at its two ends tell each other before anything else, so that one that was pointed at the wrong
 //! one ends with words instead of waiting, or taking one protocol for another. `docs/greeting.md` has the bytes.
 //!
 //! The end that listens takes streams one at a time. A stream whose turn has not come sends nothing: what is measured begins with the
@@ -11,7 +11,7 @@ pub(crate) use exchange::{Greets, InMessages, await_turn, give_turn, greet};
 use crate::exit::Help;
 use std::{fmt, io, time::Duration};
 
-/// What a command does with a stream.
+/// A command's use of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// `send`
@@ -51,7 +51,7 @@ pub(crate) enum Misfit {
 impl Purpose {
     const ALL: [Self; 6] = [Self::Send, Self::Receive, Self::Stream, Self::Serve, Self::Ask, Self::Answer];
 
-    /// What the peer has to be.
+    /// The purpose that the peer must have.
     pub(crate) fn counterpart(self) -> Self {
         match self {
             Self::Send => Self::Receive,
@@ -129,13 +129,13 @@ pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
     Purpose::ALL.iter().map(|purpose| purpose.greeting().to_vec()).collect()
 }
 
-/// What each end says first.
+/// The first bytes of each end.
 type Greeting = [u8; GREETING_LEN];
 
 const MAGIC: &[u8; 8] = b"BENCH-TO";
 const VERSION: u16 = 1;
 const GREETING_LEN: usize = 11;
-/// What the listening end says when it is the stream's turn.
+/// The listening end's word when it is the stream's turn.
 const TURN: u8 = b'T';
 /// How long the peer has to say what the stream is for. It does so by itself, whatever else it is busy with.
 const PATIENCE: Duration = Duration::from_secs(10);

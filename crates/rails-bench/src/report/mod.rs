@@ -1,4 +1,4 @@
-//! What a batch amounted to, and what each rail did for it, as a person reads it.
+//! The result of a batch and the work of each rail for it, as a person reads it.
 
 mod table;
 
@@ -22,7 +22,7 @@ use std::{fmt::Write, time::Duration};
 /// One end of a stream and what it did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
-    /// What it is called where there are two.
+    /// Its name where there are two.
     pub(crate) name: &'static str,
     /// Whether its traffic is what it sent, or what it received.
     pub(crate) sends: bool,

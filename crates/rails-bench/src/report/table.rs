@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use rails_bind::affinity::Verdict;
 use rails_topo::DataSize;
 
-/// What is told of a rail.
+/// A column of the table of rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
     /// Which end it is.

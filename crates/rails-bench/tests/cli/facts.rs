@@ -45,7 +45,7 @@ fn good(output: Output) -> String {
     stdout(&output)
 }
 
-/// What it says where it fails with code 1.
+/// Its error where it fails with code 1.
 fn failed(output: Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     stderr(&output)

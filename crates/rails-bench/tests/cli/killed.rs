@@ -106,7 +106,7 @@ fn receiver_killed_at_any_moment() {
     assert!(in_the_middle > 0, "no moment was in the middle of a file");
 }
 
-/// What is sent, and where it goes.
+/// The files to send, and their folder.
 struct Batch {
     source: PathBuf,
     inbox: PathBuf,
@@ -227,5 +227,5 @@ impl Moments {
     }
 }
 
-/// What the receiver says of a lane that was part of a stream when the sender's end came.
+/// The receiver's words for a lane that was part of a stream when the sender's end came.
 const LOST: &str = "a lane was lost";

@@ -17,7 +17,7 @@ fn measured(common: &[&str], of_stream: &[&str]) -> (String, String) {
     (stdout(&output), served)
 }
 
-/// What every measurement has to state.
+/// The statements of every measurement.
 fn assert_complete(measurement: &Value, lanes: usize) {
     assert!(measurement["receiver_goodput_bits_per_second"].as_f64().unwrap() > 0.0);
     assert!(measurement["seconds"].as_f64().unwrap() > 0.0);
@@ -89,7 +89,7 @@ fn statistics_for_prometheus() {
     }
 }
 
-/// What the sending end says before it sends, in bytes (`docs/greeting.md`).
+/// The length of the sending end's greeting, in bytes (`docs/greeting.md`).
 const GREETING: u64 = 11;
 
 #[test]

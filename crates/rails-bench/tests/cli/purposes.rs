@@ -210,7 +210,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// What `--explain` ends with, once it is the stream's turn.
+/// The last line of `--explain`, once it is the stream's turn.
 const HAS_BEGUN: &str = "1 of 1 lanes up";
 /// Less than the ten seconds for which either end would wait for the other, and longer than anything takes here.
 const PROMPT: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! What cannot be done is refused with the flag's name and what to do.
+//! Refusals name the flag and the help.
 
 use crate::util::{rails_bench, run, secret, stderr};
 use std::{fs, os::unix::fs::PermissionsExt, process::Output};

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// What the worker does wrong, and what is wrong with the NIC of node 1.
+/// The faults of the worker, and of the NIC of node 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Planted {
     /// The CPU of the NIC's interrupts.
@@ -88,7 +88,7 @@ impl Drop for Worker {
     }
 }
 
-/// What the worker does: echoes over the cable, with its data in a large buffer.
+/// The worker: it echoes over the cable, with its data in a large buffer.
 fn work(task: &str) -> ! {
     let [address, thread_on, memory] =
         task.split('|').collect::<Vec<_>>().try_into().expect("an address, CPUs and a policy");
@@ -167,7 +167,7 @@ fn plant(cable: &Cable, planted: &Planted) {
     }
 }
 
-/// What the doctor says of the worker, by property: whether it is broken; and all of its words.
+/// The doctor's verdicts on the worker, by property, and all of its words.
 fn examined(worker: &Worker, more: &[&str]) -> ([bool; 3], Json) {
     let pid = worker.0.id().to_string();
     let args = [&["doctor", "--pid", &pid, "--seconds", "1", "--json", "--journal", "/run/rails-test"], more].concat();

@@ -42,7 +42,7 @@ fn guest_long_machine_is_shown_and_captured() {
     assert_eq!(replayed.distances(), machine.distances());
 }
 
-/// What `topo` prints.
+/// The output of `topo`.
 fn shown(how: &[&str]) -> String {
     let shown = output(rails_bench(None, &[&["topo"], how].concat()));
     assert!(shown.status.success(), "{how:?}: {}", String::from_utf8_lossy(&shown.stderr));

@@ -1,4 +1,4 @@
-//! What an emulated link did with the frames it was given.
+//! The counts of an emulated link's frames.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Side;
 
-/// What an emulated link has done since it was made, each way.
+/// The counts of an emulated link since it was made, each way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedCounters {
     /// Of what A sends.

@@ -22,7 +22,7 @@ pub(crate) struct Line {
     last_arrival: Duration,
 }
 
-/// What becomes of a frame.
+/// The fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Its last bit is at the other end at that instant.

@@ -95,7 +95,7 @@ impl EmulatedLink {
         self
     }
 
-    /// What the losses are drawn from. Whether the n-th frame of a direction is lost depends on the seed, the
+    /// The seed of the losses. Whether the n-th frame of a direction is lost depends on the seed, the
     /// direction and n alone, not on timing; default 0.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;

@@ -28,6 +28,6 @@ pub(crate) fn open(namespace: &Namespace, interface: &str) -> Result<SyncDevice,
     Ok(tap)
 }
 
-/// What the kernel holds until the link's thread comes: 0.2 s of full frames at 500 Mbit/s, far more than a window of
+/// The frames that the kernel holds until the link's thread comes: 0.2 s of full frames at 500 Mbit/s, far more than a window of
 /// TCP sends at once there. The default of 1000 overflows when a sender opens its window after an idle time.
 const QUEUE_FRAMES: u32 = 8192;

@@ -28,7 +28,7 @@ pub(crate) struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and its owner both look at. The thread holds it for a turn, never while it sleeps.
+/// The state that the thread shares with its owner. The thread holds it for a turn, never while it sleeps.
 #[derive(Debug)]
 struct Shared {
     /// From A, from B.
@@ -72,7 +72,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// What was counted; what the kernel dropped is not among it.
+    /// The counts, without the kernel's drops.
     pub(crate) fn counters(&self) -> Result<EmulatedCounters, Errno> {
         let shared = self.alive()?;
         let [from_a, from_b] = shared.counters;
@@ -98,7 +98,7 @@ impl Drop for Carrier {
     }
 }
 
-/// What the thread owns.
+/// The thread's own state.
 struct Worker {
     taps: [SyncDevice; 2],
     shared: Arc<Mutex<Shared>>,

@@ -27,7 +27,7 @@ pub enum GuestError {
     /// A value of the builder is out of its range.
     #[error("a guest cannot have {value} {what}: {range} are possible")]
     OutOfRange {
-        /// What was set.
+        /// The setting.
         what: &'static str,
         /// To which value.
         value: u64,
@@ -58,7 +58,7 @@ pub enum GuestError {
     /// No kernel is to be had.
     #[error("no kernel for the guest: {reason}")]
     NoKernel {
-        /// What is missing, and what to do about it.
+        /// The missing part, and the help.
         reason: String,
     },
     /// A program is neither installed nor to be had.
@@ -83,7 +83,7 @@ pub enum GuestError {
     /// The guest did not get as far as starting the command.
     #[error("the guest did not come up: {reason}{console}")]
     NotUp {
-        /// What failed, as far as it is known.
+        /// The failure, as far as it is known.
         reason: String,
         /// The last lines of the console.
         console: Console,
@@ -151,7 +151,7 @@ impl fmt::Display for Console {
 
 /// A kernel's report of a panic, with its registers and its call trace, has about so many.
 const LINES: usize = 40;
-/// What led to a panic is said right before it.
+/// The kernel prints the cause of a panic right before it.
 const LINES_BEFORE: usize = 10;
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<Path
     })
 }
 
-/// What `cached` finds, or else what `make` puts together.
+/// The kernel that `cached` finds, or else the one that `make` puts together.
 ///
 /// It is put together in a folder of another name and renamed when it is complete, under a lock that the kernel takes
 /// away from a process that dies. So two runs fetch it once, and what a run left half done is never taken for complete.
@@ -107,7 +107,7 @@ fn no_package(error: impl std::fmt::Display) -> GuestError {
     GuestError::NoKernel { reason: format!("{error}; {ADVICE}") }
 }
 
-/// What a killed run left; nobody else is at work while we hold the lock. A kernel that is not complete (somebody
+/// The leftovers of a killed run; nobody else is at work while we hold the lock. A kernel that is not complete (somebody
 /// deleted a part) is in the way as well.
 fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
     for entry in fs::read_dir(cache).map_err(file_error("readdir", cache))? {

@@ -13,7 +13,7 @@ use super::GuestError;
 use super::kernel::Kernel;
 use crate::system::{SystemError, file_error, output};
 
-/// What the guest runs, and where.
+/// The guest's command, and its folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Job {
     pub(crate) words: Vec<OsString>,
@@ -116,7 +116,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
 /// Where the guest's own, empty file systems lie.
 const COVERED: [&str; 3] = ["/run", "/tmp", "/dev"];
 const FOLDERS: [&str; 8] = ["bin", "dev", "host", "mnt", "modules", "proc", "run", "sys"];
-/// What reaches the root file system, the status port and the NICs: no udev loads drivers in the guest.
+/// The drivers of the root file system, the status port and the NICs: no udev loads drivers in the guest.
 const WANTED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "virtio_net"];
 const INIT: &[u8] = include_bytes!("init.sh");
 const RUN: &[u8] = include_bytes!("run.sh");

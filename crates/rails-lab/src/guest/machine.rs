@@ -12,7 +12,7 @@ pub(crate) struct Files<'a> {
     pub(crate) status: PathBuf,
 }
 
-/// What a guest's two nodes are like.
+/// The size of a guest's two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) cores_per_node: u32,
@@ -97,7 +97,7 @@ struct Nic {
 
 const NICS: [Nic; 4] =
     [Nic { node: 0, cable: 0 }, Nic { node: 1, cable: 1 }, Nic { node: 0, cable: 0 }, Nic { node: 1, cable: 1 }];
-/// What two-socket servers commonly say, where 10 is a node to itself (ACPI, SLIT).
+/// The distances that two-socket servers commonly state, where 10 is a node to itself (ACPI, SLIT).
 const DISTANCE: u32 = 21;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a guest is like and how it is run.
+//! The options of a guest and of its run.
 
 use std::env;
 use std::ffi::OsString;

@@ -35,7 +35,7 @@ impl Kept {
         Ok(Self { keeper })
     }
 
-    /// What the program writes; it ends when the program does. To be taken once.
+    /// The program's output; it ends when the program does. To be taken once.
     pub(crate) fn output(&mut self) -> ChildStdout {
         self.keeper.stdout.take().expect("the output is taken once")
     }

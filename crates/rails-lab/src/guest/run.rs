@@ -138,7 +138,7 @@ fn pass_on(lines: &Receiver<Vec<u8>>, deadline: Instant, sink: &mut impl FnMut(&
     }
 }
 
-/// What happened, by all that is known. A status that was reported counts, however the machine ended after it.
+/// The verdict by all that is known. A status that was reported counts, however the machine ended after it.
 fn verdict(
     progress: Progress,
     limit: Option<Duration>,
@@ -165,7 +165,7 @@ fn verdict(
 static BOOTS: AtomicU32 = AtomicU32::new(0);
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOME: &str = "/run/rails-guest/home";
-/// What the kernel's panic() prints (kernel/panic.c).
+/// The line that the kernel's panic() prints (kernel/panic.c).
 const PANIC: &str = "Kernel panic - not syncing";
 const LONGEST_LINE: u64 = 65_536;
 /// The guest waits for its owner when so many lines were not taken.

@@ -1,4 +1,4 @@
-//! What the guest says about itself on its status port.
+//! The guest's reports on its status port.
 
 /// How far the guest has come, as its last line says.
 #[derive(Debug, Clone, PartialEq, Eq)]

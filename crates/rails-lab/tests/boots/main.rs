@@ -1,4 +1,4 @@
-//! What a guest promises its owner, each test with boots of its own. Run: `cargo xtask lab boots_`
+//! A guest's promises to its owner, each test with boots of its own. Run: `cargo xtask lab boots_`
 
 use std::env;
 use std::fs;

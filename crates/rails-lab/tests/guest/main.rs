@@ -1,4 +1,4 @@
-//! What the two-socket guest is like, seen from inside. Run: `cargo xtask lab`
+//! The two-socket guest, seen from inside. Run: `cargo xtask lab`
 
 mod interrupts;
 mod machine;

@@ -89,7 +89,7 @@ fn netns_sweep_of_a_dead_owners_namespaces_alone() {
     assert!(names(&alive.unwrap()).iter().all(|name| exists(name)));
 }
 
-/// What the process does that the test kills: the test runs its own binary again for it.
+/// The process that the test kills: the test runs its own binary again for it.
 fn own_until_killed() -> ! {
     let lab = LinkLab::builder().link(Shape::Unshaped).emulated(EmulatedLink::mbit(100)).build().unwrap();
     for name in names(&lab) {

@@ -138,7 +138,7 @@ fn netns_emulated_link_changed_in_mid_stream() {
     assert_eq!(lab.emulated_counters(0).unwrap().unplanned_drops(), 0);
 }
 
-/// What every figure over the reference link rests on: all losses are the link's own.
+/// Every figure over the reference link rests on this: all losses are the link's own.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_reference_link_without_unplanned_drops() {

@@ -16,7 +16,7 @@ pub(crate) struct Inbound {
     current: Option<Current>,
 }
 
-/// What becomes of the current file's bytes.
+/// The fate of the current file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// They belong to the file.

@@ -16,7 +16,7 @@ pub(crate) struct Outbound {
     open: BTreeMap<u64, Slot>,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `Folder` or `Seal`: settled at once.

@@ -2,7 +2,7 @@
 
 use crate::message::{Digest, Held};
 
-/// What to do with an offered file, given what the receiver holds of it.
+/// The choice for an offered file, given the bytes that the receiver holds of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// It is there already.

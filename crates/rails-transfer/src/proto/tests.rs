@@ -53,7 +53,7 @@ fn a_receiver_that_confirms_another_digest_is_caught() {
     assert!(outbound.is_empty());
 }
 
-/// What is on the wire between the simulated sides.
+/// A message under way between the simulated peers.
 #[derive(Debug, Clone, Copy)]
 enum Down {
     Folder(u64),

@@ -185,7 +185,7 @@ fn sample() -> Tree {
     ])
 }
 
-/// What the sender and the receiver say in a good transfer of [`sample`].
+/// The bytes of the sender and of the receiver in a good transfer of [`sample`].
 fn recording() -> &'static (Vec<u8>, Vec<u8>) {
     static RECORDING: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
     RECORDING.get_or_init(|| {

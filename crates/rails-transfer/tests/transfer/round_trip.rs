@@ -1,4 +1,4 @@
-//! What arrives is what was sent.
+//! Files arrive as they were sent.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -113,7 +113,7 @@ fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io:
     Ok(Some(hasher.finalize()))
 }
 
-/// What is free in the folder's file system, which must be `needed` bytes and a little.
+/// The free space of the folder's file system, which must be `needed` bytes and a little.
 fn check_room(folder: &Path, needed: u64) -> Result<DataSize> {
     let about = statvfs(folder).with_context(|| format!("the free space of {} is not known", folder.display()))?;
     let free = about.blocks_available().saturating_mul(about.fragment_size());

@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 /// One NIC, or what of a process has to do with one, or one rail.
 #[derive(Debug, Serialize)]
 pub(super) struct Examined {
-    /// What it is.
+    /// Its name.
     pub(super) what: String,
-    /// What kept something from being looked at.
+    /// The reasons why something could not be examined.
     pub(super) notes: Vec<String>,
-    /// What was seen.
+    /// The observations.
     pub(super) seen: Observation,
-    /// What it means.
+    /// Their meaning.
     pub(super) report: AffinityReport,
 }
 
@@ -37,7 +37,7 @@ impl Examined {
         self.report.verdicts().iter().any(|(_, verdict)| verdict.is_broken())
     }
 
-    /// What would mend the first property that is broken and can be mended, without what was `tried` already. The others are
+    /// The change that would mend the first broken property that can be mended, without those that were `tried` already. The others are
     /// judged anew after that: a thread belongs where the interrupt is by then.
     pub(super) fn next_changes(&self, tried: &[Change]) -> Vec<Change> {
         let fixes = self.report.verdicts().into_iter().filter_map(|(_, verdict)| Verdict::fix(verdict));
@@ -77,7 +77,7 @@ pub(super) fn examine(host: &Host, topology: &Topology, subject: &Subject, time:
     }
 }
 
-/// What is to be watched together.
+/// The interfaces and threads to watch together.
 struct Watched {
     what: String,
     notes: Vec<String>,
@@ -222,7 +222,7 @@ fn watch(
     Ok(examined)
 }
 
-/// What irqbalance means for interrupts that are watched; nothing where it does not run.
+/// The effect of irqbalance on the interrupts that are watched; nothing where it does not run.
 fn balancing(host: &Host, seen: &Observation) -> Option<String> {
     let wanted: Vec<Change> = seen
         .interrupts

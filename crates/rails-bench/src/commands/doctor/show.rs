@@ -30,7 +30,7 @@ pub(super) fn examined(all: &[Examined]) -> String {
     text
 }
 
-/// What was changed, and what became of it.
+/// The changes, and their results.
 pub(super) fn mended(all: &[Changed]) -> String {
     let mut text = String::new();
     for changed in all {

@@ -1,4 +1,4 @@
-//! Who is looked at.
+//! The subject of an examination.
 
 use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
@@ -6,7 +6,7 @@ use rails_bind::thread::Tid;
 use rails_multirail::{RailRequest, Rails, plan_rails};
 use rails_topo::{Nic, NicKind, Topology};
 
-/// Who is looked at.
+/// The subject of an examination.
 #[derive(Debug)]
 pub(super) enum Subject {
     /// NICs, by name.
@@ -18,7 +18,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// What the command line names, or every NIC.
+    /// The subjects that the command line names, or every NIC.
     pub(super) fn of(
         pid: Option<Tid>,
         iface: Option<&str>,

@@ -169,7 +169,7 @@ fn distances(topology: &Topology, source: &Source<'_>, node: NodeId) -> Row {
     Row { fact: format!("distances from node {node}"), value: value.join(" "), from: from.join("; ") }
 }
 
-/// What a file says, where it says what is known, or else why it is unknown.
+/// The statement of a file where it gives the fact, or else the reason why the fact is unknown.
 fn said(root: &Path, file: &str, is_known: bool) -> String {
     let path: PathBuf = root.join(file);
     match fs::read_to_string(&path) {

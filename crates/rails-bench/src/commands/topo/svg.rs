@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is drawn, and where to.
+/// The picture to draw, and its file.
 #[derive(Debug, clap::Args)]
 pub(super) struct SvgArgs {
     /// Draw the machine into an SVG file; `-` is stdout

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     cases: CaseArgs,
     #[command(flatten)]
     contest: ContestArgs,
-    /// Who takes part [default: those that are not marked otherwise]
+    /// Contenders that take part [default: those that are not marked otherwise]
     #[arg(long, value_name = "NAME", value_parser = Chosen::parser(), value_delimiter = ',')]
     contenders: Vec<Chosen>,
     /// Where `ucx_perftest` is, if not along PATH; libraries in ../lib beside it are used with it

@@ -1,4 +1,4 @@
-//! What `compare`, `latency` and `disturb` have in common on the command line.
+//! The flags that `compare`, `latency` and `disturb` have in common.
 
 use crate::{
     exit::Help,
@@ -101,7 +101,7 @@ impl Chosen {
         })
     }
 
-    /// Who takes part: those who were chosen, in the order in which they are shown, or the usual ones.
+    /// The contenders that take part: the chosen ones, in the order in which they are shown, or the usual ones.
     pub(super) fn contenders(chosen: &[Self], usual: Vec<Contender>) -> Vec<Contender> {
         let is_chosen = |contender: &Contender| {
             chosen.iter().any(|one| match one {

@@ -29,10 +29,10 @@ pub(crate) struct Args {
     /// Emulated links instead, with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms
     #[arg(long, value_name = "RATE@RTT[,...]")]
     emulated: Option<String>,
-    /// What happens to it [default: step,down,black-hole, each in turn]
+    /// Disturbances of it [default: step,down,black-hole, each in turn]
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     scenarios: Vec<Scenario>,
-    /// Who takes part [default: plain-flows,mptcp,rails-adaptive,rails-single]
+    /// Contenders that take part [default: plain-flows,mptcp,rails-adaptive,rails-single]
     #[arg(long, value_name = "NAME", value_parser = Chosen::parser(), value_delimiter = ',')]
     contenders: Vec<Chosen>,
     /// How long each run is; a third of it is disturbed

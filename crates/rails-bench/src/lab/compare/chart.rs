@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ChartError {
     /// The file.
     pub(crate) path: PathBuf,
-    /// What the drawing library said.
+    /// The message of the drawing library.
     pub(crate) reason: String,
 }
 
@@ -120,7 +120,7 @@ fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
     Ok(())
 }
 
-/// Who is not in the picture, and what is not to be seen in it.
+/// The contenders that are not in the picture, and the facts that it does not show.
 fn missing(comparison: &Comparison) -> Vec<String> {
     let absent = comparison.entries.iter().filter_map(|entry| {
         entry.absent.as_ref().map(|reason| format!("not measured: {}: {}", entry.contender, cut(reason)))

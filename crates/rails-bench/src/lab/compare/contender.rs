@@ -1,10 +1,10 @@
-//! Who takes part.
+//! The contenders.
 
 use clap::ValueEnum;
 use serde::Serialize;
 use std::fmt;
 
-/// Who carries the bytes.
+/// A carrier of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Contender {

@@ -16,7 +16,7 @@ use std::{io, path::PathBuf, time::Duration};
 pub(crate) struct Contest {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// Who is to take part; those that would say nothing new on these links are left out.
+    /// The contenders; those that would say nothing new on these links are left out.
     pub(crate) contenders: Vec<Contender>,
     /// How long each measurement sends.
     pub(crate) time: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Contest {
 pub(crate) struct Terms {
     /// Rounds that count.
     pub(crate) rounds: usize,
-    /// What the order is drawn from.
+    /// The seed of the order.
     pub(crate) seed: u64,
     /// Congestion control of all sockets.
     pub(crate) congestion: String,
@@ -64,7 +64,7 @@ pub(crate) enum ContestError {
         command: String,
         /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its message.
         said: String,
     },
     /// A process said what cannot be read as a measurement.
@@ -75,7 +75,7 @@ pub(crate) enum ContestError {
     Figure {
         /// The program.
         program: &'static str,
-        /// What it said.
+        /// Its message.
         output: String,
     },
     /// The keys of encrypted streams could not be made.

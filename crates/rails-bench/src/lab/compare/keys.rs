@@ -1,4 +1,4 @@
-//! What the two ends of an encrypted stream need: a secret, a certificate and its key, in files that are gone with this.
+//! The secret, the certificate and the key of an encrypted stream, in files that are gone with this.
 
 use super::ContestError;
 use std::{
@@ -27,7 +27,7 @@ impl Keys {
         Ok(these)
     }
 
-    /// Whom the certificate is for.
+    /// The name on the certificate.
     pub(super) const NAME: &str = "rails.example";
 
     pub(super) fn secret(&self) -> PathBuf {

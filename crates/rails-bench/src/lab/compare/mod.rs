@@ -41,7 +41,7 @@ pub(crate) struct Comparison {
     pub(crate) links: Vec<Link>,
     /// Where and how it was run.
     pub(crate) setting: Setting,
-    /// Who took part, and who could not.
+    /// The contenders that took part, and those that could not.
     pub(crate) entries: Vec<Entry>,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<Sample>,
@@ -68,16 +68,16 @@ pub(crate) struct Setting {
     pub(crate) seconds: f64,
     /// Rounds that count, after one that does not.
     pub(crate) rounds: usize,
-    /// What the order of the contenders was drawn from.
+    /// The seed of the contenders' order.
     pub(crate) seed: u64,
 }
 
 /// One who was to take part.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Entry {
-    /// Who.
+    /// The contender.
     pub(crate) contender: Contender,
-    /// What exactly it is; `None` where that is this program.
+    /// Its exact version; `None` for this program.
     pub(crate) version: Option<String>,
     /// Why it did not take part.
     pub(crate) absent: Option<String>,
@@ -88,13 +88,13 @@ pub(crate) struct Entry {
 pub(crate) struct Sample {
     /// Its round, from 1.
     pub(crate) round: usize,
-    /// Who.
+    /// The contender.
     pub(crate) contender: Contender,
     /// Bytes of the application that arrived.
     pub(crate) bytes: u64,
     /// How fast they did.
     pub(crate) goodput_bits_per_second: f64,
-    /// Whose figure that is.
+    /// The end that measured it.
     pub(crate) measured_at: MeasuredAt,
     /// CPU time of all processes of both ends: while they measured where they say it, of their whole lives otherwise.
     pub(crate) cpu_seconds: f64,
@@ -119,13 +119,13 @@ pub(crate) struct Sample {
 /// A contender's figures over all rounds.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Outcome {
-    /// Who.
+    /// The contender.
     pub(crate) contender: Contender,
     /// Median, least and most of the goodput.
     pub(crate) goodput_bits_per_second: Spread,
     /// Median, least and most of the CPU time.
     pub(crate) cpu_seconds_per_gigabyte: Spread,
-    /// What one core of the sender sends while it is busy; `None` of programs of others.
+    /// The rate of one busy core of the sender; `None` of programs of others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
     /// The same of the receiver.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<Spread>,

@@ -14,9 +14,9 @@ use std::{
 pub(crate) struct Peer {
     command: String,
     child: Child,
-    /// What it writes on standard output, gathered so that it never waits for us to read.
+    /// Its standard output, gathered so that it never waits for us to read.
     output: Option<std::thread::JoinHandle<std::io::Result<Vec<u8>>>>,
-    /// What it says on standard error, line by line.
+    /// Its standard error, line by line.
     said: mpsc::Receiver<String>,
     heard: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What many samples come to.
+//! Statistics of many samples.
 
 use serde::Serialize;
 

@@ -34,7 +34,7 @@ impl fmt::Display for Comparison {
 }
 
 impl Comparison {
-    /// Who they are, and who is missing.
+    /// The contenders, and the missing ones.
     fn entries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for entry in &self.entries {
             match (&entry.absent, &entry.version) {

@@ -6,7 +6,7 @@ use rails_lab::{LinkLab, Side};
 use rails_topo::CpuSet;
 use std::{path::PathBuf, process::Command, time::Duration};
 
-/// What every contender is given alike.
+/// The surroundings that every contender finds alike.
 pub(crate) struct Testbed {
     pub(crate) lab: LinkLab,
     pub(crate) links: Vec<Link>,
@@ -20,7 +20,7 @@ pub(crate) struct Testbed {
     pub(crate) program: PathBuf,
 }
 
-/// What the kernel has counted up to a moment.
+/// The kernel's counts up to a moment.
 pub(super) struct Counters {
     tx_bytes: Vec<u64>,
     retransmitted: u64,
@@ -65,7 +65,7 @@ impl Testbed {
         }
     }
 
-    /// What has been counted up to now.
+    /// The counts up to now.
     pub(super) fn counters(&self) -> Result<Counters, ContestError> {
         let tx = |link| self.lab.counters(Side::A, link).map(|counters| counters.tx_bytes);
         let retransmitted = |side| self.lab.transport_counters(side).map(|counters| counters.retransmitted_segments);
@@ -76,7 +76,7 @@ impl Testbed {
         })
     }
 
-    /// What has been counted since.
+    /// The counts since then.
     pub(super) fn since(&self, before: &Counters) -> Result<Counted, ContestError> {
         let now = self.counters()?;
         Ok(Counted {

@@ -1,4 +1,4 @@
-//! What came of a disturbance, worked out from what was written down.
+//! The figures of a disturbance, computed from the samples.
 
 use super::{DisturbContest, DisturbOutcome, DisturbSample, Disturbance, Figure, LinkLook, Measure};
 use crate::{
@@ -157,7 +157,7 @@ fn carried_after(looks: &[LinkLook], after: f64, link: usize, bits_per_second: f
 
 /// How much later than it should something may happen.
 pub(super) const LATEST_SECONDS: f64 = 0.2;
-/// What counts as settled: 5 % below the ceiling at most.
+/// A settled rate is 5 % below the ceiling at most.
 const NEAR: f64 = 0.95;
 /// Long enough that the 20 ms of queue of a shaped link do not show.
 const WINDOW_SECONDS: f64 = 0.2;

@@ -1,4 +1,4 @@
-//! What a stream makes of links that change under it, beside plain flows and MPTCP in the same run.
+//! Streams over links that change under them, beside plain flows and MPTCP in the same run.
 //!
 //! The receiver writes down what it reads in every 20 ms, and each pause; the sender's interfaces are read as often. `scenario`
 //! says what happens when, `run` does it, `target` says what is measured and how good it is to be, `figures` works out what came
@@ -28,17 +28,17 @@ use serde::Serialize;
 pub(crate) struct Disturbance {
     /// The links, by number; the last is the one that is disturbed.
     pub(crate) links: Vec<Link>,
-    /// What was done to it.
+    /// The disturbance.
     pub(crate) scenario: Scenario,
     /// Congestion control of every socket.
     pub(crate) congestion_control: String,
-    /// What the order of the contenders was drawn from.
+    /// The seed of the contenders' order.
     pub(crate) seed: u64,
     /// The rate of independent plain flows in the second half of each time between two happenings, median over the rounds.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
     /// Every run that counts, in the order they were made.
     pub(crate) samples: Vec<DisturbSample>,
-    /// What they come to, by contender.
+    /// Their results by contender.
     pub(crate) results: Vec<DisturbOutcome>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Disturbance {
 pub(crate) struct DisturbSample {
     /// Its round, from 1.
     pub(crate) round: usize,
-    /// Who.
+    /// The contender.
     pub(crate) contender: Contender,
-    /// What happened to the links meanwhile.
+    /// The events of the links meanwhile.
     #[serde(flatten)]
     pub(crate) course: Course,
     /// Bytes that the sending application wrote; `None` where it came to no end.
@@ -66,18 +66,18 @@ pub(crate) struct DisturbSample {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What happened to the links in the course of one run; times are the wall clock's.
+/// The events of the links in the course of one run; times are the wall clock's.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Course {
     /// When the looking began.
     pub(crate) begun_unix_seconds: f64,
     /// When it ended.
     pub(crate) ended_unix_seconds: f64,
-    /// What was done.
+    /// The events.
     pub(crate) happenings: Vec<Happened>,
     /// How much later than it should the latest of it was done; `None` where not all of it was.
     pub(crate) late_seconds: Option<f64>,
-    /// What the sender's interfaces had sent at each look.
+    /// The counts of the sender's interfaces at each look.
     pub(crate) links: Vec<LinkLook>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Course {
 pub(crate) struct Happened {
     /// When it was done, by the wall clock.
     pub(crate) unix_seconds: f64,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub(crate) what: Happening,
 }
@@ -103,7 +103,7 @@ pub(crate) struct LinkLook {
 /// One contender over all rounds.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DisturbOutcome {
-    /// Who.
+    /// The contender.
     pub(crate) contender: Contender,
     /// How many rounds have figures, and how many there were. One in which the link was changed too late has none.
     pub(crate) rounds: (usize, usize),
@@ -116,7 +116,7 @@ pub(crate) struct DisturbOutcome {
 /// One measure of one contender over all rounds that have figures: seconds, or bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Figure {
-    /// What is measured.
+    /// The measure.
     pub(crate) measure: Measure,
     /// The most that a stream is to reach; `None` where nothing is asked.
     pub(crate) target: Option<f64>,

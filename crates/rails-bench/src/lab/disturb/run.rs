@@ -24,9 +24,9 @@ use std::{
 pub(crate) struct DisturbContest {
     /// The links, each with a rate; the last is disturbed.
     pub(crate) links: Vec<Link>,
-    /// What is done to it.
+    /// The disturbance.
     pub(crate) scenario: Scenario,
-    /// Who takes part; those that are programs of others are left out.
+    /// The contenders; programs of others are left out.
     pub(crate) contenders: Vec<Contender>,
     /// How long a run is: a third before, a third while the link is disturbed, a third after.
     pub(crate) time: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct DisturbContest {
     pub(crate) terms: Terms,
 }
 
-/// What is read of the receiver's report.
+/// The parts of the receiver's report that are read.
 #[derive(Deserialize)]
 struct Report {
     bytes: u64,
@@ -42,7 +42,7 @@ struct Report {
     series: Series,
 }
 
-/// What is read of the sender's.
+/// The parts of the sender's report that are read.
 #[derive(Deserialize)]
 struct Sent {
     bytes_written: u64,
@@ -178,5 +178,5 @@ const SLACK: Duration = Duration::from_millis(300);
 const FLOWING: u64 = 1 << 20;
 /// How long the ends may take to finish: longer than a lane is waited for.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// What a step makes of a link without a rate is a tenth of this.
+/// A step leaves a link without a rate a tenth of this.
 const UNSHAPED_MBIT: u64 = 1000;

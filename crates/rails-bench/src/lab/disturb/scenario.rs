@@ -1,4 +1,4 @@
-//! What happens to a link, and when.
+//! The disturbances of a link, and their times.
 
 use crate::lab::fault::Fault;
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use rails_lab::Side;
 use serde::Serialize;
 use std::{fmt, time::Duration};
 
-/// What is done to the last link.
+/// A disturbance of the last link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scenario {
@@ -28,7 +28,7 @@ impl Scenario {
     /// Those that happen where nothing is chosen.
     pub(crate) const USUAL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
 
-    /// What is wrong with a link of this rate, from a third to two thirds of the time.
+    /// The fault of a link of this rate, from a third to two thirds of the time.
     pub(super) fn fault(self, mbit: u64) -> Fault {
         match self {
             Self::Step => Fault::Rate((mbit / 10).max(1)),

@@ -1,10 +1,10 @@
-//! What is looked at, and how good it is to be.
+//! The measures, and their targets.
 
 use super::Scenario;
 use serde::Serialize;
 use std::fmt;
 
-/// What is measured of each run.
+/// A measure of each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Measure {

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: drawn from a seed, without a clock.
+//! The faults and their times: drawn from a seed, without a clock.
 
 use crate::lab::fault::{Fault, Happening};
 use rails_lab::Side;
@@ -21,7 +21,7 @@ impl Faults {
         Self { random: ChaCha8Rng::seed_from_u64(seed), wrong: vec![None; links], next: QUIET }
     }
 
-    /// What happens now.
+    /// The changes that are due now.
     pub(super) fn at(&mut self, now: Duration) -> Vec<Happening> {
         let mut happenings = self.over(|until| until <= now);
         if now < self.next {
@@ -46,7 +46,7 @@ impl Faults {
         happenings
     }
 
-    /// What makes every link whole again.
+    /// The changes that make every link whole again.
     pub(super) fn end(&mut self) -> Vec<Happening> {
         self.over(|_| true)
     }

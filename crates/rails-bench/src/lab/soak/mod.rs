@@ -107,7 +107,7 @@ fn size(bytes: u64) -> DataSize {
 
 /// Of each link, in Mbit/s.
 const RATE: u64 = 200;
-/// What a link is where nothing is wrong with it.
+/// A link without a fault.
 const WHOLE: Link = Link::Veth(Shape::mbit(RATE));
 /// How often it is looked at what is due.
 const TICK: Duration = Duration::from_millis(20);

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Keep a path below /tmp or /run visible inside
     #[arg(long, value_name = "PATH")]
     show: Vec<std::path::PathBuf>,
-    /// What to run in it
+    /// The command to run in it
     #[arg(trailing_var_arg = true, required = true)]
     command: Vec<std::ffi::OsString>,
 }

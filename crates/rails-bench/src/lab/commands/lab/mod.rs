@@ -36,7 +36,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     }
 }
 
-/// What a lab's error says, and what can be done about it.
+/// A lab's error, with the help for it.
 fn explained(error: LabError) -> anyhow::Error {
     let help = match &error {
         LabError::NotRoot { .. } => "run it as root: it makes network namespaces, and removes them again",

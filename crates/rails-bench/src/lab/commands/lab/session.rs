@@ -20,7 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// What runs in a lab.
+/// The programs of a lab.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Programs {
     /// Run this shell command in side B meanwhile; COMMAND starts once it has opened a socket
@@ -137,7 +137,7 @@ impl Running {
     }
 }
 
-/// What a program in a lab is told about it.
+/// The environment of a program in a lab.
 fn environment(lab: &LinkLab, side: Side) -> [(&'static str, String); 4] {
     let addresses = |side| each(lab, |link| lab.address(side, link).to_string());
     [

@@ -13,7 +13,7 @@ pub(super) struct Iperf3 {
     version: String,
 }
 
-/// What is read of the client's `--json`.
+/// The parts of the client's `--json` that are read.
 #[derive(Deserialize)]
 struct Report {
     end: End,

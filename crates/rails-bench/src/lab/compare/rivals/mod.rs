@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// Something that carries bytes from side A to side B of the testbed.
 pub(super) trait Rival {
-    /// What exactly it is; `None` where that is this program.
+    /// Its exact version; `None` for this program.
     fn version(&self) -> Option<String> {
         None
     }
@@ -24,7 +24,7 @@ pub(super) trait Rival {
     fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError>;
 }
 
-/// What a rival says of one measurement.
+/// A rival's figures of one measurement.
 pub(super) struct Figures {
     pub(super) goodput_bits_per_second: f64,
     pub(super) bytes: u64,
@@ -36,13 +36,13 @@ pub(super) struct Figures {
     pub(super) warnings: Vec<String>,
 }
 
-/// Whose figure it is.
+/// The end that measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MeasuredAt {
-    /// What the receiving program had read.
+    /// The receiving program: the bytes that it read.
     Receiver,
-    /// What the sending program knew to be delivered; it tells of nothing else.
+    /// The sending program: the bytes that it knew to be delivered.
     Sender,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Ucx {
     /// The libraries beside it, where they are: a wheel has them there, and no path to them in the program.
     libraries: Option<PathBuf>,
     version: String,
-    /// What it reached last.
+    /// The last figure.
     bits_per_second: Option<f64>,
 }
 

@@ -66,11 +66,12 @@ pub use rails_proto::{
     pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},
     parameters::MOST_LANES,
     policy::{self, Policy, StripePolicy},
+    record,
     scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
     security::{Identity, KeyPin, PinError, Security, TlsClient, TlsError, TlsServer},
 };
 pub use stream::{
-    Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    Decisions, Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
     MultiRailStream, StreamEvent, StreamMetrics, StreamStats, ThreadStats, TrySendError,
 };

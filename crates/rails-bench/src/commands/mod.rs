@@ -19,7 +19,7 @@ pub(crate) mod undo;
 
 use crate::{farewell, print};
 use anyhow::{Context, Result, ensure};
-use rails_multirail::StreamStats;
+use rails_multirail::{Decisions, StreamStats};
 use std::{fs, path::Path, time::Duration};
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
@@ -48,4 +48,10 @@ fn write_metrics(to: Option<&Path>, stats: Option<&StreamStats>) -> Result<()> {
         return Ok(print::result(text)?);
     }
     fs::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
+}
+
+/// Writes a stream's decisions where `--record-decisions` says, if it does.
+fn write_decisions(to: Option<&Path>, decisions: &Decisions) -> Result<()> {
+    let (Some(to), Some(record)) = (to, decisions.take()) else { return Ok(()) };
+    fs::write(to, record.to_string()).with_context(|| format!("--record-decisions: cannot write {}", to.display()))
 }

@@ -33,6 +33,7 @@ pub struct StreamOptions {
     pub(crate) outage_limit: Duration,
     pub(crate) weights: Vec<u32>,
     pub(crate) interleaved_messages: bool,
+    recorded_decisions: usize,
 }
 
 /// What makes a policy for each stream.
@@ -95,6 +96,7 @@ impl StreamOptions {
             outage_limit: Duration::from_secs(10),
             weights: Vec::new(),
             interleaved_messages: false,
+            recorded_decisions: 0,
         }
     }
 
@@ -247,6 +249,19 @@ impl StreamOptions {
         Self { interleaved_messages: interleaved, ..self }
     }
 
+    /// Keeps the newest scheduling decisions of each stream, and what happened between them, from 1 to 1,048,576 entries in all. Default: none.
+    ///
+    /// [`MultiRailStream::decisions`](crate::MultiRailStream::decisions) hands them out, for a file that can be
+    /// [replayed](crate::record::Record::replay). An entry takes some 200 bytes, and 80 more for each lane; the ring is allocated with the stream.
+    /// A decision takes about twice as long while it is recorded.
+    ///
+    /// # Errors
+    /// [`OptionError`] outside the bounds.
+    pub fn record_decisions(self, entries: usize) -> Result<Self, OptionError> {
+        bounded("recorded decisions", entries as u64, 1, 1 << 20)?;
+        Ok(Self { recorded_decisions: entries, ..self })
+    }
+
     /// How streams are kept.
     pub fn security(&self) -> &Security {
         &self.security
@@ -275,7 +290,11 @@ impl StreamOptions {
             linger: self.linger,
             redials,
         };
-        Connection::new(config, self.policy.build(), theirs)
+        let mut connection = Connection::new(config, self.policy.build(), theirs);
+        if self.recorded_decisions > 0 {
+            connection.record_decisions(self.recorded_decisions);
+        }
+        connection
     }
 }
 
@@ -292,6 +311,7 @@ mod tests {
         let options = || StreamOptions::new(Security::insecure());
         assert!(options().longest_chunk(1 << 9).is_err());
         assert!(options().window(1 << 10).is_err());
+        assert!(options().record_decisions(0).is_err() && options().record_decisions(1 << 21).is_err());
         assert!(options().window(1 << 20).unwrap().longest_chunk(2 << 20).is_err());
         assert_eq!(
             options().send_buffer(0).unwrap_err().to_string(),

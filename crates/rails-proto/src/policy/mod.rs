@@ -150,6 +150,8 @@ impl Policy {
     }
 }
 
+/// The target of the `tracing` events of decisions, at the level `trace`.
+pub const TRACE_TARGET: &str = "rails_proto::decisions";
 /// After how long half of what is known of a lane's rate is of newer observations.
 pub const HALF_LIFE: Duration = Duration::from_millis(50);
 /// How long bytes wait that the policy gives to no lane, while no acknowledgement is expected. No policy of this crate comes near it: a lane that

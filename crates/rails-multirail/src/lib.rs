@@ -73,6 +73,7 @@ pub use rails_proto::{
     pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},
     parameters::MOST_LANES,
     policy::{self, Policy, StripePolicy},
+    record,
     scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
     security::Security,
@@ -80,7 +81,7 @@ pub use rails_proto::{
 #[cfg(feature = "prometheus")]
 pub use stream::StreamMetrics;
 pub use stream::{
-    Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    Decisions, Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
     MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,
     TrySendError, WriteHalf,
 };

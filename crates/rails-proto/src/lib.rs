@@ -12,8 +12,9 @@
 //! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: what an application chooses of that;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: what waits by priority, and what arrives in their own buffers;
-//! - [`policy`]: how bytes are shared out among lanes;
-//! - [`scheduler`]: which bytes a free lane takes next, and which come back when a lane is lost or silent;
+//! - [`policy`]: which bytes a lane takes next;
+//! - [`record`]: the decisions of a policy as a file, and their replay;
+//! - [`scheduler`]: carries the decisions out, and knows which lane holds which byte;
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
 //! - [`backoff`], [`redial`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
@@ -38,6 +39,7 @@ pub mod pairing;
 pub mod parameters;
 pub mod policy;
 pub mod reassembler;
+pub mod record;
 pub mod redial;
 pub mod scheduler;
 pub mod seal;

@@ -9,6 +9,7 @@ mod lanes;
 mod messages;
 mod monitor;
 mod reassembler;
+mod record;
 mod seal;
 mod text;
 mod tls;
@@ -44,6 +45,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "lane", run: lane::run, seeds: lane::seeds, words: &[] },
     Target { name: "messages", run: messages::run, seeds: messages::seeds, words: &[] },
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
+    Target { name: "decisions", run: record::run, seeds: record::seeds, words: record::WORDS },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
     // rails-bench: what the other end of a transfer says, and what stands on the command line.
     Target { name: "purpose", run: transfer::greeting, seeds: transfer::greetings, words: &["BENCH-TO\x01\0"] },

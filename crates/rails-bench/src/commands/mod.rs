@@ -14,7 +14,8 @@ pub(crate) mod undo;
 
 use crate::{farewell, measure::latency::LONGEST, size};
 use anyhow::{Context, Result, ensure};
-use std::time::Duration;
+use rails_multirail::Decisions;
+use std::{fs, path::Path, time::Duration};
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
 /// the first is doing. A third that has begun something long, such as the digest of a large file for a transfer that a signal then ends, keeps the
@@ -39,4 +40,10 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!(seconds > 0.0 && seconds <= 86_400.0, "it is more than 0 and at most 86400");
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Writes a stream's decisions where `--record-decisions` says, if it does.
+fn write_decisions(to: Option<&Path>, decisions: &Decisions) -> Result<()> {
+    let (Some(to), Some(record)) = (to, decisions.take()) else { return Ok(()) };
+    fs::write(to, record.to_string()).with_context(|| format!("--record-decisions: cannot write {}", to.display()))
 }

@@ -14,7 +14,7 @@ use crate::{
 use anyhow::{Context, Result};
 use rails_multirail::{LaneAddress, RailRequest};
 use rails_topo::DataSize;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
@@ -61,6 +61,10 @@ pub(crate) struct Args {
     round_trips: u32,
     #[command(flatten)]
     metrics: MetricsArgs,
+    /// Write this end's newest scheduling decisions to this file in the end, also of a stream that fails; docs/troubleshooting.md says how they
+    /// are replayed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
+    record_decisions: Option<PathBuf>,
     /// Print the measurement as one JSON object
     #[arg(long)]
     json: bool,
@@ -72,7 +76,11 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let remotes = addresses_of("--to", &args.to)?;
-        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), args.stream.options()?)?;
+        let mut options = args.stream.options()?;
+        if args.record_decisions.is_some() {
+            options = options.record_decisions(RECORDED);
+        }
+        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), options)?;
         let endpoint = endpoint.striping(&args.striping)?;
         measure(args, &endpoint, &remotes, details, stop).await
     })
@@ -110,7 +118,10 @@ async fn measure(
             print::note(format_args!("{paired}"));
         }
         let (policy, kept) = (args.striping.policy(), options.security().mode());
-        striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails, stop).await?
+        let decisions = stream.decisions();
+        let sent = striped::send(stream, amount, (policy, args.stream.driver(), kept), topology, rails, stop).await;
+        super::write_decisions(args.record_decisions.as_deref(), &decisions)?;
+        sent?
     };
     if args.json {
         let mut measured = serde_json::to_value(&measurement)?;
@@ -127,3 +138,5 @@ async fn measure(
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
+/// How many decisions are kept, with what happened between them.
+const RECORDED: usize = 1 << 16;

@@ -1,6 +1,7 @@
 //! Measurements, as two processes on loopback rails, and between namespaces.
 
 use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
+use rails_multirail::record::Record;
 use serde_json::Value;
 
 /// Runs `serve` and then `stream` with these arguments besides; gives what each printed.
@@ -67,6 +68,17 @@ fn a_window_is_as_large_as_it_was_asked_for() {
     let windows: Vec<&str> = sent.lines().filter(|line| line.starts_with("rails_stream_window_bytes{")).collect();
     assert_eq!(windows.len(), 2, "the peer's and this end's: {sent}");
     assert!(windows.iter().all(|line| line.ends_with(&format!(" {:?}", f64::from(32 << 20)))), "{windows:?}");
+}
+
+#[test]
+fn recorded_decisions_are_replayed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("decisions");
+    measured(&[], &["--bytes", "20MiB", "--record-decisions", file.to_str().expect("a plain name")]);
+    let text = std::fs::read_to_string(file).expect("it was written");
+    let record: Record = text.parse().expect("it is a record");
+    assert!(record.decisions() > 20);
+    assert_eq!(record.replay(&mut *record.policy.expect("a policy of ours").build()), []);
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub struct StreamOptions {
     pub(crate) outage_limit: Duration,
     pub(crate) weights: Vec<u32>,
     pub(crate) interleaved_messages: bool,
+    recorded_decisions: usize,
 }
 
 /// What makes a policy for each stream.
@@ -95,6 +96,7 @@ impl StreamOptions {
             outage_limit: Duration::from_secs(10),
             weights: Vec::new(),
             interleaved_messages: false,
+            recorded_decisions: 0,
         }
     }
 
@@ -241,11 +243,22 @@ impl StreamOptions {
     /// # Errors
     /// [`OptionError`] names the first setting that is not.
     pub fn validate(&self) -> Result<(), OptionError> {
-        let Self { parallel, longest_chunk, send_buffer, window, .. } = self;
+        let Self { parallel, longest_chunk, send_buffer, window, recorded_decisions, .. } = self;
         bounded("parallel connections", *parallel as u64, 1, MOST_LANES as u64)?;
         bounded("a longest chunk in bytes", *longest_chunk as u64, 1 << 10, 16 << 20)?;
         bounded("a send buffer in bytes", *send_buffer as u64, 1 << 10, 1 << 30)?;
+        bounded("recorded decisions", *recorded_decisions as u64, 0, 1 << 20)?;
         bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
+    }
+
+    /// Keeps the newest scheduling decisions of each stream, and what happened between them, up to 1,048,576 entries in all. Default: 0, which keeps none.
+    ///
+    /// [`MultiRailStream::decisions`](crate::MultiRailStream::decisions) hands them out, for a file that can be
+    /// [replayed](crate::record::Record::replay). An entry takes some 200 bytes, and 80 more for each lane; the ring is allocated with the stream.
+    /// A decision takes about twice as long while it is recorded.
+    #[must_use]
+    pub fn record_decisions(self, entries: usize) -> Self {
+        Self { recorded_decisions: entries, ..self }
     }
 
     /// How streams are kept.
@@ -276,7 +289,11 @@ impl StreamOptions {
             linger: self.linger,
             redials,
         };
-        Connection::new(config, self.policy.build(), theirs)
+        let mut connection = Connection::new(config, self.policy.build(), theirs);
+        if self.recorded_decisions > 0 {
+            connection.record_decisions(self.recorded_decisions);
+        }
+        connection
     }
 }
 
@@ -293,6 +310,7 @@ mod tests {
         let options = || StreamOptions::new(Security::insecure());
         let said = |options: StreamOptions| options.validate().unwrap_err().to_string();
         assert_eq!(options().validate(), Ok(()));
+        assert!(options().record_decisions(1 << 21).validate().is_err());
         assert_eq!(
             said(options().send_buffer(0)),
             "a send buffer in bytes of 0: it is at least 1024 and at most 1073741824"

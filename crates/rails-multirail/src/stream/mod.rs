@@ -2,6 +2,7 @@
 
 mod admission;
 mod connect;
+mod decisions;
 mod dialer;
 mod discovery;
 mod driver;
@@ -21,6 +22,7 @@ mod stats;
 mod supervisor;
 mod yield_budget;
 
+pub use decisions::Decisions;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
@@ -204,6 +206,11 @@ impl MultiRailStream {
     /// What the stream and its lanes have done up to now.
     pub fn stats(&self) -> StreamStats {
         self.shared.stats()
+    }
+
+    /// The scheduling decisions of this end, if the options [record](StreamOptions::record_decisions) them. The handle outlives the stream.
+    pub fn decisions(&self) -> Decisions {
+        Decisions::of(&self.shared)
     }
 
     /// What happened to the lanes up to now, the newest 256 events of it.

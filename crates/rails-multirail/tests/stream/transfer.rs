@@ -5,6 +5,7 @@ use bytes::Bytes;
 use rails_multirail::{
     MultiRailStream, Policy, RailId, StripePolicy,
     policy::{Decision, SchedulerView, Sent, Wait},
+    record::{Record, RecordedEvent},
 };
 use std::time::Duration;
 use tokio::{
@@ -159,8 +160,28 @@ async fn policy_of_the_application() {
     let rails = rails(2);
     let (near, far) = pair(&rails, &options().own_policy(|| Box::new(InTwoParts { first_had: 0 }))).await;
     let [sent, _] = moved(near, far, pattern(3 << 20)).await;
-    let carried: Vec<u64> = sent.lanes.iter().map(|lane| lane.bytes_sent).filter(|bytes| *bytes > 0).collect();
+    // The policy numbers lanes as they joined.
+    let mut carried: Vec<u64> = sent.lanes.iter().map(|lane| lane.bytes_sent).collect();
+    carried.sort();
     assert_eq!(carried, [FIRST_PART as u64, (3 << 20) - FIRST_PART as u64]);
+}
+
+#[tokio::test]
+async fn recorded_decisions_outlive_their_stream() {
+    let rails = rails(2);
+    let (near, far) = pair(&rails, &options().record_decisions(10_000)).await;
+    let [decisions, idle] = [near.decisions(), far.decisions()];
+    moved(near, far, pattern(3 << 20)).await;
+    let record = decisions.take().expect("it was recorded");
+    assert_eq!((record.policy, record.dropped), (Some(Policy::Adaptive), 0));
+    assert_eq!(record.replay(&mut *Policy::Adaptive.build()), []);
+    let sent = |record: &Record| -> u64 {
+        let event = |event: &RecordedEvent| if let RecordedEvent::Sent(sent) = event { sent.length.into() } else { 0 };
+        record.entries.iter().map(|entry| event(&entry.event)).sum()
+    };
+    assert!(sent(&record) >= 3 << 20, "{} bytes", sent(&record));
+    assert_eq!(idle.take().map(|record| sent(&record)), Some(0));
+    assert_eq!(decisions.take().map(|record| record.entries.len()), Some(0), "each is handed out once");
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ use crate::{
     parameters::{ACK_DELAY, MOST_LANES, TransportParameters},
     policy::StripePolicy,
     reassembler::Admission,
+    record::Record,
     scheduler::{ByteCount, LaneTraits, Scheduler},
     violation::{Form, Violation},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
@@ -174,6 +175,16 @@ impl Connection {
             peaks: Peaks::default(),
             duplicates: ByteCount::default(),
         }
+    }
+
+    /// Keeps the newest `capacity` scheduling decisions of this end from here on; see [`record`](crate::record).
+    pub fn record_decisions(&mut self, capacity: usize) {
+        self.scheduler.record_decisions(capacity);
+    }
+
+    /// Hands out the decisions that were kept since this was last asked. `None` where none are kept.
+    pub fn take_record(&mut self) -> Option<Record> {
+        self.scheduler.take_record()
     }
 
     /// This end's window.

@@ -30,7 +30,7 @@ use std::{fmt, time::Duration};
 /// How the bytes of a stream are shared out among its lanes.
 ///
 /// A policy without a memory is a function of the view, and each of its recorded decisions can be
-/// replayed alone. The built-in policies have none. A policy with a memory keeps it by the callbacks.
+/// [replayed](crate::record::Record::replay) alone. The built-in policies have none. A policy with a memory keeps it by the callbacks.
 pub trait StripePolicy: fmt::Debug + Send {
     /// Decides for `lane`, which has room. The same question may be asked more than once, and for a lane that has not asked yet.
     fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision;
@@ -48,7 +48,7 @@ pub trait StripePolicy: fmt::Debug + Send {
         false
     }
 
-    /// The built-in policy that this is. Default: none.
+    /// The built-in policy that this is, for [records](crate::record::Record). Default: none.
     fn built_in(&self) -> Option<Policy> {
         None
     }
@@ -150,6 +150,8 @@ impl Policy {
     }
 }
 
+/// The target of the `tracing` events of decisions, at the level `trace`.
+pub const TRACE_TARGET: &str = "rails_proto::decisions";
 /// After how long half of what is known of a lane's rate is of newer observations.
 pub const HALF_LIFE: Duration = Duration::from_millis(50);
 /// How long bytes wait that the policy gives to no lane, while no acknowledgement is expected. No policy of this crate comes near it: a lane that

@@ -19,6 +19,7 @@ use crate::{
     chunk::Priority,
     parameters::{MOST_KEPT, most_chunks},
     policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy},
+    record::{Record, RecordedEvent, Recorder},
     violation::Violation,
     wire::Ack,
 };
@@ -56,6 +57,8 @@ pub struct Scheduler {
     streak: Option<Streak>,
     /// When a lane that asked was first given nothing, though bytes waited, since the policy last gave something to a lane.
     refused_since: Option<Instant>,
+    /// Keeps the decisions, if that is wanted.
+    recorder: Option<Box<Recorder>>,
     /// Everything below has been read by the peer.
     consumed: u64,
     /// What was given to a lane more than once.
@@ -81,10 +84,22 @@ impl Scheduler {
             now: None,
             streak: None,
             refused_since: None,
+            recorder: None,
             consumed: 0,
             reissued: Reissued::default(),
             abandoned: None,
         }
+    }
+
+    /// Keeps the newest `capacity` decisions and what happened between them, from here on.
+    pub fn record_decisions(&mut self, capacity: usize) {
+        self.recorder = Some(Box::new(Recorder::new(capacity)));
+    }
+
+    /// Hands out what was kept since this was last asked. `None` where no decisions are kept.
+    pub fn take_record(&mut self) -> Option<Record> {
+        let policy = self.policy.built_in();
+        self.recorder.as_mut().map(|recorder| recorder.take(policy))
     }
 
     /// How many bytes may be written now.
@@ -204,7 +219,7 @@ impl Scheduler {
     pub fn lane_lost(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
         self.outstanding.lose(lane, self.heard());
-        self.policy.on_lost(lane);
+        self.note_lost(lane);
         self.check();
     }
 
@@ -213,7 +228,7 @@ impl Scheduler {
     pub fn silence(&mut self, lane: usize) {
         self.lanes[lane].silent = true;
         self.outstanding.release(lane, self.heard());
-        self.policy.on_lost(lane);
+        self.note_lost(lane);
         self.check();
     }
 
@@ -300,6 +315,7 @@ impl Scheduler {
         }
         if let Some(bytes) = delivered {
             self.policy.on_ack(lane, bytes);
+            self.record(RecordedEvent::Acked { lane, bytes });
         }
         if ack.complete {
             self.outstanding.clear();
@@ -338,6 +354,18 @@ impl Scheduler {
     /// How many bytes are in flight on `lane`.
     pub fn in_flight(&self, lane: usize) -> u64 {
         self.lanes.get(lane).map_or(0, |lane| lane.bytes)
+    }
+
+    /// Tells the policy that `lane` answers for nothing any more.
+    fn note_lost(&mut self, lane: usize) {
+        self.policy.on_lost(lane);
+        self.record(RecordedEvent::Lost { lane });
+    }
+
+    fn record(&mut self, event: RecordedEvent) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(self.now, event);
+        }
     }
 
     /// What the policy sees.

@@ -3,7 +3,8 @@
 use super::{Reissued, Scheduler, lane::Transmission};
 use crate::{
     chunk::Chunk,
-    policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak},
+    policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak, TRACE_TARGET},
+    record::{RecordedEvent, Snapshot},
 };
 use std::time::Instant;
 
@@ -18,11 +19,21 @@ impl Scheduler {
         }
         self.look_at_lanes();
         let decision = self.policy.decide(&self.view(), lane);
-        let taken = self.carry_out(decision, lane);
+        let seen = self.keep_view(lane);
+        let mut taken = self.carry_out(decision, lane);
+        let mut overruled = None;
         if taken.is_some() {
             self.refused_since = None;
+        } else {
+            overruled = self.overrule(now);
+            taken = overruled.and_then(|instead| self.carry_out(instead, lane));
         }
-        let (chunk, cause) = taken.or_else(|| self.overrule(now).and_then(|instead| self.carry_out(instead, lane)))?;
+        let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
+        tracing::trace!(target: TRACE_TARGET, lane, ?decision, ?overruled, ?chunk, "decided");
+        if let (Some(recorder), Some(seen)) = (&mut self.recorder, seen) {
+            recorder.decided(self.now, lane, (decision, overruled), seen);
+        }
+        let (chunk, cause) = taken?;
         self.note_sent(now, lane, &chunk, cause);
         Some(chunk)
     }
@@ -56,7 +67,16 @@ impl Scheduler {
         }
         self.lanes[lane].put(Transmission::of(chunk, now));
         self.policy.on_sent(&sent);
+        self.record(RecordedEvent::Sent(sent));
         self.check();
+    }
+
+    /// What the policy sees for `lane`, where decisions are recorded.
+    fn keep_view(&mut self, lane: usize) -> Option<Snapshot> {
+        let mut recorder = self.recorder.take()?;
+        let seen = recorder.keep(&self.view(), lane);
+        self.recorder = Some(recorder);
+        Some(seen)
     }
 
     /// Gives `lane` what was decided. `None` where there is no such thing.

@@ -15,4 +15,5 @@ mod losses;
 mod network;
 mod pair;
 mod properties;
+mod replay;
 mod scenarios;

@@ -11,6 +11,7 @@ use rails_proto::{
     lane::{LaneError, LaneProtocol, Next, Received},
     parameters::TransportParameters,
     policy::{Policy, StripePolicy},
+    record::Record,
     scheduler::LaneTraits,
     wire::{FRAME_LEN, Frame, ResetReason},
 };
@@ -78,6 +79,15 @@ impl Scenario {
 
     fn build_policy(&self) -> Box<dyn StripePolicy> {
         self.contrary.as_ref().map_or_else(|| self.policy.build(), |contrary| Box::new(contrary.clone()))
+    }
+
+    /// Runs it to its end, and gives the newest decisions of each end.
+    pub(crate) fn run_recorded(&self, capacity: usize) -> [Record; 2] {
+        let _named = Named(self);
+        let mut world = World::new(self);
+        world.ends.iter_mut().for_each(|end| end.connection.record_decisions(capacity));
+        world.run(self.must_end(), self.contrary.is_some());
+        world.ends.map(|mut end| end.connection.take_record().expect("it was recorded"))
     }
 
     /// Runs it to its end, and checks on the way what must always hold; says which it was if it does not.

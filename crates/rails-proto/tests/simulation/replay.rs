@@ -1,0 +1,64 @@
+//! Recorded decisions, made again.
+//!
+//! `RAILS_REPLAY=FILE cargo test -p rails-proto --test simulation replay` replays a record that was written elsewhere, and reports each
+//! decision that is another now with all that the policy saw.
+
+use crate::{
+    application::Habits,
+    network::LaneSpec,
+    pair::Scenario,
+    properties::{for_each_seed, scenarios},
+};
+use rails_proto::{policy::Policy, record::Record};
+use std::time::Duration;
+
+/// Panics with every decision of `record` that is another now.
+fn replay(record: &Record) {
+    let policy = record.policy.expect("the record of an application's own policy is replayed by that application");
+    let differences: Vec<String> = record.replay(&mut *policy.build()).iter().map(ToString::to_string).collect();
+    let (count, of) = (differences.len(), record.decisions());
+    assert!(differences.is_empty(), "{count} of {of} decisions are others now:\n{}", differences.join("\n"));
+    println!("{of} decisions of the {policy:?} policy are the same");
+}
+
+/// Two unequal lanes, of which one breaks and comes back, with a window that fills.
+fn troubled(policy: Policy) -> Scenario {
+    let ms = Duration::from_millis;
+    let mut lanes = [400, 40].map(|rate| LaneSpec::steady(rate, ms(1), 256 << 10)).to_vec();
+    lanes[0].breaks = Some((ms(100), [ms(10), ms(30)]));
+    lanes[0].returns = Some(ms(50));
+    let habits = [Habits::bulk(16 << 20), Habits { stall: Some((1 << 20, ms(300))), ..Habits::bulk(0) }];
+    Scenario { policy, habits, window: 1 << 20, ..Scenario::one_way(0, lanes) }
+}
+
+/// The record of a file, if there is one, and else one that is made here.
+#[test]
+fn replay_of_a_record() {
+    if let Ok(path) = std::env::var("RAILS_REPLAY") {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("RAILS_REPLAY={path}: {error}"));
+        let record = text.parse::<Record>();
+        return replay(&record.unwrap_or_else(|error| panic!("RAILS_REPLAY={path}: {error} ({error:?})")));
+    }
+    for policy in [Policy::Adaptive, Policy::Static, Policy::Weighted] {
+        let [record, _] = troubled(policy).run_recorded(1 << 16);
+        assert!(record.dropped == 0 && record.decisions() > 50, "{} decisions", record.decisions());
+        replay(&record.to_string().parse().expect("it was written here"));
+    }
+}
+
+/// A ring that has dropped its beginning is replayed as well as one that has not.
+#[test]
+fn replay_of_any_scenario() {
+    for_each_seed("replay_of_any_scenario", 4, scenarios, |scenario| {
+        for record in scenario.run_recorded(200) {
+            replay(&record.to_string().parse().expect("it was written here"));
+        }
+    });
+}
+
+#[test]
+fn replay_under_another_policy_differs() {
+    let [record, _] = troubled(Policy::Adaptive).run_recorded(1 << 16);
+    let differences = record.replay(&mut *Policy::Static.build());
+    assert!(differences.len() > 20, "{} differences", differences.len());
+}

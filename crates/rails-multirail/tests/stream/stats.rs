@@ -159,7 +159,8 @@ impl Write for Log {
 async fn one_log_line_per_stream_and_end() {
     let log = Log::default();
     let lines = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
+    // Below that, each decision of a scheduler is traced.
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
     // The lanes log on their own threads, so it is for the process; other tests' streams have other names.
     subscriber.with_ansi(false).with_writer(move || lines.clone()).try_init().expect("no other test listens");
     let rails = rails(2);

@@ -169,6 +169,8 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     let is_called = |offer: &&LaneCandidate| key(offer) == (called.scheme, called.socket.ip(), called.port());
     let first = all.iter().find(is_called).cloned().unwrap_or_else(|| listening(rails, rail, called));
     let mut offers = vec![first];
+    // Where there are too many, those of other transports are left out: the initiator pairs the one that it asked by.
+    all.sort_by_key(|offer| offer.address.scheme != called.scheme);
     for offer in all {
         // Without the scope, which only a caller knows, nobody can call a link-local address.
         let is_new = offers.iter().all(|known| key(known) != key(&offer));

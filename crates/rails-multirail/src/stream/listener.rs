@@ -27,6 +27,7 @@ use rails_proto::{
 use std::{
     future::poll_fn,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -34,7 +35,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Mutex as AsyncMutex, mpsc, watch},
+    sync::{Mutex as AsyncMutex, Notify, mpsc, mpsc::error::TryRecvError, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -51,12 +52,14 @@ use tokio::{
 /// be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
-    incoming: AsyncMutex<mpsc::Receiver<Result<Unaccepted, ListenerClosed>>>,
+    incoming: Mutex<mpsc::Receiver<Result<Unaccepted, ListenerClosed>>>,
+    /// Told of whatever comes into `incoming`, and of its end.
+    arrived: Arc<Notify>,
     addresses: Vec<LaneAddress>,
     /// Whether it was closed.
     closed: watch::Sender<bool>,
     /// What takes lanes in at each address.
-    listening: Mutex<Vec<JoinHandle<()>>>,
+    listening: AsyncMutex<Vec<JoinHandle<()>>>,
 }
 
 /// A lane that a peer has opened, before its handshake.
@@ -75,6 +78,8 @@ struct Registry {
     credentials: Credentials,
     streams: Streams,
     incoming: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
+    /// Dropped after `incoming`, whose end it tells.
+    arrived: Arrived,
     /// Whether the listener was closed.
     closed: watch::Receiver<bool>,
     handshakes: Arc<Handshakes>,
@@ -82,6 +87,17 @@ struct Registry {
     bound: Mutex<Vec<(RailId, LaneAddress)>>,
     /// Whose turn it is to take a lane that belongs to no rail by its address.
     turn: AtomicUsize,
+    /// How many addresses are listened on still.
+    acceptors: AtomicUsize,
+}
+
+/// Tells every task that accepts that there is something to look at, and at last that nothing more comes.
+struct Arrived(Arc<Notify>);
+
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
 }
 
 impl MultiRailListener {
@@ -105,19 +121,23 @@ impl MultiRailListener {
         let credentials = options.security.responder().ok_or(BindListenerError::Security)?;
         let (sender, incoming) = mpsc::channel(BACKLOG);
         let (closed, is_closed) = watch::channel(false);
+        let arrived = Arc::new(Notify::new());
         let registry = Arc::new(Registry {
             rails: rails.clone(),
             options: options.clone(),
             credentials,
             streams: Streams::new(options.limits, options.window),
             incoming: sender,
+            arrived: Arrived(arrived.clone()),
             closed: is_closed,
             handshakes: Handshakes::new(options.limits),
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
+            acceptors: AtomicUsize::new(addresses.len()),
         });
         let (addresses_found, listening) = Default::default();
-        let mut listener = Self { incoming: AsyncMutex::new(incoming), addresses: addresses_found, closed, listening };
+        let mut listener =
+            Self { incoming: Mutex::new(incoming), arrived, addresses: addresses_found, closed, listening };
         for (index, address) in addresses.into_iter().enumerate() {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
@@ -129,9 +149,16 @@ impl MultiRailListener {
                 let listening = tokio::task::spawn_local(registry.listen(address.scheme, acceptor));
                 Ok::<_, BindListenerError>((bound, listening))
             });
-            let (bound, task) = listening.await.map_err(|_| BindListenerError::RailStopped(rail))??;
+            let listening = listening.await.map_err(|_| BindListenerError::RailStopped(rail));
+            let (bound, task) = match listening.and_then(|listening| listening) {
+                Ok(listening) => listening,
+                Err(error) => {
+                    listener.close().await;
+                    return Err(error);
+                }
+            };
             listener.addresses.push(bound);
-            listener.listening.get_mut().unwrap_or_else(PoisonError::into_inner).push(task);
+            listener.listening.get_mut().push(task);
         }
         Ok(listener)
     }
@@ -143,14 +170,20 @@ impl MultiRailListener {
     /// # Errors
     /// [`ListenerClosed`] when nothing listens any more.
     pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
-        let mut closed = self.closed.subscribe();
-        let next = tokio::select! {
-            biased;
-            // It is true before the sender is gone, so waiting for it cannot fail.
-            _ = closed.wait_for(|closed| *closed) => return Err(ListenerClosed::Closed),
-            next = async { self.incoming.lock().await.recv().await } => next,
+        // A task that waits holds nothing, so one that is not polled keeps nobody from a stream.
+        let next = loop {
+            let mut arrived = pin!(self.arrived.notified());
+            arrived.as_mut().enable();
+            if *self.closed.borrow() {
+                return Err(ListenerClosed::Closed);
+            }
+            let next = self.incoming.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
+            match next {
+                Ok(next) => break next,
+                Err(TryRecvError::Disconnected) => break Err(ListenerClosed::RailsStopped),
+                Err(TryRecvError::Empty) => arrived.await,
+            }
         };
-        let next = next.unwrap_or(Err(ListenerClosed::RailsStopped));
         next.and_then(|stream| stream.accept().ok_or(ListenerClosed::RailsStopped))
     }
 
@@ -172,13 +205,17 @@ impl MultiRailListener {
     /// Streams that were accepted go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the background.
     pub async fn close(&self) {
         self.closed.send_replace(true);
-        let mut incoming = self.incoming.lock().await;
-        incoming.close();
-        while incoming.try_recv().is_ok() {}
-        let listening = std::mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
-        for task in listening {
+        self.arrived.notify_waiters();
+        {
+            let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+            incoming.close();
+            while incoming.try_recv().is_ok() {}
+        }
+        let mut listening = self.listening.lock().await;
+        while let Some(task) = listening.last_mut() {
             // One that has ended, with its rail or by a panic, listens no more either.
             let _ = task.await;
+            listening.pop();
         }
     }
 
@@ -197,7 +234,7 @@ impl Drop for MultiRailListener {
 impl Registry {
     /// The rail whose lane has this local address.
     fn rail_of(&self, address: SocketAddr) -> Option<RailId> {
-        self.rails.iter().find(|rail| rail.planned().address == Some(address.ip())).map(|rail| rail.id())
+        self.rails.iter().find(|rail| rail.planned().address == Some(address.ip().to_canonical())).map(|rail| rail.id())
     }
 
     /// Takes lanes in until the listener is dropped or the acceptor fails for good.
@@ -223,8 +260,16 @@ impl Registry {
                     sleep(PAUSE).await;
                 }
                 Err(error) => {
+                    let address = LaneAddress { scheme, socket: acceptor.local_addr() };
+                    tracing::error!(%address, error = with_causes(&error), "an address is listened on no more");
+                    // A peer that asks is not told of it.
+                    self.bound.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, bound)| *bound != address);
+                    if self.acceptors.fetch_sub(1, Relaxed) > 1 {
+                        return;
+                    }
                     let error = ListenerClosed::Accept(Arc::new(error));
                     let _ = self.incoming.send(Err(error)).await;
+                    self.arrived.0.notify_waiters();
                     return;
                 }
             }
@@ -320,6 +365,7 @@ impl Registry {
             let closed = self.closed.borrow();
             if !*closed {
                 place.send(Ok(stream));
+                self.arrived.0.notify_waiters();
             }
         }
     }

@@ -6,6 +6,7 @@ use std::{
     error::Error,
     io::{self, ErrorKind},
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -37,6 +38,20 @@ async fn several_tasks_accept() {
     ids.sort_unstable();
     accepted.sort_unstable();
     assert!(ids == accepted);
+}
+
+/// A task that waits to accept, and is not polled any more, keeps nobody from a stream and from closing.
+#[tokio::test]
+async fn accept_beside_an_accept_that_is_not_polled() {
+    let rails = rails(1);
+    let (listener, addresses) = listener(&rails, &options()).await;
+    let mut idle = pin!(listener.accept());
+    timeout(Duration::from_millis(10), &mut idle).await.expect_err("no stream was opened");
+    let near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
+    let far = timeout(PATIENCE, listener.accept()).await.expect("it is not held up").unwrap();
+    assert_eq!(near.id(), far.id());
+    timeout(PATIENCE, listener.close()).await.expect("it closes");
+    assert!(matches!(timeout(PATIENCE, idle).await.expect("it is woken"), Err(ListenerClosed::Closed)));
 }
 
 #[tokio::test]

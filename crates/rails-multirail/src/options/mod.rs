@@ -247,6 +247,15 @@ impl StreamOptions {
         bounded("parallel connections", *parallel as u64, 1, MOST_LANES as u64)?;
         bounded("a longest chunk in bytes", *longest_chunk as u64, 1 << 10, 16 << 20)?;
         bounded("a send buffer in bytes", *send_buffer as u64, 1 << 10, 1 << 30)?;
+        // A time that is added to the clock: 34 years are for ever.
+        for (what, time) in [
+            ("a connect timeout in seconds", self.connect_timeout),
+            ("a join grace in seconds", self.join_grace),
+            ("a linger in seconds", self.linger),
+            ("an outage limit in seconds", self.outage_limit),
+        ] {
+            bounded(what, time.as_secs(), 0, 1 << 30)?;
+        }
         bounded("recorded decisions", *recorded_decisions as u64, 0, 1 << 20)?;
         bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
     }
@@ -311,6 +320,15 @@ mod tests {
         let said = |options: StreamOptions| options.validate().unwrap_err().to_string();
         assert_eq!(options().validate(), Ok(()));
         assert!(options().record_decisions(1 << 21).validate().is_err());
+        let for_ever = Duration::MAX;
+        for endless in [
+            options().linger(for_ever),
+            options().outage_limit(for_ever),
+            options().connect_timeout(for_ever),
+            options().join_grace(for_ever),
+        ] {
+            assert!(endless.validate().is_err());
+        }
         assert_eq!(
             said(options().send_buffer(0)),
             "a send buffer in bytes of 0: it is at least 1024 and at most 1073741824"

@@ -27,7 +27,7 @@ impl Admission {
         Self { waiting, over, host }
     }
 
-    /// The next stream whose peer is what it should be; it waits for its turn. Cancel safe.
+    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. Cancel safe.
     ///
     /// # Errors
     /// The fault of a stream that came, or that nothing listens any more.

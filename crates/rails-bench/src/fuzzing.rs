@@ -41,7 +41,7 @@ pub fn rivals_output(bytes: &[u8]) {
 /// Answers round trips, however a peer asks for them; gives how many messages were answered.
 ///
 /// # Errors
-/// How the stream failed, or what it announced.
+/// The stream failed, or the peer announced messages of no bytes or of more than [`LONGEST`].
 pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
     latency::answer(stream).await
 }

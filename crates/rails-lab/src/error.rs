@@ -80,7 +80,7 @@ pub enum LabError {
         source: io::Error,
     },
     /// An emulated link carries nothing any more, because one of its TAP devices was taken away.
-    #[error("the link of link {link} has ended")]
+    #[error("the emulation of link {link} has ended")]
     EmulationEnded {
         /// The link's number.
         link: usize,

@@ -249,15 +249,7 @@ impl JoinError {
             _ => None,
         }
     }
-}
 
-impl From<StreamError> for io::Error {
-    fn from(error: StreamError) -> Self {
-        Self::new(error.failure.kind(), error)
-    }
-}
-
-impl JoinError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Connect(ConnectError::Refused { .. }) => ErrorKind::ConnectionRefused,
@@ -270,6 +262,12 @@ impl JoinError {
             Self::StreamOver => ErrorKind::NotConnected,
             _ => ErrorKind::Other,
         }
+    }
+}
+
+impl From<StreamError> for io::Error {
+    fn from(error: StreamError) -> Self {
+        Self::new(error.failure.kind(), error)
     }
 }
 

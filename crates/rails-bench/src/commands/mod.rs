@@ -1,4 +1,4 @@
-//! The commands, one file each: arguments, and what is done with them.
+//! The commands. Each file has the arguments of one command and runs it.
 
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -3,7 +3,7 @@
 
 use crate::{
     admission::Admission,
-    endpoint::{Endpoint, not_listening, say_listening, sockets},
+    endpoint::{Endpoint, not_listening, say_listening, socket},
     exit::{Exit, explain},
     measure::latency,
     print,
@@ -48,7 +48,7 @@ pub(super) async fn ask(
 ) -> Result<Exit> {
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
     let figures = if let Over::Plain(tcp) = over {
-        let remote = sockets(&remotes[..1])?[0];
+        let remote = socket(&remotes[0])?;
         let from = tcp.local(rail.local_end());
         let asked = rail.runtime().spawn(move || async move {
             let mut lane = from.connect(remote).await?;
@@ -58,9 +58,10 @@ pub(super) async fn ask(
         stop.or(async { asked.await?.context("--to") }).await?
     } else {
         let by_messages = matches!(over, Over::Messages);
-        let (stream, _) = match by_messages {
-            true => endpoint.connect(remotes, Purpose::Ask, &mut stop).await?,
-            false => endpoint.open(remotes, Purpose::Ask, &mut stop).await?,
+        let (stream, _) = if by_messages {
+            endpoint.connect(remotes, Purpose::Ask, &mut stop).await?
+        } else {
+            endpoint.open(remotes, Purpose::Ask, &mut stop).await?
         };
         let asked = rail.runtime().spawn(move || async move {
             if by_messages {
@@ -131,7 +132,7 @@ impl Source {
             Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
             Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
         };
-        let address = sockets(&addresses[..1])?[0];
+        let address = socket(&addresses[0])?;
         let bound = first(endpoint)?.runtime().spawn(move || async move { tcp.listen(address) }).await?;
         let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
         say_listening(&[bound.local_addr().into()]);

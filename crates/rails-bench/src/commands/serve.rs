@@ -4,7 +4,7 @@ use super::{block_on, metrics::MetricsArgs, ping};
 use crate::{
     admission::Admission,
     duration,
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, sockets},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
     exit::{Exit, explain},
     measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
     print,
@@ -145,7 +145,7 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
 }
 
 async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress], details: bool) -> Result<Exit> {
-    let listener = mptcp::Listener::bind(sockets(&addresses[..1])?[0], args.stream.congestion());
+    let listener = mptcp::Listener::bind(socket(&addresses[0])?, args.stream.congestion());
     let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
     say_listening(&[listener.local_addr()?.into()]);
     loop {

@@ -2,7 +2,7 @@
 
 use super::{block_on, metrics::MetricsArgs, ping, seconds};
 use crate::{
-    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, sockets},
+    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, socket, sockets},
     exit::Exit,
     measure::{Amount, mptcp, plain, striped},
     print,
@@ -110,7 +110,7 @@ async fn measure(
         stop.or(sent).await.context("--to")?
     } else if args.mptcp {
         let congestion = args.stream.congestion().map(str::to_owned);
-        stop.or(mptcp::send(rails, sockets(&remotes[..1])?[0], congestion, amount, topology)).await.context("--to")?
+        stop.or(mptcp::send(rails, socket(&remotes[0])?, congestion, amount, topology)).await.context("--to")?
     } else {
         let (stream, paired) = endpoint.open(remotes, Purpose::Stream, &mut stop).await?;
         explained = args.explain.then_some(paired);

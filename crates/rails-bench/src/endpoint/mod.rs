@@ -266,15 +266,20 @@ pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<Lane
     }
 }
 
-/// The addresses of plain flows, which are of TCP.
+/// The address of a plain flow, which is of TCP.
 ///
 /// # Errors
-/// Where one is of another transport.
+/// Where it is of another transport.
+pub(crate) fn socket(address: &LaneAddress) -> Result<SocketAddr> {
+    ensure!(address.scheme == Scheme::TCP, "{address}: plain flows go over TCP alone");
+    Ok(address.socket)
+}
+
+/// The same of several.
+///
+/// # Errors
+/// As there.
 pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
-    let socket = |address: &LaneAddress| {
-        ensure!(address.scheme == Scheme::TCP, "{address}: plain flows go over TCP alone");
-        Ok(address.socket)
-    };
     addresses.iter().map(socket).collect()
 }
 

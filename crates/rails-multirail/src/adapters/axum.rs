@@ -17,7 +17,7 @@ impl Listener for MultiRailListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match Self::accept(self).await {
             Ok(stream) => {
-                let peer = StreamInfo::from(&stream).peer_addr;
+                let peer = stream.shared.opened_by.peer;
                 (stream, peer)
             }
             Err(error) => {

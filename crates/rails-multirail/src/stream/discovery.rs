@@ -57,6 +57,7 @@ pub(super) async fn probe(
     pairing: &Pairing,
     options: &StreamOptions,
 ) -> Result<Vec<FailedLane>, PlanLanesError> {
+    options.validate()?;
     let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
     let lanes: Vec<(RailId, LaneAddress)> = pairing.lanes().filter(|(rail, _)| rail.0 < rails.len()).collect();
     let asked: Vec<_> = lanes
@@ -174,7 +175,7 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     for offer in all {
         // Without the scope, which only a caller knows, nobody can call a link-local address.
         let is_new = offers.iter().all(|known| key(known) != key(&offer));
-        if is_new && !is_link_local(offer.ip()) && offers.len() < MOST_OFFERS {
+        if is_new && !offer.is_link_local() && offers.len() < MOST_OFFERS {
             offers.push(offer);
         }
     }
@@ -195,8 +196,4 @@ fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate
 /// holds). Where that cannot be read only what is certain is offered.
 fn takes_ipv4(wildcard: IpAddr) -> bool {
     wildcard.is_ipv4() || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|only| only.trim() == "0")
-}
-
-fn is_link_local(ip: IpAddr) -> bool {
-    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

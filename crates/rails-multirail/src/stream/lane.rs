@@ -13,6 +13,7 @@ use rails_proto::{
     connection::{Connection, LaneId, NoLane},
     lane::{LaneProtocol, Next, Received, Stream, TransportSample},
     messages::MessageBuffer,
+    policy::TRACE_TARGET,
     redial::Ended,
     scheduler::LaneTraits,
     seal::Seals,
@@ -221,7 +222,9 @@ impl Stream for &LaneDriver {
     type Buffer = ChunkBuffer;
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        self.shared.with(|state| act(&mut state.connection))
+        // Lanes ask for the scheduler's decisions, and the scheduler traces them without the name of the stream, which it does not know.
+        let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.shared.id);
+        self.shared.with(|state| span.in_scope(|| act(&mut state.connection)))
     }
 
     fn chunk(&mut self, length: usize) -> ChunkBuffer {

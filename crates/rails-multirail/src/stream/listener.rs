@@ -135,9 +135,13 @@ impl MultiRailListener {
             turn: AtomicUsize::new(0),
             acceptors: AtomicUsize::new(addresses.len()),
         });
-        let (addresses_found, listening) = Default::default();
-        let mut listener =
-            Self { incoming: Mutex::new(incoming), arrived, addresses: addresses_found, closed, listening };
+        let mut listener = Self {
+            incoming: Mutex::new(incoming),
+            arrived,
+            addresses: Vec::new(),
+            closed,
+            listening: AsyncMutex::default(),
+        };
         for (index, address) in addresses.into_iter().enumerate() {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
@@ -187,8 +191,7 @@ impl MultiRailListener {
         next.and_then(|stream| stream.accept().ok_or(ListenerClosed::RailsStopped))
     }
 
-    /// The streams that it accepts, as a stream of them, which ends when the [listener is closed](Self::close), and with the error when nothing listens any
-    /// more.
+    /// The streams that it accepts, as a stream of them, which ends with the error when nothing listens any more. Dropping it closes the listener.
     pub fn into_incoming(self) -> impl Stream<Item = Result<MultiRailStream, ListenerClosed>> + Send {
         stream::unfold(Some(self), async |listener| {
             let listener = listener?;

@@ -12,7 +12,6 @@ use rails_net::{Lane, LinkChange};
 use rails_proto::{
     connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane},
     handshake::{Credentials, StreamId},
-    policy::TRACE_TARGET,
     scheduler::LaneTraits,
 };
 use rails_topo::{NodeId, NodeSet};
@@ -159,9 +158,7 @@ impl Shared {
     /// Does something under the lock, and then wakes whoever is to be woken for it.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
-        // Decisions are traced without the stream's name, which the scheduler does not know.
-        let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.id);
-        let result = span.in_scope(|| act(&mut state));
+        let result = act(&mut state);
         self.buffers.note_held(state.connection.memory_held());
         let wakes = state.connection.take_wakes();
         if wakes.supervisor {

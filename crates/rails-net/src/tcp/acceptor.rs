@@ -65,9 +65,11 @@ impl TcpAcceptor {
     /// # Cancellation
     /// Dropping the future loses no connection.
     pub async fn accept(&self) -> Result<TcpLane, AcceptError> {
-        let local = self.local;
-        let (stream, peer) = self.listener.accept().await.map_err(|source| AcceptError::Accept { local, source })?;
-        opened(stream, peer, local, &self.options)
+        let listening = self.local;
+        let accepted = self.listener.accept().await;
+        let (stream, peer) = accepted.map_err(|source| AcceptError::Accept { local: listening, source })?;
+        let local = called(&stream, peer, listening)?;
+        opened(stream, (local, peer), listening, &self.options)
     }
 }
 
@@ -80,36 +82,36 @@ impl Acceptor for TcpAcceptor {
         let listening = self.local;
         let failed = |source| AcceptError::Accept { local: listening, source };
         let (stream, peer) = ready!(self.listener.poll_accept(context)).map_err(failed)?;
-        let lost = move |call| {
-            move |source| {
-                let source = StatsError::Call { call, local: listening, peer, source };
-                AcceptError::Lost { local: listening, source }
-            }
-        };
-        let local = stream.local_addr().map_err(lost("getsockname"))?;
+        let local = called(&stream, peer, listening)?;
+        let lost = move |source| lost(listening, StatsError::Call { call: "epoll_ctl", local, peer, source });
         // The socket leaves the runtime that accepts it: it belongs to the one that drives the lane.
-        let stream = stream.into_std().map_err(lost("epoll_ctl"))?;
+        let stream = stream.into_std().map_err(lost)?;
         let options = self.options.clone();
         let open = move || {
-            let stream = TcpStream::from_std(stream).map_err(lost("epoll_ctl"))?;
-            Ok(Arc::new(opened(stream, peer, listening, &options)?) as Arc<dyn Lane>)
+            let stream = TcpStream::from_std(stream).map_err(lost)?;
+            Ok(Arc::new(opened(stream, (local, peer), listening, &options)?) as Arc<dyn Lane>)
         };
         Poll::Ready(Ok(IncomingLane::new(local, peer, open)))
     }
 }
 
+/// The address that the peer has called: a listener on a wildcard address learns it here.
+fn called(stream: &TcpStream, peer: SocketAddr, listening: SocketAddr) -> Result<SocketAddr, AcceptError> {
+    let failed = |source| lost(listening, StatsError::Call { call: "getsockname", local: listening, peer, source });
+    stream.local_addr().map_err(failed)
+}
+
 /// The lane of a connection that came to `listening`.
 fn opened(
     stream: TcpStream,
-    peer: SocketAddr,
+    (local, peer): (SocketAddr, SocketAddr),
     listening: SocketAddr,
     options: &TcpTransport,
 ) -> Result<TcpLane, AcceptError> {
-    let lost = |source| AcceptError::Lost { local: listening, source };
-    // A listener on a wildcard address learns here which of the machine's addresses was called.
-    let local = stream.local_addr();
-    let local =
-        local.map_err(|source| lost(StatsError::Call { call: "getsockname", local: listening, peer, source }))?;
     TcpLane::new(stream, local, peer, options)
-        .map_err(|source| lost(StatsError::Option { local, peer, source: Box::new(source) }))
+        .map_err(|source| lost(listening, StatsError::Option { local, peer, source: Box::new(source) }))
+}
+
+fn lost(listening: SocketAddr, source: StatsError) -> AcceptError {
+    AcceptError::Lost { local: listening, source }
 }

@@ -1,6 +1,6 @@
 //! Pairing with a peer that was asked for its lanes at one address, which it may know by another (address translation).
 
-use super::{LaneCandidate, Pairing, Relation, Unpaired, pair, relation::is_link_local};
+use super::{LaneCandidate, Pairing, Relation, Unpaired, pair};
 use crate::LaneAddress;
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ pub fn pair_with_contact(
     from: SocketAddr,
 ) -> Pairing {
     // The scope of a link-local address is known at this end alone, and here from the question that got through.
-    for offer in ours.iter_mut().filter(|offer| is_link_local(offer.ip()) && offer.ip() == from.ip()) {
+    for offer in ours.iter_mut().filter(|offer| offer.is_link_local() && offer.ip() == from.ip()) {
         offer.address.socket = from;
         offer.address.socket.set_port(0);
     }

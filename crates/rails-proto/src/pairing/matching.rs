@@ -1,9 +1,6 @@
 //! The pairs: a maximum matching of rails, and then further lanes for those that it leaves over.
 
-use super::{
-    LaneCandidate, MOST_OFFERS, Pair, Pairing, Relation, Unpaired,
-    relation::{is_link_local, subnet},
-};
+use super::{LaneCandidate, MOST_OFFERS, Pair, Pairing, Relation, Unpaired, relation::subnet};
 use rails_topo::Bandwidth;
 use std::cmp::Reverse;
 
@@ -276,7 +273,7 @@ fn no_partner(offer: &LaneCandidate, other: &End) -> String {
     if ip.is_loopback() {
         return "the peer has no loopback address of its family".to_owned();
     }
-    if is_link_local(ip) {
+    if offer.is_link_local() {
         return "its address is link-local, and the peer was not called through its interface".to_owned();
     }
     match subnet(offer) {

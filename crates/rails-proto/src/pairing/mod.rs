@@ -130,6 +130,11 @@ impl LaneCandidate {
     pub fn ip(&self) -> IpAddr {
         self.address.socket.ip().to_canonical()
     }
+
+    /// Whether the address means something on one link only (RFC 4291, section 2.5.6): without a scope, which only a caller knows, nobody can call it.
+    pub fn is_link_local(&self) -> bool {
+        relation::is_link_local(self.ip())
+    }
 }
 
 impl Pairing {

@@ -12,7 +12,6 @@
 //!
 //! AES-GCM wears out: RFC 8446, section 5.5, allows 2^24.5 records of 2^10 blocks under one key. Here a key is replaced before
 //! it has sealed more than 2^30 blocks, and both ends count alike, so nothing need be said about it.
-
 //!
 //! All of it takes the feature `encryption`. Without it there is no [`Sealer`] and no [`Opener`], and no lane joins in a
 //! mode that encrypts.

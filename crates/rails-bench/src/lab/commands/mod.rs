@@ -1,4 +1,4 @@
-//! The laboratory's commands, one file each: arguments, and what is done with them.
+//! The laboratory's commands. Each file has the arguments of one command and runs it.
 
 pub(super) mod compare;
 mod contest;

@@ -137,7 +137,7 @@ impl DisturbContest {
                 happened.push(Happened { unix_seconds: unix_now(), what });
                 what.happen(&testbed.lab, self.links[last])?;
                 if matches!(fault, Fault::Down(_)) && !begins {
-                    // What is opened from now on is to be measured alike; the routes have lost it.
+                    // The routes have lost the congestion control with the interface; connections from now on need it too.
                     testbed.lab.set_congestion_control(&testbed.congestion)?;
                 }
                 late = late.max(zero.elapsed() - at);

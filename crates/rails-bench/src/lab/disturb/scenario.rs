@@ -14,11 +14,11 @@ pub(crate) enum Scenario {
     Step,
     /// The receiver's interface goes down, and comes up again
     Down,
-    /// Whatever arrives at the receiver is dropped in silence, and then no more
+    /// The receiver drops every packet in silence for a while
     BlackHole,
-    /// Whatever comes back to the sender is dropped in silence (not by default)
+    /// The sender drops every packet that comes back, in silence (not by default)
     BlackHoleBack,
-    /// Whatever arrives at either end is dropped in silence (not by default)
+    /// Both ends drop every packet in silence (not by default)
     BlackHoleBoth,
     /// Its rate falls to 1 Mbit/s: it is slow, and not gone (not by default)
     Crawl,

@@ -67,7 +67,9 @@ pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError,
 pub use rails_proto::{
     AddressError, LaneAddress, Scheme,
     chunk::Priority,
-    connection::{EventKind, Failure, LaneTimes, NotForMessages, Reordered, Silence, Stalls, WindowUse},
+    connection::{
+        EventKind, Failure, LaneTimes, NotForMessages, Reordered, Silence, Stalls, StandstillCause, WindowUse,
+    },
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
     messages::{Message, longest_message},
     pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},

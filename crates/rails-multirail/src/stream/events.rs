@@ -2,7 +2,7 @@
 
 use crate::RailId;
 use rails_proto::{
-    connection::{Event, EventKind},
+    connection::{Event, EventKind, LaneProgress, StandstillCause},
     handshake::StreamId,
 };
 use serde::Serialize;
@@ -59,6 +59,13 @@ impl EventLog {
         let _ = self.listeners.send(event);
     }
 
+    /// Says why the stream stands still, and what each lane does meanwhile.
+    pub(super) fn log_standstill(&self, cause: StandstillCause, stood_for: Duration, lanes: &[LaneProgress]) {
+        let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
+        let lanes = lanes.join("; ");
+        tracing::warn!(stream = %self.stream, ?cause, ?stood_for, lanes, "the stream makes no progress: {cause}");
+    }
+
     pub(super) fn kept(&self) -> Vec<StreamEvent> {
         self.kept.iter().cloned().collect()
     }
@@ -84,6 +91,9 @@ impl StreamEvent {
             EventKind::Restored { .. } | EventKind::Resumed { .. } => {
                 tracing::info!(%stream, lane, event = ?self.kind, "a lane can be used again");
             }
+            // It was logged with its lanes.
+            EventKind::Standstill { .. } => {}
+            EventKind::Moved { after } => tracing::warn!(%stream, ?after, "the stream makes progress again"),
             _ => tracing::debug!(%stream, lane, event = ?self.kind, "a lane's life"),
         }
     }

@@ -124,6 +124,10 @@ impl State {
                 }
                 (slot.metrics.index, slot.metrics.rail)
             });
+            if let EventKind::Standstill { cause, stood_for } = event.kind {
+                let lanes = self.connection.lane_progress(event.at).collect::<Vec<_>>();
+                self.events.log_standstill(cause, stood_for, &lanes);
+            }
             self.events.add(event, lane, error);
         }
     }

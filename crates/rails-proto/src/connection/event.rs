@@ -1,6 +1,6 @@
 //! What happens to the lanes of a stream, for whoever wants to know.
 
-use super::LaneId;
+use super::{LaneId, StandstillCause};
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds, DurationMilliSecondsWithFrac};
 use std::time::{Duration, Instant};
@@ -57,6 +57,20 @@ pub enum EventKind {
     Ended {
         /// Bytes in flight on it that are not known to have arrived.
         bytes_at_risk: u64,
+    },
+    /// The stream waits for something, and nothing has moved for a second. It is told again each time that twice as long has passed.
+    Standstill {
+        /// Why nothing moves.
+        cause: StandstillCause,
+        /// How long nothing has moved.
+        #[serde(rename = "stood_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
+        stood_for: Duration,
+    },
+    /// The stream moves again after a [`Standstill`](Self::Standstill).
+    Moved {
+        /// How long nothing had moved.
+        #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
+        after: Duration,
     },
     /// No lane is left that can be used: the stream stands still, and waits.
     Outage,

@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// A chunk has come in on `lane`: notes whether it was there before, and how full the window is.
-    pub(super) fn count_arrival(&mut self, lane: LaneId) {
+    pub(super) fn count_arrival(&mut self, now: Instant, lane: LaneId) {
         let duplicated = self.incoming.bytes_duplicated();
         // Messages begin to count where bytes had nothing to count.
         let again = duplicated.saturating_sub(self.duplicates.bytes);
@@ -145,6 +145,8 @@ impl Connection {
         if again > 0 {
             self.duplicates.chunks += 1;
             self.lanes[lane.0].duplicates.add(again);
+        } else {
+            self.has_moved(now, now);
         }
         self.peaks.receiving = self.peaks.receiving.max(self.incoming.window_used());
     }

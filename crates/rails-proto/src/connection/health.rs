@@ -32,6 +32,10 @@ impl Health {
     pub(super) fn is_silent(&self) -> bool {
         self.silent_since.is_some()
     }
+
+    pub(super) fn is_link_down(&self) -> bool {
+        self.link_is_down
+    }
 }
 
 impl Connection {
@@ -70,6 +74,10 @@ impl Connection {
             self.lanes[lane.0].health.check_at = self.check_others(now, lane);
             return;
         };
+        // A long chunk on a slow lane takes longer than a second, and moves all the same.
+        if let Some(moved) = sample.silent_for.and_then(|silent_for| now.checked_sub(silent_for)) {
+            self.has_moved(now, moved);
+        }
         // Where acknowledgements come in but no chunk gets through, the lane is slow, or the other end is: that is not silence.
         let silent_for = silent_for.min(now.saturating_duration_since(progress));
         if silent_for >= progress_timeout {
@@ -116,11 +124,13 @@ impl Connection {
         if self.needs_no_lane() {
             return None;
         }
-        self.outage_ends().into_iter().chain(self.linger_until()).chain(self.lanes_end()).min()
+        let ends = self.outage_ends().into_iter().chain(self.linger_until()).chain(self.lanes_end());
+        ends.chain(self.standstill_check_at()).min()
     }
 
     /// The time that [`Connection::poll_timeout`] named may have come.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.check_standstill(now);
         if self.linger_until().is_some_and(|at| at <= now) {
             self.end_lingering(now);
         } else if self.outage_ends().is_some_and(|at| at <= now) {

@@ -73,6 +73,7 @@ impl Connection {
     /// The next message, or the packet that it is in. `None` where there is none yet, or [no more](Connection::is_read).
     pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
+        self.has_moved(now, now);
         self.tell_the_limit();
         self.observe_application(now);
         Some(delivery)

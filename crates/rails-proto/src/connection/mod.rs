@@ -16,6 +16,7 @@ mod lane;
 mod messages;
 mod paths;
 mod stalls;
+mod standstill;
 mod unused;
 mod wakes;
 
@@ -27,6 +28,7 @@ pub use lane::{LaneTimeouts, NoLane};
 pub use messages::NotForMessages;
 pub use paths::{LaneEnd, Refused};
 pub use stalls::{LaneTimes, Stalls};
+pub use standstill::{LaneProgress, LaneState, StandstillCause};
 pub use wakes::{NEEDS_NO_ROOM, Wakes};
 
 use crate::{
@@ -47,6 +49,7 @@ use lane::{ACKS_PER_WINDOW, Lane, LastAckSent, part};
 use paths::Paths;
 use serde::Serialize;
 use stalls::Clocks;
+use standstill::Standstill;
 use std::{
     collections::VecDeque,
     io,
@@ -95,6 +98,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     wakes: Wakes,
     clocks: Clocks,
+    standstill: Standstill,
     peaks: Peaks,
     /// What has arrived more than once.
     duplicates: ByteCount,
@@ -172,6 +176,7 @@ impl Connection {
             events: VecDeque::new(),
             wakes: Wakes::default(),
             clocks: Clocks::default(),
+            standstill: Standstill::default(),
             peaks: Peaks::default(),
             duplicates: ByteCount::default(),
         }
@@ -228,6 +233,7 @@ impl Connection {
     pub fn read(&mut self, now: Instant) -> Option<Bytes> {
         self.use_for_bytes(now);
         let bytes = self.incoming.read()?;
+        self.has_moved(now, now);
         self.tell_the_limit();
         self.observe_application(now);
         Some(bytes)
@@ -452,7 +458,7 @@ impl Connection {
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();
         self.wakes.supervisor |= self.is_done();
-        self.count_arrival(lane);
+        self.count_arrival(now, lane);
         self.observe(now);
     }
 
@@ -466,8 +472,12 @@ impl Connection {
             return Ok(());
         }
         let was_silent = self.is_silent(lane);
+        let before = self.scheduler.delivered();
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(now, handled)?;
+        if self.scheduler.delivered() != before {
+            self.has_moved(now, now);
+        }
         if was_silent && !self.scheduler.is_silent(lane.0) {
             self.has_answered(now, lane);
         }

@@ -95,11 +95,14 @@ impl Connection {
     pub(super) fn observe_application(&mut self, now: Instant) {
         if self.clocks.sending.cause() != Some(self.cause() as usize) || self.clocks.unread.cause() != self.unread() {
             self.observe(now);
+        } else {
+            self.watch_for_standstill(now);
         }
     }
 
     /// Notes the time at which things are as they are.
     pub(super) fn observe(&mut self, now: Instant) {
+        self.watch_for_standstill(now);
         let (cause, unread) = (self.cause(), self.unread());
         if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.waiting() > 0 {
             self.stand_by(now);

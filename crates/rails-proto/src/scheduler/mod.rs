@@ -341,6 +341,32 @@ impl Scheduler {
         self.outstanding.bytes()
     }
 
+    /// Whether anything is left that the peer does not have: bytes that wait or are in flight, or the end.
+    pub fn awaits_delivery(&self) -> bool {
+        let end = self.pending.is_finished() && !self.pending.is_end_cut();
+        self.abandoned.is_none() && (!self.outstanding.is_empty() || self.pending.bytes() > 0 || end)
+    }
+
+    /// Whether the peer has everything that was sent so far.
+    pub fn is_all_acknowledged(&self) -> bool {
+        self.outstanding.is_empty()
+    }
+
+    /// Whether an acknowledgement is waited for, on a lane that has not stalled.
+    pub fn is_in_flight(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_heard() && !lane.in_flight.is_empty())
+    }
+
+    /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
+    pub fn delivered(&self) -> u64 {
+        self.outstanding.delivered() + self.consumed
+    }
+
+    /// When the peer last acknowledged a chunk on `lane`.
+    pub fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
+        self.lanes[lane].acknowledged_at
+    }
+
     /// How many chunks are in flight on `lane`.
     pub fn in_flight_chunks(&self, lane: usize) -> usize {
         self.lanes[lane].in_flight.len()

@@ -17,6 +17,8 @@ pub(super) struct Outstanding {
     segments: BTreeMap<u64, Segment>,
     /// Bytes of all of them.
     bytes: u64,
+    /// How many segments the peer is known to have received, or no longer wants.
+    delivered: u64,
     index: Index,
 }
 
@@ -54,6 +56,11 @@ impl Outstanding {
     /// Bytes of all of them.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// How many segments the peer is known to have received, or no longer wants.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
     }
 
     /// The segment that the peer needs next.
@@ -129,6 +136,7 @@ impl Outstanding {
         loop {
             let Some(offset) = self.within(range.clone()).next().map(Segment::offset) else { return };
             self.remove(offset);
+            self.delivered += 1;
         }
     }
 
@@ -137,12 +145,13 @@ impl Outstanding {
         while let Some(first) = self.first().filter(|first| first.chunk.is_known_below(consumed)) {
             let offset = first.offset();
             self.remove(offset);
+            self.delivered += 1;
         }
     }
 
     /// The peer has everything, or wants no more of it.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { delivered: self.delivered + self.len() as u64, ..Self::default() };
     }
 
     /// `lane` answers for nothing any more, though it may still carry it. Another lane answers instead that is among `heard` and carries the same; where there is

@@ -76,12 +76,12 @@ impl EventLog {
 }
 
 impl StreamEvent {
-    /// A lane that was lost, fell silent or is of no use, and a stream that stands still, are warnings; the rest is quieter.
+    /// A lane that was lost, has stalled or is of no use, and a stream that stands still, are warnings; the rest is quieter.
     fn log(&self, stream: StreamId) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
         match self.kind {
-            EventKind::Silenced { .. } | EventKind::Outage => {
+            EventKind::Stalled { .. } | EventKind::Outage => {
                 tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used");
             }
             EventKind::Unused { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane is not used"),

@@ -23,19 +23,19 @@ pub struct Event {
 pub enum EventKind {
     /// The lane has joined.
     Joined,
-    /// The lane has fallen silent: what it has in flight goes out on the others as well, and it is given nothing more until it answers.
-    Silenced {
+    /// The lane has stalled: what it has in flight goes out on the others as well, and it is given nothing more until it answers.
+    Stalled {
         /// How that was found out.
-        cause: Silence,
+        cause: StallCause,
         /// How long nothing was heard.
-        #[serde(rename = "silent_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
-        silent_for: Duration,
+        #[serde(rename = "stalled_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
+        stalled_for: Duration,
         /// Bytes in flight on it, which nobody knows the fate of.
         bytes_at_risk: u64,
     },
     /// The lane answers again and is used as before.
     Restored {
-        /// How long it was silent.
+        /// How long it was stalled.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
@@ -82,10 +82,10 @@ pub enum EventKind {
     },
 }
 
-/// How it was found out that a lane is silent.
+/// How it was found out that a lane has stalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Silence {
+pub enum StallCause {
     /// Nothing that was sent on it was acknowledged for much longer than its round trip.
     NoProgress,
     /// The link under it went down.

@@ -1,6 +1,6 @@
 //! Whether lanes make progress, and what becomes of those that do not.
 
-use super::{Connection, Event, EventKind, Failure, LaneId, Silence};
+use super::{Connection, Event, EventKind, Failure, LaneId, StallCause};
 use std::time::{Duration, Instant};
 
 /// What a lane's transport knows of it: the kernel sees acknowledgements long before a chunk is through. `None` is what it does not know, or not yet.
@@ -13,7 +13,7 @@ pub struct LinkSample {
     /// The least round trip that was seen lately: one that met no queue, and did not wait for the peer's hardware address.
     pub least_rtt: Option<Duration>,
     /// For how long nothing that was sent has been acknowledged; `None` where nothing waits for it.
-    pub silent_for: Option<Duration>,
+    pub stalled_for: Option<Duration>,
 }
 
 /// The health of a lane.
@@ -23,14 +23,14 @@ pub(super) struct Health {
     check_at: Option<Instant>,
     /// How long a lane like this may make no progress.
     progress_timeout: Option<Duration>,
-    silent_since: Option<Instant>,
-    /// The link under it is down: whatever the transport says, it is silent until the link is up.
+    stalled_since: Option<Instant>,
+    /// The link under it is down: whatever the transport says, the lane is stalled until the link is up.
     link_is_down: bool,
 }
 
 impl Health {
-    pub(super) fn is_silent(&self) -> bool {
-        self.silent_since.is_some()
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled_since.is_some()
     }
 
     pub(super) fn is_link_down(&self) -> bool {
@@ -47,8 +47,7 @@ impl Connection {
         self.lanes[lane.0].health.check_at
     }
 
-    /// Looks whether `lane` makes progress, with what its transport knows of it now. Where it does not, it is silent: what it has is sent on the
-    /// others.
+    /// Checks whether `lane` makes progress, with what its transport knows of it now. A lane that does not is stalled: the others send what it has.
     pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
         if self.failure.is_some() || self.is_done() {
             return;
@@ -58,11 +57,11 @@ impl Connection {
         }
         let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
         let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(LEAST_PROGRESS_TIMEOUT);
-        let silent_for = sample.silent_for.unwrap_or_default();
+        let stalled_for = sample.stalled_for.unwrap_or_default();
         let health = &mut self.lanes[lane.0].health;
         health.progress_timeout = Some(progress_timeout);
-        if health.is_silent() {
-            if silent_for < progress_timeout && !health.link_is_down {
+        if health.is_stalled() {
+            if stalled_for < progress_timeout && !health.link_is_down {
                 self.scheduler.restore(lane.0);
                 self.has_answered(now, lane);
             } else {
@@ -75,15 +74,15 @@ impl Connection {
             return;
         };
         // A long chunk on a slow lane takes longer than a second, and moves all the same.
-        if let Some(moved) = sample.silent_for.and_then(|silent_for| now.checked_sub(silent_for)) {
+        if let Some(moved) = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for)) {
             self.has_moved(now, moved);
         }
-        // Where acknowledgements come in but no chunk gets through, the lane is slow, or the other end is: that is not silence.
-        let silent_for = silent_for.min(now.saturating_duration_since(progress));
-        if silent_for >= progress_timeout {
-            return self.silence(now, lane, Silence::NoProgress, silent_for);
+        // Where acknowledgements come in but no chunk gets through, the lane or the peer is slow, and not stalled.
+        let stalled_for = stalled_for.min(now.saturating_duration_since(progress));
+        if stalled_for >= progress_timeout {
+            return self.stall(now, lane, StallCause::NoProgress, stalled_for);
         }
-        let soonest = now + (progress_timeout - silent_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
+        let soonest = now + (progress_timeout - stalled_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
         self.lanes[lane.0].health.check_at = self.answer_due(lane).map(|at| at.max(soonest));
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
             // Another lane may have it there sooner; those that stand idle do not know.
@@ -97,14 +96,14 @@ impl Connection {
         if !state.up || std::mem::replace(&mut state.health.link_is_down, true) {
             return;
         }
-        if state.health.silent_since.is_none() {
-            self.silence(now, lane, Silence::LinkDown, Duration::ZERO);
+        if state.health.stalled_since.is_none() {
+            self.stall(now, lane, StallCause::LinkDown, Duration::ZERO);
         }
     }
 
     /// The link under `lane` is up again: the lane is used as soon as its transport gets through.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
-        if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_silent(lane) {
+        if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_stalled(lane) {
             self.check_by(lane, now);
         }
     }
@@ -114,9 +113,9 @@ impl Connection {
         (0..self.lanes.len()).for_each(|lane| self.link_up(now, LaneId(lane)));
     }
 
-    /// Whether `lane` is silent.
-    pub fn is_silent(&self, lane: LaneId) -> bool {
-        self.lanes[lane.0].health.is_silent()
+    /// Whether `lane` has stalled.
+    pub fn is_stalled(&self, lane: LaneId) -> bool {
+        self.lanes[lane.0].health.is_stalled()
     }
 
     /// When [`Connection::handle_timeout`] is to be called.
@@ -142,7 +141,7 @@ impl Connection {
     /// Until when a lane that can be used is waited for, where there is none.
     pub(super) fn outage_ends(&self) -> Option<Instant> {
         let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
-        // Without a limit to wait for, a lane that is silent is still worth more than none.
+        // Without a limit to wait for, a stalled lane is still worth more than none.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
         waits.then_some(since + self.outage_timeout())
     }
@@ -152,14 +151,14 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// A lane that was silent is not any more.
+    /// A stalled lane makes progress again.
     pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         let health = &mut self.lanes[lane.0].health;
         // Were the link down still, nothing would be heard: if that was said in its last moments, the next look tells.
         (health.link_is_down, health.check_at) = (false, None);
-        let silent_since = health.silent_since.take();
+        let stalled_since = health.stalled_since.take();
         self.lanes[lane.0].unused.begin_anew();
-        if let Some(since) = silent_since {
+        if let Some(since) = stalled_since {
             self.tell(now, Some(lane), EventKind::Restored { after: now.saturating_duration_since(since) });
         }
         self.expect_answer(now, lane);
@@ -173,7 +172,7 @@ impl Connection {
     pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
         let health = &self.lanes[lane.0].health;
         let progress_timeout = health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
-        if health.link_is_down && health.silent_since.is_some_and(|since| now >= since + progress_timeout) {
+        if health.link_is_down && health.stalled_since.is_some_and(|since| now >= since + progress_timeout) {
             self.link_up(now, lane);
         }
     }
@@ -192,8 +191,8 @@ impl Connection {
     /// When what `lane` has in flight should be answered, or is overdue.
     fn answer_due(&mut self, lane: LaneId) -> Option<Instant> {
         let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
-        let silent_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
-        Some(self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at)))
+        let stalled_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
+        Some(self.scheduler.overdue_at(lane.0).map_or(stalled_at, |overdue| overdue.min(stalled_at)))
     }
 
     /// Has `lane` looked at by then, which its driver is told where it sleeps for longer.
@@ -205,18 +204,18 @@ impl Connection {
         }
     }
 
-    fn silence(&mut self, now: Instant, lane: LaneId, cause: Silence, silent_for: Duration) {
+    fn stall(&mut self, now: Instant, lane: LaneId, cause: StallCause, stalled_for: Duration) {
         let bytes_at_risk = self.scheduler.at_risk(lane.0);
-        self.scheduler.silence(lane.0);
+        self.scheduler.stall(lane.0);
         let health = &mut self.lanes[lane.0].health;
-        health.silent_since = Some(now);
+        health.stalled_since = Some(now);
         // Of a link that is down it is told when it is up.
         health.check_at = None;
         if !health.link_is_down {
             let at = now + health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
             self.check_by(lane, at);
         }
-        self.tell(now, Some(lane), EventKind::Silenced { cause, silent_for, bytes_at_risk });
+        self.tell(now, Some(lane), EventKind::Stalled { cause, stalled_for, bytes_at_risk });
         self.watch_for_outage(now);
         self.wake_all_lanes();
         self.observe(now);
@@ -258,10 +257,10 @@ impl Connection {
 
 /// How many round trips a lane may make no progress for: the third has had every acknowledgement that a single loss delays.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
-/// No lane is silent before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
+/// No lane is stalled before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
 /// likes.
 const LEAST_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
 /// A lane with an overdue chunk is looked at as often, for the lane that takes it over may need the same.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A lane that is nearly silent is not looked at more often.
+/// A lane that is nearly stalled is not checked more often.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -21,7 +21,7 @@ mod unused;
 mod wakes;
 
 pub(crate) use ending::FAREWELL;
-pub use event::{Event, EventKind, Silence};
+pub use event::{Event, EventKind, StallCause};
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
 pub use lane::{LaneTimeouts, NoLane};
@@ -332,7 +332,7 @@ impl Connection {
         self.lanes[lane.0].called = false;
         if let Some(failure) = &self.failure {
             let reason = match failure {
-                // Where the lanes are silent, the peer may hear of it when they are not any more.
+                // Where the lanes have stalled, the peer may hear of it when they make progress again.
                 Failure::Dropped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
                 Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
                 Failure::Violation(_) => Some(ResetReason::Violation),
@@ -471,14 +471,14 @@ impl Connection {
         if self.failure.is_some() || self.is_stopped() {
             return Ok(());
         }
-        let was_silent = self.is_silent(lane);
+        let was_stalled = self.is_stalled(lane);
         let before = self.scheduler.delivered();
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(now, handled)?;
         if self.scheduler.delivered() != before {
             self.has_moved(now, now);
         }
-        if was_silent && !self.scheduler.is_silent(lane.0) {
+        if was_stalled && !self.scheduler.is_stalled(lane.0) {
             self.has_answered(now, lane);
         }
         self.wake_idle_lanes(now);

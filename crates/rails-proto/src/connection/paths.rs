@@ -1,4 +1,4 @@
-//! What the ends of lanes say of the peer: whether it is silent, or gone.
+//! What the ends of lanes say of the peer: whether it cannot be reached, or is gone.
 //!
 //! A peer whose process was killed leaves its kernel, which closes or resets every connection at once and refuses new ones. This end takes the kernel at its
 //! word, as TCP does; [`Config::outage_limit`](super::Config::outage_limit) is for silence. A middlebox can reset connections too, but then the end that dials
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_lane_outweighs_refused_connections() {
+    fn a_stalled_lane_outweighs_refused_connections() {
         let now = Instant::now();
         let (mut connection, lanes) = end(true, 2, now);
         connection.lane_down(now, lanes[0], LaneEnd::Lost);

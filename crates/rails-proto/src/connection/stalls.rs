@@ -43,9 +43,9 @@ pub struct LaneTimes {
     /// It stood idle, and what waited was left to other lanes that are faster, or have a smaller share up to now.
     #[serde(rename = "left_to_others_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub left_to_others: Duration,
-    /// It was silent, and nothing was given to it.
-    #[serde(rename = "silent_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
-    pub silent: Duration,
+    /// It had stalled, and nothing was given to it.
+    #[serde(rename = "stalled_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
+    pub stalled: Duration,
 }
 
 /// What the sending side of a stream is about.
@@ -68,7 +68,7 @@ enum Doing {
     NothingToSend,
     WindowFull,
     LeftToOthers,
-    Silent,
+    Stalled,
 }
 
 /// Adds up for how long something had which of `N` causes.
@@ -150,13 +150,13 @@ impl Connection {
 impl Lane {
     /// What it did while it was up.
     pub(super) fn times(&self, now: Instant) -> LaneTimes {
-        let [busy, nothing_to_send, window_full, left_to_others, silent] = self.clock.0.at(now);
-        LaneTimes { busy, nothing_to_send, window_full, left_to_others, silent }
+        let [busy, nothing_to_send, window_full, left_to_others, stalled] = self.clock.0.at(now);
+        LaneTimes { busy, nothing_to_send, window_full, left_to_others, stalled }
     }
 
     fn doing(&self, cause: Cause) -> Doing {
         match cause {
-            _ if self.health.is_silent() => Doing::Silent,
+            _ if self.health.is_stalled() => Doing::Stalled,
             _ if !self.idle => Doing::Busy,
             Cause::NothingToSend | Cause::Drained => Doing::NothingToSend,
             Cause::WindowFull => Doing::WindowFull,
@@ -168,7 +168,7 @@ impl Lane {
 impl LaneTimes {
     /// The time that the lane was up.
     pub fn total(&self) -> Duration {
-        self.busy + self.nothing_to_send + self.window_full + self.left_to_others + self.silent
+        self.busy + self.nothing_to_send + self.window_full + self.left_to_others + self.stalled
     }
 }
 
@@ -178,7 +178,7 @@ impl std::ops::AddAssign for LaneTimes {
         self.nothing_to_send += other.nothing_to_send;
         self.window_full += other.window_full;
         self.left_to_others += other.left_to_others;
-        self.silent += other.silent;
+        self.stalled += other.stalled;
     }
 }
 

@@ -65,8 +65,8 @@ pub enum LaneState {
 pub(super) struct Standstill {
     /// When the stream last moved, or began to wait; `None` while it waits for nothing.
     since: Option<Instant>,
-    /// When to look; it may be earlier than there is anything to see.
-    look_at: Option<Instant>,
+    /// When to check; it may be earlier than there is anything to find.
+    check_at: Option<Instant>,
     /// Whether it was told of since the stream last moved.
     told: bool,
 }
@@ -82,7 +82,7 @@ impl Connection {
                 number: state.number,
                 state: match () {
                     () if state.health.is_link_down() => LaneState::LinkDown,
-                    () if state.health.is_silent() => LaneState::Stalled,
+                    () if state.health.is_stalled() => LaneState::Stalled,
                     () if state.leaving => LaneState::Leaving,
                     () if state.idle => LaneState::Idle,
                     () => LaneState::Busy,
@@ -94,27 +94,27 @@ impl Connection {
         })
     }
 
-    /// When to look whether the stream stands still.
+    /// When to check whether the stream stands still.
     pub(super) fn standstill_check_at(&self) -> Option<Instant> {
-        self.standstill.look_at
+        self.standstill.check_at
     }
 
-    /// Looks whether the stream stands still, where the time for that has come.
+    /// Checks whether the stream stands still, if the time for that has come.
     pub(super) fn check_standstill(&mut self, now: Instant) {
-        if self.standstill.look_at.is_none_or(|at| now < at) {
+        if self.standstill.check_at.is_none_or(|at| now < at) {
             return;
         }
-        self.standstill.look_at = None;
+        self.standstill.check_at = None;
         let Some(since) = self.standstill.since else { return };
         let stood_for = now.saturating_duration_since(since);
         // The first acknowledgement of a far peer takes its time.
         let least = FIRST_WARNING.max(4 * self.longest_round_trip());
         if !self.standstill.told && stood_for < least {
-            self.standstill.look_at = Some(since + least);
+            self.standstill.check_at = Some(since + least);
             return;
         }
         self.standstill.told = true;
-        self.standstill.look_at = Some(now + stood_for);
+        self.standstill.check_at = Some(now + stood_for);
         let cause = self.standstill_cause();
         self.tell(now, None, EventKind::Standstill { cause, stood_for });
     }
@@ -124,8 +124,8 @@ impl Connection {
         match (self.awaits_progress(), self.standstill.since) {
             (true, None) => {
                 self.standstill.since = Some(now);
-                if self.standstill.look_at.is_none() {
-                    self.standstill.look_at = Some(now + FIRST_WARNING);
+                if self.standstill.check_at.is_none() {
+                    self.standstill.check_at = Some(now + FIRST_WARNING);
                     self.wakes.supervisor = true;
                 }
             }
@@ -139,7 +139,7 @@ impl Connection {
         let Some(since) = self.standstill.since.filter(|since| *since < at) else { return };
         self.standstill.since = Some(at);
         if std::mem::take(&mut self.standstill.told) {
-            self.standstill.look_at = Some(at + FIRST_WARNING);
+            self.standstill.check_at = Some(at + FIRST_WARNING);
             self.tell(now, None, EventKind::Moved { after: at.saturating_duration_since(since) });
         }
     }

@@ -78,7 +78,7 @@ impl Connection {
 }
 
 impl Unused {
-    /// The lane was silent and is not any more: it is tried as if it had only now come to rest.
+    /// The lane had stalled, and makes progress again: it is tried as if it had only now become idle.
     pub(super) fn begin_anew(&mut self) {
         (self.try_at, self.tries) = (None, 0);
     }

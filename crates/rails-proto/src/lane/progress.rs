@@ -51,7 +51,7 @@ impl Progress {
     }
 
     /// What follows from the transport's figures. Acknowledgements that ride on the peer's data keep coming when what this end sends is lost, so what counts is that they
-    /// acknowledge more than before. A transport that does not say whether anything waits for one is no reason to take the lane for silent.
+    /// acknowledge more than before. A lane is not taken for stalled where its transport does not say whether anything waits for one.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
@@ -63,7 +63,7 @@ impl Progress {
             rtt: sample.rtt,
             rtt_variation: sample.rtt_variation,
             least_rtt: sample.least_rtt,
-            silent_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
+            stalled_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
         }
     }
 }
@@ -87,17 +87,17 @@ mod tests {
     fn acknowledgements_of_nothing_new() {
         let begin = Instant::now();
         let mut progress = Progress::new(LaneId(0));
-        assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).silent_for, Some(10 * MS));
+        assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).stalled_for, Some(10 * MS));
         // They ride on data of the peer's.
-        assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).silent_for, Some(210 * MS));
-        assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).silent_for, Some(5 * MS));
+        assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).stalled_for, Some(210 * MS));
+        assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).stalled_for, Some(5 * MS));
     }
 
     #[test]
-    fn nothing_unacknowledged_is_no_silence() {
+    fn nothing_unacknowledged_is_no_stall() {
         let mut progress = Progress::new(LaneId(0));
         let idle = TransportSample { unacknowledged_packets: Some(0), ..sample(1_000, 900 * MS) };
-        assert_eq!(progress.sample(Instant::now(), &idle).silent_for, None);
-        assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).silent_for, None);
+        assert_eq!(progress.sample(Instant::now(), &idle).stalled_for, None);
+        assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).stalled_for, None);
     }
 }

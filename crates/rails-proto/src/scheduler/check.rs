@@ -4,7 +4,7 @@ use super::{Scheduler, bit};
 
 impl Scheduler {
     /// Every byte that was cut from what waits and is not known to be delivered is in one segment, and each segment either was requeued or is in flight on a lane
-    /// that is up, not silent and answers for it; and nothing is complete before all of it is delivered.
+    /// that is up, has not stalled and answers for it; and nothing is complete before all of it is delivered.
     ///
     /// # Panics
     /// Where that does not hold.

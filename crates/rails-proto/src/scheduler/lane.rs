@@ -24,8 +24,8 @@ pub struct LaneTraits {
 pub(super) struct Lane {
     /// It was joined and has not ended.
     pub(super) up: bool,
-    /// It is silent: it answers for nothing, and is given nothing more.
-    pub(super) silent: bool,
+    /// It has stalled: it answers for nothing, and is given nothing more.
+    pub(super) stalled: bool,
     /// It is given nothing more, but delivers what it has.
     pub(super) retired: bool,
     /// It stands idle, and asks when it is woken.
@@ -88,9 +88,9 @@ impl Lane {
         self.is_heard() && !self.retired
     }
 
-    /// Whether it is up and not silent: it may answer for what it carries.
+    /// Whether it is up and has not stalled: it may answer for what it carries.
     pub(super) fn is_heard(&self) -> bool {
-        self.up && !self.silent
+        self.up && !self.stalled
     }
 
     pub(super) fn lane_view(&self, now: Option<Instant>) -> LaneView {
@@ -235,5 +235,5 @@ const LONGEST_WAY: Duration = Duration::from_secs(10);
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// Fewer bytes say nothing of a rate either.
 const LEAST_SAMPLE: u64 = 16 << 10;
-/// A lane that took so much longer than its way and the peer's patience explain was busy with what it had.
+/// A lane that took so much longer than its way and a delayed acknowledgement explain was busy with what it had.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);

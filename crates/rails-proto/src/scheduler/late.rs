@@ -16,7 +16,7 @@ impl Scheduler {
             return None;
         }
         let (index, _) = self.oldest_segment(lane, |_| true)?;
-        self.look_at_lanes();
+        self.refresh_lane_views();
         Some(self.lanes[lane].in_flight[index].taken + self.view().overdue_after(lane))
     }
 
@@ -28,7 +28,7 @@ impl Scheduler {
         let state = &self.lanes[lane];
         let last = state.in_flight.iter().rposition(|sent| self.answers_for(lane, sent).next().is_some());
         let Some(remaining) = last.and_then(|index| state.remaining(now, index)) else { return false };
-        self.look_at_lanes();
+        self.refresh_lane_views();
         self.view().is_slower(lane, remaining)
     }
 

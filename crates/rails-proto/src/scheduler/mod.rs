@@ -33,7 +33,7 @@ use waiting::Waiting;
 ///
 /// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them. They are then in flight
 /// on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`])
-/// or silent ([`Scheduler::silence`]) before that, they are requeued for another lane. The policy may also send a chunk again on a second
+/// or stalls ([`Scheduler::stall`]) before that, they are requeued for another lane. The policy may also send a chunk again on a second
 /// lane; the peer drops the copy that comes second.
 ///
 /// The scheduler never sends beyond the peer's window, so its memory is bounded by that window and its own buffer.
@@ -181,7 +181,7 @@ impl Scheduler {
         self.consumed
     }
 
-    /// How many bytes were given to a lane more than once: those of lost and silent lanes, and those that were taken over from slow ones.
+    /// How many bytes were given to a lane more than once: requeued, reinjected and probed.
     pub fn bytes_sent_again(&self) -> u64 {
         self.reissued.total().bytes
     }
@@ -223,19 +223,19 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` has fallen silent: what it has is for the others too, and it is given nothing until an acknowledgement comes on
+    /// Lane number `lane` has stalled: what it has is for the others too, and it is given nothing until an acknowledgement comes on
     /// it or [`Scheduler::restore`] says that it is well.
-    pub fn silence(&mut self, lane: usize) {
-        self.lanes[lane].silent = true;
+    pub fn stall(&mut self, lane: usize) {
+        self.lanes[lane].stalled = true;
         self.outstanding.release(lane, self.heard());
         self.note_lost(lane);
         self.check();
     }
 
-    /// Lane number `lane` is no longer silent: what no other lane has taken meanwhile is on its way still. What was known of its speed is not believed any more.
+    /// Lane number `lane` makes progress again: it still delivers what no other lane has taken meanwhile. What was known of its speed is forgotten.
     pub fn restore(&mut self, lane: usize) {
         let state = &mut self.lanes[lane];
-        state.silent = false;
+        state.stalled = false;
         (state.rate, state.service, state.service_at_least) = Default::default();
         self.outstanding.resume(lane);
         self.check();
@@ -252,14 +252,14 @@ impl Scheduler {
         (lane.resting, lane.rested_at) = (true, Some(now));
     }
 
-    /// Whether lane number `lane` may be given something: it is up, and neither silent nor retired.
+    /// Whether lane number `lane` may be given something: it is up, and neither stalled nor retired.
     pub fn is_usable(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable()
     }
 
-    /// Whether lane number `lane` is silent.
-    pub fn is_silent(&self, lane: usize) -> bool {
-        self.lanes[lane].silent
+    /// Whether lane number `lane` has stalled.
+    pub fn is_stalled(&self, lane: usize) -> bool {
+        self.lanes[lane].stalled
     }
 
     /// The round trip of lane number `lane`, as the driver measured it. The least is kept: the others met queues.
@@ -306,7 +306,7 @@ impl Scheduler {
         }
         self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
         self.consumed = self.consumed.max(consumed);
-        let answers = self.lanes[lane].silent && ack.chunks > self.lanes[lane].first;
+        let answers = self.lanes[lane].stalled && ack.chunks > self.lanes[lane].first;
         self.lanes[lane].observe(now, ack.chunks);
         let mut delivered = None;
         while let Some(sent) = self.lanes[lane].pop_before(ack.chunks) {
@@ -409,7 +409,7 @@ impl Scheduler {
         }
     }
 
-    fn look_at_lanes(&mut self) {
+    fn refresh_lane_views(&mut self) {
         for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
             *lane_view = lane.lane_view(self.now);
         }

@@ -33,7 +33,7 @@ impl Scheduler {
 
     /// Why the policy gives `lane` nothing: how long it would be until the least that the lane is given were there by it, and all that waits by another, as far as is known.
     pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
-        self.look_at_lanes();
+        self.refresh_lane_views();
         let length = self.chunk_length(lane);
         let waiting = self.pending.ready(self.limit).unwrap_or(0);
         self.view().arrivals(lane, length.min(waiting), waiting)

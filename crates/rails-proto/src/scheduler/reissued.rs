@@ -16,7 +16,7 @@ pub struct ByteCount {
 /// What was given to a lane once more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
-    /// What came back from lanes that were lost or fell silent.
+    /// What came back from lanes that were lost or have stalled.
     pub requeued: ByteCount,
     /// What another lane had on its way still, and would have had there later.
     pub reinjected: ByteCount,

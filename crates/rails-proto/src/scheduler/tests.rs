@@ -102,15 +102,15 @@ fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
 }
 
 #[test]
-fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
+fn chunks_of_a_stalled_lane_until_it_answers() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 40]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 1)];
-    scheduler.silence(0);
+    scheduler.stall(0);
     assert!(scheduler.take(now(), 0).is_none());
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
     scheduler.handle_ack(now(), 0, &ack(2, 100)).unwrap();
-    assert!(!scheduler.is_silent(0));
+    assert!(!scheduler.is_stalled(0));
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 1)]), [Some(30), None], "10 has arrived");
     scheduler.finish();
     assert!(scheduler.take(now(), 0).unwrap().fin);
@@ -120,11 +120,11 @@ fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
 }
 
 #[test]
-fn what_nobody_took_from_a_silent_lane_stays_with_it() {
+fn chunks_that_stay_with_a_stalled_lane() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 30]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
-    scheduler.silence(0);
+    scheduler.stall(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
     scheduler.restore(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 0)]), [None, None]);
@@ -152,7 +152,7 @@ fn takes_all_that_is_left(scheduler: &mut Scheduler, lane: usize) -> Vec<(u64, u
 #[test]
 fn a_lane_that_is_back_keeps_only_what_none_took() {
     let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
-    scheduler.silence(2);
+    scheduler.stall(2);
     let piece = scheduler.take(now(), 0).unwrap();
     assert_eq!((piece.offset, piece.length), (16 << 10, 16 << 10));
     scheduler.restore(2);
@@ -169,7 +169,7 @@ fn a_lane_that_is_back_keeps_only_what_none_took() {
 #[test]
 fn the_last_carrier_of_a_chunk_answers_for_it() {
     let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
-    scheduler.silence(2);
+    scheduler.stall(2);
     scheduler.take(now(), 0).unwrap();
     scheduler.restore(2);
     scheduler.lane_lost(0);
@@ -181,7 +181,7 @@ fn the_last_carrier_of_a_chunk_answers_for_it() {
 #[test]
 fn a_late_acknowledgement_counts_for_every_piece() {
     let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
-    scheduler.silence(2);
+    scheduler.stall(2);
     scheduler.take(now(), 0).unwrap();
     scheduler.take(now(), 1).unwrap();
     scheduler.lane_lost(0);
@@ -338,7 +338,7 @@ fn nothing_is_left_to_a_lane_that_has_got_stuck() {
     }
     scheduler.take(after(20), 1).unwrap();
     let first = scheduler.take(after(20), 2).unwrap().offset;
-    scheduler.silence(2);
+    scheduler.stall(2);
     assert_ne!(scheduler.take(after(21), 0).unwrap().offset, first, "lane 1 has less to do");
     let mut arrived = 1;
     let taken = (30..2_000).step_by(10).find(|at| {
@@ -397,7 +397,7 @@ fn answers_that_cannot_be_carried_out() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 30]));
     let first = scheduler.take(now(), 0).unwrap();
-    scheduler.look_at_lanes();
+    scheduler.refresh_lane_views();
     assert!(scheduler.carry_out(Decision::Requeue(10), 0).is_none(), "nothing was requeued");
     assert!(scheduler.carry_out(Decision::Reinject(first.offset), 0).is_none(), "the lane has it in flight itself");
     assert!(scheduler.carry_out(Decision::Reinject(first.offset + 1), 1).is_none(), "no chunk begins there");
@@ -451,7 +451,7 @@ proptest! {
                     let limit = scheduler.limit;
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
-                5 => scheduler.silence(lane),
+                5 => scheduler.stall(lane),
                 _ => {
                     scheduler.lane_lost(lane);
                     scheduler.lane_up(lane, LaneTraits::default());

@@ -143,7 +143,7 @@ fn acknowledgements_lost_with_their_lane_double_no_byte() {
 
 /// A lane that carries nothing any more, and does not say so either.
 #[test]
-fn a_silent_lane_is_taken_over() {
+fn a_stalled_lane_is_taken_over() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].changes = vec![(ms(100), 0)];
     let scenario = Scenario { window: MIB, ..Scenario::one_way(32 * MIB, lanes) };
@@ -153,10 +153,10 @@ fn a_silent_lane_is_taken_over() {
 
 /// The same while there is so little to send that the other lane sleeps.
 #[test]
-fn a_silent_lane_is_taken_over_by_one_that_sleeps() {
-    for silent in 0..2 {
+fn a_stalled_lane_is_taken_over_by_an_idle_one() {
+    for stalled in 0..2 {
         let mut lanes = lanes(&[400, 400]);
-        lanes[silent].changes = vec![(ms(100), 0)];
+        lanes[stalled].changes = vec![(ms(100), 0)];
         let habits = Habits { longest_write: 1000, bursts: Some((1000, ms(30))), ..Habits::bulk(20_000) };
         let scenario = Scenario { habits: [habits, Habits::bulk(0)], ..Scenario::one_way(0, lanes) };
         let outcome = scenario.run();
@@ -179,9 +179,9 @@ fn tiny_writes_to_a_reader_that_stalls() {
     assert_eq!(outcome.failures, [None, None]);
 }
 
-/// What one silent lane held up is taken over by another that falls silent, and then by the third.
+/// What one stalled lane held up is taken over by another that stalls, and then by the third.
 #[test]
-fn two_silent_lanes_of_three_are_taken_over() {
+fn two_stalled_lanes_of_three_are_taken_over() {
     let mut lanes = lanes(&[400, 400, 10]);
     lanes[0].changes = vec![(ms(50), 0)];
     lanes[1].changes = vec![(ms(100), 0)];
@@ -206,9 +206,9 @@ fn large_and_small_messages_use_both_lanes() {
     assert!(rate >= 0.95 * 800.0 && carried.iter().all(|carried| *carried > 10 * MIB), "{rate} {carried:?}");
 }
 
-/// What the silent lane was in the middle of is in its messages all the same, and so is what the broken one was.
+/// What the stalled lane was in the middle of is in its messages all the same, and so is what the broken one was.
 #[test]
-fn messages_do_not_wait_for_silent_and_broken_lanes() {
+fn messages_beside_stalled_and_broken_lanes() {
     let mut lanes = lanes(&[400, 400, 400]);
     lanes[0].changes = vec![(ms(30), 0)];
     lanes[1].breaks = Some((ms(40), [ms(20), ms(5)]));
@@ -227,7 +227,7 @@ fn a_receiver_that_stalls_stops_the_sender_of_messages_and_nothing_else() {
 
 /// The lane comes back with a part that has been received by another in the meantime.
 #[test]
-fn a_lane_that_was_silent_returns_into_messages_that_are_whole() {
+fn a_stalled_lane_back_in_messages_that_are_whole() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].changes = vec![(ms(30), 0), (ms(600), 400_000_000)];
     let habits = [Habits { bursts: Some((20, ms(100))), ..messages(300, 2 << 20) }, messages(0, 2 << 20)];

@@ -72,7 +72,7 @@ fn a_finished_stream_waits_for_nothing() {
 }
 
 #[test]
-fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
+fn times_of_an_outage_and_of_a_stalled_lane() {
     let start = Instant::now();
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(100_000);
@@ -86,9 +86,9 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
     let stalls = connection.stalls(at(30));
     assert_eq!((stalls.no_room, stalls.no_lane), (10 * MS, 20 * MS));
     let times = connection.lane_figures(at(30), lanes[0]).times;
-    assert_eq!((times.busy, times.silent, times.total()), (5 * MS, 25 * MS, 30 * MS));
+    assert_eq!((times.busy, times.stalled, times.total()), (5 * MS, 25 * MS, 30 * MS));
 
-    // The silent lane answers, and takes what the other had.
+    // The stalled lane answers, and takes what the other had.
     connection.link_up(at(30), lanes[0]);
     let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
     connection.check_progress(at(30), lanes[0], &sample);

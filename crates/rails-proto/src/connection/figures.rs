@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct WindowUse {
     /// Its size.
     pub size_bytes: u64,
-    /// From what has been read up to the last byte that was let out (of the other end's window) or has arrived (of this end's), as far as
+    /// From what has been read up to the last byte that was let out (of the peer's window) or has arrived (of this end's), as far as
     /// this end knows.
     pub used_bytes: u64,
     /// The most that this was.
@@ -29,7 +29,7 @@ pub struct Reordered {
 /// What a connection has done up to now.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
-    /// Bytes that were written, and how many of them the other end is known to have read.
+    /// Bytes that were written, and how many of them the peer is known to have read.
     pub sent: (u64, u64),
     /// Bytes that were read.
     pub read: u64,
@@ -37,7 +37,7 @@ pub struct Figures {
     pub reissued: Reissued,
     /// What arrived once more: bytes, and chunks with such bytes in them.
     pub duplicated: ByteCount,
-    /// The other end's window.
+    /// The peer's window.
     pub sending: WindowUse,
     /// This end's window.
     pub receiving: WindowUse,

@@ -1,4 +1,4 @@
-//! What one end knows of a lane, and what it tells the other end on it.
+//! What one end knows of a lane, and what it tells the peer on it.
 
 use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
 use crate::{
@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub(super) called: bool,
     /// Chunks that have arrived whole.
     pub(super) chunks: u64,
-    /// What the other end was last told on this lane.
+    /// What the peer was last told on this lane.
     pub(super) last_ack: LastAckSent,
     /// Bytes that have arrived since then.
     pub(super) unacknowledged: u64,
@@ -63,7 +63,7 @@ pub struct LaneTimeouts {
     pub replaced: bool,
 }
 
-/// What the other end was told.
+/// What the peer was told.
 #[derive(Debug, Default)]
 pub(super) struct LastAckSent {
     pub(super) chunks: u64,

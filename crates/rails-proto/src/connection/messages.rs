@@ -20,14 +20,14 @@ pub enum NotForMessages {
     /// It was used as a stream of bytes before.
     #[error("bytes were written to it, or its write side was shut down, before")]
     InUse,
-    /// The other end takes too little at a time.
+    /// The peer takes too little at a time.
     #[error(
         "the ends take chunks of {chunk} bytes and the other has a window of {window}; it takes 64 and 2048 for messages"
     )]
     TooSmall {
         /// The longest chunk that both ends take.
         chunk: usize,
-        /// The other end's window.
+        /// The peer's window.
         window: u64,
     },
 }
@@ -53,7 +53,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The longest message that the other end has room for, in bytes, and its window.
+    /// The longest message that the peer has room for, in bytes, and its window.
     pub fn longest_message(&self) -> (u64, u64) {
         let (window, _) = self.scheduler.bounds();
         (longest_message(window), window)

@@ -64,7 +64,7 @@ pub struct LaneId(pub usize);
 /// How this end of a stream behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// The longest chunk that is sent, in bytes; the other end may ask for less.
+    /// The longest chunk that is sent, in bytes; the peer may ask for less.
     pub longest_chunk: usize,
     /// How many bytes may wait to be taken by a lane.
     pub send_buffer: usize,
@@ -108,11 +108,11 @@ pub struct Connection {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The other end gave it up.
+    /// The peer gave it up.
     #[error("{0}")]
     Reset(ResetReason),
-    /// The other end broke the protocol.
-    #[error("the other end broke the protocol: {0}")]
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol: {0}")]
     Violation(Violation),
     /// The last lane was lost.
     #[error(
@@ -121,7 +121,7 @@ pub enum Failure {
     LanesLost {
         /// Bytes in flight that nobody knows the fate of.
         unacknowledged: u64,
-        /// Bytes from the other end that arrived without a gap: those that were not read yet can still be.
+        /// Bytes from the peer that arrived without a gap: those that were not read yet can still be.
         delivered: u64,
     },
     /// The peer has dropped the stream, or its receiving half, and reads no more. What it had written itself can still be read.
@@ -153,12 +153,12 @@ pub enum Transmit {
     Send(Option<Chunk>),
     /// There is nothing to send until the lane is woken, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
     Idle,
-    /// There will be nothing to send any more: close the sending side, and read on until the other end has closed its own.
+    /// There will be nothing to send any more: close the sending side, and read on until the peer has closed its own.
     Close,
 }
 
 impl Connection {
-    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` is what the other end takes.
+    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` is what the peer takes.
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
@@ -239,7 +239,7 @@ impl Connection {
         Some(bytes)
     }
 
-    /// Whether every byte that the other end wrote has been read.
+    /// Whether every byte that the peer wrote has been read.
     pub fn is_read(&self) -> bool {
         self.incoming.is_finished()
     }
@@ -315,7 +315,7 @@ impl Connection {
         self.lanes[lane.0].leaving
     }
 
-    /// The other end takes the lane out of the stream.
+    /// The peer takes the lane out of the stream.
     pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
         self.leave(now, lane);
         self.lanes[lane.0].other_drained |= drained;
@@ -497,7 +497,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The other end has given the stream up.
+    /// The peer has given the stream up.
     pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
         if self.failure.is_none() && !self.is_done() {
             self.fail(now, Failure::Reset(reason));
@@ -510,7 +510,7 @@ impl Connection {
         std::mem::take(&mut self.wakes)
     }
 
-    /// How many bytes were written, and how many of them the other end is known to have read.
+    /// How many bytes were written, and how many of them the peer is known to have read.
     pub fn sent(&self) -> (u64, u64) {
         (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
     }

@@ -14,7 +14,7 @@ pub struct Stalls {
     /// The application had written nothing that was not sent yet, and had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the other end's window was full: its application does not read as fast, or a lane is late with what comes first.
+    /// Bytes waited, and the peer's window was full: its application does not read as fast, or a lane is late with what comes first.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// Bytes waited that the window had room for, and every lane that can be used was busy: the links are the limit.
@@ -37,7 +37,7 @@ pub struct LaneTimes {
     /// It stood idle, for there was nothing to send.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// It stood idle, for the other end's window was full.
+    /// It stood idle, for the peer's window was full.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// It stood idle, and what waited was left to other lanes that are faster, or have a smaller share up to now.

@@ -20,7 +20,7 @@ pub struct Wakes {
 }
 
 impl Connection {
-    /// The application has read: the lanes tell the other end once it is worth a frame.
+    /// The application has read: the lanes tell the peer once it is worth a frame.
     pub(super) fn tell_the_limit(&mut self) {
         if self.incoming.is_complete() {
             return;

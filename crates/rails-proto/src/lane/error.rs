@@ -11,7 +11,7 @@ pub enum LaneError {
     #[error("its socket failed: {0}")]
     Io(Arc<io::Error>),
     /// The peer closed it while the stream was not done.
-    #[error("the other end closed it before the stream was done")]
+    #[error("the peer closed it before the stream was done")]
     Closed,
     /// It was cut in the middle of a frame.
     #[error("it was cut in the middle of a frame, {missing} bytes before its end")]
@@ -32,7 +32,7 @@ pub enum LaneError {
     #[error("what arrived on it does not open: it was changed on the way, or does not belong there")]
     Seal(SealError),
     /// The peer broke the protocol on it.
-    #[error("the other end broke the protocol on it: {0}")]
+    #[error("the peer broke the protocol on it: {0}")]
     Violation(Violation),
     /// The rail that it ran on has stopped.
     #[error("the rail that it ran on has stopped")]
@@ -41,7 +41,7 @@ pub enum LaneError {
     #[error("another connection has taken its place")]
     Replaced,
     /// The peer did not close it in time after the stream was over.
-    #[error("the other end did not close it in time")]
+    #[error("the peer did not close it in time")]
     Lingering,
 }
 

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, fmt};
 /// What waits to be cut, the most urgent first and each priority in the order in which it was sent.
 ///
 /// Small messages are put behind each other as they come; a packet is cut of as many as a lane is given. A message's range of the
-/// stream is reserved when the first of it is cut, and only once the other end's window has room for all of it: so whatever was begun can
+/// stream is reserved when the first of it is cut, and only once the peer's window has room for all of it: so whatever was begun can
 /// be ended, whatever else waits. While one waits for room nothing less urgent is begun, or it could wait for ever.
 pub struct Outbox {
     queues: [Queue; Priority::LEVELS],

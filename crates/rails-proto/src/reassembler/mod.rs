@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Puts the chunks of a stream back in order.
 ///
-/// It holds at most a window of bytes that have not been read; what does not fit is a [`Violation`], for the other end was told the limit. A byte that
+/// It holds at most a window of bytes that have not been read; what does not fit is a [`Violation`], for the peer was told the limit. A byte that
 /// has arrived before is dropped, whether the chunk that brings it again is the same as before or overlaps it.
 ///
 /// # Memory
@@ -60,7 +60,7 @@ pub enum Admission {
 
 /// Where what arrives may lie.
 pub(super) struct Bounds {
-    /// The offset that the other end must not pass.
+    /// The offset that the peer must not pass.
     pub(super) limit: u64,
     /// Where the stream ends, once that was said.
     pub(super) end: Option<u64>,
@@ -210,7 +210,7 @@ impl Reassembler {
         self.end == Some(self.read)
     }
 
-    /// The offset that the other end must not pass.
+    /// The offset that the peer must not pass.
     pub fn limit(&self) -> u64 {
         self.read.saturating_add(self.window)
     }

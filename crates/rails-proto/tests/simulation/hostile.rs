@@ -157,7 +157,7 @@ fn a_chunk_that_is_too_long_is_refused_even_when_nothing_matters_any_more() {
     assert_eq!(connection.admit(now, &long), refused);
 }
 
-/// An application that has read everything and finished may go: what is still on its way to the other end is delivered.
+/// An application that has read everything and finished may go: what is still on its way to the peer is delivered.
 #[test]
 fn a_chunk_that_comes_again_after_the_application_has_gone_resets_nothing() {
     let now = Instant::now();
@@ -272,7 +272,7 @@ fn a_reset_ends_the_stream_at_any_time_but_after_its_end() {
     assert_eq!(connection.read(now), None);
 }
 
-/// A window of any size may be claimed; what is kept for the other end is bounded all the same.
+/// A window of any size may be claimed; what is kept for the peer is bounded all the same.
 #[test]
 fn a_boundless_window_does_not_make_memory_boundless() {
     let now = Instant::now();

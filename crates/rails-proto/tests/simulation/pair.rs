@@ -201,7 +201,7 @@ enum Happening {
         lane: usize,
         end: usize,
     },
-    /// The other end was heard of, and does not have the stream any more.
+    /// The peer was heard of, and does not have the stream any more.
     Refused {
         lane: usize,
         end: usize,

@@ -36,7 +36,7 @@ fn time_is_charged_to_what_the_stream_waits_for() {
     connection.write(at(10), Bytes::from(vec![1; 3000]));
     assert_eq!(transmit(&mut connection, at(10), lane), Some(1000));
     assert_eq!(transmit(&mut connection, at(15), lane), Some(1000));
-    // Then the window is full, until the other end has read.
+    // Then the window is full, until the peer has read.
     assert_eq!(transmit(&mut connection, at(18), lane), None);
     connection.handle_ack(at(38), lane, &Ack { chunks: 2, limit: 4000, complete: false }).unwrap();
     assert_eq!(transmit(&mut connection, at(38), lane), Some(1000));

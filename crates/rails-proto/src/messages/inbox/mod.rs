@@ -36,7 +36,7 @@ pub struct Inbox {
     indexes: [Index; Priority::LEVELS],
     /// What each lane is filling.
     claims: Vec<Claim>,
-    /// How many pieces messages are in; the other end's honest scheduler has fewer chunks on their way than `most_pieces`.
+    /// How many pieces messages are in; the peer's honest scheduler has fewer chunks on their way than `most_pieces`.
     pieces: usize,
     /// How much of the window is taken up by what has been begun and not been read.
     held: u64,
@@ -232,7 +232,7 @@ impl Inbox {
         self.end == Some(self.read)
     }
 
-    /// The offset that the other end must not pass.
+    /// The offset that the peer must not pass.
     pub fn limit(&self) -> u64 {
         self.read.saturating_add(self.window)
     }

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_in_a_reset_is_zero() {
+    fn reserved_bytes_of_a_reset() {
         for at in 4..20 {
             let mut bytes = Frame::Reset(ResetReason::Dropped).encode();
             bytes[at] = 7;

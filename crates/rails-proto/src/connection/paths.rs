@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_dialled_for_the_first_time_is_waited_for() {
+    fn first_dial_of_a_path_is_waited_for() {
         let now = Instant::now();
         let (mut connection, lanes) = end(true, 1, now);
         connection.dialled(0);

@@ -222,7 +222,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn one_timer_for_a_busy_stream_and_none_for_an_idle_one() {
+    fn timer_of_a_busy_and_of_an_idle_stream() {
         let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
         let (outage_limit, linger) = (100 * MS, 100 * MS);
         let config =

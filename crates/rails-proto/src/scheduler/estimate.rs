@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_is_forgotten_in_a_half_life_however_it_is_cut() {
+    fn half_life_of_an_estimate_in_any_parts() {
         let mut whole = Estimate(Some(100.0));
         whole.update(HALF_LIFE, 0.0);
         assert!((whole.get().unwrap() - 50.0).abs() < 1e-9);

@@ -26,7 +26,7 @@ fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u
 }
 
 #[test]
-fn time_is_charged_to_what_the_stream_waits_for() {
+fn times_of_a_stream_by_cause() {
     let start = Instant::now();
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(2000);
@@ -101,7 +101,7 @@ fn times_of_an_outage_and_of_a_stalled_lane() {
 }
 
 #[test]
-fn what_waits_for_a_reader_is_counted_from_when_it_can_be_read() {
+fn time_of_readable_bytes_before_they_are_read() {
     let start = Instant::now();
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(10_000);

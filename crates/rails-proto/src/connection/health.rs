@@ -1,30 +1,30 @@
-//! Whether lanes make progress, and what becomes of those that do not.
+//! Checks whether lanes make progress, and stalls those that do not.
 
 use super::{Connection, Event, EventKind, Failure, LaneId, StallCause};
 use std::time::{Duration, Instant};
 
-/// What a lane's transport knows of it: the kernel sees acknowledgements long before a chunk is through. `None` is what it does not know, or not yet.
+/// The transport's knowledge of a lane: the kernel sees acknowledgements long before a whole chunk is acknowledged. `None` is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkSample {
     /// The smoothed round trip.
     pub rtt: Option<Duration>,
     /// Its mean deviation.
     pub rtt_variation: Option<Duration>,
-    /// The least round trip that was seen lately: one that met no queue, and did not wait for the peer's hardware address.
+    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub least_rtt: Option<Duration>,
-    /// For how long nothing that was sent has been acknowledged; `None` where nothing waits for it.
+    /// How long ago the last new acknowledgement came; `None` while nothing waits for one.
     pub stalled_for: Option<Duration>,
 }
 
 /// The health of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// When to look next; `None` while only what happens to the lane can change anything.
+    /// When to check progress next; `None` while only an event of the lane can change anything.
     check_at: Option<Instant>,
-    /// How long a lane like this may make no progress.
+    /// How long the lane may make no progress before it is stalled.
     progress_timeout: Option<Duration>,
     stalled_since: Option<Instant>,
-    /// The link under it is down: whatever the transport says, the lane is stalled until the link is up.
+    /// The link under it is down. The lane is stalled until the link is up, even if its transport reports no stall.
     link_is_down: bool,
 }
 
@@ -47,7 +47,7 @@ impl Connection {
         self.lanes[lane.0].health.check_at
     }
 
-    /// Checks whether `lane` makes progress, with what its transport knows of it now. A lane that does not is stalled: the others send what it has.
+    /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress is stalled, and others send its chunks again.
     pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
         if self.failure.is_some() || self.is_done() {
             return;
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// The link under `lane` went down: nothing will be heard on it until it is up again.
+    /// The link under `lane` went down. The lane is stalled until the link is up again.
     pub fn link_down(&mut self, now: Instant, lane: LaneId) {
         let state = &mut self.lanes[lane.0];
         if !state.up || std::mem::replace(&mut state.health.link_is_down, true) {
@@ -101,14 +101,14 @@ impl Connection {
         }
     }
 
-    /// The link under `lane` is up again: the lane is used as soon as its transport gets through.
+    /// The link under `lane` is up again. The lane is used as soon as its transport gets an acknowledgement.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
         if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_stalled(lane) {
             self.check_by(lane, now);
         }
     }
 
-    /// Changes of links may have been missed, so that none is known to be down.
+    /// Changes of links may have been missed: no link counts as down any more.
     pub fn links_unknown(&mut self, now: Instant) {
         (0..self.lanes.len()).for_each(|lane| self.link_up(now, LaneId(lane)));
     }
@@ -127,7 +127,7 @@ impl Connection {
         ends.chain(self.standstill_check_at()).min()
     }
 
-    /// The time that [`Connection::poll_timeout`] named may have come.
+    /// Handles every timeout that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.check_standstill(now);
         if self.linger_until().is_some_and(|at| at <= now) {
@@ -138,15 +138,15 @@ impl Connection {
         self.ending.settled |= self.lanes_end().is_some_and(|at| at <= now);
     }
 
-    /// Until when a lane that can be used is waited for, where there is none.
+    /// When the stream fails that has no usable lane.
     pub(super) fn outage_ends(&self) -> Option<Instant> {
         let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
-        // Without a limit to wait for, a stalled lane is still worth more than none.
+        // With an outage limit of zero, a stalled lane is still worth more than none.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
         waits.then_some(since + self.outage_timeout())
     }
 
-    /// What happened to the lanes since this was last asked; the oldest first.
+    /// The oldest event that was not taken yet.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -154,7 +154,7 @@ impl Connection {
     /// A stalled lane makes progress again.
     pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         let health = &mut self.lanes[lane.0].health;
-        // Were the link down still, nothing would be heard: if that was said in its last moments, the next look tells.
+        // An acknowledgement means that the link is up. If it was sent just before the link went down, the next check finds that.
         (health.link_is_down, health.check_at) = (false, None);
         let stalled_since = health.stalled_since.take();
         self.lanes[lane.0].unused.begin_anew();
@@ -167,8 +167,8 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Something has arrived on `lane`. Where that is not what was under way when its link went down, the link is up, though nobody has told: whether the other
-    /// way works too, the transport knows.
+    /// Something has arrived on `lane`. If its link went down longer ago than a frame travels, the link is up again, though no event said so. The transport
+    /// tells whether the way to the peer works too.
     pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
         let health = &self.lanes[lane.0].health;
         let progress_timeout = health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
@@ -177,9 +177,9 @@ impl Connection {
         }
     }
 
-    /// Something on `lane` waits for an answer: it is looked at when that should be there.
+    /// Something on `lane` waits for an acknowledgement: progress is checked when that is due.
     pub(super) fn expect_answer(&mut self, now: Instant, lane: LaneId) {
-        // What was given to the lane before may be overdue for long, and is looked at as often as that takes.
+        // An earlier chunk may have been overdue for long, and has its own checks.
         let soon = now + LONGEST_CHECK_INTERVAL;
         if self.lanes[lane.0].health.check_at.is_none_or(|at| at > soon)
             && let Some(at) = self.answer_due(lane)
@@ -188,14 +188,14 @@ impl Connection {
         }
     }
 
-    /// When what `lane` has in flight should be answered, or is overdue.
+    /// When the progress timeout of `lane` ends, or a chunk on it is overdue.
     fn answer_due(&mut self, lane: LaneId) -> Option<Instant> {
         let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
         let stalled_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
         Some(self.scheduler.overdue_at(lane.0).map_or(stalled_at, |overdue| overdue.min(stalled_at)))
     }
 
-    /// Has `lane` looked at by then, which its driver is told where it sleeps for longer.
+    /// Has the progress of `lane` checked by then. Its driver is told if it would sleep longer.
     pub(super) fn check_by(&mut self, lane: LaneId, at: Instant) {
         let check_at = &mut self.lanes[lane.0].health.check_at;
         if check_at.is_none_or(|known| at < known) {
@@ -209,7 +209,7 @@ impl Connection {
         self.scheduler.stall(lane.0);
         let health = &mut self.lanes[lane.0].health;
         health.stalled_since = Some(now);
-        // Of a link that is down it is told when it is up.
+        // An event says when a link that is down is up again.
         health.check_at = None;
         if !health.link_is_down {
             let at = now + health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
@@ -221,7 +221,7 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Notes when the last lane that can be used is gone, and when there is one again.
+    /// Notes when the last usable lane is gone, and when there is one again.
     pub(super) fn watch_for_outage(&mut self, now: Instant) {
         let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
         if self.is_done() || self.failure.is_some() {
@@ -255,12 +255,12 @@ impl Connection {
     }
 }
 
-/// How many round trips a lane may make no progress for: the third has had every acknowledgement that a single loss delays.
+/// A lane without progress for so many round trips is stalled: a single loss delays an acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
 /// No lane is stalled before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
 /// likes.
 const LEAST_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
-/// A lane with an overdue chunk is looked at as often, for the lane that takes it over may need the same.
+/// The progress of a lane with an overdue chunk is checked as often, for the copy on another lane may be overdue too.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A lane that is nearly stalled is not checked more often.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(5);

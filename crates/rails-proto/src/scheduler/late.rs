@@ -73,14 +73,14 @@ impl Scheduler {
 
 impl InFlight for Scheduler {
     fn first(&self, besides: usize) -> Option<ChunkView> {
-        let first = self.outstanding.first().filter(|first| !first.is_carried_by(besides))?;
+        let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
         let (lane, offset) = (first.answering()?, first.offset());
         let index = self.lanes[lane].in_flight.iter().position(|sent| sent.covers(offset))?;
         Some(self.chunk_view(lane, index, offset))
     }
 
     fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView> {
-        let (index, offset) = self.oldest_segment(lane, |segment| !segment.is_carried_by(besides))?;
+        let (index, offset) = self.oldest_segment(lane, |segment| !segment.is_sent_on(besides))?;
         Some(self.chunk_view(lane, index, offset))
     }
 }

@@ -1,4 +1,4 @@
-//! What a lane with room takes: the policy decides, and this carries it out.
+//! Chunks for lanes with room: the policy decides, and the scheduler carries that out.
 
 use super::{Reissued, Scheduler, lane::Transmission};
 use crate::{
@@ -93,7 +93,7 @@ impl Scheduler {
             }
             Decision::Reinject(offset) => {
                 let segment = self.outstanding.at(offset)?;
-                if segment.answering().is_none() || segment.is_carried_by(lane) {
+                if segment.answering().is_none() || segment.is_sent_on(lane) {
                     return None;
                 }
                 Some((self.outstanding.send_again(offset, usize::MAX, lane)?, Cause::Reinjected))

@@ -1,4 +1,4 @@
-//! How lanes are lost.
+//! Errors of lanes.
 
 use crate::{connection::LaneEnd, seal::SealError, violation::Violation, wire::FrameError};
 use std::{io, sync::Arc};
@@ -19,8 +19,8 @@ pub enum LaneError {
         /// How many bytes were missing.
         missing: usize,
     },
-    /// What arrived is no frame.
-    #[error("what arrived on it is no frame: {0}")]
+    /// The bytes that arrived on it are no frame.
+    #[error("the bytes that arrived on it are no frame: {0}")]
     Frame(FrameError),
     /// A chunk arrived damaged.
     #[error("the chunk at offset {offset} arrived damaged: its checksum is wrong")]
@@ -28,8 +28,8 @@ pub enum LaneError {
         /// Where the chunk belongs in the stream.
         offset: u64,
     },
-    /// What arrived on it does not open: it was changed on the way, or does not belong there.
-    #[error("what arrived on it does not open: it was changed on the way, or does not belong there")]
+    /// A record that arrived on it does not open: it was changed on the way, or does not belong there.
+    #[error("a record that arrived on it does not open: it was changed on the way, or does not belong there")]
     Seal(SealError),
     /// The peer broke the protocol on it.
     #[error("the peer broke the protocol on it: {0}")]
@@ -46,7 +46,7 @@ pub enum LaneError {
 }
 
 impl LaneError {
-    /// What it says of the peer that a lane ended in this way.
+    /// The conclusion about the peer.
     pub fn end(&self) -> LaneEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         match self {

@@ -3,7 +3,7 @@
 use crate::ends;
 use bytes::Bytes;
 use rails::{
-    multirail::{EventKind, MultiRailStream, Secret, Silence, StreamOptions, StreamStats},
+    multirail::{EventKind, MultiRailStream, Secret, StallCause, StreamOptions, StreamStats},
     net::{KeepAlive, TcpTransport},
 };
 use rails_lab::{LinkLab, Shape, Side};
@@ -84,7 +84,7 @@ fn netns_link_down_at_once_and_up_again() {
     );
     assert_eq!(got, digest);
     let of_lane: Vec<EventKind> = events.iter().filter(|event| event.lane == Some(0)).map(|event| event.kind).collect();
-    let down = of_lane.iter().position(|kind| matches!(kind, EventKind::Silenced { cause: Silence::LinkDown, .. }));
+    let down = of_lane.iter().position(|kind| matches!(kind, EventKind::Stalled { cause: StallCause::LinkDown, .. }));
     let after = &of_lane[down.unwrap_or_else(|| panic!("the kernel tells: {events:?}"))..];
     let back = |kind: &EventKind| matches!(kind, EventKind::Restored { .. } | EventKind::Joined);
     assert!(after.iter().any(back), "{events:?}");
@@ -94,7 +94,7 @@ fn two_links() -> LinkLab {
     LinkLab::builder().link(Shape::mbit(200)).link(Shape::mbit(200)).build().expect("root may make namespaces")
 }
 
-/// Options with which a silent lane is given up after two seconds, at either end.
+/// Options with which a stalled lane is given up after two seconds, at either end.
 fn options() -> StreamOptions {
     let keepalive = KeepAlive { idle: Duration::from_secs(1), interval: Duration::from_secs(1), probes: 2 };
     let lane = TcpTransport::new().user_timeout(Duration::from_secs(2)).keepalive(keepalive);

@@ -25,8 +25,8 @@
 //!
 //! # Contract
 //! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lane ended. Losing a lane
-//!   loses nothing: what the peer does not have goes over the others, a lane that falls silent is found out within a few round trips, and the end that
-//!   opened the stream dials lost and silent lanes again as long as the stream lasts. With no lane left the stream waits for
+//!   loses nothing: what the peer does not have goes over the others, a lane that stalls is found out within a few round trips, and the end that
+//!   opened the stream dials lost and stalled lanes again as long as the stream lasts. With no lane left the stream waits for
 //!   [`StreamOptions::outage_limit`] and then fails. [`MultiRailStream::events`] tells of all of that.
 //! - Memory per stream is bounded: this end's [window](StreamOptions::window) and a tenth of it for what arrives, whatever the peer sends, the send buffer and the other
 //!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
@@ -67,7 +67,9 @@ pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError,
 pub use rails_proto::{
     AddressError, LaneAddress, Scheme,
     chunk::Priority,
-    connection::{EventKind, Failure, LaneTimes, NotForMessages, Reordered, Silence, Stalls, WindowUse},
+    connection::{
+        EventKind, Failure, LaneTimes, NotForMessages, Reordered, StallCause, Stalls, StandstillCause, WindowUse,
+    },
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
     messages::{Message, longest_message},
     pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},

@@ -20,7 +20,7 @@ pub enum Violation {
     BeyondWindow {
         /// The chunk's end.
         end: u64,
-        /// The limit that the other end was told.
+        /// The limit that the peer was told.
         limit: u64,
     },
     /// A chunk lies beyond the end of the stream.
@@ -52,7 +52,7 @@ pub enum Violation {
         sent: u64,
     },
     /// The ends use the stream for different things.
-    #[error("the other end sent {arrived}, and this end's application uses the stream for {expected}")]
+    #[error("the peer sent {arrived}, and this end's application uses the stream for {expected}")]
     Form {
         /// What arrived.
         arrived: Form,

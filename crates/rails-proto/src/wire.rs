@@ -16,7 +16,7 @@ pub const FRAME_LEN: usize = 24;
 pub enum Frame {
     /// A chunk of the stream follows.
     Data(DataHeader),
-    /// What has arrived, and how far the other end may send.
+    /// What has arrived, and how far the peer may send.
     Ack(Ack),
     /// The stream is given up.
     Reset(ResetReason),
@@ -66,8 +66,8 @@ pub enum ResetReason {
     /// Its application gave it up, or had gone and what it had written could not be delivered in time.
     #[error("the peer gave the stream up")]
     Dropped,
-    /// It found the other end break the protocol.
-    #[error("the other end found a violation of the protocol")]
+    /// It found the peer break the protocol.
+    #[error("the peer found a violation of the protocol")]
     Violation,
     /// It was used for bytes at one end and for messages at the other.
     #[error("the two ends do not agree whether the stream carries bytes or messages")]
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_in_a_reset_is_zero() {
+    fn reserved_bytes_of_a_reset() {
         for at in 4..20 {
             let mut bytes = Frame::Reset(ResetReason::Dropped).encode();
             bytes[at] = 7;

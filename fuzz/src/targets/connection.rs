@@ -128,7 +128,7 @@ impl End {
                     rtt: time(1 << 40),
                     rtt_variation: time(1 << 40),
                     least_rtt: time(1 << 40),
-                    silent_for: time(u64::MAX),
+                    stalled_for: time(u64::MAX),
                 };
                 connection.check_progress(self.now, lane, &sample);
                 assert!(
@@ -241,7 +241,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let lost =
         [&begin[..], &[11, 0, 1], &write, &[0x17, 0x10, 0, 20, 0, 12, 10, 200, 0, 50, 15, 9], &ack(1, false), &[15]];
     let reset = [&begin[..], &write, &data(50, false), &[14, 1, 9, 7]];
-    // The first lane is taken out, the second falls silent and is looked at, then there is none until one joins, and none again.
+    // The first lane is taken out, the second stalls and is looked at, then there is none until one joins, and none again.
     let leaves = [
         &begin[..],
         &[11, 0, 1],

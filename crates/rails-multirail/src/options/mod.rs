@@ -213,7 +213,7 @@ impl StreamOptions {
         Self { weights: weights.into(), ..self }
     }
 
-    /// How long a stream waits for a lane that can be used when every one is down or silent, before it fails with what was delivered. Default: 10 s.
+    /// How long a stream waits for a lane that can be used when every one is down or stalled, before it fails with what was delivered. Default: 10 s.
     /// Zero: it fails as soon as the last lane is lost.
     #[must_use]
     pub fn outage_limit(self, limit: Duration) -> Self {

@@ -144,9 +144,9 @@ impl Dialer {
 
     /// Drives a lane to its end, and says what comes after it.
     async fn drive(&self, kept: &Kept, lane: LaneDriver) -> After {
-        let (id, silenced, begun) = (lane.id, lane.silenced.clone(), Instant::now());
+        let (id, stalled, begun) = (lane.id, lane.stalled.clone(), Instant::now());
         let mut run = pin!(lane.run());
-        let mut instead = pin!(self.join_instead(kept, id, &silenced));
+        let mut instead = pin!(self.join_instead(kept, id, &stalled));
         let after = tokio::select! {
             ended = &mut run => match ended {
                 Ended::Left => return After::Nothing,
@@ -245,14 +245,14 @@ impl Dialer {
         }
     }
 
-    /// Joins anew when the lane has been silent for a while: a connection that was cut off by a fault may take far longer to find out
-    /// that the fault is over than a new one takes to be made. While the lane is not silent this waits for nothing but that.
-    async fn join_instead(&self, kept: &Kept, lane: LaneId, silenced: &Notify) -> LaneDriver {
+    /// Joins anew when the lane has been stalled for a while: a connection that was cut off by a fault may take far longer to find out
+    /// that the fault is over than a new one takes to be made. While the lane is not stalled this waits for nothing but that.
+    async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify) -> LaneDriver {
         // A lane that is taken out is not dialled again.
         let is_missed =
-            || kept.shared.with(|state| state.connection.is_silent(lane) && !state.connection.is_leaving(lane));
+            || kept.shared.with(|state| state.connection.is_stalled(lane) && !state.connection.is_leaving(lane));
         loop {
-            silenced.notified().await;
+            stalled.notified().await;
             let mut backoff = Backoff::default();
             loop {
                 sleep(backoff.next()).await;

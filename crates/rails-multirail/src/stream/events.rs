@@ -2,7 +2,7 @@
 
 use crate::RailId;
 use rails_proto::{
-    connection::{Event, EventKind},
+    connection::{Event, EventKind, LaneProgress, StandstillCause},
     handshake::StreamId,
 };
 use serde::Serialize;
@@ -59,6 +59,13 @@ impl EventLog {
         let _ = self.listeners.send(event);
     }
 
+    /// Says why the stream stands still, and what each lane does meanwhile.
+    pub(super) fn log_standstill(&self, cause: StandstillCause, stood_for: Duration, lanes: &[LaneProgress]) {
+        let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
+        let lanes = lanes.join("; ");
+        tracing::warn!(stream = %self.stream, ?cause, ?stood_for, lanes, "the stream makes no progress: {cause}");
+    }
+
     pub(super) fn kept(&self) -> Vec<StreamEvent> {
         self.kept.iter().cloned().collect()
     }
@@ -69,12 +76,12 @@ impl EventLog {
 }
 
 impl StreamEvent {
-    /// A lane that was lost, fell silent or is of no use, and a stream that stands still, are warnings; the rest is quieter.
+    /// A lane that was lost, has stalled or is of no use, and a stream that stands still, are warnings; the rest is quieter.
     fn log(&self, stream: StreamId) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
         match self.kind {
-            EventKind::Silenced { .. } | EventKind::Outage => {
+            EventKind::Stalled { .. } | EventKind::Outage => {
                 tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used");
             }
             EventKind::Unused { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane is not used"),
@@ -84,6 +91,9 @@ impl StreamEvent {
             EventKind::Restored { .. } | EventKind::Resumed { .. } => {
                 tracing::info!(%stream, lane, event = ?self.kind, "a lane can be used again");
             }
+            // It was logged with its lanes.
+            EventKind::Standstill { .. } => {}
+            EventKind::Moved { after } => tracing::warn!(%stream, ?after, "the stream makes progress again"),
             _ => tracing::debug!(%stream, lane, event = ?self.kind, "a lane's life"),
         }
     }

@@ -40,8 +40,8 @@ pub(crate) struct LaneDriver {
     pub(crate) metrics: Arc<LaneMetrics>,
     /// Told that the stream has something for the lane.
     pub(crate) notify: Arc<Notify>,
-    /// Told that the lane has fallen silent.
-    pub(crate) silenced: Arc<Notify>,
+    /// Told that the lane has stalled.
+    pub(crate) stalled: Arc<Notify>,
     pub(crate) lane: Arc<dyn Lane>,
     /// What seals and opens its frames, where they are sealed.
     pub(crate) seals: Option<Seals>,
@@ -67,7 +67,7 @@ impl LaneDriver {
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let mut lanes_up = shared.lanes_up.subscribe();
-        let Joined { id, metrics, notify, silenced } = loop {
+        let Joined { id, metrics, notify, stalled } = loop {
             lanes_up.borrow_and_update();
             match shared.lane_up(index, rail, &lane, traits) {
                 Ok(joined) => break joined,
@@ -82,7 +82,7 @@ impl LaneDriver {
             id,
             metrics,
             notify,
-            silenced,
+            stalled,
             lane,
             seals,
             node,
@@ -133,7 +133,7 @@ impl LaneDriver {
         }
     }
 
-    /// Receives until the socket is empty. Ready once the lane has used up its turn: it yields the thread before it reads on.
+    /// Receives until the socket is empty. Ready once the lane has used up its yield budget: it yields the thread before it reads on.
     fn poll_receive(
         &self,
         context: &mut Context<'_>,

@@ -82,7 +82,7 @@ struct LaneSlot {
     link: Option<u32>,
     metrics: Arc<LaneMetrics>,
     notify: Arc<Notify>,
-    silenced: Arc<Notify>,
+    stalled: Arc<Notify>,
 }
 
 /// What a lane is given when it joins.
@@ -91,8 +91,8 @@ pub(crate) struct Joined {
     pub(crate) metrics: Arc<LaneMetrics>,
     /// Told that the stream has something for the lane.
     pub(crate) notify: Arc<Notify>,
-    /// Told that the lane has fallen silent.
-    pub(crate) silenced: Arc<Notify>,
+    /// Told that the lane has stalled.
+    pub(crate) stalled: Arc<Notify>,
 }
 
 impl State {
@@ -117,12 +117,16 @@ impl State {
             let lane = event.lane.map(|lane| {
                 let slot = &mut self.lanes[lane.0];
                 match event.kind {
-                    EventKind::Silenced { .. } => slot.silenced.notify_one(),
+                    EventKind::Stalled { .. } => slot.stalled.notify_one(),
                     EventKind::Ended { .. } => error = slot.error.take(),
                     _ => {}
                 }
                 (slot.metrics.index, slot.metrics.rail)
             });
+            if let EventKind::Standstill { cause, stood_for } = event.kind {
+                let lanes = self.connection.lane_progress(event.at).collect::<Vec<_>>();
+                self.events.log_standstill(cause, stood_for, &lanes);
+            }
             self.events.add(event, lane, error);
         }
     }
@@ -258,15 +262,15 @@ impl Shared {
                 }
             };
             metrics.begin(connection);
-            let (notify, silenced) = Default::default();
-            let slot = LaneSlot { up: true, error: None, link, metrics, notify, silenced };
-            let LaneSlot { metrics, notify, silenced, .. } = slot.clone();
+            let (notify, stalled) = Default::default();
+            let slot = LaneSlot { up: true, error: None, link, metrics, notify, stalled };
+            let LaneSlot { metrics, notify, stalled, .. } = slot.clone();
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = slot,
                 None => state.lanes.push(slot),
             }
-            Ok(Joined { id, metrics, notify, silenced })
+            Ok(Joined { id, metrics, notify, stalled })
         })
     }
 

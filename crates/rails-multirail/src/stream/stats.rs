@@ -27,7 +27,7 @@ pub struct StreamStats {
     pub bytes_written: u64,
     /// Bytes that the peer's application is known to have read of them.
     pub bytes_consumed_by_peer: u64,
-    /// Bytes that this end sent more than once: those of lost lanes, and those that a fast lane took over from a slow one.
+    /// Bytes that this end sent more than once: those of lost and stalled lanes, those reinjected on a faster lane, and probes.
     pub bytes_sent_again: u64,
     /// The same by cause, with the chunks.
     pub sent_again: Reissued,

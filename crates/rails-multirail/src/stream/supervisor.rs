@@ -27,7 +27,7 @@ async fn watch_links(shared: &Shared) {
         Ok(mut links) => loop {
             match links.changed().await {
                 Ok(changes) => shared.links_changed(&changes),
-                // Too many at once, and some are lost: what is down, the silence of its lane tells.
+                // Too many at once, and some are lost: a link that is down shows as a stalled lane.
                 Err(error) => {
                     tracing::debug!(stream = %shared.id, %error, "changes of links were missed");
                     shared.with(|state| state.connection.links_unknown(Instant::now()));
@@ -35,7 +35,7 @@ async fn watch_links(shared: &Shared) {
             }
         },
         Err(error) => {
-            tracing::debug!(stream = %shared.id, %error, "links cannot be watched; the silence of lanes tells");
+            tracing::debug!(stream = %shared.id, %error, "links cannot be watched; a link that is down shows as a stalled lane");
             std::future::pending().await
         }
     }

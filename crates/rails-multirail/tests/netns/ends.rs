@@ -76,21 +76,21 @@ impl Ends {
 
     /// The numbers of the lanes that this end has and can use.
     pub(crate) fn usable_lanes(&self, side: Side) -> Vec<u16> {
-        // How many connections of a lane are up, and how many of them are silent: it has two while one takes the place of the other.
+        // How many connections of a lane are up, and how many of them are stalled: it has two while one takes the place of the other.
         let mut connections = BTreeMap::<u16, (i32, i32)>::new();
         for event in self.stream(side).events() {
             let Some(lane) = event.lane else { continue };
-            let (up, silent) = connections.entry(lane).or_default();
+            let (up, stalled) = connections.entry(lane).or_default();
             match event.kind {
                 EventKind::Joined => *up += 1,
-                EventKind::Ended { .. } => (*up, *silent) = (*up - 1, (*silent - 1).max(0)),
-                EventKind::Silenced { .. } => *silent += 1,
-                EventKind::Restored { .. } => *silent -= 1,
-                EventKind::Leaving => *silent += 1,
+                EventKind::Ended { .. } => (*up, *stalled) = (*up - 1, (*stalled - 1).max(0)),
+                EventKind::Stalled { .. } => *stalled += 1,
+                EventKind::Restored { .. } => *stalled -= 1,
+                EventKind::Leaving => *stalled += 1,
                 _ => {}
             }
         }
-        connections.into_iter().filter(|(_, (up, silent))| up > silent).map(|(lane, _)| lane).collect()
+        connections.into_iter().filter(|(_, (up, stalled))| up > stalled).map(|(lane, _)| lane).collect()
     }
 
     /// How many bytes have arrived at this end by each lane.

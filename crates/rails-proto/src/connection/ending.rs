@@ -1,29 +1,29 @@
 //! How a stream ends: finished, dropped, told to stop, given up.
 //!
-//! Each direction ends for itself. An application that goes has finished: what it wrote is delivered, and then its end, for as long as the stream may
-//! linger. What comes for it from then on is in vain, and the peer is told so at once ([`Frame::Stop`], as `STOP_SENDING` in RFC 9000): its
-//! writes fail, while it still receives what was written here. Only [`Connection::abort`] throws away what the peer does not have yet.
+//! Each direction ends for itself. An application that goes has finished: its bytes and then its end are delivered, for as long as the stream may
+//! linger. The peer is told at once that nobody reads any more ([`Frame::Stop`], as `STOP_SENDING` in RFC 9000): its writes fail, while it still
+//! receives the bytes of this end. Only [`Connection::abort`] throws away bytes that the peer does not have yet.
 
 use super::{Connection, Failure, LaneId};
 use crate::{violation::Violation, wire::Frame};
 use std::time::{Duration, Instant};
 
-/// What is known of a stream's end beside what the two directions know themselves.
+/// The state of a stream's end, beside that of the two directions.
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// How long what was written is still delivered once the application has gone.
+    /// For how long written bytes are still delivered once the application has gone.
     linger: Duration,
     /// Nobody reads at this end any more.
     nobody_reads: bool,
-    /// What the peer is told of that, once it has sent something in vain: how far was read.
+    /// The offset up to which this end has read, once the peer has sent bytes that nobody reads.
     read_to: Option<u64>,
-    /// The peer reads no more: how many of the bytes that were written it has not read.
+    /// The peer reads no more: how many of the written bytes it has not read.
     stopped: Option<u64>,
-    /// The application has gone, and what it wrote is to be delivered until then.
+    /// The application has gone. Until this time its bytes are delivered.
     linger_until: Option<Instant>,
-    /// Since when nothing is wanted of the stream but its end, or it has failed.
+    /// Since when the stream has only to end, or has failed.
     abandoned: Option<Instant>,
-    /// A lane was closed by both ends after the stream was done, so the peer knows that it is; or the lanes have had the time for that.
+    /// Both ends closed a lane after the stream was done, so the peer knows that it is done; or the time for that is over.
     pub(super) settled: bool,
 }
 
@@ -35,8 +35,8 @@ impl Ending {
 }
 
 impl Connection {
-    /// The application has gone. What it wrote is delivered, and then its end, as long as the stream may linger. `unread` bytes were taken from the stream,
-    /// and not read after all.
+    /// The application has gone. Its bytes and then its end are delivered, as long as the stream may linger. It had taken `unread` bytes from the
+    /// stream without reading them.
     pub fn drop_application(&mut self, now: Instant, unread: u64) {
         self.abandon(now);
         if self.is_done() || self.failure.is_some() {
@@ -48,7 +48,7 @@ impl Connection {
         self.stop_reading(unread);
     }
 
-    /// Nothing is wanted of the stream any more but its end: its lanes are closed at the latest when it has lingered, and the peer was told of that.
+    /// The stream has only to end: its lanes are closed at the latest when it has lingered, and the peer was told.
     pub fn abandon(&mut self, now: Instant) {
         if self.ending.abandoned.is_none() {
             self.ending.abandoned = Some(now);
@@ -59,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing left for which a lane would have to be brought up.
+    /// Whether the stream needs no lane any more.
     pub fn needs_no_lane(&self) -> bool {
         self.ending.settled || self.failure.is_some()
     }
@@ -69,8 +69,8 @@ impl Connection {
         Some(self.ending.abandoned? + self.ending.linger + FAREWELL)
     }
 
-    /// Nobody reads at this end any more, and `unread` bytes were taken from the stream and not read after all. The peer is told as soon as it has sent
-    /// something that nobody has read; while it sends nothing, it can end its direction as ever.
+    /// Nobody reads at this end any more, and `unread` bytes were taken from the stream without being read. The peer is told as soon as it has sent
+    /// bytes that nobody has read. While it sends nothing, it can end its direction as usual.
     pub fn stop_reading(&mut self, unread: u64) {
         self.ending.nobody_reads = true;
         if unread > 0 || self.incoming.bytes_held() > 0 {
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Gives the stream up, with all that the peer does not have yet.
+    /// Gives the stream up, with all bytes that the peer does not have yet.
     pub fn abort(&mut self, now: Instant) {
         if !self.is_done() && self.failure.is_none() {
             self.fail(now, Failure::Dropped);
@@ -102,13 +102,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Why nothing can be written any more, where that is not because it was finished.
+    /// Why nothing can be written any more, for another reason than [`Connection::finish`].
     pub fn write_failure(&self) -> Option<Failure> {
         let stopped = || self.ending.stopped.map(|unread| Failure::Stopped { unread });
         self.failure.clone().or_else(stopped)
     }
 
-    /// Whether the peer has every byte that was written: all of them have arrived and the end as well, or it has read them and wants no more.
+    /// Whether the peer has every written byte: all of them and the end have arrived, or it has read them and reads no more.
     pub fn is_sent(&self) -> bool {
         self.scheduler.is_complete() || self.ending.stopped == Some(0)
     }
@@ -118,7 +118,7 @@ impl Connection {
         self.is_sending_over() && self.is_receiving_over()
     }
 
-    /// How many bytes an application that has gone had written that were not delivered, once the stream has failed for that.
+    /// How many bytes of an application that has gone were not delivered, if the stream has failed for that.
     pub fn undelivered(&self) -> u64 {
         if self.failure.is_none() || self.ending.linger_until.is_none() || self.is_sending_over() {
             return 0;
@@ -126,7 +126,7 @@ impl Connection {
         self.scheduler.bytes_unacknowledged() + self.scheduler.bytes_waiting() as u64
     }
 
-    /// Whether there is nothing more to be sent: the peer has all of it, or wants none of it.
+    /// Whether there is nothing more to send: the peer has every byte, or reads no more.
     pub fn is_sending_over(&self) -> bool {
         self.scheduler.is_complete() || self.is_stopped()
     }
@@ -136,24 +136,24 @@ impl Connection {
         self.ending.stopped.is_some()
     }
 
-    /// Whether whatever still arrives is in vain.
+    /// Whether nobody reads the bytes that still arrive.
     pub(super) fn refuses(&self) -> bool {
         self.ending.read_to.is_some()
     }
 
-    /// Something has arrived: nobody will read it where nobody reads any more. What comes a second time, because a lane was lost or slow, was read before.
+    /// Refuses new bytes if nobody reads any more. A copy, which a lost or slow lane causes, was read before.
     pub(super) fn refuse_what_came(&mut self) {
         if self.ending.nobody_reads && self.incoming.bytes_held() > 0 {
             self.refuse(0);
         }
     }
 
-    /// Until when an application that has gone lets the stream linger, where that is still to be waited for.
+    /// Until when the stream lingers, if it does.
     pub(super) fn linger_until(&self) -> Option<Instant> {
         self.ending.linger_until.filter(|_| self.failure.is_none() && !self.is_done())
     }
 
-    /// The stream has lingered for as long as it may.
+    /// The time to linger is over.
     pub(super) fn end_lingering(&mut self, now: Instant) {
         if self.is_sending_over() {
             self.refuse(0);
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Appends what the peer has to be told on `lane`, once on each.
+    /// Appends `Stop` if the peer is to be told, once on each lane.
     pub(super) fn say_stop(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
         let Some(read) = self.ending.read_to else { return false };
         let news = !std::mem::replace(&mut self.lanes[lane.0].stop_sent, true);
@@ -172,7 +172,7 @@ impl Connection {
         news
     }
 
-    /// Has the peer told that nobody reads, but not where it was told that everything has arrived.
+    /// Has the peer told that nobody reads, unless it was told that everything has arrived.
     fn refuse(&mut self, unread: u64) {
         if self.failure.is_some() || self.refuses() || self.lanes.iter().any(|lane| lane.last_ack.complete) {
             return;

@@ -1,18 +1,18 @@
-//! What happens to the lanes of a stream, for whoever wants to know.
+//! Events of a stream and its lanes.
 
-use super::LaneId;
+use super::{LaneId, StandstillCause};
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds, DurationMilliSecondsWithFrac};
 use std::time::{Duration, Instant};
 
-/// Something that happened to a lane or to all of them.
+/// An event of a lane, or of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub at: Instant,
-    /// The lane; `None` where it is about all of them.
+    /// The lane; `None` for an event of the stream.
     pub lane: Option<LaneId>,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
@@ -23,56 +23,70 @@ pub struct Event {
 pub enum EventKind {
     /// The lane has joined.
     Joined,
-    /// The lane has fallen silent: what it has in flight goes out on the others as well, and it is given nothing more until it answers.
-    Silenced {
-        /// How that was found out.
-        cause: Silence,
-        /// How long nothing was heard.
-        #[serde(rename = "silent_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
-        silent_for: Duration,
-        /// Bytes in flight on it, which nobody knows the fate of.
+    /// The lane has stalled. Other lanes send its chunks in flight again, and it is given nothing until it answers.
+    Stalled {
+        /// How this end noticed.
+        cause: StallCause,
+        /// How long no acknowledgement had come.
+        #[serde(rename = "stalled_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
+        stalled_for: Duration,
+        /// Bytes in flight on it.
         bytes_at_risk: u64,
     },
     /// The lane answers again and is used as before.
     Restored {
-        /// How long it was silent.
+        /// How long it was stalled.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
-    /// The lane is up and was given nothing for a while, though the stream had work: what waited was sooner there by others, as far as is known. It goes on being tried.
+    /// The lane is up, and was given nothing for a while, though the stream had work: other lanes were faster, by the estimates. Probes go on.
     Unused {
-        /// For how long it left what waited to others.
+        /// For how long it left waiting bytes to other lanes.
         #[serde(rename = "unused_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         unused_for: Duration,
         /// How long a chunk would take by this lane.
         #[serde(rename = "own_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
         own: Option<Duration>,
-        /// How long all that waits would take by the best of the others.
+        /// How long all waiting bytes would take by the best of the other lanes.
         #[serde(rename = "others_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
         others: Option<Duration>,
     },
-    /// The lane is taken out of the stream, by this end or the other.
+    /// This end or the peer takes the lane out of the stream.
     Leaving,
     /// The lane has ended.
     Ended {
-        /// Bytes in flight on it that are not known to have arrived.
+        /// Bytes in flight on it that the peer had not acknowledged.
         bytes_at_risk: u64,
     },
-    /// No lane is left that can be used: the stream stands still, and waits.
+    /// The stream has made no progress for a second or more, though something waits. Comes again each time that twice as long has passed.
+    Standstill {
+        /// Why there is no progress.
+        cause: StandstillCause,
+        /// For how long there was none.
+        #[serde(rename = "stood_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
+        stood_for: Duration,
+    },
+    /// The stream makes progress again after a [`Standstill`](Self::Standstill).
+    Moved {
+        /// For how long there was none.
+        #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
+        after: Duration,
+    },
+    /// No usable lane is left. The stream waits for one.
     Outage,
     /// A lane can be used again.
     Resumed {
-        /// How long there was none.
+        /// For how long there was none.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
 }
 
-/// How it was found out that a lane is silent.
+/// How this end noticed that a lane has stalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Silence {
-    /// Nothing that was sent on it was acknowledged for much longer than its round trip.
+pub enum StallCause {
+    /// No acknowledgement came on it for much longer than its round trip.
     NoProgress,
     /// The link under it went down.
     LinkDown,

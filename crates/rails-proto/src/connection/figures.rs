@@ -1,4 +1,4 @@
-//! What a connection and its lanes have done, as figures.
+//! The figures of a connection and its lanes.
 
 use super::{Connection, LaneId, LaneTimes, Stalls};
 use crate::scheduler::{ByteCount, Reissued};
@@ -10,51 +10,51 @@ use std::time::{Duration, Instant};
 pub struct WindowUse {
     /// Its size.
     pub size_bytes: u64,
-    /// From what has been read up to the last byte that was let out (of the other end's window) or has arrived (of this end's), as far as
-    /// this end knows.
+    /// Of the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. Of this end's: those between
+    /// its reader and the last byte that has arrived.
     pub used_bytes: u64,
-    /// The most that this was.
+    /// The maximum so far.
     pub most_used_bytes: u64,
 }
 
-/// Bytes that have arrived and cannot be read, because others before them have not.
+/// Bytes that have arrived and cannot be read, because bytes before them are missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reordered {
     /// Now.
     pub bytes: u64,
-    /// The most that there were.
+    /// The maximum so far.
     pub most_bytes: u64,
 }
 
-/// What a connection has done up to now.
+/// The figures of a connection up to now.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
-    /// Bytes that were written, and how many of them the other end is known to have read.
+    /// Bytes that were written, and how many of them the peer is known to have read.
     pub sent: (u64, u64),
     /// Bytes that were read.
     pub read: u64,
-    /// What was sent once more.
+    /// Bytes and chunks that were sent more than once.
     pub reissued: Reissued,
-    /// What arrived once more: bytes, and chunks with such bytes in them.
+    /// Bytes that arrived more than once, and the chunks that held such bytes.
     pub duplicated: ByteCount,
-    /// The other end's window.
+    /// The peer's window.
     pub sending: WindowUse,
     /// This end's window.
     pub receiving: WindowUse,
-    /// How much waits for what comes before it. `None` of messages: their bytes lie where they belong, whatever the order.
+    /// Bytes that wait for missing ones. `None` of messages, whose bytes are stored in place in any order.
     pub reordered: Option<Reordered>,
-    /// What it waited for.
+    /// The time that it waited, by cause.
     pub stalls: Stalls,
 }
 
-/// What a lane has done since it joined.
+/// The figures of a lane since it joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LaneFigures {
-    /// What it sent that another lane had been given before.
+    /// Bytes and chunks that it sent and another lane had been given before.
     pub reissued: Reissued,
-    /// What arrived on it and had arrived before: bytes, and chunks with such bytes in them.
+    /// Bytes that arrived on it and had arrived before, and the chunks that held such bytes.
     pub duplicated: ByteCount,
-    /// What it did with its time.
+    /// Its time, by activity.
     pub times: LaneTimes,
     /// Bytes that it was given and that are not acknowledged.
     pub in_flight: u64,
@@ -62,11 +62,11 @@ pub struct LaneFigures {
     pub rate: Option<f64>,
     /// How long a chunk takes from being taken to being acknowledged; `None` where none was yet.
     pub service: Option<Duration>,
-    /// Whether it was told to be [unused](super::EventKind::Unused), and has not been used since.
+    /// Whether it was reported as [unused](super::EventKind::Unused), and has not been used since.
     pub unused: bool,
 }
 
-/// The most that was in use of each window.
+/// The maximum use of each window.
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
     pub(super) sending: u64,
@@ -74,18 +74,18 @@ pub(super) struct Peaks {
 }
 
 impl WindowUse {
-    /// The part that is in use now, from 0 to 1.
+    /// The share in use now, from 0 to 1.
     pub fn share(&self) -> f64 {
         part(self.used_bytes, self.size_bytes)
     }
 
-    /// The largest part that was in use, from 0 to 1.
+    /// The maximum share so far, from 0 to 1.
     pub fn most_share(&self) -> f64 {
         part(self.most_used_bytes, self.size_bytes)
     }
 }
 
-/// Of two connections of a lane: what they did is added up, and what is known of the second's speed holds.
+/// Sums two connections of a lane. The speed is that of the second.
 impl std::ops::AddAssign for LaneFigures {
     fn add_assign(&mut self, other: Self) {
         self.reissued += other.reissued;
@@ -99,7 +99,7 @@ impl std::ops::AddAssign for LaneFigures {
 }
 
 impl Connection {
-    /// What it has done up to now.
+    /// Its figures up to now.
     pub fn figures(&self, now: Instant) -> Figures {
         Figures {
             sent: self.sent(),
@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// What `lane`, which is up, has done since it joined.
+    /// The figures of `lane`, which is up, since it joined.
     pub fn lane_figures(&self, now: Instant, lane: LaneId) -> LaneFigures {
         let lane_view = self.scheduler.lane_view(lane.0);
         let state = &self.lanes[lane.0];
@@ -136,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// A chunk has come in on `lane`: notes whether it was there before, and how full the window is.
-    pub(super) fn count_arrival(&mut self, lane: LaneId) {
+    /// Counts a chunk that arrived on `lane`: whether it is a duplicate, and how full the window is.
+    pub(super) fn count_arrival(&mut self, now: Instant, lane: LaneId) {
         let duplicated = self.incoming.bytes_duplicated();
         // Messages begin to count where bytes had nothing to count.
         let again = duplicated.saturating_sub(self.duplicates.bytes);
@@ -145,6 +145,8 @@ impl Connection {
         if again > 0 {
             self.duplicates.chunks += 1;
             self.lanes[lane.0].duplicates.add(again);
+        } else {
+            self.has_moved(now, now);
         }
         self.peaks.receiving = self.peaks.receiving.max(self.incoming.window_used());
     }

@@ -1,36 +1,40 @@
-//! Whether lanes make progress, and what becomes of those that do not.
+//! Checks whether lanes make progress, and stalls those that do not.
 
-use super::{Connection, Event, EventKind, Failure, LaneId, Silence};
+use super::{Connection, Event, EventKind, Failure, LaneId, StallCause};
 use std::time::{Duration, Instant};
 
-/// What a lane's transport knows of it: the kernel sees acknowledgements long before a chunk is through. `None` is what it does not know, or not yet.
+/// The transport's knowledge of a lane: the kernel sees acknowledgements long before a whole chunk is acknowledged. `None` is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkSample {
     /// The smoothed round trip.
     pub rtt: Option<Duration>,
     /// Its mean deviation.
     pub rtt_variation: Option<Duration>,
-    /// The least round trip that was seen lately: one that met no queue, and did not wait for the peer's hardware address.
+    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub least_rtt: Option<Duration>,
-    /// For how long nothing that was sent has been acknowledged; `None` where nothing waits for it.
-    pub silent_for: Option<Duration>,
+    /// How long ago the last new acknowledgement came; `None` while nothing waits for one.
+    pub stalled_for: Option<Duration>,
 }
 
 /// The health of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// When to look next; `None` while only what happens to the lane can change anything.
+    /// When to check progress next; `None` while only an event of the lane can change anything.
     check_at: Option<Instant>,
-    /// How long a lane like this may make no progress.
+    /// How long the lane may make no progress before it is stalled.
     progress_timeout: Option<Duration>,
-    silent_since: Option<Instant>,
-    /// The link under it is down: whatever the transport says, it is silent until the link is up.
+    stalled_since: Option<Instant>,
+    /// The link under it is down. The lane is stalled until the link is up, even if its transport reports no stall.
     link_is_down: bool,
 }
 
 impl Health {
-    pub(super) fn is_silent(&self) -> bool {
-        self.silent_since.is_some()
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled_since.is_some()
+    }
+
+    pub(super) fn is_link_down(&self) -> bool {
+        self.link_is_down
     }
 }
 
@@ -43,8 +47,7 @@ impl Connection {
         self.lanes[lane.0].health.check_at
     }
 
-    /// Looks whether `lane` makes progress, with what its transport knows of it now. Where it does not, it is silent: what it has is sent on the
-    /// others.
+    /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress is stalled, and others send its chunks again.
     pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
         if self.failure.is_some() || self.is_done() {
             return;
@@ -54,11 +57,11 @@ impl Connection {
         }
         let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
         let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(LEAST_PROGRESS_TIMEOUT);
-        let silent_for = sample.silent_for.unwrap_or_default();
+        let stalled_for = sample.stalled_for.unwrap_or_default();
         let health = &mut self.lanes[lane.0].health;
         health.progress_timeout = Some(progress_timeout);
-        if health.is_silent() {
-            if silent_for < progress_timeout && !health.link_is_down {
+        if health.is_stalled() {
+            if stalled_for < progress_timeout && !health.link_is_down {
                 self.scheduler.restore(lane.0);
                 self.has_answered(now, lane);
             } else {
@@ -70,12 +73,16 @@ impl Connection {
             self.lanes[lane.0].health.check_at = self.check_others(now, lane);
             return;
         };
-        // Where acknowledgements come in but no chunk gets through, the lane is slow, or the other end is: that is not silence.
-        let silent_for = silent_for.min(now.saturating_duration_since(progress));
-        if silent_for >= progress_timeout {
-            return self.silence(now, lane, Silence::NoProgress, silent_for);
+        // A long chunk on a slow lane takes longer than a second, and moves all the same.
+        if let Some(moved) = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for)) {
+            self.has_moved(now, moved);
         }
-        let soonest = now + (progress_timeout - silent_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
+        // Where acknowledgements come in but no chunk gets through, the lane or the peer is slow, and not stalled.
+        let stalled_for = stalled_for.min(now.saturating_duration_since(progress));
+        if stalled_for >= progress_timeout {
+            return self.stall(now, lane, StallCause::NoProgress, stalled_for);
+        }
+        let soonest = now + (progress_timeout - stalled_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
         self.lanes[lane.0].health.check_at = self.answer_due(lane).map(|at| at.max(soonest));
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
             // Another lane may have it there sooner; those that stand idle do not know.
@@ -83,32 +90,32 @@ impl Connection {
         }
     }
 
-    /// The link under `lane` went down: nothing will be heard on it until it is up again.
+    /// The link under `lane` went down. The lane is stalled until the link is up again.
     pub fn link_down(&mut self, now: Instant, lane: LaneId) {
         let state = &mut self.lanes[lane.0];
         if !state.up || std::mem::replace(&mut state.health.link_is_down, true) {
             return;
         }
-        if state.health.silent_since.is_none() {
-            self.silence(now, lane, Silence::LinkDown, Duration::ZERO);
+        if state.health.stalled_since.is_none() {
+            self.stall(now, lane, StallCause::LinkDown, Duration::ZERO);
         }
     }
 
-    /// The link under `lane` is up again: the lane is used as soon as its transport gets through.
+    /// The link under `lane` is up again. The lane is used as soon as its transport gets an acknowledgement.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
-        if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_silent(lane) {
+        if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_stalled(lane) {
             self.check_by(lane, now);
         }
     }
 
-    /// Changes of links may have been missed, so that none is known to be down.
+    /// Changes of links may have been missed: no link counts as down any more.
     pub fn links_unknown(&mut self, now: Instant) {
         (0..self.lanes.len()).for_each(|lane| self.link_up(now, LaneId(lane)));
     }
 
-    /// Whether `lane` is silent.
-    pub fn is_silent(&self, lane: LaneId) -> bool {
-        self.lanes[lane.0].health.is_silent()
+    /// Whether `lane` has stalled.
+    pub fn is_stalled(&self, lane: LaneId) -> bool {
+        self.lanes[lane.0].health.is_stalled()
     }
 
     /// When [`Connection::handle_timeout`] is to be called.
@@ -116,11 +123,13 @@ impl Connection {
         if self.needs_no_lane() {
             return None;
         }
-        self.outage_ends().into_iter().chain(self.linger_until()).chain(self.lanes_end()).min()
+        let ends = self.outage_ends().into_iter().chain(self.linger_until()).chain(self.lanes_end());
+        ends.chain(self.standstill_check_at()).min()
     }
 
-    /// The time that [`Connection::poll_timeout`] named may have come.
+    /// Handles every timeout that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.check_standstill(now);
         if self.linger_until().is_some_and(|at| at <= now) {
             self.end_lingering(now);
         } else if self.outage_ends().is_some_and(|at| at <= now) {
@@ -129,27 +138,27 @@ impl Connection {
         self.ending.settled |= self.lanes_end().is_some_and(|at| at <= now);
     }
 
-    /// Until when a lane that can be used is waited for, where there is none.
+    /// When the stream fails that has no usable lane.
     pub(super) fn outage_ends(&self) -> Option<Instant> {
         let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
-        // Without a limit to wait for, a lane that is silent is still worth more than none.
+        // With an outage limit of zero, a stalled lane is still worth more than none.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
         waits.then_some(since + self.outage_timeout())
     }
 
-    /// What happened to the lanes since this was last asked; the oldest first.
+    /// The oldest event that was not taken yet.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// A lane that was silent is not any more.
+    /// A stalled lane makes progress again.
     pub(super) fn has_answered(&mut self, now: Instant, lane: LaneId) {
         let health = &mut self.lanes[lane.0].health;
-        // Were the link down still, nothing would be heard: if that was said in its last moments, the next look tells.
+        // An acknowledgement means that the link is up. If it was sent just before the link went down, the next check finds that.
         (health.link_is_down, health.check_at) = (false, None);
-        let silent_since = health.silent_since.take();
+        let stalled_since = health.stalled_since.take();
         self.lanes[lane.0].unused.begin_anew();
-        if let Some(since) = silent_since {
+        if let Some(since) = stalled_since {
             self.tell(now, Some(lane), EventKind::Restored { after: now.saturating_duration_since(since) });
         }
         self.expect_answer(now, lane);
@@ -158,19 +167,19 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Something has arrived on `lane`. Where that is not what was under way when its link went down, the link is up, though nobody has told: whether the other
-    /// way works too, the transport knows.
+    /// Something has arrived on `lane`. If its link went down longer ago than a frame travels, the link is up again, though no event said so. The transport
+    /// tells whether the way to the peer works too.
     pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
         let health = &self.lanes[lane.0].health;
         let progress_timeout = health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
-        if health.link_is_down && health.silent_since.is_some_and(|since| now >= since + progress_timeout) {
+        if health.link_is_down && health.stalled_since.is_some_and(|since| now >= since + progress_timeout) {
             self.link_up(now, lane);
         }
     }
 
-    /// Something on `lane` waits for an answer: it is looked at when that should be there.
+    /// Something on `lane` waits for an acknowledgement: progress is checked when that is due.
     pub(super) fn expect_answer(&mut self, now: Instant, lane: LaneId) {
-        // What was given to the lane before may be overdue for long, and is looked at as often as that takes.
+        // An earlier chunk may have been overdue for long, and has its own checks.
         let soon = now + LONGEST_CHECK_INTERVAL;
         if self.lanes[lane.0].health.check_at.is_none_or(|at| at > soon)
             && let Some(at) = self.answer_due(lane)
@@ -179,14 +188,14 @@ impl Connection {
         }
     }
 
-    /// When what `lane` has in flight should be answered, or is overdue.
+    /// When the progress timeout of `lane` ends, or a chunk on it is overdue.
     fn answer_due(&mut self, lane: LaneId) -> Option<Instant> {
         let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
-        let silent_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
-        Some(self.scheduler.overdue_at(lane.0).map_or(silent_at, |overdue| overdue.min(silent_at)))
+        let stalled_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
+        Some(self.scheduler.overdue_at(lane.0).map_or(stalled_at, |overdue| overdue.min(stalled_at)))
     }
 
-    /// Has `lane` looked at by then, which its driver is told where it sleeps for longer.
+    /// Has the progress of `lane` checked by then. Its driver is told if it would sleep longer.
     pub(super) fn check_by(&mut self, lane: LaneId, at: Instant) {
         let check_at = &mut self.lanes[lane.0].health.check_at;
         if check_at.is_none_or(|known| at < known) {
@@ -195,24 +204,24 @@ impl Connection {
         }
     }
 
-    fn silence(&mut self, now: Instant, lane: LaneId, cause: Silence, silent_for: Duration) {
+    fn stall(&mut self, now: Instant, lane: LaneId, cause: StallCause, stalled_for: Duration) {
         let bytes_at_risk = self.scheduler.at_risk(lane.0);
-        self.scheduler.silence(lane.0);
+        self.scheduler.stall(lane.0);
         let health = &mut self.lanes[lane.0].health;
-        health.silent_since = Some(now);
-        // Of a link that is down it is told when it is up.
+        health.stalled_since = Some(now);
+        // An event says when a link that is down is up again.
         health.check_at = None;
         if !health.link_is_down {
             let at = now + health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
             self.check_by(lane, at);
         }
-        self.tell(now, Some(lane), EventKind::Silenced { cause, silent_for, bytes_at_risk });
+        self.tell(now, Some(lane), EventKind::Stalled { cause, stalled_for, bytes_at_risk });
         self.watch_for_outage(now);
         self.wake_all_lanes();
         self.observe(now);
     }
 
-    /// Notes when the last lane that can be used is gone, and when there is one again.
+    /// Notes when the last usable lane is gone, and when there is one again.
     pub(super) fn watch_for_outage(&mut self, now: Instant) {
         let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
         if self.is_done() || self.failure.is_some() {
@@ -246,12 +255,12 @@ impl Connection {
     }
 }
 
-/// How many round trips a lane may make no progress for: the third has had every acknowledgement that a single loss delays.
+/// A lane without progress for so many round trips is stalled: a single loss delays an acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
-/// No lane is silent before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
+/// No lane is stalled before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
 /// likes.
 const LEAST_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
-/// A lane with an overdue chunk is looked at as often, for the lane that takes it over may need the same.
+/// The progress of a lane with an overdue chunk is checked as often, for the copy on another lane may be overdue too.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A lane that is nearly silent is not looked at more often.
+/// A lane that is nearly stalled is not checked more often.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(5);

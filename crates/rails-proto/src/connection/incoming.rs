@@ -1,4 +1,4 @@
-//! What arrives: bytes or messages.
+//! The receiving side of a stream: bytes or messages.
 
 use super::Reordered;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// One of the two. While nothing has arrived and the application has said nothing, it can become either.
+/// Bytes or messages. It can change while nothing has arrived and the application has not chosen.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Bytes(Reassembler),
@@ -22,7 +22,7 @@ impl Incoming {
         Self::Bytes(Reassembler::new(window))
     }
 
-    /// The same for another form, where nothing has arrived: an end says nothing of the form.
+    /// The receiving side of another form, if nothing has arrived but the end, which fits either form.
     pub(super) fn changed_to(&self, form: Form, window: u64) -> Option<Self> {
         let (untouched, end) = match self {
             Self::Bytes(reassembler) => (reassembler.is_untouched(), reassembler.end()),
@@ -41,11 +41,11 @@ impl Incoming {
         }
     }
 
-    /// Looks at the header of a chunk of bytes, or of the end.
+    /// Checks the header of a chunk of bytes, or of the end.
     pub(super) fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
         match self {
             Self::Bytes(reassembler) => reassembler.admit(header),
-            // Only an end can be without anything else.
+            // Only an end has no content.
             Self::Messages(_) if header.length == 0 && header.fin => Ok(Admission::New),
             Self::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
         }
@@ -171,7 +171,7 @@ impl Incoming {
         }
     }
 
-    /// How much memory what has arrived takes, or has been set aside for what has begun to.
+    /// The memory of bytes that have arrived, or that is set aside for chunks that have begun to.
     pub(super) fn memory_held(&self) -> u64 {
         match self {
             Self::Bytes(reassembler) => reassembler.memory_held(),
@@ -179,7 +179,7 @@ impl Incoming {
         }
     }
 
-    /// How much of the window is in use, up to the last byte that has arrived or is about to.
+    /// The part of the window in use, up to the last byte that has arrived or is about to.
     pub(super) fn window_used(&self) -> u64 {
         match self {
             Self::Bytes(reassembler) => reassembler.window_used(),
@@ -187,7 +187,7 @@ impl Incoming {
         }
     }
 
-    /// How much waits for what comes before it; `None` of messages.
+    /// Bytes that wait for missing ones; `None` of messages.
     pub(super) fn reordered(&self) -> Option<Reordered> {
         match self {
             Self::Bytes(reassembler) => {

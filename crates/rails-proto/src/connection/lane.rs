@@ -1,4 +1,4 @@
-//! What one end knows of a lane, and what it tells the other end on it.
+//! The state of a lane at one end, and the acknowledgements that it sends.
 
 use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
 use crate::{
@@ -13,13 +13,13 @@ use std::time::Instant;
 pub(super) struct Lane {
     pub(super) up: bool,
     pub(super) number: u16,
-    /// It was told [`Transmit::Idle`](super::Transmit::Idle), and not woken since.
+    /// Its last answer was [`Transmit::Idle`](super::Transmit::Idle), and it was not woken since.
     pub(super) idle: bool,
-    /// It was woken from that, and has not asked since.
+    /// It was woken while idle, and has not asked since.
     pub(super) called: bool,
     /// Chunks that have arrived whole.
     pub(super) chunks: u64,
-    /// What the other end was last told on this lane.
+    /// The last acknowledgement that was sent on this lane.
     pub(super) last_ack: LastAckSent,
     /// Bytes that have arrived since then.
     pub(super) unacknowledged: u64,
@@ -33,11 +33,12 @@ pub(super) struct Lane {
     pub(super) replaced: bool,
     /// The lane is taken out of the stream.
     pub(super) leaving: bool,
-    /// What was said of that, on this lane, and what was heard: whether everything sent on it is acknowledged.
+    /// The last `Leave` that was sent on this lane: whether everything sent on it is acknowledged.
     pub(super) leave_sent: Option<bool>,
+    /// The peer said that everything it sent on the lane is acknowledged.
     pub(super) other_drained: bool,
     pub(super) clock: LaneClock,
-    /// What came in on it that was there before.
+    /// Bytes and chunks that arrived on it and had arrived before.
     pub(super) duplicates: ByteCount,
 }
 
@@ -50,20 +51,20 @@ pub enum NoLane {
     Full,
 }
 
-/// When something is to be done about a lane though nothing happens to it; `None` is never.
+/// When a lane has to act without an event; `None` is never.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTimeouts {
-    /// The lane sends an acknowledgement, unless it sends something else before.
+    /// The lane sends an acknowledgement, unless a chunk carries it before.
     pub acknowledge: Option<Instant>,
-    /// Whether it makes progress is to be checked.
+    /// Its progress is checked.
     pub progress: Option<Instant>,
-    /// The lane ends, even with bytes in flight: its stream was abandoned and has lingered.
+    /// The lane ends, even with bytes in flight: its stream was abandoned, and the linger time is over.
     pub end: Option<Instant>,
-    /// It is to end at once: another connection has taken its place.
+    /// It ends at once: another connection has taken its place.
     pub replaced: bool,
 }
 
-/// What the other end was told.
+/// An acknowledgement that was sent.
 #[derive(Debug, Default)]
 pub(super) struct LastAckSent {
     pub(super) chunks: u64,
@@ -72,7 +73,7 @@ pub(super) struct LastAckSent {
 }
 
 impl Lane {
-    /// Wakes it where it stands idle; whether it did.
+    /// Wakes it if it is idle. Gives whether it was.
     pub(super) fn call(&mut self) -> bool {
         self.called |= self.idle;
         std::mem::take(&mut self.idle)
@@ -80,7 +81,7 @@ impl Lane {
 }
 
 impl Connection {
-    /// When something is to be done about `lane`. Calls that name the lane may change it; where it changes otherwise,
+    /// When `lane` has to act without an event. Calls that name the lane may change it. After any other change,
     /// [`Wakes::lanes`](super::Wakes::lanes) names the lane.
     pub fn lane_timeouts(&mut self, lane: LaneId) -> LaneTimeouts {
         self.wakes.unset_timer(lane);
@@ -93,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Has the connections give way that have that lane number; whether one of them was being taken out of the stream.
+    /// Ends the connections with that lane number. Gives whether one of them was being taken out of the stream.
     pub(super) fn replace(&mut self, number: u16) -> bool {
         let mut was_leaving = false;
         for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up && lane.number == number) {
@@ -104,7 +105,7 @@ impl Connection {
         was_leaving
     }
 
-    /// Appends an acknowledgement where one is due, or where one is at hand and a chunk goes out anyway.
+    /// Appends an acknowledgement if one is due, or if there is news and a chunk goes out anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.refuses();
         let limit = self.incoming.limit();
@@ -125,7 +126,7 @@ impl Connection {
         true
     }
 
-    /// Says that the lane is taken out of the stream, and again once everything sent on it has been acknowledged.
+    /// Appends `Leave`, and once more when everything sent on the lane has been acknowledged.
     pub(super) fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
         let drained = self.scheduler.in_flight_chunks(lane.0) == 0;
         let state = &mut self.lanes[lane.0];
@@ -138,7 +139,7 @@ impl Connection {
     }
 }
 
-/// A part of the window: at least a byte, or a small window would be acknowledged without end.
+/// A part of the window, at least a byte: else a small window would be acknowledged without end.
 pub(super) fn part(window: u64, parts: u64) -> u64 {
     (window / parts).max(1)
 }

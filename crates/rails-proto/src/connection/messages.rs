@@ -1,7 +1,7 @@
 //! A connection that carries messages.
 //!
-//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`] and, as that says, either whole through
-//! [`Connection::handle_content`] or read straight into the message's buffer, through [`Connection::lend`] and [`Connection::handle_part`].
+//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. As that answers, it hands the chunk in whole through
+//! [`Connection::handle_content`], or reads it straight into the message's buffer, through [`Connection::lend`] and [`Connection::handle_part`].
 
 use super::{Connection, LaneId};
 use crate::{
@@ -17,17 +17,15 @@ use std::time::Instant;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotForMessages {
-    /// It was used as a stream of bytes before.
+    /// The stream was used for bytes before.
     #[error("bytes were written to it, or its write side was shut down, before")]
     InUse,
-    /// The other end takes too little at a time.
-    #[error(
-        "the ends take chunks of {chunk} bytes and the other has a window of {window}; it takes 64 and 2048 for messages"
-    )]
+    /// The chunks or the peer's window are too small.
+    #[error("the ends take chunks of {chunk} bytes, and the peer has a window of {window}; messages need 64 and 2048")]
     TooSmall {
         /// The longest chunk that both ends take.
         chunk: usize,
-        /// The other end's window.
+        /// The peer's window.
         window: u64,
     },
 }
@@ -44,7 +42,7 @@ impl Connection {
         if chunk < LEAST_CHUNK || window < LEAST_WINDOW {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
-        // A peer that reads no more has ended this end's sending, but what it sent before may be messages.
+        // A peer that reads no more has ended this end's sending, but it may have sent messages before.
         if self.form == Some(Form::Bytes) || !(self.is_stopped() || self.scheduler.carry_messages()) {
             return Err(NotForMessages::InUse);
         }
@@ -53,13 +51,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The longest message that the other end has room for, in bytes, and its window.
+    /// The longest message that the peer has room for, in bytes, and its window.
     pub fn longest_message(&self) -> (u64, u64) {
         let (window, _) = self.scheduler.bounds();
         (longest_message(window), window)
     }
 
-    /// Takes a message to send: one that is no longer than [`Connection::longest_message`], and while there is [`Connection::room`]. It may be
+    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there is any [`Connection::room`]. The message may be
     /// longer than the room.
     ///
     /// # Panics
@@ -73,6 +71,7 @@ impl Connection {
     /// The next message, or the packet that it is in. `None` where there is none yet, or [no more](Connection::is_read).
     pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
+        self.has_moved(now, now);
         self.tell_the_limit();
         self.observe_application(now);
         Some(delivery)
@@ -80,7 +79,7 @@ impl Connection {
 
     // The lanes' side.
 
-    /// Looks at what is said of a chunk of messages, before memory is spent on what follows, and says where it is to be read to.
+    /// Checks the header and the content of a chunk of messages before memory is spent on the payload, and gives the place to read it to.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -108,15 +107,15 @@ impl Connection {
         Ok(place)
     }
 
-    /// What `lane` reads into, after [`Place::Message`]. `None` where there is nothing any more because the stream has failed.
+    /// The memory that `lane` reads into, after [`Place::Message`]. `None` if the stream has failed.
     pub fn lend(&mut self, lane: LaneId) -> Option<Lent> {
         self.incoming.lend(lane.0)
     }
 
-    /// Takes back what was lent to `lane`, which has read so many bytes into it altogether.
+    /// Takes back the memory that was lent to `lane`, with `filled` bytes of it read in all.
     ///
     /// # Errors
-    /// [`Violation`], where the message is whole because its part came by another lane; the stream has failed with it.
+    /// [`Violation`], if the message became whole because another lane brought its part; the stream has failed with it.
     pub fn give_back(
         &mut self,
         now: Instant,
@@ -127,11 +126,11 @@ impl Connection {
         let was_complete = self.incoming.is_complete();
         let given = self.incoming.give_back(lane.0, piece, filled);
         self.or_fail(now, given)?;
-        self.look_what_came(was_complete);
+        self.note_arrivals(was_complete);
         Ok(())
     }
 
-    /// Takes back what was lent to `lane`: the whole part has arrived, and its checksum is right.
+    /// Takes back the memory that was lent to `lane`: the whole part has arrived, with a right checksum.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -151,7 +150,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A chunk of messages has arrived whole on `lane`, in a buffer of its own, and its checksum is right.
+    /// Takes a chunk of messages that has arrived whole on `lane`, in a buffer of its own, with a right checksum.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -181,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// What arrives is to be of that form: either it can be, or the ends do not agree.
+    /// Takes chunks of that form from here on. The stream fails if chunks of the other have arrived.
     fn agree(&mut self, now: Instant, form: Form) {
         let is = self.incoming.form();
         if is == form {
@@ -195,8 +194,8 @@ impl Connection {
         }
     }
 
-    /// A message may have become whole without a chunk of its own.
-    fn look_what_came(&mut self, was_complete: bool) {
+    /// A message may have become whole without a new chunk.
+    fn note_arrivals(&mut self, was_complete: bool) {
         if self.incoming.is_complete() && !was_complete {
             self.wake_all_lanes();
         }

@@ -1,11 +1,11 @@
 //! One end of one stream: both directions, all of its lanes.
 //!
-//! A lane is told of by [`Connection::lane_up`] when it has joined and by [`Connection::lane_down`] when it has ended. In between its
+//! The driver calls [`Connection::lane_up`] when a lane has joined, and [`Connection::lane_down`] when it has ended. In between, the lane's
 //! [protocol](crate::lane) makes all calls for it. One task for all lanes calls [`Connection::handle_timeout`] at the time that
 //! [`Connection::poll_timeout`] names, and takes the [events](Connection::poll_event).
 //!
-//! The application writes, finishes, reads. **After each call, the driver wakes all that [`Connection::take_wakes`] names**:
-//! that is how bytes written find an idle lane, and how a window that opened finds the writer.
+//! The application writes, finishes, reads. **After each call, the driver wakes every lane and task that [`Connection::take_wakes`] names**:
+//! so written bytes find an idle lane, and a window that opens finds the writer.
 
 mod ending;
 mod event;
@@ -16,17 +16,19 @@ mod lane;
 mod messages;
 mod paths;
 mod stalls;
+mod standstill;
 mod unused;
 mod wakes;
 
 pub(crate) use ending::FAREWELL;
-pub use event::{Event, EventKind, Silence};
+pub use event::{Event, EventKind, StallCause};
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
 pub use lane::{LaneTimeouts, NoLane};
 pub use messages::NotForMessages;
 pub use paths::{LaneEnd, Refused};
 pub use stalls::{LaneTimes, Stalls};
+pub use standstill::{LaneProgress, LaneState, StandstillCause};
 pub use wakes::{NEEDS_NO_ROOM, Wakes};
 
 use crate::{
@@ -47,31 +49,32 @@ use lane::{ACKS_PER_WINDOW, Lane, LastAckSent, part};
 use paths::Paths;
 use serde::Serialize;
 use stalls::Clocks;
+use standstill::Standstill;
 use std::{
     collections::VecDeque,
     io,
     time::{Duration, Instant},
 };
 
-/// A lane's number within its stream, below [`MOST_LANES`]; used again once a lane has ended.
+/// A lane's number within its stream, below [`MOST_LANES`]. It is used again once the lane has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LaneId(pub usize);
 
-/// How this end of a stream behaves.
+/// The settings of one end of a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// The longest chunk that is sent, in bytes; the other end may ask for less.
+    /// The longest chunk that is sent, in bytes; the peer may ask for less.
     pub longest_chunk: usize,
-    /// How many bytes may wait to be taken by a lane.
+    /// How many bytes may wait for a lane.
     pub send_buffer: usize,
-    /// What this end tells the other.
+    /// The parameters that this end tells its peer.
     pub parameters: TransportParameters,
-    /// How long the stream waits for a lane that can be used when there is none, before it fails.
+    /// How long the stream waits without a usable lane before it fails.
     pub outage_limit: Duration,
-    /// How long what an application has written is still delivered once it has gone.
+    /// For how long written bytes are still delivered once the application has gone.
     pub linger: Duration,
-    /// Whether this end dials lanes again, and not its peer.
+    /// Whether this end dials lost lanes again, and not its peer.
     pub redials: bool,
 }
 
@@ -80,59 +83,60 @@ pub struct Config {
 pub struct Connection {
     scheduler: Scheduler,
     incoming: Incoming,
-    /// What the application uses the stream for, once it has said so.
+    /// Bytes or messages, once the application has chosen.
     form: Option<Form>,
     parameters: TransportParameters,
     lanes: Vec<Lane>,
     ending: Ending,
-    /// Why the stream is over before its time.
+    /// Why the stream has failed.
     failure: Option<Failure>,
     outage_limit: Duration,
-    /// Since when there has been no lane that could be used.
+    /// Since when there has been no usable lane.
     outage_since: Option<Instant>,
     redials: bool,
     paths: Paths,
     events: VecDeque<Event>,
     wakes: Wakes,
     clocks: Clocks,
+    standstill: Standstill,
     peaks: Peaks,
-    /// What has arrived more than once.
+    /// Bytes and chunks that have arrived more than once.
     duplicates: ByteCount,
 }
 
-/// Why a stream is over before its time.
+/// Why a stream has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The other end gave it up.
+    /// The peer gave the stream up.
     #[error("{0}")]
     Reset(ResetReason),
-    /// The other end broke the protocol.
-    #[error("the other end broke the protocol: {0}")]
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol: {0}")]
     Violation(Violation),
     /// The last lane was lost.
     #[error(
         "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in order"
     )]
     LanesLost {
-        /// Bytes in flight that nobody knows the fate of.
+        /// Bytes that were in flight. Whether they arrived is unknown.
         unacknowledged: u64,
-        /// Bytes from the other end that arrived without a gap: those that were not read yet can still be.
+        /// Bytes from the peer that arrived in order. Those that were not read yet can still be read.
         delivered: u64,
     },
-    /// The peer has dropped the stream, or its receiving half, and reads no more. What it had written itself can still be read.
+    /// The peer has dropped the stream, or its receiving half, and reads no more. The bytes that it had written can still be read.
     #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
     Stopped {
-        /// How many bytes were written that it has not read.
+        /// How many of the written bytes it has not read.
         unread: u64,
     },
-    /// This end gave it up.
+    /// This end gave the stream up.
     #[error("this end gave the stream up")]
     Dropped,
 }
 
 impl Failure {
-    /// The kind of error that a TCP connection gives for the like.
+    /// The kind of error that a TCP connection gives in the same case.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Reset(_) | Self::LanesLost { .. } => io::ErrorKind::ConnectionReset,
@@ -142,19 +146,19 @@ impl Failure {
     }
 }
 
-/// What a lane with room does next.
+/// The next step of a lane with room.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Transmit {
     /// Send the control frames that were appended, then this chunk if there is one.
     Send(Option<Chunk>),
-    /// There is nothing to send until the lane is woken, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
+    /// Nothing to send until the lane is woken, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
     Idle,
-    /// There will be nothing to send any more: close the sending side, and read on until the other end has closed its own.
+    /// Nothing more to send, ever: close the sending side, and read on until the peer has closed its own.
     Close,
 }
 
 impl Connection {
-    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` is what the other end takes.
+    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` are the peer's parameters.
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
@@ -172,6 +176,7 @@ impl Connection {
             events: VecDeque::new(),
             wakes: Wakes::default(),
             clocks: Clocks::default(),
+            standstill: Standstill::default(),
             peaks: Peaks::default(),
             duplicates: ByteCount::default(),
         }
@@ -192,7 +197,7 @@ impl Connection {
         self.parameters.window
     }
 
-    /// How much memory is taken up by what has arrived, or begun to, and has not been read: no more than the window, and what each chunk costs besides.
+    /// The memory of bytes that have arrived, or begun to, and have not been read: the window at most, and the overhead of each chunk.
     pub fn memory_held(&self) -> u64 {
         self.incoming.memory_held()
     }
@@ -228,28 +233,29 @@ impl Connection {
     pub fn read(&mut self, now: Instant) -> Option<Bytes> {
         self.use_for_bytes(now);
         let bytes = self.incoming.read()?;
+        self.has_moved(now, now);
         self.tell_the_limit();
         self.observe_application(now);
         Some(bytes)
     }
 
-    /// Whether every byte that the other end wrote has been read.
+    /// Whether every byte that the peer wrote has been read.
     pub fn is_read(&self) -> bool {
         self.incoming.is_finished()
     }
 
-    /// Why the stream is over before its time, if it is. Bytes that have arrived in order can still be read.
+    /// Why the stream has failed, if it has. Bytes that have arrived in order can still be read.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
     // The lanes' side.
 
-    /// A lane has joined. A connection that had its number before gives way to it; where that was being taken out of the stream, so is its successor: that is
-    /// how the peer gets to know.
+    /// A lane has joined. It takes the place of a connection that had its number before. If that was being taken out of the stream, so is its
+    /// successor, and the peer learns of it on this one.
     ///
     /// # Errors
-    /// [`NoLane`]; where the stream has too many lanes, a connection that had the number before gives way all the same.
+    /// [`NoLane`]. Even where the stream has too many lanes, a connection that had the number before ends.
     pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, NoLane> {
         // A stream that is done may still owe the peer its last acknowledgement.
         if self.failure.is_some() {
@@ -276,7 +282,7 @@ impl Connection {
         Ok(LaneId(free))
     }
 
-    /// A lane has ended, in whatever way.
+    /// A lane has ended.
     pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
         self.note_end(lane, end);
         self.ending.settled |= end == LaneEnd::Closed && self.is_done();
@@ -286,13 +292,13 @@ impl Connection {
         self.lanes[lane.0] = Lane::default();
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);
-        // All of them, for it may have been the one that watched over another.
+        // All of them: it may have been the one that watched over another.
         self.wake_all_lanes();
         self.wakes.writer = true;
         self.observe(now);
     }
 
-    /// Takes a lane out of the stream: it is given nothing more, and closed once both ends know what has arrived on it.
+    /// Takes a lane out of the stream: it is given nothing more, and is closed once all its chunks are acknowledged at both ends.
     pub fn leave(&mut self, now: Instant, lane: LaneId) {
         let state = &mut self.lanes[lane.0];
         if state.up && !std::mem::replace(&mut state.leaving, true) {
@@ -309,24 +315,24 @@ impl Connection {
         self.lanes[lane.0].leaving
     }
 
-    /// The other end takes the lane out of the stream.
+    /// The peer takes the lane out of the stream.
     pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
         self.leave(now, lane);
         self.lanes[lane.0].other_drained |= drained;
         self.wake(lane);
     }
 
-    /// Which lanes are up.
+    /// The lanes that are up.
     pub fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.lanes.iter().enumerate().filter(|(_, lane)| lane.up).map(|(index, _)| LaneId(index))
     }
 
-    /// What `lane`, which has room, sends next. Control frames are appended to `control` and go first.
+    /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.
     pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
         self.lanes[lane.0].called = false;
         if let Some(failure) = &self.failure {
             let reason = match failure {
-                // Where the lanes are silent, the peer may hear of it when they are not any more.
+                // If the lanes have stalled, the peer gets it when they make progress again.
                 Failure::Dropped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
                 Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
                 Failure::Violation(_) => Some(ResetReason::Violation),
@@ -348,11 +354,11 @@ impl Connection {
         if !is_used && self.is_to_be_tried(lane) {
             chunk = self.scheduler.probe(now, lane.0);
         }
-        // An acknowledgement rides along with a chunk even where it could wait.
+        // An acknowledgement goes out with a chunk even if it could wait.
         let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
         let left = self.lanes[lane.0].leaving && self.say_leave(lane, control);
         if chunk.is_some() || acknowledged || left || stopped {
-            // There may be more for another lane that stands idle.
+            // There may be more for another lane that is idle.
             self.wake_idle_lanes(now);
             if chunk.is_some() {
                 if is_used {
@@ -380,7 +386,7 @@ impl Connection {
         Transmit::Idle
     }
 
-    /// The longest chunk that `lane` is given, which follows how fast it is: a measure for how much of it should wait in the kernel.
+    /// The longest chunk that `lane` is given, which follows its rate. About as much of it should wait in the kernel.
     pub fn chunk_length(&self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
     }
@@ -390,12 +396,12 @@ impl Connection {
         self.scheduler.in_flight(lane.0)
     }
 
-    /// Looks at the header of a data frame before memory is spent on what follows.
+    /// Checks the header of a data frame, before the driver takes memory for the payload.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
-        // Whatever became of the stream: the driver takes memory for what is admitted.
+        // Also of a stream that is over: the driver takes memory for an admitted chunk.
         let longest = self.parameters.longest_chunk;
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
@@ -407,7 +413,7 @@ impl Connection {
         self.or_fail(now, admission)
     }
 
-    /// A chunk has arrived whole on `lane`, and its checksum is right.
+    /// Takes a chunk that has arrived whole on `lane`, with a right checksum.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -432,12 +438,12 @@ impl Connection {
         Ok(())
     }
 
-    /// A chunk has arrived whole on `lane` and been taken in.
+    /// Counts a chunk that has arrived whole on `lane`, and answers it.
     fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
         state.unacknowledged += u64::from(length);
-        // On a busy machine the timer of a lane that stands idle may be late.
+        // On a busy machine the timer of an idle lane may be late.
         let due = state.since.is_some_and(|since| now >= since + ACK_DELAY)
             || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
@@ -452,23 +458,27 @@ impl Connection {
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();
         self.wakes.supervisor |= self.is_done();
-        self.count_arrival(lane);
+        self.count_arrival(now, lane);
         self.observe(now);
     }
 
-    /// An acknowledgement has arrived on `lane`.
+    /// Takes an acknowledgement that has arrived on `lane`.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
-        // What comes too late changes nothing: the application has been told that the stream failed, or that the peer reads no more.
+        // An acknowledgement that comes too late changes nothing: the application knows that the stream failed, or that the peer reads no more.
         if self.failure.is_some() || self.is_stopped() {
             return Ok(());
         }
-        let was_silent = self.is_silent(lane);
+        let was_stalled = self.is_stalled(lane);
+        let before = self.scheduler.delivered();
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(now, handled)?;
-        if was_silent && !self.scheduler.is_silent(lane.0) {
+        if self.scheduler.delivered() != before {
+            self.has_moved(now, now);
+        }
+        if was_stalled && !self.scheduler.is_stalled(lane.0) {
             self.has_answered(now, lane);
         }
         self.wake_idle_lanes(now);
@@ -487,20 +497,20 @@ impl Connection {
         Ok(())
     }
 
-    /// The other end has given the stream up.
+    /// The peer has given the stream up.
     pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
         if self.failure.is_none() && !self.is_done() {
             self.fail(now, Failure::Reset(reason));
         }
     }
 
-    /// Who is to be woken since this was last asked.
+    /// The lanes and tasks to wake since the last call.
     #[must_use = "all that it names wait for it"]
     pub fn take_wakes(&mut self) -> Wakes {
         std::mem::take(&mut self.wakes)
     }
 
-    /// How many bytes were written, and how many of them the other end is known to have read.
+    /// How many bytes were written, and how many of them the peer is known to have read.
     pub fn sent(&self) -> (u64, u64) {
         (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
     }

@@ -1,7 +1,7 @@
-//! What the ends of lanes say of the peer: whether it is silent, or gone.
+//! Conclusions about the peer from the ends of its lanes: it cannot be reached, or it is gone.
 //!
 //! A peer whose process was killed leaves its kernel, which closes or resets every connection at once and refuses new ones. This end takes the kernel at its
-//! word, as TCP does; [`Config::outage_limit`](super::Config::outage_limit) is for silence. A middlebox can reset connections too, but then the end that dials
+//! word, as TCP does. [`Config::outage_limit`](super::Config::outage_limit) is for a peer that cannot be reached. A middlebox can reset connections too, but then the end that dials
 //! gets through again. The end that is dialled waits for that: 1.5 s and four round trips.
 
 use super::{Connection, LaneId};
@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// The peer was dialled for the lane of that number, and the lane did not come up; `refused` says so where the peer refused it. Where the peer has refused
-    /// every lane that was up, and none of them ended in silence, the stream fails: nobody is there to have it.
+    /// every lane that was up, and none of them timed out, the stream fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
         if self.outage_ends().is_some() && self.paths.are_refused() {
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// How long this end waits for a lane that can be used.
+    /// How long this end waits for a usable lane.
     pub(super) fn outage_timeout(&self) -> Duration {
         if self.redials || !self.paths.are_closed_by_peer() {
             return self.outage_limit;
@@ -131,7 +131,7 @@ impl Connection {
         self.outage_limit.min(REDIAL_GRACE + ROUND_TRIPS * rtt)
     }
 
-    /// Notes how a lane ended, whose place has not been given up yet.
+    /// Notes how a lane ended. It still has its place.
     pub(super) fn note_end(&mut self, lane: LaneId, end: LaneEnd) {
         let number = self.lanes[lane.0].number;
         let is_up = |(index, other): (usize, &super::lane::Lane)| index != lane.0 && other.up && other.number == number;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_dialled_for_the_first_time_is_waited_for() {
+    fn first_dial_of_a_path_is_waited_for() {
         let now = Instant::now();
         let (mut connection, lanes) = end(true, 1, now);
         connection.dialled(0);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_lane_outweighs_refused_connections() {
+    fn a_stalled_lane_outweighs_refused_connections() {
         let now = Instant::now();
         let (mut connection, lanes) = end(true, 2, now);
         connection.lane_down(now, lanes[0], LaneEnd::Lost);

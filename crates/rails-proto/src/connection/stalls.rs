@@ -1,77 +1,77 @@
-//! Where the time of a stream goes: what keeps it from sending, its lanes from being busy, and what has arrived from being read.
+//! The time of a stream by cause: why it does not send, why its lanes are not busy, and for how long readable bytes are not read.
 //!
-//! A clock is switched from one cause to the other where something happened, at the time that the driver says; while the cause stays the same
-//! that is one comparison.
+//! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the same, that costs one
+//! comparison.
 
 use super::{Connection, Lane};
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use std::time::{Duration, Instant};
 
-/// For how long the sending side of a stream had to wait, by cause, and how long what had arrived waited for the application.
+/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stalls {
-    /// The application had written nothing that was not sent yet, and had not finished.
+    /// Every written byte was sent, and the application had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the other end's window was full: its application does not read as fast, or a lane is late with what comes first.
+    /// Bytes waited, and the peer's window was full: its application does not read as fast, or a lane is late with the first missing bytes.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
-    /// Bytes waited that the window had room for, and every lane that can be used was busy: the links are the limit.
+    /// Bytes waited, the window had room, and every usable lane was busy: the links are the limit.
     #[serde(rename = "no_room_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub no_room: Duration,
-    /// Bytes waited that the window had room for, and there was no lane that could be used.
+    /// Bytes waited, the window had room, and there was no usable lane.
     #[serde(rename = "no_lane_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub no_lane: Duration,
-    /// Something could be read, and the application had not read all of it. Not exclusive of those above.
+    /// Bytes could be read, and the application had not read them. It overlaps with the other causes.
     #[serde(rename = "not_read_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub not_read: Duration,
 }
 
-/// What a lane did with its time while it was up. The five are exclusive, and there is nothing else.
+/// The time of a lane while it was up. The five activities exclude each other and cover all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LaneTimes {
     /// It was sending, or waited for room in its socket.
     #[serde(rename = "busy_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub busy: Duration,
-    /// It stood idle, for there was nothing to send.
+    /// It was idle: there was nothing to send.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// It stood idle, for the other end's window was full.
+    /// It was idle: the peer's window was full.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
-    /// It stood idle, and what waited was left to other lanes that are faster, or have a smaller share up to now.
+    /// It was idle: the policy left the waiting bytes to other lanes.
     #[serde(rename = "left_to_others_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub left_to_others: Duration,
-    /// It was silent, and nothing was given to it.
-    #[serde(rename = "silent_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
-    pub silent: Duration,
+    /// It had stalled, and nothing was given to it.
+    #[serde(rename = "stalled_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
+    pub stalled: Duration,
 }
 
-/// What the sending side of a stream is about.
+/// Why the sending side of a stream does not send more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     NothingToSend,
     WindowFull,
     NoRoom,
     NoLane,
-    /// A lane stands idle that does not take what waits, or is about to.
+    /// A lane is idle that leaves the waiting bytes to others, or is about to take them.
     LeftToOthers,
-    /// Everything is on its way, and the end as well; or the stream is over.
+    /// All bytes and the end were sent, or the stream is over.
     Drained,
 }
 
-/// What a lane does.
+/// The activity of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     Busy,
     NothingToSend,
     WindowFull,
     LeftToOthers,
-    Silent,
+    Stalled,
 }
 
-/// Adds up for how long something had which of `N` causes.
+/// Adds up the time for each of `N` causes.
 #[derive(Debug)]
 struct Clock<const N: usize> {
     spent: [Duration; N],
@@ -91,15 +91,18 @@ pub(super) struct Clocks {
 pub(super) struct LaneClock(Clock<5>);
 
 impl Connection {
-    /// Notes the time where the application has ended or begun a stall.
+    /// Switches the clocks if the application has ended or begun a stall.
     pub(super) fn observe_application(&mut self, now: Instant) {
         if self.clocks.sending.cause() != Some(self.cause() as usize) || self.clocks.unread.cause() != self.unread() {
             self.observe(now);
+        } else {
+            self.watch_for_standstill(now);
         }
     }
 
-    /// Notes the time at which things are as they are.
+    /// Switches the clocks to the causes at `now`.
     pub(super) fn observe(&mut self, now: Instant) {
+        self.watch_for_standstill(now);
         let (cause, unread) = (self.cause(), self.unread());
         if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.waiting() > 0 {
             self.stand_by(now);
@@ -112,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// What the stream waited for up to now.
+    /// The time that the stream waited up to now, by cause.
     pub(super) fn stalls(&self, now: Instant) -> Stalls {
         let [nothing_to_send, window_full, no_room, no_lane, _, _] = self.clocks.sending.at(now);
         let [not_read] = self.clocks.unread.at(now);
@@ -135,7 +138,7 @@ impl Connection {
             };
         }
         let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.is_usable(*index));
-        // `None` of no lane, or whether one of them stands idle.
+        // `None` without a usable lane; else whether one of them is idle.
         match usable.map(|(_, lane)| lane.idle).reduce(|one, other| one || other) {
             None => Cause::NoLane,
             Some(true) => Cause::LeftToOthers,
@@ -145,15 +148,15 @@ impl Connection {
 }
 
 impl Lane {
-    /// What it did while it was up.
+    /// Its time while it was up, by activity.
     pub(super) fn times(&self, now: Instant) -> LaneTimes {
-        let [busy, nothing_to_send, window_full, left_to_others, silent] = self.clock.0.at(now);
-        LaneTimes { busy, nothing_to_send, window_full, left_to_others, silent }
+        let [busy, nothing_to_send, window_full, left_to_others, stalled] = self.clock.0.at(now);
+        LaneTimes { busy, nothing_to_send, window_full, left_to_others, stalled }
     }
 
     fn doing(&self, cause: Cause) -> Doing {
         match cause {
-            _ if self.health.is_silent() => Doing::Silent,
+            _ if self.health.is_stalled() => Doing::Stalled,
             _ if !self.idle => Doing::Busy,
             Cause::NothingToSend | Cause::Drained => Doing::NothingToSend,
             Cause::WindowFull => Doing::WindowFull,
@@ -165,7 +168,7 @@ impl Lane {
 impl LaneTimes {
     /// The time that the lane was up.
     pub fn total(&self) -> Duration {
-        self.busy + self.nothing_to_send + self.window_full + self.left_to_others + self.silent
+        self.busy + self.nothing_to_send + self.window_full + self.left_to_others + self.stalled
     }
 }
 
@@ -175,7 +178,7 @@ impl std::ops::AddAssign for LaneTimes {
         self.nothing_to_send += other.nothing_to_send;
         self.window_full += other.window_full;
         self.left_to_others += other.left_to_others;
-        self.silent += other.silent;
+        self.stalled += other.stalled;
     }
 }
 
@@ -191,7 +194,7 @@ impl<const N: usize> Clock<N> {
         let mut since = now;
         if let Some((before, began)) = self.running {
             self.spent[before] += now.saturating_duration_since(began);
-            // Drivers read their clocks before they wait for the lock, so a time may lie before the last one: nothing is counted twice.
+            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch. No time counts twice.
             since = began.max(now);
         }
         self.running = cause.map(|cause| (cause, since));

@@ -1,38 +1,38 @@
-//! Lanes that are given nothing while the stream is at work: they stand by for others whose threads are busy with something else, they are tried now and then, for what is
-//! known of them grows old, and it is told of them.
+//! Idle lanes while the stream is at work. They stand by for lanes whose threads are busy with something else. Probes renew the estimates of
+//! a lane that is given nothing, and an event reports it.
 
 use super::{Connection, EventKind, LaneId};
 use crate::policy::probe_interval;
 use std::time::{Duration, Instant};
 
-/// How a lane that is given nothing is tried.
+/// The probes of a lane that is given nothing.
 #[derive(Debug, Default)]
 pub(super) struct Unused {
-    /// When it is tried next, while the stream is at work.
+    /// When the next probe is due, while the stream is at work.
     try_at: Option<Instant>,
-    /// How often it was, since it was last used.
+    /// How many there were since the lane was last used.
     tries: u32,
-    /// It is tried when it asks next.
+    /// The lane is probed when it asks next.
     due: bool,
-    /// For how long it had left what waited to others when it was last used.
+    /// For how long the lane had left waiting bytes to others when it was last used.
     left_before: Duration,
-    /// Whether that it is unused was told.
+    /// Whether an event has reported the lane as unused.
     pub(super) told: bool,
 }
 
 impl Connection {
-    /// Whether `lane`, which asks and is given nothing else, is tried now.
+    /// Whether `lane`, which asks and is given nothing else, is probed now.
     pub(super) fn is_to_be_tried(&mut self, lane: LaneId) -> bool {
         std::mem::take(&mut self.lanes[lane.0].unused.due)
     }
 
-    /// `lane` was given something for its own sake.
+    /// The policy gave `lane` something.
     pub(super) fn was_used(&mut self, now: Instant, lane: LaneId) {
         let left_before = self.lanes[lane.0].times(now).left_to_others;
         self.lanes[lane.0].unused = Unused { left_before, ..Unused::default() };
     }
 
-    /// The stream is at work: lanes that stand idle meanwhile look after a while how it goes.
+    /// The stream is at work: idle lanes check it after a while.
     pub(super) fn stand_by(&mut self, now: Instant) {
         for index in 0..self.lanes.len() {
             let lane = &mut self.lanes[index];
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// Has `lane`, which has nothing in flight, see to what others should have seen to, or tried if it is time; when to look again, while the stream is at work without it.
+    /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is due. Gives when to check again.
     pub(super) fn check_others(&mut self, now: Instant, lane: LaneId) -> Option<Instant> {
         if !self.lanes[lane.0].idle || !self.scheduler.is_usable(lane.0) || !self.scheduler.is_at_work() {
             self.lanes[lane.0].unused.try_at = None;
@@ -78,7 +78,7 @@ impl Connection {
 }
 
 impl Unused {
-    /// The lane was silent and is not any more: it is tried as if it had only now come to rest.
+    /// The lane had stalled, and makes progress again: its probes begin as if it had only now become idle.
     pub(super) fn begin_anew(&mut self) {
         (self.try_at, self.tries) = (None, 0);
     }
@@ -88,7 +88,7 @@ impl Unused {
     }
 }
 
-/// How often a lane that stands idle looks, while the stream is at work, whether others see to what they should. Each look wakes a thread.
+/// How often an idle lane checks, while the stream is at work, whether the others do theirs. Each check wakes a thread.
 const STAND_BY: Duration = Duration::from_millis(100);
-/// A lane that has left what waited to others for so long is told of.
+/// A lane that has left waiting bytes to others for so long is reported.
 const WORTH_TELLING: Duration = Duration::from_secs(2);

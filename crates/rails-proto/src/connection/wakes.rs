@@ -1,4 +1,4 @@
-//! The wakes that the driver owes after a call: of idle lanes that have work, and of the tasks that wait for the stream.
+//! The wakes that the driver owes after a call: idle lanes with work, and tasks that wait for the stream.
 
 use super::{
     Connection, LaneId,
@@ -6,7 +6,7 @@ use super::{
 };
 use std::time::Instant;
 
-/// Who is to be woken.
+/// The lanes and tasks to wake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakes {
     lanes: u64,
@@ -20,7 +20,7 @@ pub struct Wakes {
 }
 
 impl Connection {
-    /// The application has read: the lanes tell the other end once it is worth a frame.
+    /// The application has read: lanes tell the peer the new limit once that is worth a frame.
     pub(super) fn tell_the_limit(&mut self) {
         if self.incoming.is_complete() {
             return;
@@ -34,14 +34,14 @@ impl Connection {
         }
     }
 
-    /// Wakes as many idle lanes as there is work for.
+    /// Wakes as many idle lanes as have work.
     pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
         self.wakes.writer |= self.scheduler.has_much_room();
         let mut work = self.scheduler.waiting();
         if work == 0 {
             return;
         }
-        // One that was woken for something else, and will not have to wait for room, takes something too: waking another costs more than it saves.
+        // A lane that was woken for something else, and has room, takes a chunk too: to wake another costs more than it saves.
         for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
             if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(now, index) {
                 work -= 1;
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Wakes a lane that stands idle.
+    /// Wakes a lane if it is idle.
     pub(super) fn wake(&mut self, lane: LaneId) {
         if self.lanes[lane.0].call() {
             self.wakes.lanes |= 1 << lane.0;
@@ -72,17 +72,17 @@ impl Connection {
 }
 
 impl Wakes {
-    /// The lanes to be woken: there is something to send, or one of their [timeouts](Connection::lane_timeouts) comes earlier than they were told.
+    /// The lanes to wake: they have something to send, or one of their [timeouts](Connection::lane_timeouts) is earlier than they know.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
         members(self.lanes | self.timers)
     }
 
-    /// `lane` is to be told of an earlier timeout.
+    /// `lane` has an earlier timeout than it knows.
     pub(super) fn set_timer(&mut self, lane: LaneId) {
         self.timers |= 1 << lane.0;
     }
 
-    /// `lane` is told of its timeouts.
+    /// `lane` knows its timeouts.
     pub(super) fn unset_timer(&mut self, lane: LaneId) {
         self.timers &= !(1 << lane.0);
     }
@@ -94,6 +94,6 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
     std::iter::successors(Some(set).filter(|set| *set > 0), rest).map(|set| LaneId(set.trailing_zeros() as usize))
 }
 
-/// So few bytes in flight that a socket has room whatever its limits are: half of the least that may wait unsent. The driver of a lane with fewer
+/// With fewer bytes in flight, a socket has room under any limit: it is half of the least that may wait unsent. The driver of such a lane
 /// need not ask its socket.
 pub const NEEDS_NO_ROOM: u64 = 16 << 10;

@@ -1,21 +1,21 @@
-//! How a lane is closed.
+//! The end of a lane.
 
 use super::{LaneError, Stream};
 use crate::connection::{FAREWELL, LaneId};
 use std::time::Instant;
 
-/// Which sides of a lane are closed, and what follows from that. A call gives how the lane ended, once it has.
+/// The sides of a lane that are closed. A call gives the lane's end, once it has come.
 #[derive(Debug)]
 pub(super) struct Closing {
     lane: LaneId,
     received: bool,
     sent: bool,
-    /// What the peer did on it against the protocol, and until when the peer is told.
+    /// The peer's violation, and until when this end tries to tell the peer.
     broken: Option<(LaneError, Instant)>,
 }
 
 impl Closing {
-    /// For a lane that has joined.
+    /// A lane that has joined.
     pub(super) fn new(lane: LaneId) -> Self {
         Self { lane, received: false, sent: false, broken: None }
     }
@@ -30,8 +30,8 @@ impl Closing {
         !self.sent
     }
 
-    /// The lane is not read any more: the peer has closed its side, which it may once the stream has come to its end, one way or the other, or the lane is taken out
-    /// of it; or it cannot be.
+    /// The lane is not read any more. Either the peer has closed its side, as it may once the stream is over or the lane is taken out of it; or the lane cannot
+    /// be read.
     pub(super) fn received<S: Stream>(
         &mut self,
         now: Instant,
@@ -40,7 +40,7 @@ impl Closing {
     ) -> Option<Result<(), LaneError>> {
         self.received = true;
         match end {
-            // The peer is told on this lane too, as far as it still listens.
+            // The peer is told on this lane too, if it still listens.
             Err(error @ LaneError::Violation(_)) if !self.sent => {
                 self.broken = Some((error, now + FAREWELL));
                 None

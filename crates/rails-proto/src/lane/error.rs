@@ -1,4 +1,4 @@
-//! How lanes are lost.
+//! Errors of lanes.
 
 use crate::{connection::LaneEnd, seal::SealError, violation::Violation, wire::FrameError};
 use std::{io, sync::Arc};
@@ -11,7 +11,7 @@ pub enum LaneError {
     #[error("its socket failed: {0}")]
     Io(Arc<io::Error>),
     /// The peer closed it while the stream was not done.
-    #[error("the other end closed it before the stream was done")]
+    #[error("the peer closed it before the stream was done")]
     Closed,
     /// It was cut in the middle of a frame.
     #[error("it was cut in the middle of a frame, {missing} bytes before its end")]
@@ -19,8 +19,8 @@ pub enum LaneError {
         /// How many bytes were missing.
         missing: usize,
     },
-    /// What arrived is no frame.
-    #[error("what arrived on it is no frame: {0}")]
+    /// The bytes that arrived on it are no frame.
+    #[error("the bytes that arrived on it are no frame: {0}")]
     Frame(FrameError),
     /// A chunk arrived damaged.
     #[error("the chunk at offset {offset} arrived damaged: its checksum is wrong")]
@@ -28,11 +28,11 @@ pub enum LaneError {
         /// Where the chunk belongs in the stream.
         offset: u64,
     },
-    /// What arrived on it does not open: it was changed on the way, or does not belong there.
-    #[error("what arrived on it does not open: it was changed on the way, or does not belong there")]
+    /// A record that arrived on it does not open: it was changed on the way, or does not belong there.
+    #[error("a record that arrived on it does not open: it was changed on the way, or does not belong there")]
     Seal(SealError),
     /// The peer broke the protocol on it.
-    #[error("the other end broke the protocol on it: {0}")]
+    #[error("the peer broke the protocol on it: {0}")]
     Violation(Violation),
     /// The rail that it ran on has stopped.
     #[error("the rail that it ran on has stopped")]
@@ -41,12 +41,12 @@ pub enum LaneError {
     #[error("another connection has taken its place")]
     Replaced,
     /// The peer did not close it in time after the stream was over.
-    #[error("the other end did not close it in time")]
+    #[error("the peer did not close it in time")]
     Lingering,
 }
 
 impl LaneError {
-    /// What it says of the peer that a lane ended in this way.
+    /// The conclusion about the peer.
     pub fn end(&self) -> LaneEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         match self {

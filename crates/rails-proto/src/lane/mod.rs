@@ -1,7 +1,7 @@
-//! One end of one lane: what lies between the bytes of its connection and the [`Connection`] of its stream.
+//! One end of one lane, between the bytes of its connection and the [`Connection`] of its stream.
 //!
 //! [`LaneProtocol`] combines four parts. `Sender` chooses the next frame. `Receiver` decodes frames, and reads chunks straight into their
-//! final memory. `Progress` tells the stream what the transport knows, and `Closing` says how the lane ends.
+//! final memory. `Progress` tells the stream the transport's figures, and `Closing` says how the lane ends.
 
 mod closing;
 mod error;
@@ -20,25 +20,25 @@ use crate::{connection::Connection, messages::MessageBuffer};
 use bytes::Bytes;
 use std::ops::DerefMut;
 
-/// What the driver of a lane has for it: its stream, and memory.
+/// The stream and the memory that a lane's driver lends it.
 pub trait Stream {
     /// Memory for a chunk.
     type Buffer: DerefMut<Target = [u8]>;
 
-    /// Does something to the stream. Where lanes are driven on several threads, they share it under a lock: nothing is copied, sealed or summed in `act`.
+    /// Calls `act` with the stream. Lanes on several threads share it under a lock: `act` copies, seals and sums nothing.
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T;
 
-    /// Memory for a chunk of `length` bytes, whatever is in it.
+    /// Memory for a chunk of `length` bytes, with any content.
     fn chunk(&mut self, length: usize) -> Self::Buffer;
 
-    /// The bytes of a chunk, to be shared.
+    /// The bytes of a chunk, for sharing.
     fn freeze(buffer: Self::Buffer) -> Bytes;
 
-    /// Memory for a message of `length` bytes, whatever is in it.
+    /// Memory for a message of `length` bytes, with any content.
     fn message(&mut self, length: usize) -> MessageBuffer;
 }
 
-/// For one thread, with memory from the allocator.
+/// A stream on one thread, with memory from the allocator.
 impl Stream for Connection {
     type Buffer = Vec<u8>;
 

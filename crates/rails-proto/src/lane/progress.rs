@@ -1,32 +1,32 @@
-//! Whether a lane makes progress.
+//! The progress of a lane, from the transport's figures.
 
 use super::Stream;
 use crate::connection::{LaneId, LaneTimeouts, LinkSample};
 use std::time::{Duration, Instant};
 
-/// What a transport says of its connection; `None` is what it does not know, or not yet.
+/// A transport's figures of its connection; `None` is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TransportSample {
     /// The smoothed round trip.
     pub rtt: Option<Duration>,
     /// Its mean deviation.
     pub rtt_variation: Option<Duration>,
-    /// The least round trip that was seen lately: one that met no queue, and did not wait for the peer's hardware address.
+    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub least_rtt: Option<Duration>,
-    /// How many bytes of this end's the peer has acknowledged since the connection was made.
+    /// How many bytes of this end the peer has acknowledged since the connection was made.
     pub bytes_acknowledged: Option<u64>,
-    /// How long ago the last acknowledgement came in, whether of anything new or not.
+    /// How long ago the last acknowledgement came in, also if it acknowledged nothing new.
     pub since_acknowledgement: Option<Duration>,
     /// How many packets were sent and are not acknowledged.
     pub unacknowledged_packets: Option<u64>,
 }
 
-/// Tells the stream what the transport knows, when the stream wants to know.
+/// Gives the stream the transport's figures when it checks progress.
 #[derive(Debug)]
 pub(super) struct Progress {
     lane: LaneId,
     acknowledged: u64,
-    /// When they were acknowledged, as far as is known.
+    /// When they were acknowledged, as far as this end knows.
     since: Option<Instant>,
 }
 
@@ -50,8 +50,8 @@ impl Progress {
         })
     }
 
-    /// What follows from the transport's figures. Acknowledgements that ride on the peer's data keep coming when what this end sends is lost, so what counts is that they
-    /// acknowledge more than before. A transport that does not say whether anything waits for one is no reason to take the lane for silent.
+    /// A sample from the transport's figures. The peer's data carries acknowledgements even while this end's packets are lost, so only those count that
+    /// acknowledge more than before. Without a figure of unacknowledged packets, a lane does not stall.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
@@ -63,7 +63,7 @@ impl Progress {
             rtt: sample.rtt,
             rtt_variation: sample.rtt_variation,
             least_rtt: sample.least_rtt,
-            silent_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
+            stalled_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
         }
     }
 }
@@ -87,17 +87,17 @@ mod tests {
     fn acknowledgements_of_nothing_new() {
         let begin = Instant::now();
         let mut progress = Progress::new(LaneId(0));
-        assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).silent_for, Some(10 * MS));
-        // They ride on data of the peer's.
-        assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).silent_for, Some(210 * MS));
-        assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).silent_for, Some(5 * MS));
+        assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).stalled_for, Some(10 * MS));
+        // The peer's data carries them.
+        assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).stalled_for, Some(210 * MS));
+        assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).stalled_for, Some(5 * MS));
     }
 
     #[test]
-    fn nothing_unacknowledged_is_no_silence() {
+    fn nothing_unacknowledged_is_no_stall() {
         let mut progress = Progress::new(LaneId(0));
         let idle = TransportSample { unacknowledged_packets: Some(0), ..sample(1_000, 900 * MS) };
-        assert_eq!(progress.sample(Instant::now(), &idle).silent_for, None);
-        assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).silent_for, None);
+        assert_eq!(progress.sample(Instant::now(), &idle).stalled_for, None);
+        assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).stalled_for, None);
     }
 }

@@ -1,4 +1,4 @@
-//! The two halves of a lane, its timeouts and its end, as one.
+//! A whole lane: its two halves, its timeouts and its end.
 
 use super::{
     LaneError, Stream, TransportSample,
@@ -18,12 +18,12 @@ use std::{
     time::Instant,
 };
 
-/// One end of one lane that has joined. `B` is the memory that its driver has for chunks.
+/// One end of one lane that has joined. `B` is the driver's memory for chunks.
 ///
-/// The driver has it [receive](Self::receive) while the connection has something, and [transmit](Self::transmit) until that says
-/// [`Next::Idle`]; it calls [`wake`](Self::wake) where [`Wakes::lanes`](crate::connection::Wakes::lanes) names the lane, and
-/// [`handle_timeout`](Self::handle_timeout) at the time that [`poll_timeout`](Self::poll_timeout) names after all of these. It is done when there
-/// is an [end](Self::end).
+/// The driver calls [`receive`](Self::receive) while the connection has bytes, and [`transmit`](Self::transmit) until that gives
+/// [`Next::Idle`]. It calls [`wake`](Self::wake) when [`Wakes::lanes`](crate::connection::Wakes::lanes) names the lane, and
+/// [`handle_timeout`](Self::handle_timeout) at the time that [`poll_timeout`](Self::poll_timeout) names after each of these. The lane is done when it
+/// has an [end](Self::end).
 #[derive(Debug)]
 pub struct LaneProtocol<B> {
     lane: LaneId,
@@ -31,17 +31,16 @@ pub struct LaneProtocol<B> {
     receiver: Receiver<B>,
     progress: Progress,
     closing: Closing,
-    /// Whether the stream is asked what comes next, once nothing is outgoing.
+    /// Whether to ask the stream for the next chunk, once nothing is outgoing.
     asks: bool,
-    /// As the stream said last; not of what has happened to other lanes since.
+    /// The lane's timeouts at its last call to the stream. Events of other lanes since are not in them.
     timeouts: LaneTimeouts,
     is_stale: bool,
     end: Option<Result<(), LaneError>>,
 }
 
 impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
-    /// For a lane that has joined; `seals` where its frames are sealed. `most_unsent` is how many bytes may wait in the connection unsent at most, where that can
-    /// be limited.
+    /// A lane that has joined, with `seals` if its frames are sealed. `most_unsent` bytes may wait unsent in the connection, if that can be limited.
     pub fn new(lane: LaneId, seals: Option<Seals>, most_unsent: Option<u64>) -> Self {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         Self {
@@ -57,7 +56,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// How the lane has ended, once it has: its connection is to be let go, and its stream told. Nothing else does anything then.
+    /// The lane's end, once it has come. The driver then drops the connection and tells the stream. No other call does anything from then on.
     pub fn end(&self) -> Option<&Result<(), LaneError>> {
         self.end.as_ref()
     }
@@ -67,13 +66,13 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         (self.asks, self.is_stale) = (true, true);
     }
 
-    /// Whether the driver waits until the connection has room before it has the lane [transmit](Self::transmit) again: a chunk is bound to this lane when it is
-    /// taken, so none is before there is room for it. A lane with next to nothing in flight needs no asking.
+    /// Whether the driver waits until the connection has room before it has the lane [transmit](Self::transmit) again. A chunk is bound to the lane when it is
+    /// taken, so the lane takes none before there is room for it. A lane with next to nothing in flight has room.
     pub fn needs_room(&self) -> bool {
         self.asks && self.is_sending() && self.sender.is_submitted() && self.sender.needs_room()
     }
 
-    /// What the driver does next on the sending side.
+    /// The driver's next step on the sending side.
     pub fn transmit<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Next {
         if !self.is_sending() {
             return Next::Idle;
@@ -95,12 +94,12 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.sender.is_submitted()
     }
 
-    /// What the connection is still to take: headers, and payload behind them.
+    /// The bytes that the connection still has to take: headers, and payload behind them.
     pub fn outgoing(&self) -> (&[u8], &[Bytes]) {
         self.sender.outgoing()
     }
 
-    /// The connection has taken so many bytes of what is outgoing; gives the length of a chunk that is taken whole by that.
+    /// The connection has taken so many of the outgoing bytes. Gives the length of a chunk that it has now taken whole.
     pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
         self.sender.submitted(bytes)
     }
@@ -112,9 +111,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// Reads once, and takes in what came. `read` fills buffers from the first on and says how many bytes there were, as readv(2) does without waiting: 0 where the
-    /// peer has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) where nothing is there. What the connection has beyond a chunk is read ahead in the same
-    /// call.
+    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and gives how many bytes there were, as readv(2) does without waiting: 0 if the
+    /// peer has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
     pub fn receive<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
@@ -161,7 +159,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         [self.acknowledge_at(), progress, end, self.closing.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) named may have come; `sample` asks the transport.
+    /// Handles the timeouts that are due at `now`; `sample` asks the transport for its figures.
     pub fn handle_timeout<S: Stream>(
         &mut self,
         now: Instant,
@@ -185,7 +183,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.end.is_none() && self.closing.is_sending()
     }
 
-    /// When the lane asks for the sake of an acknowledgement. One that has something outgoing, or waits for room, asks then in any case.
+    /// When the lane asks the stream because an acknowledgement is due. A lane with outgoing bytes, or one that waits for room, asks later in any case.
     fn acknowledge_at(&self) -> Option<Instant> {
         self.timeouts.acknowledge.filter(|_| self.is_sending() && !self.asks)
     }
@@ -227,7 +225,7 @@ mod tests {
         (connection, protocol)
     }
 
-    /// What a driver does after every call.
+    /// The driver's part after every call.
     fn wake(connection: &mut Connection, protocol: &mut LaneProtocol<Vec<u8>>) -> Option<Instant> {
         if connection.take_wakes().lanes().any(|lane| lane == protocol.lane) {
             protocol.wake();

@@ -1,4 +1,4 @@
-//! What is sent on a lane.
+//! The sending half of a lane.
 
 use super::Stream;
 use crate::{
@@ -10,15 +10,15 @@ use crate::{
 use bytes::{Buf, Bytes};
 use std::time::Instant;
 
-/// The sending half of a lane: asks its stream what comes next, and puts it into frames, sealed where they are to be.
+/// The sending half of a lane: it asks its stream for the next chunk, and puts it into frames, which it seals if the stream is encrypted.
 #[derive(Debug)]
 pub(super) struct Sender {
     lane: LaneId,
     sealer: Option<Sealer>,
-    /// The frames under way, or all that the sealer made of them; the connection has taken `control[..taken]`.
+    /// The frames under way, or the sealer's output for them; the connection has taken `control[..taken]`.
     control: Vec<u8>,
     taken: usize,
-    /// The payload behind them, where it is not sealed; the connection has taken `payload[..first]`.
+    /// The payload behind them, if it is not sealed; the connection has taken `payload[..first]`.
     payload: Vec<Bytes>,
     first: usize,
     /// How many bytes the sealer made.
@@ -29,22 +29,23 @@ pub(super) struct Sender {
     unsent: Option<UnsentLimit>,
 }
 
-/// What the driver does next.
+/// The driver's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It has the connection take what is [outgoing](super::LaneProtocol::outgoing).
+    /// It has the connection take the [outgoing](super::LaneProtocol::outgoing) bytes.
     Submit {
-        /// How many bytes may wait unsent in the connection from now on, where that has changed.
+        /// How many bytes may wait unsent in the connection from now on, if that has changed.
         unsent_limit: Option<u64>,
     },
-    /// Nothing, until the lane is woken or a timeout has come.
+    /// It waits until the lane is woken or a timeout has come.
     Idle,
-    /// It [closes the sending side](super::LaneProtocol::close_sending): nothing will follow.
+    /// It [closes the sending side](super::LaneProtocol::close_sending): nothing follows.
     Close,
 }
 
 impl Sender {
-    /// For a lane that has joined; `sealer` where its frames are sealed. `most_unsent` is how many bytes may wait in the connection unsent at most, where that can be limited.
+    /// The half of a lane that has joined, with a `sealer` if its frames are sealed. `most_unsent` bytes may wait unsent in the connection, if that can be
+    /// limited.
     pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
         Self {
             lane,
@@ -60,13 +61,12 @@ impl Sender {
         }
     }
 
-    /// Whether the connection is to have room before the stream is [asked](Self::next) again. What is not even in flight does not wait in the connection, so that a
-    /// little there needs no asking.
+    /// Whether the connection needs room before the stream is [asked](Self::next) again. With only a few bytes in flight, it has room in any case.
     pub(super) fn needs_room(&self) -> bool {
         self.in_flight >= NEEDS_NO_ROOM
     }
 
-    /// What comes next, once nothing is [outgoing](Self::outgoing) any more, and the lane's timeouts after it.
+    /// The next step, once nothing is [outgoing](Self::outgoing) any more, and the lane's timeouts after it.
     pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S) -> (Next, LaneTimeouts) {
         let (lane, control) = (self.lane, &mut self.control);
         control.clear();
@@ -97,7 +97,7 @@ impl Sender {
         (next, timeouts)
     }
 
-    /// What the connection is still to take: headers, and payload behind them.
+    /// The bytes that the connection still has to take: headers, and payload behind them.
     pub(super) fn outgoing(&self) -> (&[u8], &[Bytes]) {
         let control = match &self.sealer {
             Some(sealer) => &sealer.sealed()[..self.sealed],
@@ -106,7 +106,7 @@ impl Sender {
         (&control[self.taken..], &self.payload[self.first..])
     }
 
-    /// The connection has taken so many bytes; gives the length of a chunk that is taken whole by that.
+    /// The connection has taken so many bytes. Gives the length of a chunk that it has now taken whole.
     pub(super) fn submitted(&mut self, bytes: usize) -> Option<u32> {
         let of_control = bytes.min(self.outgoing().0.len());
         self.taken += of_control;
@@ -122,7 +122,7 @@ impl Sender {
         if !self.is_submitted() {
             return None;
         }
-        // The application's memory is let go of now: the lane may wait long for room.
+        // The application's memory is released now: the lane may wait long for room.
         self.payload.clear();
         self.first = 0;
         self.chunk.take()
@@ -134,13 +134,13 @@ impl Sender {
         control.is_empty() && payload.is_empty()
     }
 
-    /// Puts a chunk behind what else is to be sent, and says how long it is.
+    /// Puts a chunk behind the other outgoing bytes, and gives its length.
     fn put(&mut self, chunk: Chunk) -> u32 {
         let Chunk { offset, payload, length, fin, content } = chunk;
         if let Some(frame) = Frame::of_content(content) {
             self.control.extend_from_slice(&frame.encode());
         }
-        // What is sealed has a tag, which is stronger than a checksum.
+        // A sealed chunk has a tag, which is stronger than a checksum.
         let header = match self.sealer {
             Some(_) => DataHeader { offset, length, fin, checksum: 0 },
             None => DataHeader::of(offset, &payload, fin),
@@ -151,16 +151,16 @@ impl Sender {
     }
 }
 
-/// How many bytes may wait unsent in the connection. What waits there is bound to its lane, so on a slow lane it must be little.
+/// How many bytes may wait unsent in the connection. They are bound to their lane, so on a slow lane they must be few.
 #[derive(Debug)]
 struct UnsentLimit {
-    /// What the connection began with, which is not exceeded.
+    /// The limit that the connection began with, which is not exceeded.
     most: u64,
     now: u64,
 }
 
 impl UnsentLimit {
-    /// Two chunks: one that is being sent, and one so that there is always something to send. A change is worth a system call when it is a large one.
+    /// Two chunks: one is being sent, and one waits, so that the lane is never idle. Only a large change is worth a system call.
     fn follow(&mut self, chunk_length: usize) -> Option<u64> {
         let wanted = (2 * chunk_length as u64).min(self.most);
         let is_large =

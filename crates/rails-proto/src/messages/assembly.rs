@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_comes_while_a_piece_is_in_hand_is_not_lost() {
+    fn copy_of_a_piece_that_is_being_read() {
         for right in [true, false] {
             let mut assembly = Assembly::new(MessageBuffer::zeroed(10));
             assert!(assembly.claim(0, 0, 10));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lane_leaves_is_for_the_others() {
+    fn rest_of_a_piece_that_a_lane_leaves() {
         let mut assembly = Assembly::new(MessageBuffer::zeroed(30));
         assert!(assembly.claim(0, 10, 10));
         assembly.release(0, 10);

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, fmt};
 /// What waits to be cut, the most urgent first and each priority in the order in which it was sent.
 ///
 /// Small messages are put behind each other as they come; a packet is cut of as many as a lane is given. A message's range of the
-/// stream is reserved when the first of it is cut, and only once the other end's window has room for all of it: so whatever was begun can
+/// stream is reserved when the first of it is cut, and only once the peer's window has room for all of it: so whatever was begun can
 /// be ended, whatever else waits. While one waits for room nothing less urgent is begun, or it could wait for ever.
 pub struct Outbox {
     queues: [Queue; Priority::LEVELS],
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_more_urgent_message_goes_before_the_rest_of_another() {
+    fn urgent_message_in_the_middle_of_another() {
         let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::LOWEST, message(100_000));
         let part = |at| Content::Part(Part { priority: Priority::LOWEST, number: 0, total: 100_000, at });
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn while_an_urgent_message_waits_for_room_others_are_ended_but_not_begun() {
+    fn no_message_is_begun_before_an_urgent_one() {
         let mut outbox = Outbox::new(512 << 10, WINDOW);
         outbox.send(Priority::LOWEST, message(50_000));
         outbox.send(Priority::LOWEST, message(5));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gathered_fits_into_a_small_window() {
+    fn gathered_messages_in_a_small_window() {
         for window in (LEAST_WINDOW..12_000).step_by(100) {
             let mut outbox = Outbox::new(window as usize, window);
             let longest = longest_message(window) as usize;

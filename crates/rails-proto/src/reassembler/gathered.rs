@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 #[derive(Debug)]
 pub(super) struct Gathered {
     room: BytesMut,
-    /// What has arrived, from where to where: in order, and no two touch. Two bytes each are enough, for the buffer is short.
+    /// The runs that have arrived, with start and end: in order, and no two touch. Two bytes each are enough, for the buffer is short.
     filled: Vec<(u16, u16)>,
 }
 
@@ -26,7 +26,7 @@ impl Gathered {
         self.filled.len()
     }
 
-    /// Puts `bytes` where nothing has arrived yet, and says how many were new. They lie within the extent.
+    /// Copies the new ones of `bytes` in, and gives how many were new. They lie within the extent.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> u64 {
         let (from, to) = (at as usize, at as usize + bytes.len());
         let first = self.filled.partition_point(|run| usize::from(run.1) < from);
@@ -61,7 +61,7 @@ impl Gathered {
         self.filled.last().map_or(0, |run| run.1.into())
     }
 
-    /// Gives the first run, which begins where this does; what is left begins behind it.
+    /// Takes the first run out, which begins where this does. The rest begins behind it.
     pub(super) fn take_first_run(&mut self) -> Bytes {
         let length = self.filled.remove(0).1;
         for run in &mut self.filled {

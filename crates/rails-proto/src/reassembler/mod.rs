@@ -13,43 +13,43 @@ use std::collections::BTreeMap;
 
 /// Puts the chunks of a stream back in order.
 ///
-/// It holds at most a window of bytes that have not been read; what does not fit is a [`Violation`], for the other end was told the limit. A byte that
-/// has arrived before is dropped, whether the chunk that brings it again is the same as before or overlaps it.
+/// It holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for the peer knows the limit. A byte that has arrived before is
+/// dropped, in the same chunk or in one that overlaps it.
 ///
 /// # Memory
-/// Whatever a peer sends, what is held takes a window and at most a tenth of it, beside 16 KiB for the chunks that are tiny:
-/// * A chunk of 8 KiB or more is kept in the buffer that it came in. What is left of one that overlaps others keeps its buffer only while all that is
-///   kept for nothing in this way is less than 1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the shortest.
-/// * Smaller ones are copied together, into buffers that stand for up to 16 KiB of the stream, holes and all. These do not overlap what
-///   is held otherwise, so that together they are no more than the window. What has arrived in them is a list of runs, 8 bytes for each at most.
-/// * There are as many runs as an honest peer can leave gaps (it keeps no more than a chunk for each 2 KiB of the window on their way, or 1,024), twice
-///   over: less than 1 % of the window. More are a [`Violation`].
+/// For any peer, the memory is at most a window and a tenth of it, and 16 KiB for tiny chunks:
+/// * A chunk of 8 KiB or more is kept in the buffer that it came in. The rest of a chunk that overlaps others keeps its buffer only while the unused parts
+///   of such buffers are less than 1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the shortest.
+/// * Smaller chunks are copied together, into buffers that stand for up to 16 KiB of the stream, with its holes. These overlap no other buffer, so all
+///   together are no more than the window. A list of runs records the bytes that have arrived in them, 8 bytes for each run at most.
+/// * There are at most twice as many runs as an honest peer leaves gaps (it has no more than a chunk for each 2 KiB of the window in flight, or 1,024):
+///   less than 1 % of the window. More are a [`Violation`].
 #[derive(Debug)]
 pub struct Reassembler {
     window: u64,
     /// Everything below has been read.
     read: u64,
-    /// What has arrived above `read`, by offset; no two segments overlap.
+    /// The segments that have arrived above `read`, by offset; no two overlap.
     segments: BTreeMap<u64, Segment>,
-    /// How many runs there are in what is gathered.
+    /// How many runs the gathered chunks have.
     runs: usize,
-    /// How many bytes have not arrived in it.
+    /// How many bytes are missing between them.
     holes: u64,
-    /// Bytes of buffers that are held for a part of them.
+    /// Unused bytes of buffers that are held for another part of them.
     wasted: u64,
     /// How many different bytes have arrived, read or not.
     arrived: u64,
     /// Everything below has arrived.
     in_order: u64,
-    /// The most bytes that there were above.
+    /// The most bytes that waited above that.
     most_out_of_order: u64,
-    /// Bytes that arrived again.
+    /// Bytes that arrived more than once.
     duplicated: u64,
-    /// Where the stream ends, once a chunk has said so.
+    /// Where the stream ends, once that is known.
     end: Option<u64>,
 }
 
-/// Whether the bytes of a chunk are wanted.
+/// Whether the bytes of a chunk are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Some of them are.
@@ -58,18 +58,18 @@ pub enum Admission {
     Duplicate,
 }
 
-/// Where what arrives may lie.
+/// The bounds of chunks that arrive.
 pub(super) struct Bounds {
-    /// The offset that the other end must not pass.
+    /// The offset that the peer must not pass.
     pub(super) limit: u64,
-    /// Where the stream ends, once that was said.
+    /// Where the stream ends, once that is known.
     pub(super) end: Option<u64>,
-    /// The end of the last that has arrived.
+    /// The end of the last byte that has arrived.
     pub(super) highest: u64,
 }
 
 impl Bounds {
-    /// Whether something may end at `end`, and the stream there if it is its `fin`.
+    /// Checks that a chunk may end at `end`, and the stream there if the chunk is its `fin`.
     pub(super) fn check(&self, end: u64, fin: bool) -> Result<(), Violation> {
         if end > self.limit {
             return Err(Violation::BeyondWindow { end, limit: self.limit });
@@ -85,7 +85,7 @@ impl Bounds {
 
 #[derive(Debug)]
 enum Segment {
-    /// A chunk as it arrived, or what was new of it, and how much longer its buffer is.
+    /// A chunk as it arrived, or the new part of it, and how much longer its buffer is.
     Whole { bytes: Bytes, waste: u64 },
     /// Small chunks gathered: a stream of tiny writes must not cost a map entry and an allocation for each.
     Gathered(Gathered),
@@ -109,10 +109,10 @@ impl Reassembler {
         }
     }
 
-    /// Looks at a chunk's header, before any memory is spent on its bytes.
+    /// Checks a chunk's header, before any memory is spent on its bytes.
     ///
     /// # Errors
-    /// [`Violation`] where it lies outside the window or the stream.
+    /// [`Violation`] if the chunk lies outside the window or the stream.
     pub fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
         let end = header.offset.saturating_add(header.length.into());
         let bounds = Bounds { limit: self.limit(), end: self.end, highest: self.highest() };
@@ -153,12 +153,12 @@ impl Reassembler {
         Ok(())
     }
 
-    /// The next bytes in order, as they arrived; `None` where they have not yet.
+    /// The next bytes in order, as they arrived; `None` if they have not yet.
     pub fn read(&mut self) -> Option<Bytes> {
         if !self.is_readable() {
             return None;
         }
-        // No segment begins below `read`, so the first is the one in which the next byte lies.
+        // No segment begins below `read`, so the first one holds the next byte.
         let (_, held) = self.segments.pop_first()?;
         let bytes = match held {
             Segment::Whole { bytes, waste } => {
@@ -195,7 +195,7 @@ impl Reassembler {
         self.arrived == 0
     }
 
-    /// Where the stream ends, if that was said.
+    /// Where the stream ends, if that is known.
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }
@@ -210,7 +210,7 @@ impl Reassembler {
         self.end == Some(self.read)
     }
 
-    /// The offset that the other end must not pass.
+    /// The offset that the peer must not pass.
     pub fn limit(&self) -> u64 {
         self.read.saturating_add(self.window)
     }
@@ -220,7 +220,7 @@ impl Reassembler {
         self.read
     }
 
-    /// How many bytes can be read from the start of the stream without a gap, those included that have been.
+    /// How many bytes have arrived from the start of the stream up to the first gap.
     pub fn bytes_in_order(&self) -> u64 {
         self.in_order
     }
@@ -230,7 +230,7 @@ impl Reassembler {
         (self.arrived - self.in_order, self.most_out_of_order)
     }
 
-    /// How much of the window lies below the end of the last byte that has arrived.
+    /// How many bytes of the window lie below the end of the last byte that has arrived.
     pub fn window_used(&self) -> u64 {
         self.highest() - self.read
     }
@@ -245,7 +245,7 @@ impl Reassembler {
         self.arrived - self.read
     }
 
-    /// How much memory that takes, beside what each chunk costs: the same, and what is set aside for bytes between tiny chunks. No more than the window.
+    /// The memory of the unread bytes, without the overhead of each chunk: their count, and the room for missing bytes between tiny chunks. No more than the window.
     pub fn memory_held(&self) -> u64 {
         self.bytes_held() + self.holes
     }
@@ -257,7 +257,7 @@ impl Reassembler {
         }
     }
 
-    /// Where what has arrived without a gap ends, as far as one segment knows, if the byte at `at` has.
+    /// The end of the bytes that have arrived from `at` on, within one segment, if the byte at `at` has.
     fn run_end(&self, at: u64) -> Option<u64> {
         let (from, held) = self.segments.range(..=at).next_back()?;
         let end = match held {
@@ -267,8 +267,8 @@ impl Reassembler {
         end.map(|end| from + end)
     }
 
-    /// Takes the first of `rest`, which lies at `at` and is what is left of a chunk of `brought` bytes. Gives how much it was; nothing where there is only a
-    /// place for it now.
+    /// Takes the first bytes of `rest`, which lies at `at` and is left of a chunk of `brought` bytes. Gives how many they were; 0 if it has only made a
+    /// buffer for them.
     fn take(&mut self, at: u64, rest: &Bytes, brought: u64) -> Result<usize, Violation> {
         let before = self.segments.range_mut(..=at).next_back();
         match before.filter(|(from, held)| at - *from < held.extent()) {
@@ -289,7 +289,7 @@ impl Reassembler {
             None => {
                 let next = self.segments.range(at..).next().map_or(u64::MAX, |(next, _)| *next);
                 let length = (next - at).min(rest.len() as u64) as usize;
-                // What nothing waits for is read at once, so that one is kept as it is, however small.
+                // A chunk in order is read at once, so it is kept as it is, even if it is tiny.
                 if length >= SMALL || self.segments.is_empty() {
                     self.keep(at, rest.slice(..length), brought);
                     Ok(length)
@@ -301,7 +301,7 @@ impl Reassembler {
         }
     }
 
-    /// Keeps what overlaps nothing, of a chunk of `brought` bytes.
+    /// Keeps the bytes that overlap nothing, of a chunk of `brought` bytes.
     fn keep(&mut self, at: u64, piece: Bytes, brought: u64) {
         let length = piece.len() as u64;
         self.arrived += length;
@@ -321,7 +321,7 @@ impl Reassembler {
         let before = self.segments.range(..at).next_back();
         let before_ends = before.map_or(self.read, |(from, held)| from + held.extent());
         let small = before.filter(|(_, held)| matches!(held, Segment::Whole { bytes, .. } if bytes.len() < SMALL));
-        // A small one that was kept as it is gets company. It may reach over the end of a block.
+        // A small chunk that was kept as it is joins the gathered ones. It may reach over the end of a block.
         let block = small.map_or(at, |_| before_ends) / BLOCK * BLOCK;
         let end = (block + BLOCK).min(most);
         if let Some(from) = small.map(|(from, _)| *from).filter(|_| at < end)
@@ -370,7 +370,7 @@ impl Segment {
     }
 }
 
-/// More runs than an honest peer can leave gaps: behind each there is a chunk on its way.
+/// More runs than an honest peer can leave gaps: before each there is a chunk in flight.
 fn most_runs(window: u64) -> usize {
     2 * most_chunks(window)
 }
@@ -379,7 +379,7 @@ fn most_runs(window: u64) -> usize {
 const SMALL: usize = 8 << 10;
 /// How much of the stream one buffer for them stands for at most.
 const BLOCK: u64 = 16 << 10;
-/// The part of the window that may be held for nothing.
+/// The part of the window that may be held in unused parts of buffers.
 const MOST_WASTE: u64 = 64;
 
 #[cfg(test)]

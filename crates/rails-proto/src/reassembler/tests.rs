@@ -12,7 +12,7 @@ fn drain(reassembler: &mut Reassembler) -> Vec<u8> {
 }
 
 #[test]
-fn what_lies_outside_is_a_violation_and_changes_nothing() {
+fn chunks_outside_the_window_change_nothing() {
     let mut reassembler = Reassembler::new(10);
     let take = |reassembler: &mut Reassembler, (header, bytes): (DataHeader, Bytes)| reassembler.insert(&header, bytes);
     assert_eq!(take(&mut reassembler, chunk(8, b"abc", false)), Err(Violation::BeyondWindow { end: 11, limit: 10 }));
@@ -51,7 +51,7 @@ fn tiny_chunks_are_gathered() {
 
 /// Every other chunk comes first, as it does when one of two lanes lags behind, and nobody reads.
 #[test]
-fn tiny_chunks_are_gathered_in_whatever_order_they_come() {
+fn tiny_chunks_are_gathered_in_any_order() {
     let mut reassembler = Reassembler::new(1 << 24);
     for batch in (0..200_000u64).step_by(1_000) {
         for index in (batch + 1..batch + 1_000).step_by(2).chain((batch..batch + 1_000).step_by(2)) {
@@ -64,7 +64,7 @@ fn tiny_chunks_are_gathered_in_whatever_order_they_come() {
 }
 
 #[test]
-fn a_large_window_may_be_full_of_chunks_of_a_kibibyte_with_gaps() {
+fn large_window_full_of_kibibytes_with_gaps() {
     let mut reassembler = Reassembler::new(1 << 28);
     for index in 0..100_000 {
         let (header, bytes) = chunk(index * 2_048, &[1; 1_024], false);
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn no_headers_make_it_panic_or_outgrow_the_window(
+    fn hostile_headers_within_the_window(
         chunks in prop::collection::vec((0u64..3_000, 0usize..700, any::<bool>()), 0..200),
     ) {
         let mut reassembler = Reassembler::new(2_000);
@@ -167,7 +167,7 @@ fn bound(window: u64) -> u64 {
 }
 
 #[test]
-fn a_window_full_of_whatever_costs_most_is_within_a_tenth() {
+fn memory_of_the_most_expensive_window() {
     const WINDOW: u64 = 1 << 24;
     let every = |length: usize, step: u64| move |index: u64| (index * step, length);
     let mixed = |index: u64| (index / 2 * (SMALL as u64 + 1) + index % 2, [1, SMALL][index as usize % 2]);
@@ -197,7 +197,7 @@ fn a_window_full_of_whatever_costs_most_is_within_a_tenth() {
 }
 
 #[test]
-fn a_tiny_chunk_that_nothing_waits_for_is_kept_as_it_came() {
+fn tiny_chunk_in_order_is_kept_as_it_came() {
     let mut reassembler = Reassembler::new(1 << 20);
     for index in 0..10 {
         let (header, bytes) = chunk(index, &[7], false);

@@ -1,9 +1,9 @@
-//! A value that is observed now and then, with a half-life.
+//! An estimate with a half-life.
 
 use crate::policy::HALF_LIFE;
 use std::time::Duration;
 
-/// A mean in which an observation counts for as long as it took, and half of it is forgotten with each half-life of newer ones.
+/// A mean of observations, each weighted by its duration. A half-life of newer observations halves the weight of the older ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Estimate(Option<f64>);
 
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_is_forgotten_in_a_half_life_however_it_is_cut() {
+    fn half_life_of_an_estimate_in_any_parts() {
         let mut whole = Estimate(Some(100.0));
         whole.update(HALF_LIFE, 0.0);
         assert!((whole.get().unwrap() - 50.0).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! One lane as the scheduler sees it: what it has in flight, and how it has done up to now.
+//! One lane of the scheduler: its chunks in flight, and the estimates of its speed.
 
 use super::{Reissued, bit, estimate::Estimate, outstanding::Outstanding};
 use crate::{chunk::Chunk, parameters::ACK_DELAY, policy::LaneView};
@@ -8,53 +8,53 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is known of a lane when it joins.
+/// The traits of a lane when it joins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTraits {
-    /// The number that both ends know it by, through all of its connections.
+    /// Its number at both ends, through all of its connections.
     pub number: u16,
-    /// Its share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal speed, or what the application wishes.
+    /// Its share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal speed, or the application's wish.
     pub weight: u32,
-    /// Its round trip, if it was measured.
+    /// Its round trip, if that was measured.
     pub rtt: Option<Duration>,
 }
 
-/// A lane: what it was given in which order and when. Which bytes it is still to deliver is in [`Outstanding`] alone.
+/// A lane: the chunks that it was given, in order and with their times. [`Outstanding`] alone says which bytes it still has to deliver.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// It was joined and has not ended.
+    /// It has joined and not ended.
     pub(super) up: bool,
-    /// It is silent: it answers for nothing, and is given nothing more.
-    pub(super) silent: bool,
-    /// It is given nothing more, but delivers what it has.
+    /// It has stalled: it answers for nothing, and is given nothing more.
+    pub(super) stalled: bool,
+    /// It is given nothing more, and delivers the chunks that it has.
     pub(super) retired: bool,
-    /// It stands idle, and asks when it is woken.
+    /// It is idle, and asks when it is woken.
     pub(super) resting: bool,
     pub(super) weight: u32,
-    /// The least round trip that the driver spoke of.
+    /// The least round trip that the driver measured.
     pub(super) rtt: Option<Duration>,
-    /// What it was given and has not acknowledged, oldest first; the first of them was the lane's `first`-th.
+    /// Its chunks that are not acknowledged, oldest first; the first of them was the lane's `first`-th.
     pub(super) in_flight: VecDeque<Transmission>,
     pub(super) first: u64,
     /// Bytes of them.
     pub(super) bytes: u64,
-    /// So many of the oldest the peer has read, though they were not acknowledged on this lane: another lane delivered them.
+    /// How many of the oldest the peer has read by another lane: they were not acknowledged on this one.
     pub(super) reinjected: usize,
     /// How long a chunk takes on this lane from being taken to being acknowledged.
     pub(super) service: Estimate,
-    /// Chunks took at least this long, where none was seen to the end since.
+    /// Chunks take at least this long, if none was acknowledged since.
     pub(super) service_at_least: Option<Duration>,
-    /// Bytes per second that were acknowledged while there was something to acknowledge.
+    /// Acknowledged bytes per second while the lane was busy.
     pub(super) rate: Estimate,
     /// When it last had room and there was nothing for it.
     pub(super) rested_at: Option<Instant>,
-    /// When the last news of an acknowledgement came.
+    /// When the last chunk was acknowledged.
     pub(super) acknowledged_at: Option<Instant>,
-    /// What it was given that another lane had had.
+    /// Bytes and chunks that it was given and another lane had had.
     pub(super) reissued: Reissued,
 }
 
-/// A chunk that was given to a lane: as much of it as an acknowledgement needs, which counts chunks.
+/// A chunk that was given to a lane, without its bytes: an acknowledgement counts chunks.
 #[derive(Debug)]
 pub(super) struct Transmission {
     pub(super) offset: u64,
@@ -72,7 +72,7 @@ impl Transmission {
         self.offset..self.offset + u64::from(self.length)
     }
 
-    /// Whether what begins at `offset` is of it.
+    /// Whether a segment that begins at `offset` is a part of it.
     pub(super) fn covers(&self, offset: u64) -> bool {
         self.offset == offset || self.range().contains(&offset)
     }
@@ -85,12 +85,12 @@ impl Transmission {
 
 impl Lane {
     pub(super) fn is_usable(&self) -> bool {
-        self.is_heard() && !self.retired
+        self.is_live() && !self.retired
     }
 
-    /// Whether it is up and not silent: it may answer for what it carries.
-    pub(super) fn is_heard(&self) -> bool {
-        self.up && !self.silent
+    /// Whether it is up and has not stalled: it may answer for its chunks.
+    pub(super) fn is_live(&self) -> bool {
+        self.up && !self.stalled
     }
 
     pub(super) fn lane_view(&self, now: Option<Instant>) -> LaneView {
@@ -107,9 +107,9 @@ impl Lane {
         }
     }
 
-    /// Whether an acknowledgement is to be expected on it. One that has been missing for long may never come, though the transport sees nothing wrong.
+    /// Whether an acknowledgement is to be expected on it. After a long time it may never come, though the transport sees nothing wrong.
     pub(super) fn is_moving(&self, now: Instant) -> bool {
-        let newest = self.in_flight.back().filter(|_| self.is_heard());
+        let newest = self.in_flight.back().filter(|_| self.is_live());
         newest.is_some_and(|sent| now < self.acknowledged_at.map_or(sent.taken, |at| at.max(sent.taken)) + LONGEST_WAY)
     }
 
@@ -118,26 +118,26 @@ impl Lane {
         self.in_flight.push_back(sent);
     }
 
-    /// Notes how long the last of the first `chunks` took and how fast they went, if there is news of them.
+    /// Updates the estimates by an acknowledgement of the first `chunks`, if any of them are new.
     pub(super) fn observe(&mut self, now: Instant, chunks: u64) {
         let news = chunks.saturating_sub(self.first) as usize;
         let Some(newest) = news.checked_sub(1).and_then(|index| self.in_flight.get(index)) else { return };
         let took = now.saturating_duration_since(newest.taken);
         let bytes: u64 = self.in_flight.iter().take(news).map(|sent| u64::from(sent.length)).sum();
         let oldest = self.in_flight[0].taken;
-        // What was known of a lane that has carried nothing for a while is replaced by what is seen of it now, and no mean is taken.
+        // A new observation replaces the estimate of a lane that has carried nothing for a while.
         let is_stale = self.acknowledged_at.is_some_and(|at| oldest.saturating_duration_since(at) >= STALE);
         if is_stale {
             self.service = Estimate::default();
         }
-        // A lane that has had something in flight since the last acknowledgement, and never stood idle, was busy all the time.
+        // A lane with something in flight since the last acknowledgement, which was never idle, was busy all the time.
         let since = self.acknowledged_at.filter(|at| *at >= oldest && self.rested_at.is_none_or(|rested| rested < *at));
         if let Some(since) = since {
             let busy_for = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
             self.rate.update(busy_for, bytes as f64 / busy_for.as_secs_f64());
         } else if bytes >= LEAST_SAMPLE {
-            // Otherwise the time has a round trip in it, and what the acknowledgement was held back for, and perhaps a rest: the lane is no slower
-            // than that. If it took far longer than all of these, it is no faster either.
+            // Otherwise the time contains a round trip, the delay of the acknowledgement, and perhaps a pause: the lane is no slower than that.
+            // If it took far longer than all of these, the lane is no faster either.
             let took = now.saturating_duration_since(oldest).saturating_sub(self.rtt.unwrap_or_default());
             let busy_for = (took - ACK_DELAY.min(took / 2)).max(SHORTEST_SAMPLE);
             let rate = bytes as f64 / busy_for.as_secs_f64();
@@ -153,8 +153,8 @@ impl Lane {
         self.acknowledged_at = Some(now);
     }
 
-    /// The rate that it was seen to carry. While its first chunk takes longer than that explains, no more than the chunk allows: nothing tells of a
-    /// lane that has got stuck until something arrives, and what is left to it meanwhile waits as long.
+    /// The estimated rate. While the oldest chunk takes longer than that explains, it is no more than the chunk's age allows: only an acknowledgement
+    /// would lower the estimate of a stuck lane, and bytes that are left to the lane wait as long.
     fn rate_by(&self, now: Option<Instant>) -> Option<f64> {
         let rate = self.rate.get()?;
         let (Some(now), Some(front)) = (now, self.in_flight.front()) else { return Some(rate) };
@@ -174,7 +174,7 @@ impl Lane {
         self.service.get().map(Duration::from_secs_f64)
     }
 
-    /// How long it will be until the chunk at `index` is there, going by the lane's rate.
+    /// How long the lane still takes to deliver the chunk at `index`, by its rate.
     pub(super) fn remaining(&self, now: Instant, index: usize) -> Option<Duration> {
         let bytes: u64 = self.in_flight.iter().take(index + 1).map(|sent| u64::from(sent.length)).sum();
         let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
@@ -182,7 +182,7 @@ impl Lane {
         Some(whole.saturating_sub(now.saturating_duration_since(since)))
     }
 
-    /// The oldest that it was given, where it is among the first `end` of this connection: it has arrived.
+    /// Removes the oldest chunk in flight, if it is among the first `end` of this connection: it has arrived.
     pub(super) fn pop_before(&mut self, end: u64) -> Option<Transmission> {
         if self.first >= end {
             return None;
@@ -194,15 +194,15 @@ impl Lane {
         Some(front)
     }
 
-    /// The peer has everything, or wants no more of it: nothing is waited for.
+    /// The peer has everything, or reads no more: no acknowledgement is awaited.
     pub(super) fn forget_in_flight(&mut self) {
         self.first += self.in_flight.len() as u64;
         self.in_flight.clear();
         (self.bytes, self.reinjected) = (0, 0);
     }
 
-    /// The peer has read everything below `consumed`, which is in `outstanding` still. What only this lane, number `lane`, carries, came by it, and so did all that it was
-    /// given before. What others carry as well it may have to deliver still, for nothing: how long that takes tells how fast the lane is.
+    /// The peer has read everything below `consumed`, which is in `outstanding` still. A chunk that only this lane, number `lane`, had in flight came by it, and
+    /// so did every chunk before that. A chunk that others had in flight too may still be on its way here: its time tells how fast the lane is.
     pub(super) fn settle(&mut self, now: Instant, lane: usize, consumed: u64, outstanding: &Outstanding) {
         let read = |sent: &&Transmission| sent.is_known_below(consumed);
         let known = self.reinjected + self.in_flight.range(self.reinjected..).take_while(read).count();
@@ -227,13 +227,13 @@ impl Lane {
     }
 }
 
-/// So long after the last that was acknowledged, what is known of a lane is old.
+/// So long after the last acknowledgement, the estimates of a lane are old.
 const STALE: Duration = Duration::from_millis(200);
-/// An acknowledgement that takes longer than this is not waited for: that is two of the longest chunks by default at 1 Mbit/s.
+/// An acknowledgement that takes longer than this is not expected any more: that is two of the longest chunks by default at 1 Mbit/s.
 const LONGEST_WAY: Duration = Duration::from_secs(10);
-/// The shortest time a rate is taken from: two acknowledgements that come together say nothing of it.
+/// The shortest time that gives a rate: two acknowledgements that come together say nothing of it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
-/// Fewer bytes say nothing of a rate either.
+/// The fewest bytes that give a rate.
 const LEAST_SAMPLE: u64 = 16 << 10;
-/// A lane that took so much longer than its way and the peer's patience explain was busy with what it had.
+/// A lane that took so much longer than a round trip and a delayed acknowledgement explain was busy all the time.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);

@@ -16,7 +16,7 @@ impl Scheduler {
             return None;
         }
         let (index, _) = self.oldest_segment(lane, |_| true)?;
-        self.look_at_lanes();
+        self.refresh_lane_views();
         Some(self.lanes[lane].in_flight[index].taken + self.view().overdue_after(lane))
     }
 
@@ -28,7 +28,7 @@ impl Scheduler {
         let state = &self.lanes[lane];
         let last = state.in_flight.iter().rposition(|sent| self.answers_for(lane, sent).next().is_some());
         let Some(remaining) = last.and_then(|index| state.remaining(now, index)) else { return false };
-        self.look_at_lanes();
+        self.refresh_lane_views();
         self.view().is_slower(lane, remaining)
     }
 
@@ -73,14 +73,14 @@ impl Scheduler {
 
 impl InFlight for Scheduler {
     fn first(&self, besides: usize) -> Option<ChunkView> {
-        let first = self.outstanding.first().filter(|first| !first.is_carried_by(besides))?;
+        let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
         let (lane, offset) = (first.answering()?, first.offset());
         let index = self.lanes[lane].in_flight.iter().position(|sent| sent.covers(offset))?;
         Some(self.chunk_view(lane, index, offset))
     }
 
     fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView> {
-        let (index, offset) = self.oldest_segment(lane, |segment| !segment.is_carried_by(besides))?;
+        let (index, offset) = self.oldest_segment(lane, |segment| !segment.is_sent_on(besides))?;
         Some(self.chunk_view(lane, index, offset))
     }
 }

@@ -33,7 +33,7 @@ use waiting::Waiting;
 ///
 /// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them. They are then in flight
 /// on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`])
-/// or silent ([`Scheduler::silence`]) before that, they are requeued for another lane. The policy may also send a chunk again on a second
+/// or stalls ([`Scheduler::stall`]) before that, they are requeued for another lane. The policy may also send a chunk again on a second
 /// lane; the peer drops the copy that comes second.
 ///
 /// The scheduler never sends beyond the peer's window, so its memory is bounded by that window and its own buffer.
@@ -42,33 +42,34 @@ pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
     buffer: usize,
-    /// The peer's window, by which a limit tells what it has read.
+    /// The peer's window: a limit less the window is the offset that it has read up to.
     window: u64,
-    /// The offset that must not be passed.
+    /// The offset up to which may be sent.
     limit: u64,
     pending: Waiting,
-    /// Which lane holds which of the bytes that were sent and are not known to be delivered.
+    /// Which lane holds which of the bytes that were sent and are not known to be delivered yet.
     outstanding: Outstanding,
     lanes: Vec<Lane>,
-    /// The lanes as the policy sees them, and the latest time that was given.
+    /// The lanes as the policy sees them.
     lane_views: Vec<LaneView>,
+    /// The latest time that was given.
     now: Option<Instant>,
     /// Which lane was last given new bytes.
     streak: Option<Streak>,
     /// When a lane that asked was first given nothing, though bytes waited, since the policy last gave something to a lane.
     refused_since: Option<Instant>,
-    /// Keeps the decisions, if that is wanted.
+    /// Keeps the decisions, if they are recorded.
     recorder: Option<Box<Recorder>>,
-    /// Everything below has been read by the peer.
+    /// The peer has read everything below.
     consumed: u64,
-    /// What was given to a lane more than once.
+    /// Bytes and chunks that were given to a lane more than once.
     reissued: Reissued,
-    /// The peer reads no more, and so many of the bytes that were written no lane will be given.
+    /// The peer reads no more: how many written bytes no lane will be given.
     abandoned: Option<u64>,
 }
 
 impl Scheduler {
-    /// Shares out bytes by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
+    /// A scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
     /// taken, and starts with the peer's `window`.
     pub fn new(policy: Box<dyn StripePolicy>, longest_chunk: usize, buffer: usize, window: u64) -> Self {
         Self {
@@ -91,12 +92,12 @@ impl Scheduler {
         }
     }
 
-    /// Keeps the newest `capacity` decisions and what happened between them, from here on.
+    /// Keeps the newest `capacity` decisions and the events between them, from here on.
     pub fn record_decisions(&mut self, capacity: usize) {
         self.recorder = Some(Box::new(Recorder::new(capacity)));
     }
 
-    /// Hands out what was kept since this was last asked. `None` where no decisions are kept.
+    /// Hands out the decisions since the last call. `None` if they are not recorded.
     pub fn take_record(&mut self) -> Option<Record> {
         let policy = self.policy.built_in();
         self.recorder.as_mut().map(|recorder| recorder.take(policy))
@@ -107,12 +108,12 @@ impl Scheduler {
         if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.pending.bytes()) }
     }
 
-    /// Whether there is so much room that a writer who waits for it is worth a wake: a quarter of the buffer.
+    /// Whether there is enough room to wake a waiting writer: a quarter of the buffer.
     pub fn has_much_room(&self) -> bool {
         self.room() >= self.buffer / 4
     }
 
-    /// Takes bytes to send, all of them: the caller asks for [`Scheduler::room`] first.
+    /// Takes bytes to send, all of them: the caller checks [`Scheduler::room`] first.
     ///
     /// # Panics
     /// After [`Scheduler::finish`].
@@ -120,7 +121,7 @@ impl Scheduler {
         self.pending.write(bytes);
     }
 
-    /// From here on there are messages to send; not where something was written or finished before.
+    /// Takes messages from here on. Gives whether it can: nothing was written, and the stream not finished.
     pub fn carry_messages(&mut self) -> bool {
         self.pending.carry_messages(self.longest_chunk, self.window)
     }
@@ -143,10 +144,10 @@ impl Scheduler {
         self.pending.finish();
     }
 
-    /// The peer has read up to the offset `read` and reads no more: nothing more is sent. Gives how many of the bytes that were written it has not read.
+    /// The peer has read up to the offset `read` and reads no more: nothing more is sent. Gives how many of the written bytes it has not read.
     ///
     /// # Errors
-    /// [`Violation::NeverSent`] where it cannot have read so much.
+    /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
     pub fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
         let sent = self.pending.next();
         if read > sent {
@@ -166,7 +167,7 @@ impl Scheduler {
         self.pending.is_finished()
     }
 
-    /// Whether the peer has every byte, and knows that there are no more.
+    /// Whether the peer has every byte and the end.
     pub fn is_complete(&self) -> bool {
         self.abandoned.is_none() && self.pending.is_end_cut() && self.outstanding.is_empty()
     }
@@ -181,27 +182,27 @@ impl Scheduler {
         self.consumed
     }
 
-    /// How many bytes were given to a lane more than once: those of lost and silent lanes, and those that were taken over from slow ones.
+    /// How many bytes were given to a lane more than once: requeued, reinjected and probed.
     pub fn bytes_sent_again(&self) -> u64 {
         self.reissued.total().bytes
     }
 
-    /// The same by cause, with the chunks.
+    /// Bytes and chunks that were given to a lane more than once, by cause.
     pub fn reissued(&self) -> Reissued {
         self.reissued
     }
 
-    /// What lane number `lane` was given of that since it joined.
+    /// Those that lane number `lane` was given, since it joined.
     pub fn reissued_by(&self, lane: usize) -> Reissued {
         self.lanes[lane].reissued
     }
 
-    /// How many bytes wait to be taken by a lane for the first time.
+    /// How many bytes no lane has had.
     pub fn bytes_waiting(&self) -> usize {
         self.pending.bytes()
     }
 
-    /// How much of the peer's window is in use, as far as this end knows.
+    /// How many bytes of the peer's window are in use, as far as this end knows.
     pub fn window_used(&self) -> u64 {
         self.pending.next() - self.consumed
     }
@@ -215,60 +216,60 @@ impl Scheduler {
         self.lanes[lane] = Lane { up: true, weight: traits.weight, rtt: traits.rtt, ..Lane::default() };
     }
 
-    /// Lane number `lane` is lost: what it had and the peer is not known to have is for the others.
+    /// Lane number `lane` is lost: its bytes that are not known to be delivered are for the others.
     pub fn lane_lost(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
-        self.outstanding.lose(lane, self.heard());
+        self.outstanding.lose(lane, self.live_lanes());
         self.note_lost(lane);
         self.check();
     }
 
-    /// Lane number `lane` has fallen silent: what it has is for the others too, and it is given nothing until an acknowledgement comes on
-    /// it or [`Scheduler::restore`] says that it is well.
-    pub fn silence(&mut self, lane: usize) {
-        self.lanes[lane].silent = true;
-        self.outstanding.release(lane, self.heard());
+    /// Lane number `lane` has stalled: its bytes are for the others too, and it is given nothing until an acknowledgement comes on
+    /// it, or [`Scheduler::restore`] is called.
+    pub fn stall(&mut self, lane: usize) {
+        self.lanes[lane].stalled = true;
+        self.outstanding.release(lane, self.live_lanes());
         self.note_lost(lane);
         self.check();
     }
 
-    /// Lane number `lane` is no longer silent: what no other lane has taken meanwhile is on its way still. What was known of its speed is not believed any more.
+    /// Lane number `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The estimates of its speed are forgotten.
     pub fn restore(&mut self, lane: usize) {
         let state = &mut self.lanes[lane];
-        state.silent = false;
+        state.stalled = false;
         (state.rate, state.service, state.service_at_least) = Default::default();
         self.outstanding.resume(lane);
         self.check();
     }
 
-    /// Lane number `lane` is to be given nothing more; what it has stays with it.
+    /// Lane number `lane` is given nothing more, and keeps the chunks that it has.
     pub fn retire(&mut self, lane: usize) {
         self.lanes[lane].retired = true;
     }
 
-    /// Lane number `lane` stands idle: it will ask as soon as it is woken.
+    /// Lane number `lane` is idle: it will ask as soon as it is woken.
     pub fn set_resting(&mut self, now: Instant, lane: usize) {
         let lane = &mut self.lanes[lane];
         (lane.resting, lane.rested_at) = (true, Some(now));
     }
 
-    /// Whether lane number `lane` may be given something: it is up, and neither silent nor retired.
+    /// Whether lane number `lane` may be given something: it is up, and neither stalled nor retired.
     pub fn is_usable(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable()
     }
 
-    /// Whether lane number `lane` is silent.
-    pub fn is_silent(&self, lane: usize) -> bool {
-        self.lanes[lane].silent
+    /// Whether lane number `lane` has stalled.
+    pub fn is_stalled(&self, lane: usize) -> bool {
+        self.lanes[lane].stalled
     }
 
-    /// The round trip of lane number `lane`, as the driver measured it. The least is kept: the others met queues.
+    /// Takes a round trip of lane number `lane`, as the driver measured it. The least is kept: the others met queues.
     pub fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
         let lane = &mut self.lanes[lane];
         lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
     }
 
-    /// How lane number `lane` stands.
+    /// Lane number `lane` as the policy sees it.
     pub fn lane_view(&self, lane: usize) -> LaneView {
         self.lanes[lane].lane_view(self.now)
     }
@@ -281,13 +282,13 @@ impl Scheduler {
         Some(lane.acknowledged_at.map_or(oldest, |at| at.max(oldest)))
     }
 
-    /// How many lanes could be kept busy by what waits. An estimate from above: a lane that asks may still be given none.
+    /// How many lanes the waiting bytes could keep busy. An estimate from above: a lane that asks may still be given none.
     pub fn waiting(&self) -> usize {
         let ready = self.pending.ready(self.limit).filter(|_| self.may_keep_more());
         self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
-    /// The longest chunk that `lane` is given, which may follow how fast it is.
+    /// The longest chunk that `lane` is given, which may follow its rate.
     pub fn chunk_length(&self, lane: usize) -> usize {
         self.policy.longest_chunk(&self.lane_view(lane), self.longest_chunk).clamp(1, self.longest_chunk)
     }
@@ -295,7 +296,7 @@ impl Scheduler {
     /// Takes an acknowledgement that came on `lane`.
     ///
     /// # Errors
-    /// [`Violation::NeverSent`] where it speaks of what was not sent.
+    /// [`Violation::NeverSent`] if it acknowledges chunks or bytes that were not sent.
     pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
         self.now = self.now.max(Some(now));
         let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
@@ -306,7 +307,7 @@ impl Scheduler {
         }
         self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
         self.consumed = self.consumed.max(consumed);
-        let answers = self.lanes[lane].silent && ack.chunks > self.lanes[lane].first;
+        let answers = self.lanes[lane].stalled && ack.chunks > self.lanes[lane].first;
         self.lanes[lane].observe(now, ack.chunks);
         let mut delivered = None;
         while let Some(sent) = self.lanes[lane].pop_before(ack.chunks) {
@@ -341,14 +342,40 @@ impl Scheduler {
         self.outstanding.bytes()
     }
 
+    /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
+    pub fn awaits_delivery(&self) -> bool {
+        let end = self.pending.is_finished() && !self.pending.is_end_cut();
+        self.abandoned.is_none() && (!self.outstanding.is_empty() || self.pending.bytes() > 0 || end)
+    }
+
+    /// Whether the peer has acknowledged everything that was sent so far.
+    pub fn is_all_acknowledged(&self) -> bool {
+        self.outstanding.is_empty()
+    }
+
+    /// Whether a lane that has not stalled has anything in flight.
+    pub fn is_in_flight(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_live() && !lane.in_flight.is_empty())
+    }
+
+    /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
+    pub fn delivered(&self) -> u64 {
+        self.outstanding.delivered() + self.consumed
+    }
+
+    /// When the peer last acknowledged a chunk on `lane`.
+    pub fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
+        self.lanes[lane].acknowledged_at
+    }
+
     /// How many chunks are in flight on `lane`.
     pub fn in_flight_chunks(&self, lane: usize) -> usize {
         self.lanes[lane].in_flight.len()
     }
 
-    /// How many of the bytes in flight on `lane` the peer is not known to have from elsewhere.
+    /// How many of the bytes in flight on `lane` are not known to be delivered by another lane.
     pub fn at_risk(&self, lane: usize) -> u64 {
-        self.outstanding.bytes_carried_by(lane)
+        self.outstanding.bytes_sent_on(lane)
     }
 
     /// How many bytes are in flight on `lane`.
@@ -368,7 +395,7 @@ impl Scheduler {
         }
     }
 
-    /// What the policy sees.
+    /// The view of the policy.
     fn view(&self) -> SchedulerView<'_> {
         SchedulerView {
             waiting: self.pending.ready(self.limit).filter(|_| self.may_keep_more()),
@@ -383,27 +410,27 @@ impl Scheduler {
         }
     }
 
-    fn look_at_lanes(&mut self) {
+    fn refresh_lane_views(&mut self) {
         for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
             *lane_view = lane.lane_view(self.now);
         }
     }
 
-    /// Whether a lane has so many chunks to carry that it is given no more, be they there by other lanes or not: each is remembered.
+    /// Whether a lane has so many chunks in flight that it is given no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
         self.lanes[lane].in_flight.len() >= most_chunks(self.window)
     }
 
-    /// Whether so few chunks are kept until they are acknowledged that there may be one more. Tiny chunks cost more memory than they have
-    /// bytes, at either end; where the window is full of chunks of two kibibytes, this does not bind.
+    /// Whether one more chunk may be kept until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window full
+    /// of chunks of two kibibytes stays below this bound.
     fn may_keep_more(&self) -> bool {
         self.outstanding.len() < most_chunks(self.window)
     }
 
-    /// The lanes that may answer for what they carry.
-    fn heard(&self) -> u64 {
-        let heard = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_heard());
-        heard.fold(0, |lanes, (lane, _)| lanes | bit(lane))
+    /// The lanes that may answer for their chunks.
+    fn live_lanes(&self) -> u64 {
+        let live = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_live());
+        live.fold(0, |lanes, (lane, _)| lanes | bit(lane))
     }
 }
 

@@ -7,37 +7,39 @@ use std::{
     ops::Range,
 };
 
-/// Sent and not known to be delivered, in segments that lie in order and do not overlap.
+/// Bytes that were sent and are not known to be delivered, in segments that lie in order and do not overlap.
 ///
-/// This is the only record of which lane holds which byte. A segment leaves it by evidence of delivery and in no other way: an acknowledgement on a lane
-/// that carries it, or that the peer has read it. It is split where a lane takes a part of it, and never joined, so the range of a
-/// [transmission](super::lane::Transmission), which was one segment when it was taken, is made of whole segments for as long as any of it is left.
+/// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an acknowledgement on a lane that it was sent
+/// on, or that the peer has read it. A lane that takes a part of a segment splits it, and segments are never joined. So the range of a
+/// [transmission](super::lane::Transmission), which was one segment when it was taken, consists of whole segments as long as any of it is left.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     segments: BTreeMap<u64, Segment>,
     /// Bytes of all of them.
     bytes: u64,
+    /// How many segments the peer is known to have received, or no longer wants.
+    delivered: u64,
     index: Index,
 }
 
-/// Which segments are whose, so that nobody has to look for them.
+/// Counts of segments by lane, and the requeued ones: so none of them has to be searched for.
 #[derive(Debug, Default, PartialEq)]
 struct Index {
     /// How many segments each lane answers for.
     answered: Vec<usize>,
-    /// Where those begin that no lane answers for.
+    /// The offsets of the segments that no lane answers for.
     requeued: BTreeSet<u64>,
-    /// Bytes of those.
+    /// Their bytes.
     requeued_bytes: u64,
 }
 
-/// A range of the stream, all of it in the same hands.
+/// A range of the stream that the same lanes hold.
 #[derive(Debug)]
 pub(super) struct Segment {
     chunk: Chunk,
-    /// The lane that is to deliver it, one of those that it was sent on; `None` where it was requeued, and waits until a lane takes it.
+    /// The lane that has to deliver it, one of those that it was sent on; `None` if it was requeued, and waits for a lane.
     answering: Option<usize>,
-    /// The lanes that were given it on the connection that they have now.
+    /// The lanes that were given it on their present connection.
     sent_on: u64,
 }
 
@@ -56,6 +58,11 @@ impl Outstanding {
         self.bytes
     }
 
+    /// How many segments the peer is known to have received, or no longer wants.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
     /// The segment that the peer needs next.
     pub(super) fn first(&self) -> Option<&Segment> {
         self.segments.first_key_value().map(|(_, segment)| segment)
@@ -66,22 +73,22 @@ impl Outstanding {
         self.segments.get(&offset)
     }
 
-    /// All of them.
+    /// All segments.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.segments.values()
     }
 
-    /// Those that lie in a range, or begin where it is empty.
+    /// The segments in a range, or the one at its start if it is empty.
     pub(super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = &Segment> {
         self.segments.range(range.start..range.end.max(range.start + 1)).map(|(_, segment)| segment)
     }
 
-    /// Those that no lane answers for.
+    /// The segments that no lane answers for.
     pub(super) fn requeued(&self) -> impl Iterator<Item = &Segment> {
         self.index.requeued.iter().map(|offset| &self.segments[offset])
     }
 
-    /// How many of those there are, and their bytes.
+    /// How many segments no lane answers for, and their bytes.
     pub(super) fn requeued_size(&self) -> (usize, u64) {
         (self.index.requeued.len(), self.index.requeued_bytes)
     }
@@ -91,12 +98,12 @@ impl Outstanding {
         self.index.answered.get(lane).copied().unwrap_or(0)
     }
 
-    /// Bytes of those that `lane` carries, whichever lane answers for them.
-    pub(super) fn bytes_carried_by(&self, lane: usize) -> u64 {
-        self.iter().filter(|segment| segment.is_carried_by(lane)).map(Segment::length).sum()
+    /// The bytes of all segments that were sent on `lane`.
+    pub(super) fn bytes_sent_on(&self, lane: usize) -> u64 {
+        self.iter().filter(|segment| segment.is_sent_on(lane)).map(Segment::length).sum()
     }
 
-    /// A chunk was cut from what waits, and given to `lane`.
+    /// Adds a new chunk, which `lane` was given.
     pub(super) fn send(&mut self, chunk: Chunk, lane: usize) {
         self.insert(Segment { chunk, answering: Some(lane), sent_on: bit(lane) });
     }
@@ -114,7 +121,7 @@ impl Outstanding {
         Some(chunk)
     }
 
-    /// Gives `lane` a copy of the segment that begins at `offset`, or of its first `most` bytes: which lane answers for that stays as it is.
+    /// Gives `lane` a copy of the segment that begins at `offset`, or of its first `most` bytes. The lane that answers for it stays the same.
     pub(super) fn copy(&mut self, offset: u64, most: usize, lane: usize) -> Option<Chunk> {
         let answering = self.segments.get(&offset)?.answering;
         let chunk = self.send_again(offset, most, lane)?;
@@ -124,60 +131,62 @@ impl Outstanding {
         Some(chunk)
     }
 
-    /// The peer has this range; where it is empty, it is the end of the stream.
+    /// The peer has this range; an empty one is the end of the stream.
     pub(super) fn deliver(&mut self, range: Range<u64>) {
         loop {
             let Some(offset) = self.within(range.clone()).next().map(Segment::offset) else { return };
             self.remove(offset);
+            self.delivered += 1;
         }
     }
 
-    /// The peer has read everything below `consumed`. No look is spent on what stays.
+    /// The peer has read everything below `consumed`. This takes no time for the segments that stay.
     pub(super) fn deliver_below(&mut self, consumed: u64) {
         while let Some(first) = self.first().filter(|first| first.chunk.is_known_below(consumed)) {
             let offset = first.offset();
             self.remove(offset);
+            self.delivered += 1;
         }
     }
 
-    /// The peer has everything, or wants no more of it.
+    /// The peer has everything, or reads no more.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { delivered: self.delivered + self.len() as u64, ..Self::default() };
     }
 
-    /// `lane` answers for nothing any more, though it may still carry it. Another lane answers instead that is among `heard` and carries the same; where there is
-    /// none, the segment is requeued.
-    pub(super) fn release(&mut self, lane: usize, heard: u64) {
+    /// `lane` answers for nothing any more, though its chunks may still arrive. Of the lanes among `live`, another that the segment was sent on answers for
+    /// it. Without one, the segment is requeued.
+    pub(super) fn release(&mut self, lane: usize, live: u64) {
         if self.answered_by(lane) == 0 {
             return;
         }
         self.change(|segment| {
             if segment.answering == Some(lane) {
-                let others = segment.sent_on & heard & !bit(lane);
+                let others = segment.sent_on & live & !bit(lane);
                 segment.answering = (others != 0).then(|| others.trailing_zeros() as usize);
             }
         });
     }
 
-    /// The connection of `lane` is lost: it carries nothing.
-    pub(super) fn lose(&mut self, lane: usize, heard: u64) {
-        self.release(lane, heard);
+    /// The connection of `lane` is lost: it delivers nothing any more.
+    pub(super) fn lose(&mut self, lane: usize, live: u64) {
+        self.release(lane, live);
         self.segments.values_mut().for_each(|segment| segment.sent_on &= !bit(lane));
     }
 
-    /// `lane` answers for what it carries and no other lane has taken.
+    /// `lane` answers again for the requeued segments that were sent on it.
     pub(super) fn resume(&mut self, lane: usize) {
         if self.index.requeued.is_empty() {
             return;
         }
         self.change(|segment| {
-            if segment.answering.is_none() && segment.is_carried_by(lane) {
+            if segment.answering.is_none() && segment.is_sent_on(lane) {
                 segment.answering = Some(lane);
             }
         });
     }
 
-    /// That the segments do not overlap, the end is the last of them, and the index is right.
+    /// Checks that the segments do not overlap, that the end is the last of them, and that the index is right.
     pub(super) fn check(&self) {
         let mut index = Index::default();
         for (offset, segment) in &self.segments {
@@ -194,7 +203,7 @@ impl Outstanding {
         assert_eq!(index, self.index);
     }
 
-    /// Changes who answers for segments.
+    /// Changes which lanes answer for segments.
     fn change(&mut self, change: impl FnMut(&mut Segment)) {
         self.segments.values_mut().for_each(change);
         self.index = Index::default();
@@ -262,17 +271,17 @@ impl Segment {
         self.answering
     }
 
-    /// The lanes that carry it.
+    /// The lanes that it was sent on.
     pub(super) fn sent_on(&self) -> u64 {
         self.sent_on
     }
 
-    /// Whether it is no longer than `most`, or can be cut.
+    /// Whether it has at most `most` bytes, or can be cut.
     pub(super) fn fits(&self, most: usize) -> bool {
         most > 0 && (self.length() <= most as u64 || self.chunk.content.behind(most as u32).is_some())
     }
 
-    pub(super) fn is_carried_by(&self, lane: usize) -> bool {
+    pub(super) fn is_sent_on(&self, lane: usize) -> bool {
         self.sent_on & bit(lane) != 0
     }
 }

@@ -4,13 +4,13 @@ use crate::chunk::{Chunk, Content};
 use bytes::{Bytes, BytesMut};
 use std::{collections::VecDeque, fmt};
 
-/// What waits to be cut into chunks, in the order in which it was written.
+/// Bytes that wait to be cut into chunks, in the order in which they were written.
 #[derive(Default)]
 pub(super) struct Pending {
     slices: VecDeque<Bytes>,
-    /// Small writes that come behind those, copied together: each for itself would cost more memory than it has bytes.
+    /// Small writes behind the slices, copied together: a slice for each would cost more memory than it has bytes.
     gathered: BytesMut,
-    /// Bytes of both.
+    /// The bytes of both.
     bytes: usize,
     /// Where the next chunk begins.
     next: u64,
@@ -50,7 +50,7 @@ impl Pending {
         self.finished = true;
     }
 
-    /// Throws away what waits, and the end with it: how many bytes that were.
+    /// Throws away the waiting bytes and the end. Gives how many bytes there were.
     pub(super) fn give_up(&mut self) -> u64 {
         let thrown_away = self.bytes as u64;
         *self = Self { next: self.next, finished: true, end_cut: true, ..Self::default() };
@@ -71,12 +71,12 @@ impl Pending {
         self.bytes
     }
 
-    /// Everything below has been given to a lane.
+    /// The offset behind the last byte that was given to a lane.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many bytes below `limit` wait; `None` where there is nothing to cut, not even the end.
+    /// How many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
     pub(super) fn ready(&self, limit: u64) -> Option<usize> {
         if self.bytes == 0 {
             return (self.finished && !self.end_cut).then_some(0);

@@ -1,4 +1,4 @@
-//! Trying lanes that are given nothing, so that what is known of them does not grow old.
+//! Probes of lanes that are given nothing: they renew the estimates.
 
 use super::{Scheduler, outstanding::Segment};
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
 use std::time::{Duration, Instant};
 
 impl Scheduler {
-    /// Whether there is something that `lane`, which is given nothing else, can be tried with.
+    /// Whether there is a chunk to probe `lane` with, which is given nothing else.
     pub fn can_probe(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable() && self.lanes[lane].in_flight.is_empty() && self.probe_of(lane).is_some()
     }
 
-    /// A copy of a little that another lane has in flight. That lane goes on answering for it, so that nobody waits for the one that is tried, and how long it takes tells
-    /// how good that one is now.
+    /// A copy of a few bytes that another lane has in flight. That lane goes on answering for them, so the peer does not wait for `lane`. The time of the copy
+    /// renews the estimates.
     pub fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         if !self.can_probe(lane) {
             return None;
@@ -26,32 +26,32 @@ impl Scheduler {
         Some(chunk)
     }
 
-    /// Whether something waits to be sent, or to be delivered.
+    /// Whether bytes wait to be sent or delivered.
     pub fn is_at_work(&self) -> bool {
         !self.outstanding.is_empty() || self.waiting() > 0
     }
 
-    /// Why the policy gives `lane` nothing: how long it would be until the least that the lane is given were there by it, and all that waits by another, as far as is known.
+    /// Why the policy gives `lane` nothing: how long the lane would take for one chunk, and the best of the others for all waiting bytes, if that is known.
     pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
-        self.look_at_lanes();
+        self.refresh_lane_views();
         let length = self.chunk_length(lane);
         let waiting = self.pending.ready(self.limit).unwrap_or(0);
         self.view().arrivals(lane, length.min(waiting), waiting)
     }
 
-    /// Where what `lane` can be tried with begins, and how much of it: the latest that another lane answers for, if that costs little of what the stream carries.
+    /// The offset and the length of a probe of `lane`: the latest segment that another lane answers for, if there were few probed bytes so far.
     fn probe_of(&self, lane: usize) -> Option<(u64, usize)> {
         if !self.policy.reinjects() {
             return None;
         }
         let most = probe_allowance(self.pending.next(), self.reissued.probed.bytes);
         let fits = |segment: &&Segment| {
-            segment.length() > 0 && !segment.is_carried_by(lane) && segment.answering().is_some() && segment.fits(most)
+            segment.length() > 0 && !segment.is_sent_on(lane) && segment.answering().is_some() && segment.fits(most)
         };
         let segment = self.outstanding.iter().rev().take(FEW).find(fits)?;
         Some((segment.offset(), most))
     }
 }
 
-/// So many of the latest segments are looked at: nearly always it is the last.
+/// How many of the latest segments are searched: nearly always the last one serves.
 const FEW: usize = 8;

@@ -1,26 +1,26 @@
-//! What was sent more than once, by cause.
+//! Bytes and chunks that were sent more than once, by cause.
 
 use crate::policy::{Cause, Sent};
 use serde::Serialize;
 use std::ops::AddAssign;
 
-/// Bytes and chunks.
+/// A count of bytes and chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ByteCount {
     /// Bytes of the stream.
     pub bytes: u64,
-    /// Chunks that they came in.
+    /// The chunks that held them.
     pub chunks: u64,
 }
 
-/// What was given to a lane once more.
+/// Bytes and chunks that a lane was given after another lane had been.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
-    /// What came back from lanes that were lost or fell silent.
+    /// From lanes that were lost or have stalled.
     pub requeued: ByteCount,
-    /// What another lane had on its way still, and would have had there later.
+    /// From lanes that were late with them.
     pub reinjected: ByteCount,
-    /// What another lane had on its way, to try one that is given nothing else.
+    /// To probe a lane that is given nothing else.
     pub probed: ByteCount,
 }
 
@@ -45,7 +45,7 @@ impl Reissued {
         reissued
     }
 
-    /// All together.
+    /// The sum of all causes.
     pub fn total(&self) -> ByteCount {
         let mut total = self.requeued;
         total += self.reinjected;

@@ -1,4 +1,4 @@
-//! What a lane with room takes: the policy decides, and this carries it out.
+//! Chunks for lanes with room: the policy decides, and the scheduler carries that out.
 
 use super::{Reissued, Scheduler, lane::Transmission};
 use crate::{
@@ -17,7 +17,7 @@ impl Scheduler {
         if !self.lanes[lane].is_usable() || self.is_overfull(lane) || !self.has_anything_for(lane) {
             return None;
         }
-        self.look_at_lanes();
+        self.refresh_lane_views();
         let decision = self.policy.decide(&self.view(), lane);
         let seen = self.keep_view(lane);
         let mut taken = self.carry_out(decision, lane);
@@ -43,7 +43,7 @@ impl Scheduler {
         if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
             return false;
         }
-        self.look_at_lanes();
+        self.refresh_lane_views();
         // Lanes ask about chunks in flight when those are late, and not each time that bytes are written.
         let view = SchedulerView { in_flight: None, ..self.view() };
         let is_given = match self.policy.decide(&view, lane) {
@@ -93,7 +93,7 @@ impl Scheduler {
             }
             Decision::Reinject(offset) => {
                 let segment = self.outstanding.at(offset)?;
-                if segment.answering().is_none() || segment.is_carried_by(lane) {
+                if segment.answering().is_none() || segment.is_sent_on(lane) {
                     return None;
                 }
                 Some((self.outstanding.send_again(offset, usize::MAX, lane)?, Cause::Reinjected))

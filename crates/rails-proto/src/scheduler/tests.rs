@@ -43,7 +43,7 @@ fn a_free_lane_takes_the_next_chunk() {
 }
 
 #[test]
-fn static_shares_are_equal_whoever_asks() {
+fn static_shares_in_any_order_of_asking() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 40]));
     let taken = [0, 0, 1, 1, 0, 1].map(|lane| scheduler.take(now(), lane));
@@ -51,7 +51,7 @@ fn static_shares_are_equal_whoever_asks() {
 }
 
 #[test]
-fn static_shares_are_equal_however_it_was_written() {
+fn static_shares_of_small_writes() {
     let mut scheduler = scheduler(Policy::Static);
     let mut bytes = [0; 2];
     for _ in 0..16 {
@@ -85,7 +85,7 @@ fn weighted_shares_follow_the_weights() {
 }
 
 #[test]
-fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
+fn slow_lane_leaves_bytes_to_a_faster_one() {
     let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
@@ -102,15 +102,15 @@ fn a_slow_lane_leaves_to_a_fast_one_what_that_has_there_sooner() {
 }
 
 #[test]
-fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
+fn chunks_of_a_stalled_lane_until_it_answers() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 40]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 1)];
-    scheduler.silence(0);
+    scheduler.stall(0);
     assert!(scheduler.take(now(), 0).is_none());
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
     scheduler.handle_ack(now(), 0, &ack(2, 100)).unwrap();
-    assert!(!scheduler.is_silent(0));
+    assert!(!scheduler.is_stalled(0));
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 1)]), [Some(30), None], "10 has arrived");
     scheduler.finish();
     assert!(scheduler.take(now(), 0).unwrap().fin);
@@ -120,11 +120,11 @@ fn chunks_of_a_silent_lane_go_to_another_until_it_answers() {
 }
 
 #[test]
-fn what_nobody_took_from_a_silent_lane_stays_with_it() {
+fn chunks_that_stay_with_a_stalled_lane() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 30]));
     let _ = [scheduler.take(now(), 0), scheduler.take(now(), 0), scheduler.take(now(), 0)];
-    scheduler.silence(0);
+    scheduler.stall(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
     scheduler.restore(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 0)]), [None, None]);
@@ -150,9 +150,9 @@ fn takes_all_that_is_left(scheduler: &mut Scheduler, lane: usize) -> Vec<(u64, u
 }
 
 #[test]
-fn a_lane_that_is_back_keeps_only_what_none_took() {
+fn restored_lane_keeps_the_rest_of_its_chunk() {
     let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
-    scheduler.silence(2);
+    scheduler.stall(2);
     let piece = scheduler.take(now(), 0).unwrap();
     assert_eq!((piece.offset, piece.length), (16 << 10, 16 << 10));
     scheduler.restore(2);
@@ -167,9 +167,9 @@ fn a_lane_that_is_back_keeps_only_what_none_took() {
 }
 
 #[test]
-fn the_last_carrier_of_a_chunk_answers_for_it() {
+fn last_lane_of_a_chunk_answers_for_it() {
     let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
-    scheduler.silence(2);
+    scheduler.stall(2);
     scheduler.take(now(), 0).unwrap();
     scheduler.restore(2);
     scheduler.lane_lost(0);
@@ -181,7 +181,7 @@ fn the_last_carrier_of_a_chunk_answers_for_it() {
 #[test]
 fn a_late_acknowledgement_counts_for_every_piece() {
     let (mut scheduler, _) = a_long_chunk_in_flight_on_lane_2();
-    scheduler.silence(2);
+    scheduler.stall(2);
     scheduler.take(now(), 0).unwrap();
     scheduler.take(now(), 1).unwrap();
     scheduler.lane_lost(0);
@@ -191,7 +191,7 @@ fn a_late_acknowledgement_counts_for_every_piece() {
 }
 
 #[test]
-fn a_returned_chunk_is_cut_to_what_its_new_lane_carries() {
+fn requeued_chunk_cut_in_two() {
     let bytes = Bytes::from((0..100).collect::<Vec<u8>>());
     let payload = vec![bytes.slice(..30), bytes.slice(30..60), bytes.slice(60..)];
     let mut chunk = Chunk { offset: 7, payload, length: 100, fin: true, content: Content::Bytes };
@@ -203,7 +203,7 @@ fn a_returned_chunk_is_cut_to_what_its_new_lane_carries() {
 }
 
 #[test]
-fn nothing_passes_the_limit_and_nothing_waits_for_ever() {
+fn chunks_up_to_the_limit_and_beyond_a_new_one() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 150]));
     let mut taken = 0;
@@ -229,7 +229,7 @@ fn chunks_of_a_lost_lane_go_to_another_first() {
 }
 
 #[test]
-fn the_end_is_sent_once_all_is_and_is_complete_when_acknowledged() {
+fn end_of_a_stream_is_sent_and_acknowledged() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from_static(b"hello"));
     assert!(!scheduler.take(now(), 0).unwrap().fin);
@@ -244,7 +244,7 @@ fn the_end_is_sent_once_all_is_and_is_complete_when_acknowledged() {
 }
 
 #[test]
-fn an_idle_lane_takes_over_what_a_much_slower_one_is_busy_with() {
+fn reinjection_from_a_much_slower_lane() {
     let mut scheduler = scheduler(Policy::Adaptive);
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
     scheduler.write(Bytes::from(vec![1; 40]));
@@ -292,7 +292,7 @@ fn a_slow_lane_is_given_short_chunks() {
 }
 
 #[test]
-fn an_overdue_chunk_is_taken_over() {
+fn reinjection_of_an_overdue_chunk() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 10]));
     scheduler.take(now(), 1).unwrap();
@@ -306,7 +306,7 @@ fn an_overdue_chunk_is_taken_over() {
 
 /// A lane whose every chunk is taken over must not be thought as fast as it once was: it would be given long chunks for ever.
 #[test]
-fn what_was_taken_over_tells_how_slow_its_lane_is() {
+fn late_copies_tell_how_slow_a_lane_is() {
     let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let length = FIRST_CHUNK as u64;
@@ -326,7 +326,7 @@ fn what_was_taken_over_tells_how_slow_its_lane_is() {
 
 /// What a lane carried before says nothing of it once it is stuck, and nothing arrives that would say so.
 #[test]
-fn nothing_is_left_to_a_lane_that_has_got_stuck() {
+fn nothing_is_left_to_a_stuck_lane() {
     let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
     (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
@@ -338,7 +338,7 @@ fn nothing_is_left_to_a_lane_that_has_got_stuck() {
     }
     scheduler.take(after(20), 1).unwrap();
     let first = scheduler.take(after(20), 2).unwrap().offset;
-    scheduler.silence(2);
+    scheduler.stall(2);
     assert_ne!(scheduler.take(after(21), 0).unwrap().offset, first, "lane 1 has less to do");
     let mut arrived = 1;
     let taken = (30..2_000).step_by(10).find(|at| {
@@ -351,7 +351,7 @@ fn nothing_is_left_to_a_lane_that_has_got_stuck() {
 
 /// Under the same number it is another connection, which has had nothing yet.
 #[test]
-fn a_lane_that_is_back_takes_over_what_it_was_given_before_it_was_lost() {
+fn reinjection_on_a_lane_that_rejoined() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from(vec![1; 10]));
     scheduler.take(now(), 0).unwrap();
@@ -397,7 +397,7 @@ fn answers_that_cannot_be_carried_out() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 30]));
     let first = scheduler.take(now(), 0).unwrap();
-    scheduler.look_at_lanes();
+    scheduler.refresh_lane_views();
     assert!(scheduler.carry_out(Decision::Requeue(10), 0).is_none(), "nothing was requeued");
     assert!(scheduler.carry_out(Decision::Reinject(first.offset), 0).is_none(), "the lane has it in flight itself");
     assert!(scheduler.carry_out(Decision::Reinject(first.offset + 1), 1).is_none(), "no chunk begins there");
@@ -406,7 +406,7 @@ fn answers_that_cannot_be_carried_out() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
+fn acknowledgement_of_chunks_that_were_not_sent() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from_static(b"hello"));
     scheduler.take(now(), 0).unwrap();
@@ -451,7 +451,7 @@ proptest! {
                     let limit = scheduler.limit;
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
-                5 => scheduler.silence(lane),
+                5 => scheduler.stall(lane),
                 _ => {
                     scheduler.lane_lost(lane);
                     scheduler.lane_up(lane, LaneTraits::default());

@@ -1,4 +1,4 @@
-//! What waits to be cut into chunks: bytes or messages.
+//! Bytes or messages that wait to be cut into chunks.
 
 use super::pending::Pending;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// One of the two, as the application uses the stream.
+/// Bytes or messages, as the application uses the stream.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Bytes(Pending),
@@ -15,7 +15,7 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    /// Bytes become messages, if there are none yet.
+    /// Changes from bytes to messages. Gives whether it can: there were no bytes yet.
     pub(super) fn carry_messages(&mut self, longest_chunk: usize, window: u64) -> bool {
         let fresh = self.next() == 0 && self.bytes() == 0 && !self.is_finished();
         if fresh {
@@ -27,7 +27,7 @@ impl Waiting {
     /// Takes bytes.
     ///
     /// # Panics
-    /// Where messages wait, and after [`Waiting::finish`].
+    /// If it carries messages, and after [`Waiting::finish`].
     pub(super) fn write(&mut self, bytes: Bytes) {
         match self {
             Self::Bytes(pending) => pending.write(bytes),
@@ -38,7 +38,7 @@ impl Waiting {
     /// Takes a message.
     ///
     /// # Panics
-    /// Where bytes wait, and after [`Waiting::finish`].
+    /// If it carries bytes, and after [`Waiting::finish`].
     pub(super) fn send(&mut self, priority: Priority, message: Bytes) {
         match self {
             Self::Messages(outbox) => outbox.send(priority, message),
@@ -54,7 +54,7 @@ impl Waiting {
         }
     }
 
-    /// Throws away what waits, and the end with it: how many bytes that were.
+    /// Throws away the waiting bytes and the end. Gives how many bytes there were.
     pub(super) fn give_up(&mut self) -> u64 {
         match self {
             Self::Bytes(pending) => pending.give_up(),
@@ -85,7 +85,7 @@ impl Waiting {
         }
     }
 
-    /// Everything that was given to a lane lies below.
+    /// The offset behind the last byte that was given to a lane.
     pub(super) fn next(&self) -> u64 {
         match self {
             Self::Bytes(pending) => pending.next(),
@@ -93,7 +93,7 @@ impl Waiting {
         }
     }
 
-    /// How many bytes below `limit` wait; `None` where there is nothing to cut, not even the end.
+    /// How many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
     pub(super) fn ready(&self, limit: u64) -> Option<usize> {
         match self {
             Self::Bytes(pending) => pending.ready(limit),

@@ -59,6 +59,6 @@ pub struct SealError;
 pub struct Seals {
     /// For what this end sends.
     pub sealer: Sealer,
-    /// For what the other end sends.
+    /// For what the peer sends.
     pub opener: Opener,
 }

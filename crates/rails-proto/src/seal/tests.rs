@@ -21,7 +21,7 @@ fn pieces(pieces: &[&'static [u8]]) -> Vec<Bytes> {
 const HEADER: [u8; FRAME_LEN] = [7; FRAME_LEN];
 
 #[test]
-fn what_one_end_seals_the_other_opens_in_both_directions() {
+fn seals_open_in_both_directions() {
     let (mut near, mut far) = both(1);
     for payload in [pieces(&[]), pieces(&[b"one piece"]), pieces(&[b"two ", b"pieces"]), pieces(&[b"", b""])] {
         let joined = payload.concat();
@@ -33,7 +33,7 @@ fn what_one_end_seals_the_other_opens_in_both_directions() {
 }
 
 #[test]
-fn nothing_of_what_is_sent_can_be_read_in_it() {
+fn sealed_bytes_show_nothing_of_the_payload() {
     let (mut near, _) = both(1);
     let text = [9u8; 1000];
     let sealed = near.sealer.seal(&HEADER, &[Bytes::copy_from_slice(&text)]);
@@ -51,7 +51,7 @@ fn several_headers_go_before_one_payload() {
 }
 
 #[test]
-fn a_record_that_is_replayed_missing_or_out_of_order_does_not_open() {
+fn record_replayed_missing_or_out_of_order() {
     let (mut near, _) = both(1);
     let frames: Vec<Vec<u8>> = (0..3u8).map(|number| near.sealer.seal(&[number; FRAME_LEN], &[]).to_vec()).collect();
     for order in [[0, 0], [0, 2]] {
@@ -64,7 +64,7 @@ fn a_record_that_is_replayed_missing_or_out_of_order_does_not_open() {
 }
 
 #[test]
-fn a_record_does_not_open_in_the_other_direction_or_on_another_lane_or_with_another_secret() {
+fn record_of_another_direction_lane_or_secret() {
     let (mut near, _) = both(1);
     let sealed = near.sealer.seal(&HEADER, &[]).to_vec();
     assert_eq!(open(&mut near.opener, &sealed), Err(SealError), "reflected");
@@ -76,7 +76,7 @@ fn a_record_does_not_open_in_the_other_direction_or_on_another_lane_or_with_anot
 }
 
 #[test]
-fn a_payload_does_not_open_as_a_header_nor_a_header_as_a_payload() {
+fn payload_opened_as_a_header_and_vice_versa() {
     let (mut near, mut far) = both(1);
     let sealed = near.sealer.seal(&HEADER, &[Bytes::from_static(&[3; FRAME_LEN])]).to_vec();
     let (header, payload) = sealed.split_at(SEALED_FRAME_LEN);
@@ -85,7 +85,7 @@ fn a_payload_does_not_open_as_a_header_nor_a_header_as_a_payload() {
 }
 
 #[test]
-fn keys_are_replaced_in_step_and_a_longer_life_would_not_open() {
+fn keys_are_replaced_in_step() {
     let payload = [Bytes::from(vec![5; 160])];
     // A frame is 2 + 1 and 10 + 1 blocks: the third would pass 40 with its payload, so that is under a new key.
     let (mut near, mut far) = with_limit(1, 40);
@@ -101,7 +101,7 @@ fn keys_are_replaced_in_step_and_a_longer_life_would_not_open() {
 }
 
 #[test]
-fn a_record_longer_than_a_key_s_life_has_a_key_of_its_own() {
+fn record_longer_than_the_life_of_a_key() {
     let (mut near, mut far) = with_limit(1, 2);
     for _ in 0..5 {
         let sealed = near.sealer.seal(&HEADER, &pieces(&[&[1; 500]])).to_vec();

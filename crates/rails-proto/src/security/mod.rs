@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_made_of_is_not_printed() {
+    fn security_prints_no_secret() {
         let secret = Secret::pre_shared(b"correct horse battery").unwrap();
         let shown = format!("{:?}", Security::psk(secret));
         assert!(shown.contains("Credentials(psk)") && !shown.contains("correct"), "{shown}");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pin_is_refused() {
+    fn texts_that_are_no_pin() {
         let hex = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b85";
         for text in ["", "pin", hex, &format!("{hex}x"), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFV=", "ä"] {
             assert_eq!(text.parse::<KeyPin>(), Err(PinError { text: text.to_owned() }));

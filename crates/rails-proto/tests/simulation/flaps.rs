@@ -56,7 +56,7 @@ fn a_lane_that_is_slow_is_tried_at_little_cost() {
 
 /// A lane that nobody looks at any more would be left unused for good, and nobody told.
 #[test]
-fn a_lane_that_was_silent_while_unused_is_tried() {
+fn a_lane_that_stalled_while_unused_is_tried() {
     let parameters = TransportParameters { longest_chunk: 64 << 10, window: MIB };
     let (longest_chunk, send_buffer) = (64 << 10, 1 << 20);
     let config = Config { longest_chunk, send_buffer, parameters, outage_limit: DOWN, linger: DOWN, redials: true };
@@ -83,7 +83,7 @@ fn a_lane_that_was_silent_while_unused_is_tried() {
         connection.link_down(start + at, slow);
         connection.link_up(start + at + ms(1), slow);
         connection.check_progress(start + at + ms(1), slow, &LinkSample::default());
-        assert!(!connection.is_silent(slow));
+        assert!(!connection.is_stalled(slow));
     }
 }
 
@@ -109,14 +109,14 @@ fn lanes(count: usize, flapping: usize, end: usize) -> Vec<LaneSpec> {
     lanes
 }
 
-/// That each lane that fell silent was usable again soon after the links were back.
+/// That each lane that stalled was usable again soon after the links were back.
 fn assert_all_are_back(outcome: &Outcome, what: &str) {
     assert_eq!(outcome.failures, [None, None], "{what}");
     for events in &outcome.events {
         let count = |is: fn(&EventKind) -> bool| events.iter().filter(|(_, kind)| is(kind)).count();
-        let silenced = count(|kind| matches!(kind, EventKind::Silenced { .. }));
+        let stalled = count(|kind| matches!(kind, EventKind::Stalled { .. }));
         let restored = count(|kind| matches!(kind, EventKind::Restored { .. }));
-        assert_eq!(silenced, restored, "{what}: {events:?}");
+        assert_eq!(stalled, restored, "{what}: {events:?}");
         let last = events.iter().rfind(|(_, kind)| matches!(kind, EventKind::Restored { .. }));
         assert!(last.is_none_or(|(at, _)| *at < DOWN + FOR + ms(200)), "{what}: {events:?}");
     }
@@ -130,7 +130,7 @@ fn a_link_that_flaps_at_one_end_costs_no_lane() {
                 let what =
                     format!("{flapping} of {count} lanes, told to {end}, {} and {}", habits[0].total, habits[1].total);
                 let outcome = Scenario { habits, ..Scenario::one_way(0, lanes(count, flapping, end)) }.run();
-                let told = outcome.events[end].iter().filter(|(_, kind)| matches!(kind, EventKind::Silenced { .. }));
+                let told = outcome.events[end].iter().filter(|(_, kind)| matches!(kind, EventKind::Stalled { .. }));
                 assert!(told.count() >= flapping, "{what}");
                 assert_all_are_back(&outcome, &what);
             }

@@ -17,3 +17,4 @@ mod pair;
 mod properties;
 mod replay;
 mod scenarios;
+mod standstill;

@@ -105,7 +105,7 @@ impl LaneSpec {
         self.opens.is_zero()
             && self.breaks.is_none()
             && self.leaves.is_none()
-            && !self.is_silent_in_the_end()
+            && !self.is_stalled_in_the_end()
             && others.iter().all(in_time)
             && self.longest_standstill() < outage_limit
     }
@@ -119,7 +119,7 @@ impl LaneSpec {
     }
 
     /// Whether it ends up carrying nothing.
-    pub(crate) fn is_silent_in_the_end(&self) -> bool {
+    pub(crate) fn is_stalled_in_the_end(&self) -> bool {
         self.changes.iter().max_by_key(|(at, _)| *at).map_or(self.rate, |(_, rate)| *rate) == 0
     }
 }

@@ -201,7 +201,7 @@ enum Happening {
         lane: usize,
         end: usize,
     },
-    /// The other end was heard of, and does not have the stream any more.
+    /// The peer was heard of, and does not have the stream any more.
     Refused {
         lane: usize,
         end: usize,
@@ -640,8 +640,8 @@ impl World {
                     "it waits without end for a lane: {state}"
                 );
             }
-            // A lane that has gone silent is left to the driver's patience.
-            assert!(left.iter().all(|lane| lane.spec.is_silent_in_the_end()) || !endures, "a lane is left: {state}");
+            // A lane that has stalled is left to the driver, which gives it up in time.
+            assert!(left.iter().all(|lane| lane.spec.is_stalled_in_the_end()) || !endures, "a lane is left: {state}");
         }
         self.check_calls_after_the_end();
     }
@@ -710,7 +710,7 @@ fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 /// No run comes near it: a state machine that does has its lanes run in circles.
 const MOST_STEPS: usize = 1_000_000;
-/// An end that waits for one that has given up looks at its silent lanes until then, and in vain.
+/// An end that waits for one that has given up looks at its stalled lanes until then, and in vain.
 const LAST_LOOK: Duration = Duration::from_secs(120);
 /// The same of an end that is slow to learn what it can: within its time to linger.
 const LAST_LOOK_IF_SLOW: Duration = Duration::from_secs(2_500);

@@ -27,16 +27,16 @@ use std::{
 /// Whatever the lanes and the applications do, every byte arrives once and in order, both ends come to their end, and nothing is kept or
 /// sent beyond what was agreed; what is checked is in `pair.rs`.
 #[test]
-fn streams_come_to_their_end_whatever_happens() {
-    for_each_seed("streams_come_to_their_end_whatever_happens", 1, scenarios, |scenario| {
+fn any_stream_of_bytes_comes_to_its_end() {
+    for_each_seed("any_stream_of_bytes_comes_to_its_end", 1, scenarios, |scenario| {
         scenario.check();
     });
 }
 
 /// The same for messages, each of which is received once, whole, and in the order of its priority.
 #[test]
-fn streams_of_messages_come_to_their_end_whatever_happens() {
-    for_each_seed("streams_of_messages_come_to_their_end_whatever_happens", 4, scenarios_of_messages, |scenario| {
+fn any_stream_of_messages_comes_to_its_end() {
+    for_each_seed("any_stream_of_messages_comes_to_its_end", 4, scenarios_of_messages, |scenario| {
         scenario.check();
     });
 }
@@ -44,9 +44,9 @@ fn streams_of_messages_come_to_their_end_whatever_happens() {
 /// Lanes beside the best one do no harm: bulk over steady lanes, whose rates may differ a hundredfold, is there as soon as over the best
 /// of them alone, within [`SLACK`] and what [`late`] allows.
 #[test]
-fn bulk_is_never_slower_than_over_the_best_lane_alone() {
+fn bulk_is_as_fast_as_over_the_best_lane_alone() {
     // Each is several transfers of megabytes.
-    for_each_seed("bulk_is_never_slower_than_over_the_best_lane_alone", 4, steady, |scenario| {
+    for_each_seed("bulk_is_as_fast_as_over_the_best_lane_alone", 4, steady, |scenario| {
         let alone = |lane: &LaneSpec| Scenario { lanes: vec![lane.clone()], ..scenario.clone() }.time_to_read();
         let best = scenario.lanes.iter().map(alone).min().expect("there is a lane");
         let all = scenario.time_to_read();

@@ -46,7 +46,7 @@ fn unequal_lanes_carry_what_each_can() {
 }
 
 #[test]
-fn a_very_slow_lane_does_not_slow_the_fast_one_down() {
+fn fast_lane_beside_a_very_slow_one() {
     for total in [4, 16, 64] {
         assert!(measure(&Scenario::one_way(total * MIB, lanes(&[400, 4]))) >= 0.95 * 400.0);
     }
@@ -131,7 +131,7 @@ fn a_connection_gives_way_to_its_successor() {
 }
 
 #[test]
-fn acknowledgements_lost_with_their_lane_double_no_byte() {
+fn acknowledgements_lost_with_their_lane() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].delay = ms(40);
     lanes[0].breaks = Some((ms(100), [ms(1), ms(1)]));
@@ -143,7 +143,7 @@ fn acknowledgements_lost_with_their_lane_double_no_byte() {
 
 /// A lane that carries nothing any more, and does not say so either.
 #[test]
-fn a_silent_lane_is_taken_over() {
+fn stalled_lane_beside_a_busy_one() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].changes = vec![(ms(100), 0)];
     let scenario = Scenario { window: MIB, ..Scenario::one_way(32 * MIB, lanes) };
@@ -153,10 +153,10 @@ fn a_silent_lane_is_taken_over() {
 
 /// The same while there is so little to send that the other lane sleeps.
 #[test]
-fn a_silent_lane_is_taken_over_by_one_that_sleeps() {
-    for silent in 0..2 {
+fn stalled_lane_beside_an_idle_one() {
+    for stalled in 0..2 {
         let mut lanes = lanes(&[400, 400]);
-        lanes[silent].changes = vec![(ms(100), 0)];
+        lanes[stalled].changes = vec![(ms(100), 0)];
         let habits = Habits { longest_write: 1000, bursts: Some((1000, ms(30))), ..Habits::bulk(20_000) };
         let scenario = Scenario { habits: [habits, Habits::bulk(0)], ..Scenario::one_way(0, lanes) };
         let outcome = scenario.run();
@@ -165,23 +165,23 @@ fn a_silent_lane_is_taken_over_by_one_that_sleeps() {
 }
 
 #[test]
-fn a_reader_that_stalls_stops_the_writer_and_nothing_else() {
+fn bytes_to_a_reader_that_pauses() {
     let habits = [Habits::bulk(32 * MIB), Habits { stall: Some((8 * MIB, ms(5_000))), ..Habits::bulk(0) }];
     let outcome = Scenario { habits, ..Scenario::one_way(0, lanes(&[400, 100])) }.run();
     assert!(outcome.read_end[1].is_some_and(|end| end > ms(5_000) && end < ms(6_000)), "{outcome:?}");
 }
 
 #[test]
-fn tiny_writes_to_a_reader_that_stalls() {
+fn tiny_writes_to_a_reader_that_pauses() {
     let writes = Habits { longest_write: 3, bursts: Some((50, ms(1))), ..Habits::bulk(20_000) };
     let reads = Habits { stall: Some((10, ms(2_000))), ..Habits::bulk(0) };
     let outcome = Scenario { habits: [writes, reads], ..Scenario::one_way(0, lanes(&[10, 100])) }.run();
     assert_eq!(outcome.failures, [None, None]);
 }
 
-/// What one silent lane held up is taken over by another that falls silent, and then by the third.
+/// What one stalled lane held up is taken over by another that stalls, and then by the third.
 #[test]
-fn two_silent_lanes_of_three_are_taken_over() {
+fn two_stalled_lanes_of_three() {
     let mut lanes = lanes(&[400, 400, 10]);
     lanes[0].changes = vec![(ms(50), 0)];
     lanes[1].changes = vec![(ms(100), 0)];
@@ -206,9 +206,9 @@ fn large_and_small_messages_use_both_lanes() {
     assert!(rate >= 0.95 * 800.0 && carried.iter().all(|carried| *carried > 10 * MIB), "{rate} {carried:?}");
 }
 
-/// What the silent lane was in the middle of is in its messages all the same, and so is what the broken one was.
+/// What the stalled lane was in the middle of is in its messages all the same, and so is what the broken one was.
 #[test]
-fn messages_do_not_wait_for_silent_and_broken_lanes() {
+fn messages_beside_stalled_and_broken_lanes() {
     let mut lanes = lanes(&[400, 400, 400]);
     lanes[0].changes = vec![(ms(30), 0)];
     lanes[1].breaks = Some((ms(40), [ms(20), ms(5)]));
@@ -218,7 +218,7 @@ fn messages_do_not_wait_for_silent_and_broken_lanes() {
 }
 
 #[test]
-fn a_receiver_that_stalls_stops_the_sender_of_messages_and_nothing_else() {
+fn messages_to_a_receiver_that_pauses() {
     let receiver = Habits { stall: Some((100, ms(3_000))), ..messages(0, 1 << 20) };
     let habits = [messages(300, 1 << 20), receiver];
     let outcome = Scenario { habits, window: 2 * MIB, ..Scenario::one_way(0, lanes(&[400, 100])) }.run();
@@ -227,7 +227,7 @@ fn a_receiver_that_stalls_stops_the_sender_of_messages_and_nothing_else() {
 
 /// The lane comes back with a part that has been received by another in the meantime.
 #[test]
-fn a_lane_that_was_silent_returns_into_messages_that_are_whole() {
+fn return_of_a_stalled_lane_into_whole_messages() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].changes = vec![(ms(30), 0), (ms(600), 400_000_000)];
     let habits = [Habits { bursts: Some((20, ms(100))), ..messages(300, 2 << 20) }, messages(0, 2 << 20)];

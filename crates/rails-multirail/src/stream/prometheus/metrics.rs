@@ -228,7 +228,7 @@ pub(super) const METRICS: &[Metric] = &[
                 ("nothing_to_send", lane.times.nothing_to_send),
                 ("window_full", lane.times.window_full),
                 ("left_to_others", lane.times.left_to_others),
-                ("silent", lane.times.silent),
+                ("stalled", lane.times.stalled),
                 ("down", lane.down),
             ];
             states.into_iter().for_each(|(state, time)| put(&[("state", state)], Seconds(time)));

@@ -26,7 +26,7 @@ fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u
 }
 
 #[test]
-fn time_is_charged_to_what_the_stream_waits_for() {
+fn times_of_a_stream_by_cause() {
     let start = Instant::now();
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(2000);
@@ -36,7 +36,7 @@ fn time_is_charged_to_what_the_stream_waits_for() {
     connection.write(at(10), Bytes::from(vec![1; 3000]));
     assert_eq!(transmit(&mut connection, at(10), lane), Some(1000));
     assert_eq!(transmit(&mut connection, at(15), lane), Some(1000));
-    // Then the window is full, until the other end has read.
+    // Then the window is full, until the peer has read.
     assert_eq!(transmit(&mut connection, at(18), lane), None);
     connection.handle_ack(at(38), lane, &Ack { chunks: 2, limit: 4000, complete: false }).unwrap();
     assert_eq!(transmit(&mut connection, at(38), lane), Some(1000));
@@ -72,7 +72,7 @@ fn a_finished_stream_waits_for_nothing() {
 }
 
 #[test]
-fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
+fn times_of_an_outage_and_of_a_stalled_lane() {
     let start = Instant::now();
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(100_000);
@@ -86,9 +86,9 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
     let stalls = connection.stalls(at(30));
     assert_eq!((stalls.no_room, stalls.no_lane), (10 * MS, 20 * MS));
     let times = connection.lane_figures(at(30), lanes[0]).times;
-    assert_eq!((times.busy, times.silent, times.total()), (5 * MS, 25 * MS, 30 * MS));
+    assert_eq!((times.busy, times.stalled, times.total()), (5 * MS, 25 * MS, 30 * MS));
 
-    // The silent lane answers, and takes what the other had.
+    // The stalled lane answers, and takes what the other had.
     connection.link_up(at(30), lanes[0]);
     let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
     connection.check_progress(at(30), lanes[0], &sample);
@@ -101,7 +101,7 @@ fn an_outage_is_charged_to_the_lanes_and_silence_to_its_lane() {
 }
 
 #[test]
-fn what_waits_for_a_reader_is_counted_from_when_it_can_be_read() {
+fn time_of_readable_bytes_before_they_are_read() {
     let start = Instant::now();
     let at = |ms: u32| start + ms * MS;
     let mut connection = connection(10_000);

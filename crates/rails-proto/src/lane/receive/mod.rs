@@ -1,4 +1,4 @@
-//! What arrives on a lane.
+//! The receiving half of a lane.
 
 use super::{LaneError, Stream};
 use crate::{
@@ -16,8 +16,8 @@ use std::{
     time::Instant,
 };
 
-/// The receiving half of a lane: takes frames apart, has chunks read straight into the memory that is to hold them, where they are opened if they are sealed, and
-/// hands both to the stream.
+/// The receiving half of a lane: it decodes frames, has chunks read straight into their final memory, opens them there if they are sealed, and hands both
+/// to the stream.
 #[derive(Debug)]
 pub(super) struct Receiver<B> {
     lane: LaneId,
@@ -26,27 +26,27 @@ pub(super) struct Receiver<B> {
     ahead: Box<[u8; READ_AHEAD]>,
     start: usize,
     end: usize,
-    /// What the next chunk is made of.
+    /// The content of the next chunk.
     content: Content,
     /// The chunk whose bytes come next.
     chunk: Option<Chunk<B>>,
-    /// The lane's timeouts, as the stream said when it was handed the last chunk.
+    /// The lane's timeouts after the last chunk that the stream took.
     timeouts: Option<LaneTimeouts>,
-    /// Why the lane cannot be read any further, found behind chunks that are to be told of.
+    /// Why the lane cannot be read any further. It was found behind chunks that the caller hears of first.
     failed: Option<LaneError>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// So many chunks have arrived whole, and the payload of them. There may be more to read.
+    /// So many chunks have arrived whole, with their payload. There may be more to read.
     Some {
-        /// How many; none where only a part of one has come, or other frames.
+        /// How many; 0 if only a part of one has arrived, or other frames.
         chunks: u64,
-        /// Bytes of them.
+        /// Their bytes.
         bytes: u64,
     },
-    /// Nothing is there until the connection is readable.
+    /// There is nothing until the connection is readable.
     Nothing,
     /// The peer has closed its side between two frames.
     End,
@@ -58,32 +58,32 @@ struct Chunk<B> {
     header: DataHeader,
     content: Content,
     memory: Memory<B>,
-    /// How much of it has come.
+    /// How much of it has arrived.
     filled: usize,
 }
 
-/// What [`Receiver::step`] did.
+/// The result of [`Receiver::step`].
 enum Step {
     /// It took a frame, or some of a chunk.
     Taken,
-    /// A chunk is whole by it, and with the stream.
+    /// It completed a chunk, which the stream has taken.
     Whole { length: u32 },
-    /// What comes next takes more bytes than were read ahead.
+    /// The next frame needs more bytes than were read ahead.
     Short,
 }
 
-/// Where a chunk is read to.
+/// The memory that a chunk is read to.
 #[derive(Debug)]
 enum Memory<B> {
     Own(B),
-    /// Its piece of a message, which the lane has only while it reads: another lane may bring the same part meanwhile.
+    /// Its piece of a message. The lane holds it only while it reads: another lane may bring the same part meanwhile.
     Message,
-    /// Another lane has brought the part. The rest goes into a buffer of its own, behind what had come.
+    /// Another lane has brought the part. The rest goes into a buffer of its own, behind the bytes that had arrived.
     Ousted(BytesMut),
 }
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// For a lane that has joined; `opener` where its frames are sealed.
+    /// The half of a lane that has joined, with an `opener` if its frames are sealed.
     pub(super) fn new(lane: LaneId, opener: Option<Opener>) -> Self {
         Self {
             lane,
@@ -98,8 +98,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Reads once, and takes in what came. `read` fills buffers from the first on and says how many bytes there were, as readv(2) does without waiting: 0 where the peer
-    /// has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) where nothing is there. What the connection has beyond a chunk is read ahead in the same call.
+    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and gives how many bytes there were, as readv(2) does without waiting: 0 if the peer
+    /// has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
     ///
     /// # Errors
     /// [`LaneError`]: the lane cannot be read any further.
@@ -131,12 +131,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Why the lane cannot be read any further, where that was found behind chunks which the last call told of.
+    /// Why the lane cannot be read any further, if the last call found that behind the chunks that it gave.
     pub(super) fn take_failure(&mut self) -> Option<LaneError> {
         self.failed.take()
     }
 
-    /// The lane's timeouts, where a chunk that has arrived may have changed them.
+    /// The lane's timeouts, if a chunk that has arrived may have changed them.
     pub(super) fn take_timeouts(&mut self) -> Option<LaneTimeouts> {
         self.timeouts.take()
     }
@@ -157,7 +157,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.opener.is_some() { SEALED_FRAME_LEN } else { FRAME_LEN }
     }
 
-    /// Reads what comes next: the rest of a chunk, or into what is read ahead.
+    /// Reads the rest of a chunk, or ahead.
     fn read<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
@@ -166,7 +166,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     ) -> Result<io::Result<usize>, LaneError> {
         match &mut self.chunk {
             Some(chunk) if !chunk.is_full() => {
-                // Whatever was read ahead is used up by now.
+                // All bytes that were read ahead are used up by now.
                 let ahead = &mut self.ahead[..];
                 let (outcome, beyond) = chunk.fill(now, stream, self.lane, |rest| {
                     let missing = rest.len();
@@ -187,7 +187,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Takes the next thing out of what was read ahead.
+    /// Takes the next frame, or a part of a chunk, out of the bytes that were read ahead.
     fn step<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Result<Step, LaneError> {
         let Some(chunk) = &mut self.chunk else {
             let Some(frame) = self.frame()? else { return Ok(Step::Short) };
@@ -220,7 +220,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(Step::Whole { length: header.length })
     }
 
-    /// The next frame's header, if it has come whole.
+    /// The next frame's header, if all of it has arrived.
     fn frame(&mut self) -> Result<Option<Frame>, LaneError> {
         let length = self.header_len();
         let Some(bytes) = self.ahead[self.start..self.end].get(..length) else { return Ok(None) };
@@ -253,7 +253,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(())
     }
 
-    /// Makes sure that a chunk is the one that was sent, and hands it to the stream.
+    /// Verifies a chunk, and hands it to the stream.
     fn finish<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
@@ -279,7 +279,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 }
                 Lent::Piece(mut piece) => {
                     if let Err(error) = check(opener, &header, &mut piece, tag) {
-                        // The message is given up with the stream, if at all; the lane ends by what came on it.
+                        // The damaged chunk ends the lane. The message stays, unless the stream is given up.
                         let _ = stream.with(|connection| connection.give_back(now, lane, piece, 0));
                         return Err(error);
                     }
@@ -293,7 +293,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         })
     }
 
-    /// Has the stream take in a chunk, and hears the lane's timeouts after it.
+    /// Has the stream take a chunk in, and keeps the lane's timeouts after it.
     fn take_in<S: Stream<Buffer = B>>(
         &mut self,
         stream: &mut S,
@@ -311,7 +311,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
         self.filled == self.header.length as usize
     }
 
-    /// Has the rest of its memory filled: `fill` says how many bytes it has put there, and what else came of it.
+    /// Has `fill` write into the rest of its memory; `fill` gives how many bytes it has written, and its own result.
     fn fill<S: Stream<Buffer = B>, T>(
         &mut self,
         now: Instant,
@@ -342,7 +342,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
     }
 }
 
-/// Where the bytes of a chunk go, before memory is spent on it. A message that begins gets its buffer here, outside the stream's lock.
+/// Chooses the memory of a chunk. A message that begins gets its buffer here, outside the stream's lock.
 fn place<S: Stream>(
     now: Instant,
     stream: &mut S,
@@ -351,7 +351,7 @@ fn place<S: Stream>(
     content: &Content,
 ) -> Result<Memory<S::Buffer>, LaneError> {
     if *content == Content::Bytes {
-        // Where that is worth a lock of its own.
+        // A short chunk is not worth a lock of its own.
         if header.length >= LITTLE {
             stream.with(|connection| connection.admit(now, header))?;
         }
@@ -372,7 +372,7 @@ fn lend<S: Stream>(stream: &mut S, lane: LaneId) -> Lent {
     lent.expect("what a lane was given to fill is its own until it is full or was filled by another")
 }
 
-/// Makes sure that the chunk is the one that was sent, and opens it if it is sealed.
+/// Verifies a chunk by its checksum, or opens it if it is sealed.
 fn check(
     opener: &mut Option<Opener>,
     header: &DataHeader,
@@ -381,17 +381,17 @@ fn check(
 ) -> Result<(), LaneError> {
     match (opener, tag) {
         (Some(opener), Some(tag)) => Ok(opener.payload(chunk, &tag)?),
-        // Its header was sealed, and it has no bytes.
+        // It has no bytes, and its header was sealed.
         (Some(_), None) => Ok(()),
         (None, _) if header.matches(chunk) => Ok(()),
         (None, _) => Err(LaneError::Checksum { offset: header.offset }),
     }
 }
 
-/// Data of fewer bytes is read before the stream is asked.
+/// A shorter chunk is read before the stream is asked.
 const LITTLE: u32 = 4 << 10;
-/// How much is read ahead of a frame: enough for many small frames at once, little enough that copying it out of the way of
-/// a large chunk costs nothing to speak of.
+/// How much is read ahead of a frame: enough for many small frames at once, and so little that to copy it into a large chunk costs
+/// next to nothing.
 const READ_AHEAD: usize = 16 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether a chunk of messages can be, and what is known of where it belongs.
+//! Checks of chunks of messages, and their place in the stream.
 
 use super::{Inbox, Item, Kind};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     wire::DataHeader,
 };
 
-/// What is known of where a chunk belongs.
+/// The place of a chunk.
 pub(super) enum Found {
     /// It was read before.
     Read,
@@ -74,7 +74,7 @@ impl Inbox {
 }
 
 impl Kind {
-    /// Whether the chunk is of this packet or message, and says the same of it.
+    /// Checks that the chunk belongs to this packet or message, and states the same about it.
     fn is_of(&self, content: &Content) -> bool {
         match (self, content) {
             (Self::Packet { packet, .. }, Content::Packet(said)) => packet == said,

@@ -11,28 +11,29 @@ use crate::{
 };
 use bytes::BytesMut;
 
-/// What a lane is filling.
+/// The part that a lane is filling.
 #[derive(Debug, Default)]
 pub(super) enum Claim {
     #[default]
     None,
     /// The piece at `at` of the message that begins at `base`.
     Piece { base: u64, at: u32 },
-    /// Nothing any more: the part came by another lane. Here is what this one had received, in a buffer of its own.
+    /// Nothing any more: another lane has brought the part. The bytes that this lane had received are in a buffer of its own.
     Ousted(BytesMut),
 }
 
-/// What a lane fills.
+/// The memory that a lane fills.
 #[derive(Debug)]
 pub enum Lent {
     /// Its piece of the message, to be [given back](Inbox::give_back) before anything is waited for.
     Piece(MessageBuffer),
-    /// The part came by another lane. The lane goes on in this buffer, in which is what it had received, and [hands it in](Inbox::insert).
+    /// A buffer of the lane's own, with the bytes that it had received: another lane has brought the part. The lane goes on in it, and [hands it
+    /// in](Inbox::insert).
     Own(BytesMut),
 }
 
 impl Inbox {
-    /// What `lane` fills, since it was told [`Place::Message`](super::Place::Message). `None` where it fills nothing.
+    /// The memory that `lane` fills, after [`Place::Message`](super::Place::Message). `None` if it fills nothing.
     pub fn lend(&mut self, lane: usize) -> Option<Lent> {
         match self.claims.get_mut(lane)? {
             Claim::None => None,
@@ -48,14 +49,14 @@ impl Inbox {
         }
     }
 
-    /// Takes back what was lent to `lane`, of which so many bytes are filled.
+    /// Takes back the memory that was lent to `lane`, with so many bytes filled.
     pub fn give_back(&mut self, lane: usize, piece: MessageBuffer, filled: usize) {
         let Some(Claim::Piece { base, at }) = self.claims.get(lane) else { return };
         let (base, at) = (*base, *at);
         self.change(base, |assembly| ((), assembly.give_back(lane as u8, at, piece, filled as u32)));
     }
 
-    /// Takes back what was lent to `lane`, which has filled it with what was sent.
+    /// Takes back the memory that was lent to `lane`, full and verified.
     pub fn fill(&mut self, lane: usize, piece: MessageBuffer) {
         let Some(Claim::Piece { base, at }) = self.claims.get_mut(lane).map(std::mem::take) else { return };
         self.change(base, |assembly| {
@@ -64,7 +65,7 @@ impl Inbox {
         });
     }
 
-    /// `lane` does not go on with what it was filling.
+    /// `lane` does not go on with its part.
     pub fn release(&mut self, lane: usize) {
         let Some(Claim::Piece { base, at }) = self.claims.get_mut(lane).map(std::mem::take) else { return };
         self.change(base, |assembly| {
@@ -73,7 +74,7 @@ impl Inbox {
         });
     }
 
-    /// The first part of a message has come.
+    /// The first part of a message has arrived.
     pub(super) fn begin(&mut self, base: u64, part: &Part, buffer: MessageBuffer) {
         let Part { priority, number, total, .. } = *part;
         self.indexes[priority.index()].insert(number, base);
@@ -91,7 +92,7 @@ impl Inbox {
         }
     }
 
-    /// Changes a message that is being put together, and notes whether it is whole now and whose pieces were filled by others.
+    /// Changes a message in assembly. Notes whether it is whole now, and whose pieces other lanes have filled.
     pub(super) fn change<T>(&mut self, base: u64, act: impl FnOnce(&mut Assembly) -> (T, Vec<Ousted>)) -> Option<T> {
         let assembly = self.assembly(base)?;
         let before = assembly.pieces();

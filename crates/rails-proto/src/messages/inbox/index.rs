@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::Range};
 pub(super) struct Index {
     /// The number of the message that is to be received next.
     next: u64,
-    /// Where the last that was received ended in the stream.
+    /// Where the last message that was received ended in the stream.
     delivered_to: u64,
     /// Where the packet or message begins in the stream, by the number of its first message.
     bases: BTreeMap<u64, u64>,
@@ -20,7 +20,7 @@ impl Index {
     }
 
     /// Whether messages may have these numbers and lie there: within a priority, numbers and places have the same order, and between two messages there
-    /// is room for those whose numbers are between theirs. `known` says how many messages one that begins there is, and where it ends.
+    /// is room for those with the numbers between theirs. `known` gives how many messages an entry at an offset has, and where it ends.
     pub(super) fn fits(&self, number: u64, count: u32, place: Range<u64>, known: impl Fn(&u64) -> (u32, u64)) -> bool {
         let Some(last) = number.checked_add(count.into()) else { return false };
         let before = self.bases.range(..=number).next_back().map(|(number, base)| {
@@ -33,7 +33,7 @@ impl Index {
             && behind.is_none_or(|(number, base)| has_room(last..*number, place.end..*base))
     }
 
-    /// Where the next message is, if that was begun.
+    /// The offset of the next message, if it has begun.
     pub(super) fn next_is_at(&self) -> Option<u64> {
         self.bases.first_key_value().filter(|(number, _)| **number == self.next).map(|(_, base)| *base)
     }

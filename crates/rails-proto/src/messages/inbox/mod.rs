@@ -22,33 +22,33 @@ use std::collections::BTreeMap;
 
 /// The receiving side of a stream of messages.
 ///
-/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window: whatever a peer
-/// sends, what is held is bounded by it. The first part that arrives of a large message brings its one buffer into being; each lane then fills its piece of it
-/// ([`Inbox::lend`]), so that nothing is copied. A part that comes twice is read into a buffer of the lane's own, and copied in where the other lane
-/// is not done with it.
+/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window. So the window
+/// bounds the memory, for any peer. The first part of a large message that arrives makes its one buffer. Each lane then fills its piece of it
+/// ([`Inbox::lend`]), without a copy. A part that arrives twice is read into a buffer of the lane's own, and copied if the other lane is not done
+/// with it.
 #[derive(Debug)]
 pub struct Inbox {
     window: u64,
     /// Everything below has been read.
     read: u64,
-    /// What lies above, by where it begins; no two overlap.
+    /// Packets and messages above, by their offset; no two overlap.
     items: BTreeMap<u64, Item>,
     indexes: [Index; Priority::LEVELS],
-    /// What each lane is filling.
+    /// The part that each lane fills.
     claims: Vec<Claim>,
-    /// How many pieces messages are in; the other end's honest scheduler has fewer chunks on their way than `most_pieces`.
+    /// How many pieces messages consist of. The scheduler of an honest peer has fewer chunks in flight than `most_pieces`.
     pieces: usize,
-    /// How much of the window is taken up by what has been begun and not been read.
+    /// The part of the window that unread packets and messages take, those included that have only begun.
     held: u64,
     /// How much of the stream has arrived, in slots.
     arrived: u64,
     /// Bytes that arrived again.
     duplicated: u64,
-    /// Where the stream ends, once that was said.
+    /// Where the stream ends, once that is known.
     end: Option<u64>,
 }
 
-/// What lies in a range of the stream.
+/// The content of a range of the stream.
 #[derive(Debug)]
 struct Item {
     end: u64,
@@ -57,7 +57,7 @@ struct Item {
 
 #[derive(Debug)]
 enum Kind {
-    /// It has been read; neighbours that have been are one.
+    /// It has been read. Neighbours that have been read are one range.
     Read,
     Packet {
         packet: Packet,
@@ -77,32 +77,32 @@ enum Large {
     Whole(Bytes),
 }
 
-/// Where the bytes of a chunk go.
+/// The memory for the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Into a buffer of the lane's own, which is then [handed in](Inbox::insert).
+    /// A buffer of the lane's own, which is then [handed in](Inbox::insert).
     Own,
-    /// Into the message's: the lane [borrows](Inbox::lend) its piece for as long as it reads without waiting.
+    /// The message's buffer: the lane [borrows](Inbox::lend) its piece for as long as it reads without waiting.
     Message,
-    /// A message begins: a buffer of so many bytes is needed first.
+    /// The buffer of a message that begins: the inbox needs one of so many bytes first.
     NeedsBuffer(usize),
 }
 
-/// What was received.
+/// A received message, or several small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// Small messages, to be taken out one by one with [`next_of_packet`](super::next_of_packet).
     Packet {
-        /// Of all of them.
+        /// The priority of all of them.
         priority: Priority,
-        /// As they travelled.
+        /// Their bytes as they travelled.
         bytes: Bytes,
     },
-    /// One large one.
+    /// One large message.
     Message {
         /// Its priority.
         priority: Priority,
-        /// All of it.
+        /// Its bytes.
         bytes: Bytes,
     },
 }
@@ -124,10 +124,10 @@ impl Inbox {
         }
     }
 
-    /// Looks at the header of a chunk that comes in on `lane`, and says where its bytes go. The buffer of a message that begins is taken from `spare`.
+    /// Checks the header of a chunk that comes in on `lane`, and gives the memory for its bytes. The buffer of a message that begins is taken from `spare`.
     ///
     /// # Errors
-    /// [`Violation`] where such a chunk cannot be.
+    /// [`Violation`] if there cannot be such a chunk.
     pub fn admit(
         &mut self,
         lane: usize,
@@ -171,7 +171,7 @@ impl Inbox {
     /// Takes a chunk that came in a buffer of its own.
     ///
     /// # Errors
-    /// [`Violation`], as [`Inbox::admit`] finds it, or because a packet does not hold what it was said to.
+    /// [`Violation`], as [`Inbox::admit`] finds it, or because a packet does not hold the messages that its header states.
     pub fn insert(&mut self, header: &DataHeader, content: &Content, payload: Bytes) -> Result<(), Violation> {
         let length = u64::from(header.length);
         match (self.find(header, content)?, content) {
@@ -207,7 +207,7 @@ impl Inbox {
         let (count, delivery) = match std::mem::replace(&mut item.kind, Kind::Read) {
             Kind::Packet { packet, bytes } => (packet.count, Delivery::Packet { priority, bytes }),
             Kind::Message { content: Large::Whole(bytes), .. } => (1, Delivery::Message { priority, bytes }),
-            // What is readable is one of those.
+            // Every readable entry is a packet or a whole message.
             Kind::Read | Kind::Message { .. } => return None,
         };
         let end = item.end;
@@ -232,7 +232,7 @@ impl Inbox {
         self.end == Some(self.read)
     }
 
-    /// The offset that the other end must not pass.
+    /// The offset that the peer must not pass.
     pub fn limit(&self) -> u64 {
         self.read.saturating_add(self.window)
     }
@@ -259,12 +259,12 @@ impl Inbox {
         self.duplicated
     }
 
-    /// How many bytes of the window are taken up by what has been begun and not been read.
+    /// How many bytes of the window unread packets and messages take, those included that have only begun.
     pub fn bytes_held(&self) -> u64 {
         self.held
     }
 
-    /// How much of the window lies below the end of the last that has been begun.
+    /// How many bytes of the window lie below the end of the last packet or message that has begun.
     pub(crate) fn window_used(&self) -> u64 {
         self.highest() - self.read
     }
@@ -274,7 +274,7 @@ impl Inbox {
         self.read == 0 && self.items.is_empty()
     }
 
-    /// Where the stream ends, if that was said.
+    /// Where the stream ends, if that is known.
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }
@@ -291,7 +291,7 @@ impl Inbox {
         })
     }
 
-    /// What begins at `base` has been read: it is one with what was read beside it, and what was read up to there is not kept.
+    /// The entry at `base` has been read. It is joined with read neighbours, and forgotten if everything before it has been read.
     fn forget(&mut self, base: u64) {
         let Some(mut item) = self.items.remove(&base) else { return };
         while let Some(next) = self.items.first_entry().filter(|_| base == self.read)
@@ -315,12 +315,12 @@ impl Inbox {
         }
     }
 
-    /// The end of the last that has been begun.
+    /// The end of the last packet or message that has begun.
     fn highest(&self) -> u64 {
         self.items.last_key_value().map_or(self.read, |(_, item)| item.end)
     }
 
-    /// More pieces than chunks can be on their way: a sender keeps fewer than that.
+    /// Whether messages consist of more pieces than an honest sender has chunks in flight.
     fn most_pieces(&self) -> usize {
         2 * (crate::parameters::most_chunks(self.window) + crate::parameters::MOST_LANES)
     }

@@ -55,7 +55,7 @@ fn number(number: u64, offset: u64) -> Result<(), Violation> {
 }
 
 #[test]
-fn messages_of_a_priority_keep_their_order_and_urgent_ones_overtake() {
+fn order_within_a_priority_and_between_priorities() {
     let mut inbox = Inbox::new(WINDOW);
     let small = encoded(&[b"first", b""]);
     let urgent = Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 });
@@ -93,7 +93,7 @@ fn nothing_lies_beyond_the_window_or_the_end() {
 }
 
 #[test]
-fn lengths_that_cannot_be_are_refused_before_memory_is_spent() {
+fn impossible_lengths_reserve_no_memory() {
     let mut inbox = Inbox::new(WINDOW);
     let mut refused = |header: DataHeader, content| {
         assert!(matches!(inbox.admit(0, &header, &content, &mut None), Err(Violation::Message(_))));
@@ -164,7 +164,7 @@ fn numbers_that_jump_or_run_backwards_are_refused() {
 }
 
 #[test]
-fn a_stream_that_ends_with_messages_missing_is_a_violation() {
+fn end_of_a_stream_with_messages_missing() {
     let bytes = encoded(&[b"one"]);
     let mut inbox = Inbox::new(WINDOW);
     let urgent = Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 });
@@ -177,7 +177,7 @@ fn a_stream_that_ends_with_messages_missing_is_a_violation() {
 
 /// Whatever is begun is paid for in the window.
 #[test]
-fn thousands_of_messages_that_are_begun_stay_within_the_window() {
+fn thousands_of_unfinished_messages_in_a_window() {
     let mut inbox = Inbox::new(WINDOW);
     let begun = (0u64..)
         .take_while(|index| {
@@ -388,7 +388,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_said_makes_it_panic_or_outgrow_the_window(
+    fn hostile_chunks_within_the_window(
         chunks in prop::collection::vec(
             (0usize..3, 0u64..20, 0u32..3_000, (any::<bool>(), 0u8..3, 0u64..5, 0u32..3_000, 0u32..2_000)), 0..200),
     ) {

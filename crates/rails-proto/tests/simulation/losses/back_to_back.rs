@@ -83,10 +83,10 @@ impl Pair {
             }
             Step::Read => self.read(),
             Step::Wait { microseconds } => self.now += Duration::from_micros(microseconds),
-            Step::Silence { lane } => self.silence(lane),
+            Step::Stall { lane } => self.stall(lane),
             Step::Restore { lane } => self.restore(lane),
             Step::Flap { lane, other, chunks } => {
-                self.silence(lane);
+                self.stall(lane);
                 self.send(other, chunks);
                 self.restore(lane);
             }
@@ -267,7 +267,7 @@ impl Pair {
         }
     }
 
-    fn silence(&mut self, lane: usize) {
+    fn stall(&mut self, lane: usize) {
         if let Some(id) = self.lines[lane].ids[0] {
             self.ends[0].link_down(self.now, id);
         }
@@ -358,7 +358,7 @@ fn whole(chunk: &Chunk) -> Bytes {
 
 /// What a lane's transport says that has nothing to complain of.
 const WELL: LinkSample =
-    LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, least_rtt: Some(ROUND_TRIP), silent_for: None };
+    LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, least_rtt: Some(ROUND_TRIP), stalled_for: None };
 const ROUND_TRIP: Duration = Duration::from_micros(200);
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 /// A window of chunks of 16 KiB, several times over.

@@ -1,4 +1,4 @@
-//! Two connections back to back, whose lanes are lost, fall silent and come back between any two calls.
+//! Two connections back to back, whose lanes are lost, stall and come back between any two calls.
 //!
 //! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a lane discards what waits in it. So a byte counts as
 //! delivered only where its lane lasted until the peer had it. The order of events is drawn, not that of a link, and reaches what no
@@ -77,7 +77,7 @@ enum Step {
         microseconds: u64,
     },
     /// The link is down, as far as the sender is told.
-    Silence {
+    Stall {
         lane: usize,
     },
     Restore {
@@ -136,7 +136,7 @@ fn step(lanes: usize) -> impl Strategy<Value = Step> {
             60..64 => Step::Read,
             // From ten microseconds to a third of a second: chunks are overdue.
             64..70 => Step::Wait { microseconds: 10 << (draw % 16) },
-            70..76 => Step::Silence { lane },
+            70..76 => Step::Stall { lane },
             76..80 => Step::Restore { lane },
             80..88 => Step::Flap { lane, other, chunks: count },
             88..94 => Step::Lose { lane, end: count % 2 },

@@ -1,0 +1,267 @@
+//! Whether a stream moves that waits for something, and why it does not.
+//!
+//! A stream that has stood still for a second says so, and again each time that twice as long has passed. An idle stream waits for nothing, and
+//! has no timer: one runs out once after the last that the stream waited for.
+
+use super::{Connection, EventKind, LaneId};
+use serde::Serialize;
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// Why a stream stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StandstillCause {
+    /// There is no lane that can be used.
+    NoLane,
+    /// Bytes are in flight, and the peer acknowledges none of them.
+    NotAcknowledged,
+    /// Bytes wait, and no lane takes them: its thread is blocked, or its socket is full.
+    NotTaken,
+    /// The peer has received everything that its window takes, and its application reads none of it.
+    PeerDoesNotRead,
+    /// Bytes have arrived, and none can be read, because those before them have not.
+    BytesMissing,
+}
+
+/// What a lane does, for somebody who asks why its stream stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneProgress {
+    /// The lane.
+    pub lane: LaneId,
+    /// The number that both ends know it by.
+    pub number: u16,
+    /// What it does.
+    pub state: LaneState,
+    /// Bytes that it was given and that are not acknowledged.
+    pub unacknowledged: u64,
+    /// How long ago the peer acknowledged a chunk on it; `None` where it never has.
+    pub last_progress: Option<Duration>,
+    /// Its least round trip, as far as it is known.
+    pub rtt: Option<Duration>,
+}
+
+/// What a lane does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaneState {
+    /// It sends, or waits for room in its socket.
+    Busy,
+    /// It has room, and was given nothing.
+    Idle,
+    /// Nothing that was sent on it is acknowledged.
+    Stalled,
+    /// The link under it is down.
+    LinkDown,
+    /// It is being taken out of the stream.
+    Leaving,
+}
+
+/// Watches whether a stream moves.
+#[derive(Debug, Default)]
+pub(super) struct Standstill {
+    /// When the stream last moved, or began to wait; `None` while it waits for nothing.
+    since: Option<Instant>,
+    /// When to check; it may be earlier than there is anything to find.
+    check_at: Option<Instant>,
+    /// Whether it was told of since the stream last moved.
+    told: bool,
+}
+
+impl Connection {
+    /// The lanes that are up, for somebody who asks why the stream stands still.
+    pub fn lane_progress(&self, now: Instant) -> impl Iterator<Item = LaneProgress> + '_ {
+        self.lanes().map(move |lane| {
+            let state = &self.lanes[lane.0];
+            let acknowledged_at = self.scheduler.acknowledged_at(lane.0);
+            LaneProgress {
+                lane,
+                number: state.number,
+                state: match () {
+                    () if state.health.is_link_down() => LaneState::LinkDown,
+                    () if state.health.is_stalled() => LaneState::Stalled,
+                    () if state.leaving => LaneState::Leaving,
+                    () if state.idle => LaneState::Idle,
+                    () => LaneState::Busy,
+                },
+                unacknowledged: self.scheduler.in_flight(lane.0),
+                last_progress: acknowledged_at.map(|at| now.saturating_duration_since(at)),
+                rtt: self.scheduler.lane_view(lane.0).rtt,
+            }
+        })
+    }
+
+    /// When to check whether the stream stands still.
+    pub(super) fn standstill_check_at(&self) -> Option<Instant> {
+        self.standstill.check_at
+    }
+
+    /// Checks whether the stream stands still, if the time for that has come.
+    pub(super) fn check_standstill(&mut self, now: Instant) {
+        if self.standstill.check_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.standstill.check_at = None;
+        let Some(since) = self.standstill.since else { return };
+        let stood_for = now.saturating_duration_since(since);
+        // The first acknowledgement of a far peer takes its time.
+        let least = FIRST_WARNING.max(4 * self.longest_round_trip());
+        if !self.standstill.told && stood_for < least {
+            self.standstill.check_at = Some(since + least);
+            return;
+        }
+        self.standstill.told = true;
+        self.standstill.check_at = Some(now + stood_for);
+        let cause = self.standstill_cause();
+        self.tell(now, None, EventKind::Standstill { cause, stood_for });
+    }
+
+    /// Notes whether the stream waits for anything.
+    pub(super) fn watch_for_standstill(&mut self, now: Instant) {
+        match (self.awaits_progress(), self.standstill.since) {
+            (true, None) => {
+                self.standstill.since = Some(now);
+                if self.standstill.check_at.is_none() {
+                    self.standstill.check_at = Some(now + FIRST_WARNING);
+                    self.wakes.supervisor = true;
+                }
+            }
+            (false, Some(_)) => (self.standstill.since, self.standstill.told) = (None, false),
+            _ => {}
+        }
+    }
+
+    /// The stream has moved by `at`: something new was acknowledged, has arrived or was read.
+    pub(super) fn has_moved(&mut self, now: Instant, at: Instant) {
+        let Some(since) = self.standstill.since.filter(|since| *since < at) else { return };
+        self.standstill.since = Some(at);
+        if std::mem::take(&mut self.standstill.told) {
+            self.standstill.check_at = Some(at + FIRST_WARNING);
+            self.tell(now, None, EventKind::Moved { after: at.saturating_duration_since(since) });
+        }
+    }
+
+    /// Whether the stream waits for anything but its application.
+    fn awaits_progress(&self) -> bool {
+        self.failure.is_none() && (self.awaits_sending() || self.awaits_receiving())
+    }
+
+    fn awaits_sending(&self) -> bool {
+        !self.is_stopped() && self.scheduler.awaits_delivery()
+    }
+
+    fn awaits_receiving(&self) -> bool {
+        self.incoming.bytes_held() > 0 && !self.incoming.is_readable() && !self.refuses()
+    }
+
+    fn standstill_cause(&self) -> StandstillCause {
+        let is_usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
+        match () {
+            () if !is_usable => StandstillCause::NoLane,
+            () if !self.awaits_sending() => StandstillCause::BytesMissing,
+            () if self.scheduler.waiting() > 0 && !self.scheduler.is_in_flight() => StandstillCause::NotTaken,
+            () if self.scheduler.is_all_acknowledged() => StandstillCause::PeerDoesNotRead,
+            () => StandstillCause::NotAcknowledged,
+        }
+    }
+
+    fn longest_round_trip(&self) -> Duration {
+        self.lanes().filter_map(|lane| self.scheduler.lane_view(lane.0).rtt).max().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for StandstillCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoLane => "no lane can be used",
+            Self::NotAcknowledged => "the peer acknowledges nothing",
+            Self::NotTaken => "no lane takes what waits",
+            Self::PeerDoesNotRead => "the peer's application does not read",
+            Self::BytesMissing => "bytes are missing before those that have arrived",
+        })
+    }
+}
+
+impl fmt::Display for LaneProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lane: _, number, state, unacknowledged, last_progress, rtt } = self;
+        let state = match state {
+            LaneState::Busy => "busy",
+            LaneState::Idle => "idle",
+            LaneState::Stalled => "stalled",
+            LaneState::LinkDown => "link down",
+            LaneState::Leaving => "leaving",
+        };
+        write!(f, "lane {number}: {state}, {unacknowledged} bytes unacknowledged, ")?;
+        match last_progress {
+            Some(ago) => write!(f, "last progress {ago:.1?} ago")?,
+            None => f.write_str("no progress yet")?,
+        }
+        rtt.map_or(Ok(()), |rtt| write!(f, ", rtt {rtt:.1?}"))
+    }
+}
+
+/// A stream that stands still for less says nothing: a reinjection takes half a second, and a lane that is dialled again up to a second.
+const FIRST_WARNING: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        connection::{Config, Transmit},
+        parameters::TransportParameters,
+        policy::Policy,
+        scheduler::LaneTraits,
+        wire::Ack,
+    };
+    use bytes::Bytes;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn timer_of_a_busy_and_of_an_idle_stream() {
+        let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
+        let (outage_limit, linger) = (100 * MS, 100 * MS);
+        let config =
+            Config { longest_chunk: 1000, send_buffer: 1 << 20, parameters, outage_limit, linger, redials: true };
+        let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
+        let start = Instant::now();
+        let lane = connection.lane_up(start, LaneTraits::default()).unwrap();
+        let _ = connection.take_wakes();
+        assert_eq!(connection.poll_timeout(), None);
+        for request in 0..10 {
+            let now = start + request * 20 * MS;
+            connection.write(now, Bytes::from_static(b"request"));
+            assert_eq!(connection.take_wakes().supervisor, request == 0, "the first wakes it, and no other");
+            assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Send(Some(_))));
+            let ack = Ack { chunks: u64::from(request) + 1, limit: 1_000_000, complete: false };
+            connection.handle_ack(now + 10 * MS, lane, &ack).unwrap();
+            assert_eq!(connection.poll_timeout(), Some(start + FIRST_WARNING));
+        }
+        connection.handle_timeout(start + FIRST_WARNING);
+        assert_eq!(
+            (connection.poll_timeout(), connection.poll_event().map(|event| event.kind)),
+            (None, Some(EventKind::Joined))
+        );
+        assert_eq!(connection.poll_event(), None);
+    }
+
+    #[test]
+    fn a_lane_s_progress_in_words() {
+        let progress = LaneProgress {
+            lane: LaneId(0),
+            number: 3,
+            state: LaneState::Stalled,
+            unacknowledged: 65_536,
+            last_progress: Some(1_234 * MS),
+            rtt: Some(Duration::from_micros(1_500)),
+        };
+        let words = "lane 3: stalled, 65536 bytes unacknowledged, last progress 1.2s ago, rtt 1.5ms";
+        assert_eq!(progress.to_string(), words);
+        let fresh = LaneProgress { last_progress: None, rtt: None, state: LaneState::Busy, ..progress };
+        assert_eq!(fresh.to_string(), "lane 3: busy, 65536 bytes unacknowledged, no progress yet");
+    }
+}

@@ -14,7 +14,7 @@ use tokio::net::lookup_host;
 /// - Arrays, slices and vectors of these are all of them, in their order.
 ///
 /// A name stands for all of its addresses that are of the same family as the first, as the system's resolver gives them: a host with one address for each of
-/// its NICs is one name.
+/// its NICs is one name. An address that the resolver gives twice counts once.
 pub trait ToLaneAddresses: sealed::Named {}
 
 impl<T: sealed::Named> ToLaneAddresses for T {}
@@ -48,10 +48,11 @@ pub(crate) async fn resolve(named: Result<Vec<Name>, ResolveError>) -> Result<Ve
             Name::Host { scheme, host, port } => {
                 let found: io::Result<Vec<_>> = lookup_host((host.as_str(), port)).await.map(Iterator::collect);
                 let found = found.map_err(|source| ResolveError::Lookup { host, source })?;
-                let is_of_family = |address: &SocketAddr| address.is_ipv4() == found[0].is_ipv4();
-                addresses.extend(
-                    found.iter().filter(|one| is_of_family(one)).map(|one| LaneAddress { scheme, socket: *one }),
-                );
+                for (index, &socket) in found.iter().enumerate() {
+                    if socket.is_ipv4() == found[0].is_ipv4() && !found[..index].contains(&socket) {
+                        addresses.push(LaneAddress { scheme, socket });
+                    }
+                }
             }
         }
     }

@@ -216,9 +216,9 @@ pub enum BindListenerError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenerClosed {
-    /// Every listening socket has failed; this is how the last one did.
-    #[error("no listening socket is left; the last one failed: {0}")]
-    Accept(Arc<AcceptError>),
+    /// Every address has failed; this is how the last one did.
+    #[error("no address is listened on any more")]
+    Accept(#[source] Arc<AcceptError>),
     /// The rails' runtimes have stopped.
     #[error("the rails' runtimes have stopped")]
     RailsStopped,
@@ -257,6 +257,7 @@ impl JoinError {
             Self::Connect(ConnectError::Call { source, .. }) | Self::Io(source) => source.kind(),
             Self::Handshake(HandshakeError::Secret | HandshakeError::Tls(_)) => ErrorKind::PermissionDenied,
             Self::Handshake(HandshakeError::Refused(Refusal::Secret | Refusal::Tls)) => ErrorKind::PermissionDenied,
+            Self::Handshake(HandshakeError::Refused(Refusal::Busy(_) | Refusal::Full(_))) => ErrorKind::ResourceBusy,
             Self::Handshake(_) => ErrorKind::InvalidData,
             Self::NoTransport(_) => ErrorKind::Unsupported,
             Self::StreamOver => ErrorKind::NotConnected,

@@ -96,6 +96,7 @@ pub enum RuntimeError {
 
 /// Why a task on a rail has no outcome.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TaskError {
     /// The rail's runtime has stopped.
     #[error("the rail's runtime has stopped")]

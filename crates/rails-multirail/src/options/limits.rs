@@ -1,5 +1,7 @@
 //! What peers may have of a listener.
 
+use super::{OptionError, bounded};
+
 /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener), all of them together and each by itself.
 ///
 /// A peer is an IP address: that of the lane that opened a stream, for streams and memory, and each lane's own for handshakes. A peer
@@ -62,5 +64,18 @@ impl Limits {
     #[must_use]
     pub fn memory_per_peer(self, bytes: u64) -> Self {
         Self { memory_per_peer: bytes, ..self }
+    }
+
+    /// A limit of none would let nobody in, or wait for ever.
+    pub(super) fn validate(self) -> Result<(), OptionError> {
+        for (what, most) in [
+            ("a limit of handshakes", self.handshakes),
+            ("a limit of handshakes per peer", self.handshakes_per_peer),
+            ("a limit of streams", self.streams),
+            ("a limit of streams per peer", self.streams_per_peer),
+        ] {
+            bounded(what, most as u64, 1, u64::MAX)?;
+        }
+        bounded("a limit of memory per peer in bytes", self.memory_per_peer, 1, u64::MAX)
     }
 }

@@ -256,6 +256,7 @@ impl StreamOptions {
         ] {
             bounded(what, time.as_secs(), 0, 1 << 30)?;
         }
+        self.limits.validate()?;
         bounded("recorded decisions", *recorded_decisions as u64, 0, 1 << 20)?;
         bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
     }
@@ -333,6 +334,9 @@ mod tests {
             said(options().send_buffer(0)),
             "a send buffer in bytes of 0: it is at least 1024 and at most 1073741824"
         );
+        for nobody in [Limits::default().handshakes(0), Limits::default().memory_per_peer(0)] {
+            assert!(options().limits(nobody).validate().is_err(), "it would let nobody in");
+        }
         assert!(options().longest_chunk(1 << 9).validate().is_err());
         assert!(options().parallel(0).validate().is_err() && options().parallel(65).validate().is_err());
         assert!(options().window(1 << 10).validate().is_err(), "it holds a chunk");

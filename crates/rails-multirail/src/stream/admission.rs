@@ -1,7 +1,7 @@
 //! Who is in a listener's house, and how much of it each has.
 
 use super::{MultiRailStream, shared::Shared};
-use crate::{Limits, ListenerClosed};
+use crate::Limits;
 use rails_proto::handshake::{Credentials, Limit, Refusal, StreamId};
 use std::{
     collections::{HashMap, VecDeque},
@@ -63,7 +63,7 @@ struct Entry {
 }
 
 /// A place in the queue of the streams that wait to be accepted.
-pub(super) type Announcement = mpsc::OwnedPermit<Result<Unaccepted, ListenerClosed>>;
+pub(super) type Announcement = mpsc::OwnedPermit<Unaccepted>;
 
 /// A stream that is being opened. Where nothing has confirmed it by the time that this is dropped, it is forgotten: the initiator does not have it.
 #[derive(Debug)]
@@ -295,8 +295,8 @@ mod tests {
     /// What makes streams, and announces them.
     struct House {
         rails: Rails,
-        queue: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
-        _waiting: mpsc::Receiver<Result<Unaccepted, ListenerClosed>>,
+        queue: mpsc::Sender<Unaccepted>,
+        _waiting: mpsc::Receiver<Unaccepted>,
     }
 
     impl House {

@@ -226,6 +226,11 @@ impl OwnedReadHalf {
         Ok(stream)
     }
 
+    /// The stream that this is half of: its name, its addresses, its statistics and events.
+    pub fn stream(&self) -> &MultiRailStream {
+        &self.stream
+    }
+
     /// As [`MultiRailStream::local_addr`].
     ///
     /// # Errors
@@ -288,6 +293,11 @@ impl OwnedWriteHalf {
     /// As there.
     pub fn reunite(self, other: OwnedReadHalf) -> Result<MultiRailStream, ReuniteError> {
         other.reunite(self)
+    }
+
+    /// The stream that this is half of: its name, its addresses, its statistics and events.
+    pub fn stream(&self) -> &MultiRailStream {
+        &self.stream
     }
 
     /// As [`MultiRailStream::local_addr`].

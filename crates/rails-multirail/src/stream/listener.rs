@@ -52,12 +52,12 @@ use tokio::{
 /// be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
-    incoming: Mutex<mpsc::Receiver<Result<Unaccepted, ListenerClosed>>>,
+    incoming: Mutex<mpsc::Receiver<Unaccepted>>,
     /// Told of whatever comes into `incoming`, and of its end.
     arrived: Arc<Notify>,
     addresses: Vec<LaneAddress>,
-    /// Whether it was closed.
-    closed: watch::Sender<bool>,
+    /// Why it listens no more, once it does not.
+    ended: Arc<watch::Sender<Option<ListenerClosed>>>,
     /// What takes lanes in at each address.
     listening: AsyncMutex<Vec<JoinHandle<()>>>,
 }
@@ -77,11 +77,11 @@ struct Registry {
     /// What a lane that opens a stream is met with.
     credentials: Credentials,
     streams: Streams,
-    incoming: mpsc::Sender<Result<Unaccepted, ListenerClosed>>,
+    incoming: mpsc::Sender<Unaccepted>,
     /// Dropped after `incoming`, whose end it tells.
     arrived: Arrived,
-    /// Whether the listener was closed.
-    closed: watch::Receiver<bool>,
+    /// Why the listener listens no more, once it does not.
+    ended: Arc<watch::Sender<Option<ListenerClosed>>>,
     handshakes: Arc<Handshakes>,
     /// The addresses that are listened on, and by which rail.
     bound: Mutex<Vec<(RailId, LaneAddress)>>,
@@ -120,7 +120,7 @@ impl MultiRailListener {
         }
         let credentials = options.security.responder().ok_or(BindListenerError::Security)?;
         let (sender, incoming) = mpsc::channel(BACKLOG);
-        let (closed, is_closed) = watch::channel(false);
+        let ended = Arc::new(watch::Sender::default());
         let arrived = Arc::new(Notify::new());
         let registry = Arc::new(Registry {
             rails: rails.clone(),
@@ -129,7 +129,7 @@ impl MultiRailListener {
             streams: Streams::new(options.limits, options.window),
             incoming: sender,
             arrived: Arrived(arrived.clone()),
-            closed: is_closed,
+            ended: ended.clone(),
             handshakes: Handshakes::new(options.limits),
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
@@ -139,7 +139,7 @@ impl MultiRailListener {
             incoming: Mutex::new(incoming),
             arrived,
             addresses: Vec::new(),
-            closed,
+            ended,
             listening: AsyncMutex::default(),
         };
         for (index, address) in addresses.into_iter().enumerate() {
@@ -172,23 +172,24 @@ impl MultiRailListener {
     /// Cancel safe: no stream is lost when this is dropped. Several tasks may wait, and each stream is one's.
     ///
     /// # Errors
-    /// [`ListenerClosed`] when nothing listens any more.
+    /// [`ListenerClosed`] when nothing listens any more, from then on every time.
     pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
         // A task that waits holds nothing, so one that is not polled keeps nobody from a stream.
-        let next = loop {
+        loop {
             let mut arrived = pin!(self.arrived.notified());
             arrived.as_mut().enable();
-            if *self.closed.borrow() {
-                return Err(ListenerClosed::Closed);
+            let ended = self.ended.borrow().clone();
+            if let Some(closed @ ListenerClosed::Closed) = ended {
+                return Err(closed);
             }
             let next = self.incoming.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
-            match next {
-                Ok(next) => break next,
-                Err(TryRecvError::Disconnected) => break Err(ListenerClosed::RailsStopped),
-                Err(TryRecvError::Empty) => arrived.await,
+            match (next, ended) {
+                (Ok(stream), _) => return stream.accept().ok_or(ListenerClosed::RailsStopped),
+                (Err(_), Some(ended)) => return Err(ended),
+                (Err(TryRecvError::Disconnected), None) => return Err(ListenerClosed::RailsStopped),
+                (Err(TryRecvError::Empty), None) => arrived.await,
             }
-        };
-        next.and_then(|stream| stream.accept().ok_or(ListenerClosed::RailsStopped))
+        }
     }
 
     /// The streams that it accepts, as a stream of them, which ends with the error when nothing listens any more. Dropping it closes the listener.
@@ -204,10 +205,11 @@ impl MultiRailListener {
     }
 
     /// Listens no more: when this returns, the addresses are free again. Streams that wait to be accepted are given up, and every [`accept`](Self::accept) ends.
+    /// Handshakes that are under way go on to their end, or for [`StreamOptions::handshake_timeout`]: they bring lanes of streams that were accepted.
     ///
     /// Streams that were accepted go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the background.
     pub async fn close(&self) {
-        self.closed.send_replace(true);
+        self.ended.send_replace(Some(ListenerClosed::Closed));
         self.arrived.notify_waiters();
         {
             let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +232,7 @@ impl MultiRailListener {
 
 impl Drop for MultiRailListener {
     fn drop(&mut self) {
-        self.closed.send_replace(true);
+        self.ended.send_replace(Some(ListenerClosed::Closed));
     }
 }
 
@@ -242,11 +244,11 @@ impl Registry {
 
     /// Takes lanes in until the listener is dropped or the acceptor fails for good.
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
-        let mut closed = self.closed.clone();
+        let mut ended = self.ended.subscribe();
         loop {
             let accepted = tokio::select! {
                 accepted = poll_fn(|context| acceptor.poll_accept(context)) => accepted,
-                _ = closed.wait_for(|closed| *closed) => return,
+                _ = ended.wait_for(is_closed) => return,
             };
             match accepted {
                 Ok(lane) => tokio::select! {
@@ -255,7 +257,7 @@ impl Registry {
                         Ok(permit) => self.clone().take_in(permit, scheme, lane),
                         Err(limit) => send_away(lane, limit).await,
                     },
-                    _ = closed.wait_for(|closed| *closed) => return,
+                    _ = ended.wait_for(is_closed) => return,
                 },
                 Err(error) if error.is_transient() => {
                     tracing::warn!(address = %acceptor.local_addr(), %error, "a connection was not accepted");
@@ -270,8 +272,14 @@ impl Registry {
                     if self.acceptors.fetch_sub(1, Relaxed) > 1 {
                         return;
                     }
-                    let error = ListenerClosed::Accept(Arc::new(error));
-                    let _ = self.incoming.send(Err(error)).await;
+                    // A listener that was closed meanwhile stays so.
+                    self.ended.send_if_modified(|ended| match ended {
+                        Some(_) => false,
+                        None => {
+                            *ended = Some(ListenerClosed::Accept(Arc::new(error)));
+                            true
+                        }
+                    });
                     self.arrived.0.notify_waiters();
                     return;
                 }
@@ -365,9 +373,9 @@ impl Registry {
             tokio::spawn(supervise(shared.clone()));
             let stream = Unaccepted::new(MultiRailStream::new(shared.clone()));
             // Closing waits for this: nobody would find the stream in the queue of a listener that is closed.
-            let closed = self.closed.borrow();
-            if !*closed {
-                place.send(Ok(stream));
+            let ended = self.ended.borrow();
+            if !is_closed(&ended) {
+                place.send(stream);
                 self.arrived.0.notify_waiters();
             }
         }
@@ -457,6 +465,10 @@ impl Registry {
     async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
         let _ = send_messages(lane, messages).await;
     }
+}
+
+fn is_closed(ended: &Option<ListenerClosed>) -> bool {
+    matches!(ended, Some(ListenerClosed::Closed))
 }
 
 /// Tells an initiator that it is one too many just now, without waiting for it; the lane is closed with this.

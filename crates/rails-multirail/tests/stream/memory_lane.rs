@@ -92,6 +92,11 @@ impl MemoryNetwork {
         into.update(|flow| flow.flood = Some(bytes));
     }
 
+    /// Has every acceptor fail for good.
+    pub(crate) fn cut_off(&self) {
+        self.0.listening.lock().unwrap().clear();
+    }
+
     /// How many lanes were made.
     pub(crate) fn made(&self) -> usize {
         self.0.made.load(SeqCst)
@@ -141,7 +146,9 @@ impl Acceptor for MemoryAcceptor {
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>> {
-        let lane = ready!(self.incoming.poll_recv(context)).expect("the network keeps the sender");
+        let Some(lane) = ready!(self.incoming.poll_recv(context)) else {
+            return Poll::Ready(Err(AcceptError::Other { local: self.local, source: "the network is gone".into() }));
+        };
         let (local, peer) = (lane.local, lane.peer);
         Poll::Ready(Ok(IncomingLane::new(local, peer, move || Ok(Arc::new(lane)))))
     }

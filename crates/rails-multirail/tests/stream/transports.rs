@@ -6,12 +6,12 @@ use crate::{
 };
 use bytes::Bytes;
 use rails_multirail::{
-    AddLaneError, BindListenerError, EventKind, LaneAddress, LaneStats, MultiRailListener, MultiRailStream,
-    NoTransport, OpenError, Rail, RailId, Rails, Scheme, Security, StreamOptions, StreamStats,
+    AddLaneError, BindListenerError, EventKind, LaneAddress, LaneStats, ListenerClosed, MultiRailListener,
+    MultiRailStream, NoTransport, OpenError, Rail, RailId, Rails, Scheme, Security, StreamOptions, StreamStats,
 };
 use rails_net::TransportStats;
 use rails_proto::wire::{DataHeader, Frame};
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -219,4 +219,21 @@ async fn refusal_of_an_address_without_transport() {
     let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();
     let added = near.add_lane(RailId(0), address.parse::<LaneAddress>().unwrap());
     assert_eq!(added, Err(AddLaneError::NoTransport(unknown)));
+}
+
+#[tokio::test]
+async fn listener_without_acceptors_says_why_each_time() {
+    let rails = rails(2);
+    let (near, far, listener, network) = memory_pair(&rails, &options(), Duration::ZERO).await;
+    let waiting = tokio::spawn(async move { (listener.accept().await, listener) });
+    network.cut_off();
+    let (ended, listener) = timeout(PATIENCE, waiting).await.expect("it is woken").unwrap();
+    for ended in [ended, listener.accept().await] {
+        let error = ended.expect_err("no lane can come");
+        let cause = error.source().expect("the acceptor's error").to_string();
+        assert!(matches!(error, ListenerClosed::Accept(_)) && cause.starts_with("no more lanes come to"), "{cause}");
+    }
+    listener.close().await;
+    assert!(matches!(listener.accept().await, Err(ListenerClosed::Closed)));
+    move_both_ways(near, far, async |_| ()).await;
 }

@@ -1,0 +1,101 @@
+//! The two directions of a stream in different tasks.
+
+use crate::util::{PATIENCE, options, pair, pattern, rails};
+use rails_multirail::{Failure, StreamError};
+use std::io::ErrorKind;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+const LENGTH: usize = 20 << 20;
+
+#[tokio::test]
+async fn echo_by_owned_halves() {
+    let rails = rails(2);
+    let (near, mut far) = pair(&rails, &options()).await;
+    let echo = tokio::spawn(async move {
+        let (mut read, mut write) = far.split();
+        let echoed = tokio::io::copy(&mut read, &mut write).await.unwrap();
+        write.shutdown().await.unwrap();
+        far.close().await.unwrap();
+        echoed
+    });
+    let (mut read, mut write) = near.into_split();
+    assert_eq!(read.stream().id(), write.stream().id());
+    let sent = pattern(LENGTH);
+    let expected = sent.clone();
+    // The end of the file follows from the end of this task.
+    let writing = tokio::spawn(async move { write.write_all(&sent).await });
+    let mut got = Vec::new();
+    timeout(PATIENCE, read.read_to_end(&mut got)).await.expect("it ends").unwrap();
+    assert!(got == expected);
+    writing.await.unwrap().unwrap();
+    assert_eq!(read.stream().stats().bytes_written, LENGTH as u64);
+    assert_eq!(timeout(PATIENCE, echo).await.expect("it ends").unwrap(), LENGTH as u64);
+}
+
+#[tokio::test]
+async fn reunited_halves_lose_no_byte() {
+    let rails = rails(2);
+    let (near, mut far) = pair(&rails, &options()).await;
+    let sent = pattern(100_000);
+    far.write_all(&sent).await.unwrap();
+    let (mut read, write) = near.into_split();
+    // A part of a chunk is taken, and the rest of it is kept with the half.
+    let mut got = vec![0; 10];
+    read.read_exact(&mut got).await.unwrap();
+    let mut near = write.reunite(read).expect("they are of one stream");
+    far.shutdown().await.unwrap();
+    timeout(PATIENCE, near.read_to_end(&mut got)).await.expect("it ends").unwrap();
+    assert!(got == sent);
+    near.write_all(b"the other direction is open").await.unwrap();
+    near.shutdown().await.unwrap();
+    let mut answer = String::new();
+    far.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "the other direction is open");
+}
+
+#[tokio::test]
+async fn halves_of_different_streams_stay_apart() {
+    let rails = rails(1);
+    let ((one, mut far), (other, _far)) = (pair(&rails, &options()).await, pair(&rails, &options()).await);
+    let ((read, write), (other_read, other_write)) = (one.into_split(), other.into_split());
+    let error = read.reunite(other_write).unwrap_err();
+    assert_eq!(error.1.stream().id(), other_read.stream().id());
+    let mut one = error.0.reunite(write).expect("neither was harmed");
+    one.write_all(b"on").await.unwrap();
+    let mut got = [0; 2];
+    far.read_exact(&mut got).await.unwrap();
+}
+
+#[tokio::test]
+async fn forgotten_write_half_leaves_its_direction_open() {
+    let rails = rails(1);
+    let (near, mut far) = pair(&rails, &options()).await;
+    let (mut read, write) = near.into_split();
+    write.forget();
+    far.write_all(b"still here").await.unwrap();
+    let mut got = [0; 10];
+    read.read_exact(&mut got).await.unwrap();
+    let mut byte = [0];
+    let mut reading = Box::pin(far.read(&mut byte));
+    timeout(std::time::Duration::from_millis(20), &mut reading).await.expect_err("nothing has ended");
+    drop(read);
+    assert_eq!(timeout(PATIENCE, reading).await.expect("the stream is over").unwrap(), 0);
+}
+
+/// Bytes that a reader has taken from the stream, and not from its half, count as unread.
+#[tokio::test]
+async fn unread_bytes_of_a_dropped_half_are_told() {
+    let rails = rails(1);
+    let (near, mut far) = pair(&rails, &options()).await;
+    far.write_all(&[7; 1000]).await.unwrap();
+    let (mut read, write) = near.into_split();
+    assert_eq!(read.read_u8().await.unwrap(), 7);
+    drop((read, write));
+    let error = timeout(PATIENCE, far.close()).await.expect("it ends").unwrap_err();
+    let failure = &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's").failure;
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    assert!(matches!(failure, Failure::Stopped { unread: 999 }), "{failure}");
+}

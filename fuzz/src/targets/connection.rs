@@ -42,6 +42,7 @@ pub(crate) fn run(data: &[u8]) {
         limit: theirs.window,
         failure: None,
         in_outage: false,
+        stands_still: false,
     };
     end.connection.lane_up(now, LaneTraits::default()).expect("it is the first");
     while let Some(step) = script.step() {
@@ -64,6 +65,8 @@ struct End {
     limit: u64,
     failure: Option<Failure>,
     in_outage: bool,
+    /// Whether the last event of its kind told of a standstill.
+    stands_still: bool,
 }
 
 impl End {
@@ -210,6 +213,8 @@ impl End {
             match event.kind {
                 EventKind::Outage => assert!(!std::mem::replace(&mut self.in_outage, true)),
                 EventKind::Resumed { .. } => assert!(std::mem::take(&mut self.in_outage)),
+                EventKind::Standstill { .. } => self.stands_still = true,
+                EventKind::Moved { .. } => assert!(std::mem::take(&mut self.stands_still)),
                 _ => assert!(event.lane.is_some(), "{event:?} is about no lane"),
             }
         }
@@ -221,7 +226,7 @@ fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Steps by hand: a stream that goes well, one whose lane is lost in the middle, one that is reset.
+/// Steps by hand: a stream that goes well, one whose lane is lost in the middle, one that is reset, one that stands still for two seconds.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let begin = [0, 100, 100, 228, 0, 1, 0, 0];
     let write = [6, 250, 7];
@@ -251,7 +256,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         &[15, 12, 7, 10, 228, 0, 1, 0, 0, 14, 5, 50, 10, 1, 228, 0, 1, 0, 0, 14, 6, 14, 7],
         &[12, 14, 9, 11, 1, 200, 1, 0, 1, 15, 12, 14, 8, 9],
     ];
-    vec![well.concat(), lost.concat(), reset.concat(), leaves.concat()]
+    let stands_still = [&begin[..], &write, &[7, 10, 228, 0, 0x20, 0, 0, 14, 8], &ack(1, false), &[14, 8]];
+    vec![well.concat(), lost.concat(), reset.concat(), leaves.concat(), stands_still.concat()]
 }
 
 const WINDOW: u64 = 10_000;

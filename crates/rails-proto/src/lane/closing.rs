@@ -4,34 +4,33 @@ use super::{LaneError, Stream};
 use crate::connection::{FAREWELL, LaneId};
 use std::time::Instant;
 
-/// The sides of a lane that are closed. A call gives the lane's end, once it has come.
+/// The sides of a lane that are closed. Its methods return the lane's end as soon as the lane has ended.
 #[derive(Debug)]
 pub(super) struct Closing {
     lane: LaneId,
     received: bool,
     sent: bool,
-    /// The peer's violation, and until when this end tries to tell the peer.
+    /// The peer's violation, and the time until which this end tries to tell the peer.
     broken: Option<(LaneError, Instant)>,
 }
 
 impl Closing {
-    /// A lane that has joined.
+    /// Creates the state of a lane that has joined.
     pub(super) fn new(lane: LaneId) -> Self {
         Self { lane, received: false, sent: false, broken: None }
     }
 
-    /// Whether the lane is still read.
+    /// Whether this end still reads the lane.
     pub(super) fn is_receiving(&self) -> bool {
         !self.received
     }
 
-    /// Whether the lane is still sent on.
+    /// Whether this end still sends on the lane.
     pub(super) fn is_sending(&self) -> bool {
         !self.sent
     }
 
-    /// The lane is not read any more. Either the peer has closed its side, as it may once the stream is over or the lane is taken out of it; or the lane cannot
-    /// be read.
+    /// This end stops reading the lane. Either the peer has closed its side, as it may once the stream is over or has given up the lane; or reading has failed.
     pub(super) fn received<S: Stream>(
         &mut self,
         now: Instant,
@@ -40,7 +39,7 @@ impl Closing {
     ) -> Option<Result<(), LaneError>> {
         self.received = true;
         match end {
-            // The peer is told on this lane too, if it still listens.
+            // This end tells the peer on this lane too, if the peer still listens.
             Err(error @ LaneError::Violation(_)) if !self.sent => {
                 self.broken = Some((error, now + FAREWELL));
                 None
@@ -56,7 +55,7 @@ impl Closing {
         }
     }
 
-    /// Nothing more is sent: this end has closed its side, or cannot send.
+    /// This end sends no more: it has closed its side, or cannot send.
     pub(super) fn sent(&mut self, end: Result<(), LaneError>) -> Option<Result<(), LaneError>> {
         self.sent = true;
         match (self.broken.take(), end) {
@@ -70,7 +69,7 @@ impl Closing {
         self.broken.as_ref().map(|(_, until)| *until)
     }
 
-    /// Time has passed.
+    /// Ends the lane if the time to tell the peer is over.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<Result<(), LaneError>> {
         let (error, _) = self.broken.take_if(|(_, until)| *until <= now)?;
         Some(Err(error))

@@ -3,50 +3,50 @@
 use crate::{connection::LaneEnd, seal::SealError, violation::Violation, wire::FrameError};
 use std::{io, sync::Arc};
 
-/// How a lane was lost.
+/// The reason for which a lane was lost.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaneError {
-    /// Its socket failed.
+    /// The lane's socket failed.
     #[error("its socket failed: {0}")]
     Io(Arc<io::Error>),
-    /// The peer closed it while the stream was not done.
+    /// The peer closed the lane before the stream was done.
     #[error("the peer closed it before the stream was done")]
     Closed,
-    /// It was cut in the middle of a frame.
+    /// The connection ended in the middle of a frame.
     #[error("it was cut in the middle of a frame, {missing} bytes before its end")]
     Cut {
-        /// How many bytes were missing.
+        /// The number of bytes that were missing.
         missing: usize,
     },
-    /// The bytes that arrived on it are no frame.
+    /// The bytes that arrived on the lane are no frame.
     #[error("the bytes that arrived on it are no frame: {0}")]
     Frame(FrameError),
     /// A chunk arrived damaged.
     #[error("the chunk at offset {offset} arrived damaged: its checksum is wrong")]
     Checksum {
-        /// Where the chunk belongs in the stream.
+        /// The chunk's offset in the stream.
         offset: u64,
     },
-    /// A record that arrived on it does not open: it was changed on the way, or does not belong there.
+    /// A record that arrived on the lane does not open: it was changed on the way, or belongs to another place.
     #[error("a record that arrived on it does not open: it was changed on the way, or does not belong there")]
     Seal(SealError),
-    /// The peer broke the protocol on it.
+    /// The peer broke the protocol on the lane.
     #[error("the peer broke the protocol on it: {0}")]
     Violation(Violation),
-    /// The rail that it ran on has stopped.
+    /// The lane's rail has stopped.
     #[error("the rail that it ran on has stopped")]
     RailStopped,
-    /// Another connection has taken its place.
+    /// Another connection has taken the lane's place.
     #[error("another connection has taken its place")]
     Replaced,
-    /// The peer did not close it in time after the stream was over.
+    /// The peer did not close the lane in time after the stream was over.
     #[error("the peer did not close it in time")]
     Lingering,
 }
 
 impl LaneError {
-    /// The conclusion about the peer.
+    /// The conclusion about the peer that this end draws from the error.
     pub fn end(&self) -> LaneEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         match self {

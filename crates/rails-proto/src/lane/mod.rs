@@ -1,7 +1,7 @@
 //! One end of one lane, between the bytes of its connection and the [`Connection`] of its stream.
 //!
 //! [`LaneProtocol`] combines four parts. `Sender` chooses the next frame. `Receiver` decodes frames, and reads chunks straight into their
-//! final memory. `Progress` tells the stream the transport's figures, and `Closing` says how the lane ends.
+//! final memory. `Progress` tells the stream the transport's figures, and `Closing` decides how the lane ends.
 
 mod closing;
 mod error;
@@ -28,13 +28,13 @@ pub trait Stream {
     /// Calls `act` with the stream. Lanes on several threads share it under a lock: `act` copies, seals and sums nothing.
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T;
 
-    /// Memory for a chunk of `length` bytes, with any content.
+    /// Gives memory for a chunk of `length` bytes, with any content.
     fn chunk(&mut self, length: usize) -> Self::Buffer;
 
-    /// The bytes of a chunk, for sharing.
+    /// Turns a chunk's memory into bytes that can be shared.
     fn freeze(buffer: Self::Buffer) -> Bytes;
 
-    /// Memory for a message of `length` bytes, with any content.
+    /// Gives memory for a message of `length` bytes, with any content.
     fn message(&mut self, length: usize) -> MessageBuffer;
 }
 

@@ -13,11 +13,11 @@ pub struct TransportSample {
     pub rtt_variation: Option<Duration>,
     /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub least_rtt: Option<Duration>,
-    /// How many bytes of this end the peer has acknowledged since the connection was made.
+    /// The number of this end's bytes that the peer has acknowledged since the connection was made.
     pub bytes_acknowledged: Option<u64>,
-    /// How long ago the last acknowledgement came in, also if it acknowledged nothing new.
+    /// The time since the last acknowledgement, even if that acknowledged nothing new.
     pub since_acknowledgement: Option<Duration>,
-    /// How many packets were sent and are not acknowledged.
+    /// The number of packets in flight.
     pub unacknowledged_packets: Option<u64>,
 }
 
@@ -26,17 +26,17 @@ pub struct TransportSample {
 pub(super) struct Progress {
     lane: LaneId,
     acknowledged: u64,
-    /// When they were acknowledged, as far as this end knows.
+    /// When the peer acknowledged them, as far as this end knows.
     since: Option<Instant>,
 }
 
 impl Progress {
-    /// For a lane that has joined.
+    /// Creates the state of a lane that has joined.
     pub(super) fn new(lane: LaneId) -> Self {
         Self { lane, acknowledged: 0, since: None }
     }
 
-    /// The time of [`LaneTimeouts::progress`] has come; gives the lane's timeouts after it.
+    /// Handles [`LaneTimeouts::progress`] when its time has come, and returns the lane's next timeouts.
     pub(super) fn handle_timeout<S: Stream>(
         &mut self,
         now: Instant,
@@ -50,8 +50,8 @@ impl Progress {
         })
     }
 
-    /// A sample from the transport's figures. The peer's data carries acknowledgements even while this end's packets are lost, so only those count that
-    /// acknowledge more than before. Without a figure of unacknowledged packets, a lane does not stall.
+    /// Makes a sample from the transport's figures. The peer's data carries acknowledgements even while this end's packets are lost, so only an
+    /// acknowledgement of new bytes counts. A lane whose transport does not count unacknowledged packets never stalls.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
@@ -88,7 +88,7 @@ mod tests {
         let begin = Instant::now();
         let mut progress = Progress::new(LaneId(0));
         assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).stalled_for, Some(10 * MS));
-        // The peer's data carries them.
+        // The peer's data carries acknowledgements of nothing new.
         assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).stalled_for, Some(210 * MS));
         assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).stalled_for, Some(5 * MS));
     }

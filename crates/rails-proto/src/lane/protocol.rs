@@ -31,16 +31,17 @@ pub struct LaneProtocol<B> {
     receiver: Receiver<B>,
     progress: Progress,
     closing: Closing,
-    /// Whether to ask the stream for the next chunk, once nothing is outgoing.
+    /// Whether the lane asks the stream for the next chunk as soon as nothing is outgoing.
     asks: bool,
-    /// The lane's timeouts at its last call to the stream. Events of other lanes since are not in them.
+    /// The lane's timeouts at its last call to the stream. They do not reflect later events of other lanes.
     timeouts: LaneTimeouts,
     is_stale: bool,
     end: Option<Result<(), LaneError>>,
 }
 
 impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
-    /// A lane that has joined, with `seals` if its frames are sealed. `most_unsent` bytes may wait unsent in the connection, if that can be limited.
+    /// Creates a lane that has joined, with `seals` if its frames are sealed. At most `most_unsent` bytes may wait unsent in the connection, if that can be
+    /// limited.
     pub fn new(lane: LaneId, seals: Option<Seals>, most_unsent: Option<u64>) -> Self {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         Self {
@@ -56,18 +57,18 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// The lane's end, once it has come. The driver then drops the connection and tells the stream. No other call does anything from then on.
+    /// The lane's end, as soon as the lane has ended. The driver then drops the connection and tells the stream. All later calls do nothing.
     pub fn end(&self) -> Option<&Result<(), LaneError>> {
         self.end.as_ref()
     }
 
-    /// The stream has something for the lane: bytes to send, an earlier timeout, or its end.
+    /// Notes that the stream has bytes for the lane, an earlier timeout, or its end.
     pub fn wake(&mut self) {
         (self.asks, self.is_stale) = (true, true);
     }
 
-    /// Whether the driver waits until the connection has room before it has the lane [transmit](Self::transmit) again. A chunk is bound to the lane when it is
-    /// taken, so the lane takes none before there is room for it. A lane with next to nothing in flight has room.
+    /// Whether the driver waits until the connection has room before it calls [`transmit`](Self::transmit) again. A lane that takes a chunk keeps it, so it
+    /// takes none before there is room for it. A lane with few bytes in flight always has room.
     pub fn needs_room(&self) -> bool {
         self.asks && self.is_sending() && self.sender.is_submitted() && self.sender.needs_room()
     }
@@ -99,19 +100,19 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.sender.outgoing()
     }
 
-    /// The connection has taken so many of the outgoing bytes. Gives the length of a chunk that it has now taken whole.
+    /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length when the connection has taken all of it.
     pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
         self.sender.submitted(bytes)
     }
 
-    /// Nothing more is sent: the driver has closed the sending side, or the connection has failed.
+    /// Ends sending: the driver has closed the sending side, or the connection has failed.
     pub fn close_sending(&mut self, end: Result<(), LaneError>) {
         if self.is_sending() {
             self.end = self.closing.sent(end);
         }
     }
 
-    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and gives how many bytes there were, as readv(2) does without waiting: 0 if the
+    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and returns the number of bytes, as readv(2) does without waiting: 0 if the
     /// peer has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
     pub fn receive<S: Stream<Buffer = B>>(
         &mut self,
@@ -139,14 +140,14 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         Received::End
     }
 
-    /// Nothing more is received: the peer has closed its side, or the connection has failed.
+    /// Ends receiving: the peer has closed its side, or the connection has failed.
     pub fn close_receiving<S: Stream>(&mut self, now: Instant, stream: &mut S, end: Result<(), LaneError>) {
         if self.end.is_none() && self.closing.is_receiving() {
             self.end = self.closing.received(now, stream, end);
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called; it changes with every other call.
+    /// When the driver calls [`handle_timeout`](Self::handle_timeout). Every other call may change it.
     pub fn poll_timeout<S: Stream>(&mut self, stream: &mut S) -> Option<Instant> {
         if self.is_stale {
             let timeouts = stream.with(|connection| connection.lane_timeouts(self.lane));
@@ -183,7 +184,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.end.is_none() && self.closing.is_sending()
     }
 
-    /// When the lane asks the stream because an acknowledgement is due. A lane with outgoing bytes, or one that waits for room, asks later in any case.
+    /// When the lane asks the stream because an acknowledgement is due. A lane that has outgoing bytes, or waits for room, asks later in any case.
     fn acknowledge_at(&self) -> Option<Instant> {
         self.timeouts.acknowledge.filter(|_| self.is_sending() && !self.asks)
     }
@@ -213,7 +214,7 @@ mod tests {
     const LINGER: Duration = Duration::from_secs(2);
     const FAREWELL: Duration = Duration::from_secs(1);
 
-    /// One end of a stream, with a lane that has nothing to send.
+    /// Creates one end of a stream, with a lane that has nothing to send.
     fn end(now: Instant) -> (Connection, LaneProtocol<Vec<u8>>) {
         let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
         let (longest_chunk, send_buffer, redials) = (1 << 16, 1 << 20, false);
@@ -225,7 +226,7 @@ mod tests {
         (connection, protocol)
     }
 
-    /// The driver's part after every call.
+    /// Wakes the lane as a driver does after every call.
     fn wake(connection: &mut Connection, protocol: &mut LaneProtocol<Vec<u8>>) -> Option<Instant> {
         if connection.take_wakes().lanes().any(|lane| lane == protocol.lane) {
             protocol.wake();
@@ -265,7 +266,7 @@ mod tests {
         let (mut connection, mut protocol) = end(now);
         connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         wake(&mut connection, &mut protocol);
-        assert!(protocol.end().is_none(), "it has another number");
+        assert!(protocol.end().is_none(), "the new lane has another number");
         connection.lane_up(now, LaneTraits::default()).unwrap();
         wake(&mut connection, &mut protocol);
         assert!(matches!(protocol.end(), Some(Err(LaneError::Replaced))));
@@ -293,7 +294,7 @@ mod tests {
             let (mut connection, mut protocol) = end(now);
             arrive(now, &mut connection, &mut protocol, 1 << 20);
             assert_eq!(wake(&mut connection, &mut protocol), Some(now + FAREWELL));
-            assert!(protocol.end().is_none(), "the peer is to be told");
+            assert!(protocol.end().is_none(), "the lane still tells the peer");
             assert_eq!(protocol.transmit(now, &mut connection), Next::Submit { unsent_limit: None });
             assert_eq!(protocol.outgoing().0, Frame::Reset(ResetReason::Violation).encode());
             if is_heard {

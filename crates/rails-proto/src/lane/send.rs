@@ -10,7 +10,7 @@ use crate::{
 use bytes::{Buf, Bytes};
 use std::time::Instant;
 
-/// The sending half of a lane: it asks its stream for the next chunk, and puts it into frames, which it seals if the stream is encrypted.
+/// The sending half of a lane. It asks the stream for the next chunk, puts it into frames, and seals them if the stream is encrypted.
 #[derive(Debug)]
 pub(super) struct Sender {
     lane: LaneId,
@@ -18,10 +18,10 @@ pub(super) struct Sender {
     /// The frames under way, or the sealer's output for them; the connection has taken `control[..taken]`.
     control: Vec<u8>,
     taken: usize,
-    /// The payload behind them, if it is not sealed; the connection has taken `payload[..first]`.
+    /// The payload behind the frames, if it is not sealed; the connection has taken `payload[..first]`.
     payload: Vec<Bytes>,
     first: usize,
-    /// How many bytes the sealer made.
+    /// The number of bytes in the sealer's output.
     sealed: usize,
     /// The length of the chunk under way.
     chunk: Option<u32>,
@@ -32,20 +32,20 @@ pub(super) struct Sender {
 /// The driver's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It has the connection take the [outgoing](super::LaneProtocol::outgoing) bytes.
+    /// The driver gives the connection the [outgoing](super::LaneProtocol::outgoing) bytes.
     Submit {
-        /// How many bytes may wait unsent in the connection from now on, if that has changed.
+        /// The bytes that may wait unsent in the connection from now on, if that has changed.
         unsent_limit: Option<u64>,
     },
-    /// It waits until the lane is woken or a timeout has come.
+    /// The driver waits until the stream wakes the lane or a timeout comes.
     Idle,
-    /// It [closes the sending side](super::LaneProtocol::close_sending): nothing follows.
+    /// The driver [closes the sending side](super::LaneProtocol::close_sending): nothing follows.
     Close,
 }
 
 impl Sender {
-    /// The half of a lane that has joined, with a `sealer` if its frames are sealed. `most_unsent` bytes may wait unsent in the connection, if that can be
-    /// limited.
+    /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At most `most_unsent` bytes may wait unsent in the
+    /// connection, if that can be limited.
     pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
         Self {
             lane,
@@ -61,12 +61,12 @@ impl Sender {
         }
     }
 
-    /// Whether the connection needs room before the stream is [asked](Self::next) again. With only a few bytes in flight, it has room in any case.
+    /// Whether the connection needs room before the stream is [asked](Self::next) again. A connection with few bytes in flight always has room.
     pub(super) fn needs_room(&self) -> bool {
         self.in_flight >= NEEDS_NO_ROOM
     }
 
-    /// The next step, once nothing is [outgoing](Self::outgoing) any more, and the lane's timeouts after it.
+    /// Decides the next step when nothing is [outgoing](Self::outgoing). Returns the lane's timeouts too.
     pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S) -> (Next, LaneTimeouts) {
         let (lane, control) = (self.lane, &mut self.control);
         control.clear();
@@ -84,7 +84,7 @@ impl Sender {
             Transmit::Close => Next::Close,
             Transmit::Send(chunk) => {
                 self.chunk = chunk.map(|chunk| self.put(chunk));
-                debug_assert!(!self.control.is_empty(), "there is something in what is to be sent");
+                debug_assert!(!self.control.is_empty(), "a step that sends has a frame to send");
                 if let Some(sealer) = &mut self.sealer {
                     self.sealed = sealer.seal(&self.control, &self.payload).len();
                     self.payload.clear();
@@ -106,7 +106,7 @@ impl Sender {
         (&control[self.taken..], &self.payload[self.first..])
     }
 
-    /// The connection has taken so many bytes. Gives the length of a chunk that it has now taken whole.
+    /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length when the connection has taken all of it.
     pub(super) fn submitted(&mut self, bytes: usize) -> Option<u32> {
         let of_control = bytes.min(self.outgoing().0.len());
         self.taken += of_control;
@@ -122,7 +122,7 @@ impl Sender {
         if !self.is_submitted() {
             return None;
         }
-        // The application's memory is released now: the lane may wait long for room.
+        // Release the application's memory now: the lane may wait long for room.
         self.payload.clear();
         self.first = 0;
         self.chunk.take()
@@ -134,7 +134,7 @@ impl Sender {
         control.is_empty() && payload.is_empty()
     }
 
-    /// Puts a chunk behind the other outgoing bytes, and gives its length.
+    /// Puts a chunk behind the other outgoing bytes, and returns its length.
     fn put(&mut self, chunk: Chunk) -> u32 {
         let Chunk { offset, payload, length, fin, content } = chunk;
         if let Some(frame) = Frame::of_content(content) {
@@ -151,16 +151,17 @@ impl Sender {
     }
 }
 
-/// How many bytes may wait unsent in the connection. They are bound to their lane, so on a slow lane they must be few.
+/// The bytes that may wait unsent in the connection. No other lane can take them, so they must be few on a slow lane.
 #[derive(Debug)]
 struct UnsentLimit {
-    /// The limit that the connection began with, which is not exceeded.
+    /// The limit that the connection began with, and the greatest that this end sets.
     most: u64,
     now: u64,
 }
 
 impl UnsentLimit {
-    /// Two chunks: one is being sent, and one waits, so that the lane is never idle. Only a large change is worth a system call.
+    /// Sets the limit to two chunks: the connection sends one while the other waits, so that the lane is never idle. Only a large change is
+    /// worth a system call.
     fn follow(&mut self, chunk_length: usize) -> Option<u64> {
         let wanted = (2 * chunk_length as u64).min(self.most);
         let is_large =

@@ -16,8 +16,8 @@ use std::{
     time::Instant,
 };
 
-/// The receiving half of a lane: it decodes frames, has chunks read straight into their final memory, opens them there if they are sealed, and hands both
-/// to the stream.
+/// The receiving half of a lane. It decodes frames, reads chunks straight into their final memory, opens them there if they are sealed, and hands both to the
+/// stream.
 #[derive(Debug)]
 pub(super) struct Receiver<B> {
     lane: LaneId,
@@ -30,23 +30,23 @@ pub(super) struct Receiver<B> {
     content: Content,
     /// The chunk whose bytes come next.
     chunk: Option<Chunk<B>>,
-    /// The lane's timeouts after the last chunk that the stream took.
+    /// The lane's timeouts when the stream took the last chunk.
     timeouts: Option<LaneTimeouts>,
-    /// Why the lane cannot be read any further. It was found behind chunks that the caller hears of first.
+    /// The error behind the last good frame. The caller first learns of the chunks before it.
     failed: Option<LaneError>,
 }
 
 /// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// So many chunks have arrived whole, with their payload. There may be more to read.
+    /// Bytes were read, and may have completed chunks. There may be more to read.
     Some {
-        /// How many; 0 if only a part of one has arrived, or other frames.
+        /// The number of chunks completed; 0 if only a part of a chunk or other frames arrived.
         chunks: u64,
-        /// Their bytes.
+        /// The bytes in those chunks.
         bytes: u64,
     },
-    /// There is nothing until the connection is readable.
+    /// There is nothing to read until the connection is readable.
     Nothing,
     /// The peer has closed its side between two frames.
     End,
@@ -58,32 +58,32 @@ struct Chunk<B> {
     header: DataHeader,
     content: Content,
     memory: Memory<B>,
-    /// How much of it has arrived.
+    /// The bytes of it that have arrived.
     filled: usize,
 }
 
 /// The result of [`Receiver::step`].
 enum Step {
-    /// It took a frame, or some of a chunk.
+    /// The receiver took a frame, or a part of a chunk.
     Taken,
-    /// It completed a chunk, which the stream has taken.
+    /// The receiver completed a chunk, and the stream has taken it.
     Whole { length: u32 },
-    /// The next frame needs more bytes than were read ahead.
+    /// The bytes read ahead do not complete the next frame.
     Short,
 }
 
-/// The memory that a chunk is read to.
+/// The memory into which the lane reads a chunk.
 #[derive(Debug)]
 enum Memory<B> {
     Own(B),
-    /// Its piece of a message. The lane holds it only while it reads: another lane may bring the same part meanwhile.
+    /// The chunk's piece of a message. The lane holds it only while it reads: another lane may bring the same part meanwhile.
     Message,
-    /// Another lane has brought the part. The rest goes into a buffer of its own, behind the bytes that had arrived.
+    /// Another lane has brought the same part. The lane reads the rest into a buffer of its own.
     Ousted(BytesMut),
 }
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// The half of a lane that has joined, with an `opener` if its frames are sealed.
+    /// Creates the half of a lane that has joined, with an `opener` if its frames are sealed.
     pub(super) fn new(lane: LaneId, opener: Option<Opener>) -> Self {
         Self {
             lane,
@@ -98,11 +98,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and gives how many bytes there were, as readv(2) does without waiting: 0 if the peer
-    /// has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
+    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and returns the number of bytes, as readv(2) does without waiting: 0 if the
+    /// peer has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
     ///
     /// # Errors
-    /// [`LaneError`]: the lane cannot be read any further.
+    /// [`LaneError`]: nothing more can be read from the lane.
     pub(super) fn receive<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
@@ -131,12 +131,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Why the lane cannot be read any further, if the last call found that behind the chunks that it gave.
+    /// Takes the error that the last call found behind the chunks that it returned.
     pub(super) fn take_failure(&mut self) -> Option<LaneError> {
         self.failed.take()
     }
 
-    /// The lane's timeouts, if a chunk that has arrived may have changed them.
+    /// Takes the lane's timeouts, if a chunk that has arrived may have changed them.
     pub(super) fn take_timeouts(&mut self) -> Option<LaneTimeouts> {
         self.timeouts.take()
     }
@@ -157,7 +157,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.opener.is_some() { SEALED_FRAME_LEN } else { FRAME_LEN }
     }
 
-    /// Reads the rest of a chunk, or ahead.
+    /// Reads the rest of a chunk, or reads ahead.
     fn read<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
@@ -166,7 +166,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     ) -> Result<io::Result<usize>, LaneError> {
         match &mut self.chunk {
             Some(chunk) if !chunk.is_full() => {
-                // All bytes that were read ahead are used up by now.
+                // The receiver has used up all bytes that it read ahead.
                 let ahead = &mut self.ahead[..];
                 let (outcome, beyond) = chunk.fill(now, stream, self.lane, |rest| {
                     let missing = rest.len();
@@ -187,7 +187,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Takes the next frame, or a part of a chunk, out of the bytes that were read ahead.
+    /// Takes the next frame, or a part of a chunk, from the bytes read ahead.
     fn step<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Result<Step, LaneError> {
         let Some(chunk) = &mut self.chunk else {
             let Some(frame) = self.frame()? else { return Ok(Step::Short) };
@@ -279,7 +279,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 }
                 Lent::Piece(mut piece) => {
                     if let Err(error) = check(opener, &header, &mut piece, tag) {
-                        // The damaged chunk ends the lane. The message stays, unless the stream is given up.
+                        // The damaged chunk ends the lane. The message stays, unless the stream fails.
                         let _ = stream.with(|connection| connection.give_back(now, lane, piece, 0));
                         return Err(error);
                     }
@@ -293,7 +293,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         })
     }
 
-    /// Has the stream take a chunk in, and keeps the lane's timeouts after it.
+    /// Gives the stream a chunk, and keeps the lane's timeouts after it.
     fn take_in<S: Stream<Buffer = B>>(
         &mut self,
         stream: &mut S,
@@ -311,7 +311,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
         self.filled == self.header.length as usize
     }
 
-    /// Has `fill` write into the rest of its memory; `fill` gives how many bytes it has written, and its own result.
+    /// Lets `fill` write into the rest of the memory; `fill` returns the number of bytes it has written, and its own result.
     fn fill<S: Stream<Buffer = B>, T>(
         &mut self,
         now: Instant,
@@ -342,7 +342,7 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
     }
 }
 
-/// Chooses the memory of a chunk. A message that begins gets its buffer here, outside the stream's lock.
+/// Chooses the memory of a chunk. It allocates a new message's buffer here, outside the stream's lock.
 fn place<S: Stream>(
     now: Instant,
     stream: &mut S,
@@ -369,7 +369,7 @@ fn place<S: Stream>(
 
 fn lend<S: Stream>(stream: &mut S, lane: LaneId) -> Lent {
     let lent = stream.with(|connection| connection.lend(lane));
-    lent.expect("what a lane was given to fill is its own until it is full or was filled by another")
+    lent.expect("a lane keeps the piece that it fills until the piece is full or another lane has filled it")
 }
 
 /// Verifies a chunk by its checksum, or opens it if it is sealed.
@@ -381,17 +381,16 @@ fn check(
 ) -> Result<(), LaneError> {
     match (opener, tag) {
         (Some(opener), Some(tag)) => Ok(opener.payload(chunk, &tag)?),
-        // It has no bytes, and its header was sealed.
+        // The chunk has no bytes, and its header was sealed.
         (Some(_), None) => Ok(()),
         (None, _) if header.matches(chunk) => Ok(()),
         (None, _) => Err(LaneError::Checksum { offset: header.offset }),
     }
 }
 
-/// A shorter chunk is read before the stream is asked.
+/// The lane reads a shorter chunk before it asks the stream.
 const LITTLE: u32 = 4 << 10;
-/// How much is read ahead of a frame: enough for many small frames at once, and so little that to copy it into a large chunk costs
-/// next to nothing.
+/// The bytes that the lane reads ahead: enough for many small frames at once, and few enough that to copy them into a large chunk costs next to nothing.
 const READ_AHEAD: usize = 16 << 10;
 
 #[cfg(test)]

@@ -34,8 +34,7 @@ impl End {
         Self { connection, lane }
     }
 
-    /// Has a lane receive these bytes, so many of them at a time, and then the end of its connection: the bytes of the stream and how many chunks they were, and how
-    /// the lane ended.
+    /// Has a lane receive `arrived` in `portions`, and then the end of its connection. Returns the stream's bytes, the number of chunks, and how the lane ended.
     fn receive(
         mut self,
         opener: Option<Opener>,
@@ -77,7 +76,7 @@ impl End {
     }
 }
 
-/// The bytes of a lane with chunks of these lengths, each with an acknowledgement of nothing before it, and where its frames begin.
+/// The bytes of a lane with chunks of these lengths, each behind an acknowledgement of nothing; the stream's bytes; and where the frames begin.
 fn frames(lengths: &[usize], mut seals: Option<Seals>) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     let (mut sent, mut stream, mut begins) = (Vec::new(), Vec::new(), vec![0]);
     for (index, length) in lengths.iter().enumerate() {
@@ -103,7 +102,7 @@ fn seals(role: Role) -> Seals {
 }
 
 proptest! {
-    /// Portions of any length, also none for now, make no difference.
+    /// The lane receives the same in portions of any length, even empty ones.
     #[test]
     fn frames_in_any_portions(
         lengths in prop::collection::vec(prop_oneof![Just(0), 1..100usize, 1_000..40_000usize], 1..8),
@@ -119,7 +118,7 @@ proptest! {
         prop_assert!(received == stream);
     }
 
-    /// A connection that ends anywhere but between two frames was cut; what had come whole is there.
+    /// A connection that ends inside a frame was cut; the chunks before the cut are there.
     #[test]
     fn lane_cut_anywhere(
         lengths in prop::collection::vec(prop_oneof![Just(0), 1..100usize, 1_000..20_000usize], 1..4),
@@ -141,7 +140,7 @@ proptest! {
         }
     }
 
-    /// A byte that is changed costs the lane, and none that is wrong gets through; what came before it is told of.
+    /// A changed byte ends the lane, and no wrong byte gets through; the chunks before it count.
     #[test]
     fn lane_damaged_anywhere(
         lengths in prop::collection::vec(1_000..20_000usize, 1..4),

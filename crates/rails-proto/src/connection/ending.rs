@@ -1,8 +1,8 @@
 //! How a stream ends: finished, dropped, told to stop, given up.
 //!
-//! Each direction ends for itself. An application that goes has finished: its bytes and then its end are delivered, for as long as the stream may
-//! linger. The peer is told at once that nobody reads any more ([`Frame::Stop`], as `STOP_SENDING` in RFC 9000): its writes fail, while it still
-//! receives the bytes of this end. Only [`Connection::abort`] throws away bytes that the peer does not have yet.
+//! Each direction ends separately. When the application drops the stream, the lanes still deliver its bytes and then its end, as long as the stream
+//! may linger. This end tells the peer at once that it reads no more ([`Frame::Stop`], as `STOP_SENDING` in RFC 9000): the peer's writes fail,
+//! while it still receives this end's bytes. Only [`Connection::abort`] discards bytes that the peer does not have yet.
 
 use super::{Connection, Failure, LaneId};
 use crate::{violation::Violation, wire::Frame};
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 /// The state of a stream's end, beside that of the two directions.
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// For how long written bytes are still delivered once the application has gone.
+    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
     linger: Duration,
-    /// Nobody reads at this end any more.
+    /// The application reads no more.
     nobody_reads: bool,
-    /// The offset up to which this end has read, once the peer has sent bytes that nobody reads.
+    /// The offset up to which this end has read; set when the peer sends bytes that the application does not read.
     read_to: Option<u64>,
-    /// The peer reads no more: how many of the written bytes it has not read.
+    /// The number of written bytes that the peer has not read, if it reads no more.
     stopped: Option<u64>,
-    /// The application has gone. Until this time its bytes are delivered.
+    /// The application has dropped the stream. Until this time the lanes deliver its bytes.
     linger_until: Option<Instant>,
-    /// Since when the stream has only to end, or has failed.
+    /// When the application abandoned the stream, or the stream failed.
     abandoned: Option<Instant>,
-    /// Both ends closed a lane after the stream was done, so the peer knows that it is done; or the time for that is over.
+    /// Both ends closed a lane after the stream was done, so the peer knows that the stream is done; or the time for that is over.
     pub(super) settled: bool,
 }
 
@@ -35,8 +35,8 @@ impl Ending {
 }
 
 impl Connection {
-    /// The application has gone. Its bytes and then its end are delivered, as long as the stream may linger. It had taken `unread` bytes from the
-    /// stream without reading them.
+    /// The application drops the stream. The lanes deliver its bytes and then its end, as long as the stream may linger. The application had taken
+    /// `unread` bytes from the stream without reading them.
     pub fn drop_application(&mut self, now: Instant, unread: u64) {
         self.abandon(now);
         if self.is_done() || self.failure.is_some() {
@@ -48,7 +48,7 @@ impl Connection {
         self.stop_reading(unread);
     }
 
-    /// The stream has only to end: its lanes are closed at the latest when it has lingered, and the peer was told.
+    /// The stream has only to end: its lanes close at the latest when the stream has lingered and had the time to tell the peer.
     pub fn abandon(&mut self, now: Instant) {
         if self.ending.abandoned.is_none() {
             self.ending.abandoned = Some(now);
@@ -69,8 +69,8 @@ impl Connection {
         Some(self.ending.abandoned? + self.ending.linger + FAREWELL)
     }
 
-    /// Nobody reads at this end any more, and `unread` bytes were taken from the stream without being read. The peer is told as soon as it has sent
-    /// bytes that nobody has read. While it sends nothing, it can end its direction as usual.
+    /// The application reads no more, and had taken `unread` bytes from the stream without reading them. This end tells the peer as soon as the
+    /// peer has sent bytes that the application has not read. A peer that sends nothing more can end its direction as usual.
     pub fn stop_reading(&mut self, unread: u64) {
         self.ending.nobody_reads = true;
         if unread > 0 || self.incoming.bytes_held() > 0 {
@@ -102,13 +102,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Why nothing can be written any more, for another reason than [`Connection::finish`].
+    /// Why the application cannot write any more, for another reason than [`Connection::finish`].
     pub fn write_failure(&self) -> Option<Failure> {
         let stopped = || self.ending.stopped.map(|unread| Failure::Stopped { unread });
         self.failure.clone().or_else(stopped)
     }
 
-    /// Whether the peer has every written byte: all of them and the end have arrived, or it has read them and reads no more.
+    /// Whether the peer has every written byte: it has received all of them and the end, or has read them and reads no more.
     pub fn is_sent(&self) -> bool {
         self.scheduler.is_complete() || self.ending.stopped == Some(0)
     }
@@ -118,7 +118,7 @@ impl Connection {
         self.is_sending_over() && self.is_receiving_over()
     }
 
-    /// How many bytes of an application that has gone were not delivered, if the stream has failed for that.
+    /// How many of its bytes the peer does not have, if the application has dropped the stream and the stream has failed since.
     pub fn undelivered(&self) -> u64 {
         if self.failure.is_none() || self.ending.linger_until.is_none() || self.is_sending_over() {
             return 0;
@@ -136,12 +136,13 @@ impl Connection {
         self.ending.stopped.is_some()
     }
 
-    /// Whether nobody reads the bytes that still arrive.
+    /// Whether this end refuses the bytes that still arrive.
     pub(super) fn refuses(&self) -> bool {
         self.ending.read_to.is_some()
     }
 
-    /// Refuses new bytes if nobody reads any more. A copy, which a lost or slow lane causes, was read before.
+    /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes does not count: the application has read its
+    /// bytes.
     pub(super) fn refuse_what_came(&mut self) {
         if self.ending.nobody_reads && self.incoming.bytes_held() > 0 {
             self.refuse(0);
@@ -162,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Appends `Stop` if the peer is to be told, once on each lane.
+    /// Appends `Stop` if this end has to tell the peer, once on each lane.
     pub(super) fn say_stop(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
         let Some(read) = self.ending.read_to else { return false };
         let news = !std::mem::replace(&mut self.lanes[lane.0].stop_sent, true);
@@ -172,7 +173,7 @@ impl Connection {
         news
     }
 
-    /// Has the peer told that nobody reads, unless it was told that everything has arrived.
+    /// Tells the peer that this end reads no more, unless a lane has told it that everything has arrived.
     fn refuse(&mut self, unread: u64) {
         if self.failure.is_some() || self.refuses() || self.lanes.iter().any(|lane| lane.last_ack.complete) {
             return;
@@ -187,5 +188,5 @@ impl Connection {
     }
 }
 
-/// For how long a lane tries to tell the peer that it broke the protocol, or that the stream has lingered for long enough.
+/// For how long a lane tries to tell the peer that it broke the protocol, or that the linger time is over.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);

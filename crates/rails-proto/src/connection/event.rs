@@ -12,42 +12,43 @@ pub struct Event {
     pub at: Instant,
     /// The lane; `None` for an event of the stream.
     pub lane: Option<LaneId>,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
     /// The lane has joined.
     Joined,
-    /// The lane has stalled. Other lanes send its chunks in flight again, and it is given nothing until it answers.
+    /// The lane has stalled. Other lanes send its chunks in flight again, and the scheduler gives it nothing until it answers.
     Stalled {
         /// How this end noticed.
         cause: StallCause,
-        /// How long no acknowledgement had come.
+        /// The time without an acknowledgement.
         #[serde(rename = "stalled_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         stalled_for: Duration,
         /// Bytes in flight on it.
         bytes_at_risk: u64,
     },
-    /// The lane answers again and is used as before.
+    /// The lane answers again, and the scheduler uses it as before.
     Restored {
         /// How long it was stalled.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
-    /// The lane is up, and was given nothing for a while, though the stream had work: other lanes were faster, by the estimates. Probes go on.
+    /// The lane is up, and the scheduler has given it nothing for a while, though the stream had work: by the estimates, other lanes were
+    /// faster. Probes go on.
     Unused {
         /// For how long it left waiting bytes to other lanes.
         #[serde(rename = "unused_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         unused_for: Duration,
-        /// How long a chunk would take by this lane.
+        /// How long a chunk would take on this lane.
         #[serde(rename = "own_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
         own: Option<Duration>,
-        /// How long all waiting bytes would take by the best of the other lanes.
+        /// How long all waiting bytes would take on the best of the other lanes.
         #[serde(rename = "others_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
         others: Option<Duration>,
     },
@@ -58,7 +59,8 @@ pub enum EventKind {
         /// Bytes in flight on it that the peer had not acknowledged.
         bytes_at_risk: u64,
     },
-    /// The stream has made no progress for a second or more, though something waits. Comes again each time that twice as long has passed.
+    /// The stream has made no progress for a second or more, though it waits for something. The event comes again each time that twice as
+    /// long has passed.
     Standstill {
         /// Why there is no progress.
         cause: StandstillCause,
@@ -74,7 +76,7 @@ pub enum EventKind {
     },
     /// No usable lane is left. The stream waits for one.
     Outage,
-    /// A lane can be used again.
+    /// A lane is usable again.
     Resumed {
         /// For how long there was none.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How much of a window is in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WindowUse {
-    /// Its size.
+    /// The window's size.
     pub size_bytes: u64,
     /// Of the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. Of this end's: those between
     /// its reader and the last byte that has arrived.
@@ -29,11 +29,11 @@ pub struct Reordered {
 /// The figures of a connection up to now.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
-    /// Bytes that were written, and how many of them the peer is known to have read.
+    /// Bytes that the application has written, and how many of them the peer has read as far as this end knows.
     pub sent: (u64, u64),
-    /// Bytes that were read.
+    /// Bytes that the application has read.
     pub read: u64,
-    /// Bytes and chunks that were sent more than once.
+    /// Bytes and chunks that this end has sent more than once.
     pub reissued: Reissued,
     /// Bytes that arrived more than once, and the chunks that held such bytes.
     pub duplicated: ByteCount,
@@ -41,28 +41,28 @@ pub struct Figures {
     pub sending: WindowUse,
     /// This end's window.
     pub receiving: WindowUse,
-    /// Bytes that wait for missing ones. `None` of messages, whose bytes are stored in place in any order.
+    /// Bytes that wait for missing ones. `None` if the stream carries messages, whose bytes go into place in any order.
     pub reordered: Option<Reordered>,
-    /// The time that it waited, by cause.
+    /// The time that the connection waited, by cause.
     pub stalls: Stalls,
 }
 
 /// The figures of a lane since it joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LaneFigures {
-    /// Bytes and chunks that it sent and another lane had been given before.
+    /// Bytes and chunks that the lane sent after another lane had taken them.
     pub reissued: Reissued,
-    /// Bytes that arrived on it and had arrived before, and the chunks that held such bytes.
+    /// Bytes that arrived on the lane and had arrived before, and the chunks that held such bytes.
     pub duplicated: ByteCount,
-    /// Its time, by activity.
+    /// The lane's time, by activity.
     pub times: LaneTimes,
-    /// Bytes that it was given and that are not acknowledged.
+    /// Bytes in flight on the lane.
     pub in_flight: u64,
-    /// Bytes per second that it was seen to carry while it was busy; `None` where none have arrived yet.
+    /// Bytes per second that the lane carried while it was busy; `None` if the peer has acknowledged none yet.
     pub rate: Option<f64>,
-    /// How long a chunk takes from being taken to being acknowledged; `None` where none was yet.
+    /// How long a chunk takes from the moment the lane takes it to its acknowledgement; `None` before the first acknowledgement.
     pub service: Option<Duration>,
-    /// Whether it was reported as [unused](super::EventKind::Unused), and has not been used since.
+    /// Whether an event has reported the lane as [unused](super::EventKind::Unused), and it has not been used since.
     pub unused: bool,
 }
 
@@ -139,7 +139,7 @@ impl Connection {
     /// Counts a chunk that arrived on `lane`: whether it is a duplicate, and how full the window is.
     pub(super) fn count_arrival(&mut self, now: Instant, lane: LaneId) {
         let duplicated = self.incoming.bytes_duplicated();
-        // Messages begin to count where bytes had nothing to count.
+        // When the stream changes to messages, this count begins at zero again.
         let again = duplicated.saturating_sub(self.duplicates.bytes);
         self.duplicates.bytes = duplicated;
         if again > 0 {

@@ -1,9 +1,9 @@
-//! Checks whether lanes make progress, and stalls those that do not.
+//! Checks whether lanes make progress, and stalls the lanes that do not.
 
 use super::{Connection, Event, EventKind, Failure, LaneId, StallCause};
 use std::time::{Duration, Instant};
 
-/// The transport's knowledge of a lane: the kernel sees acknowledgements long before a whole chunk is acknowledged. `None` is unknown.
+/// The transport's figures of a lane: the kernel sees acknowledgements long before the peer acknowledges a whole chunk. `None` is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkSample {
     /// The smoothed round trip.
@@ -12,7 +12,7 @@ pub struct LinkSample {
     pub rtt_variation: Option<Duration>,
     /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub least_rtt: Option<Duration>,
-    /// How long ago the last new acknowledgement came; `None` while nothing waits for one.
+    /// The time since the last new acknowledgement; `None` while nothing waits for one.
     pub stalled_for: Option<Duration>,
 }
 
@@ -73,11 +73,11 @@ impl Connection {
             self.lanes[lane.0].health.check_at = self.check_others(now, lane);
             return;
         };
-        // A long chunk on a slow lane takes longer than a second, and moves all the same.
+        // A long chunk on a slow lane makes progress, even if it takes longer than a second.
         if let Some(moved) = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for)) {
             self.has_moved(now, moved);
         }
-        // Where acknowledgements come in but no chunk gets through, the lane or the peer is slow, and not stalled.
+        // If acknowledgements come in but no chunk gets through, the lane or the peer is slow, not stalled.
         let stalled_for = stalled_for.min(now.saturating_duration_since(progress));
         if stalled_for >= progress_timeout {
             return self.stall(now, lane, StallCause::NoProgress, stalled_for);
@@ -85,7 +85,7 @@ impl Connection {
         let soonest = now + (progress_timeout - stalled_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
         self.lanes[lane.0].health.check_at = self.answer_due(lane).map(|at| at.max(soonest));
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
-            // Another lane may have it there sooner; those that stand idle do not know.
+            // Another lane may deliver the chunk sooner: wake the idle ones to ask.
             self.wake_all_lanes();
         }
     }
@@ -101,14 +101,14 @@ impl Connection {
         }
     }
 
-    /// The link under `lane` is up again. The lane is used as soon as its transport gets an acknowledgement.
+    /// The link under `lane` is up again. The scheduler uses the lane as soon as its transport gets an acknowledgement.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
         if std::mem::take(&mut self.lanes[lane.0].health.link_is_down) && self.is_stalled(lane) {
             self.check_by(lane, now);
         }
     }
 
-    /// Changes of links may have been missed: no link counts as down any more.
+    /// This end may have missed changes of links: no link counts as down any more.
     pub fn links_unknown(&mut self, now: Instant) {
         (0..self.lanes.len()).for_each(|lane| self.link_up(now, LaneId(lane)));
     }
@@ -118,7 +118,7 @@ impl Connection {
         self.lanes[lane.0].health.is_stalled()
     }
 
-    /// When [`Connection::handle_timeout`] is to be called.
+    /// When the driver calls [`Connection::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.needs_no_lane() {
             return None;
@@ -138,15 +138,15 @@ impl Connection {
         self.ending.settled |= self.lanes_end().is_some_and(|at| at <= now);
     }
 
-    /// When the stream fails that has no usable lane.
+    /// When a stream without a usable lane fails.
     pub(super) fn outage_ends(&self) -> Option<Instant> {
         let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
-        // With an outage limit of zero, a stalled lane is still worth more than none.
+        // With an outage limit of zero, the stream still waits for a stalled lane.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
         waits.then_some(since + self.outage_timeout())
     }
 
-    /// The oldest event that was not taken yet.
+    /// Takes the oldest event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -167,7 +167,7 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Something has arrived on `lane`. If its link went down longer ago than a frame travels, the link is up again, though no event said so. The transport
+    /// A frame has arrived on `lane`. If the link went down longer ago than a frame travels, the link is up again, though no event said so. The transport
     /// tells whether the way to the peer works too.
     pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
         let health = &self.lanes[lane.0].health;
@@ -177,9 +177,9 @@ impl Connection {
         }
     }
 
-    /// Something on `lane` waits for an acknowledgement: progress is checked when that is due.
+    /// A chunk on `lane` waits for an acknowledgement: its driver checks progress when that is due.
     pub(super) fn expect_answer(&mut self, now: Instant, lane: LaneId) {
-        // An earlier chunk may have been overdue for long, and has its own checks.
+        // If an earlier chunk is long overdue, its own checks cover it.
         let soon = now + LONGEST_CHECK_INTERVAL;
         if self.lanes[lane.0].health.check_at.is_none_or(|at| at > soon)
             && let Some(at) = self.answer_due(lane)
@@ -195,7 +195,7 @@ impl Connection {
         Some(self.scheduler.overdue_at(lane.0).map_or(stalled_at, |overdue| overdue.min(stalled_at)))
     }
 
-    /// Has the progress of `lane` checked by then. Its driver is told if it would sleep longer.
+    /// Has the driver check the progress of `lane` by `at`, and wakes a driver that would sleep longer.
     pub(super) fn check_by(&mut self, lane: LaneId, at: Instant) {
         let check_at = &mut self.lanes[lane.0].health.check_at;
         if check_at.is_none_or(|known| at < known) {
@@ -209,7 +209,7 @@ impl Connection {
         self.scheduler.stall(lane.0);
         let health = &mut self.lanes[lane.0].health;
         health.stalled_since = Some(now);
-        // An event says when a link that is down is up again.
+        // If the link is down, an event says when it is up again.
         health.check_at = None;
         if !health.link_is_down {
             let at = now + health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
@@ -257,10 +257,10 @@ impl Connection {
 
 /// A lane without progress for so many round trips is stalled: a single loss delays an acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
-/// No lane is stalled before that: a peer may hold an acknowledgement back for 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine schedules as it
-/// likes.
+/// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine may schedule threads
+/// late.
 const LEAST_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
-/// The progress of a lane with an overdue chunk is checked as often, for the copy on another lane may be overdue too.
+/// The longest time between two checks of a lane with an overdue chunk: the copy on another lane may be overdue too.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A lane that is nearly stalled is not checked more often.
+/// The shortest time between two checks of a lane that is nearly stalled.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// Bytes or messages. It can change while nothing has arrived and the application has not chosen.
+/// Bytes or messages. The form can change while nothing has arrived and the application has not chosen.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Bytes(Reassembler),
@@ -22,7 +22,7 @@ impl Incoming {
         Self::Bytes(Reassembler::new(window))
     }
 
-    /// The receiving side of another form, if nothing has arrived but the end, which fits either form.
+    /// Gives the receiving side of another form, if nothing has arrived but the end, which fits either form.
     pub(super) fn changed_to(&self, form: Form, window: u64) -> Option<Self> {
         let (untouched, end) = match self {
             Self::Bytes(reassembler) => (reassembler.is_untouched(), reassembler.end()),
@@ -45,7 +45,7 @@ impl Incoming {
     pub(super) fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
         match self {
             Self::Bytes(reassembler) => reassembler.admit(header),
-            // Only an end has no content.
+            // Only the end of the stream comes without content.
             Self::Messages(_) if header.length == 0 && header.fin => Ok(Admission::New),
             Self::Messages(_) => Err(Violation::Form { arrived: Form::Bytes, expected: Form::Messages }),
         }
@@ -171,7 +171,7 @@ impl Incoming {
         }
     }
 
-    /// The memory of bytes that have arrived, or that is set aside for chunks that have begun to.
+    /// The memory of the bytes that have arrived, and of chunks that have begun to arrive.
     pub(super) fn memory_held(&self) -> u64 {
         match self {
             Self::Bytes(reassembler) => reassembler.memory_held(),

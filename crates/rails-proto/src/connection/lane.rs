@@ -13,13 +13,13 @@ use std::time::Instant;
 pub(super) struct Lane {
     pub(super) up: bool,
     pub(super) number: u16,
-    /// Its last answer was [`Transmit::Idle`](super::Transmit::Idle), and it was not woken since.
+    /// The lane's last answer was [`Transmit::Idle`](super::Transmit::Idle), and nothing has woken it since.
     pub(super) idle: bool,
-    /// It was woken while idle, and has not asked since.
+    /// A wake found the lane idle, and the lane has not asked since.
     pub(super) called: bool,
     /// Chunks that have arrived whole.
     pub(super) chunks: u64,
-    /// The last acknowledgement that was sent on this lane.
+    /// The last acknowledgement that this end sent on the lane.
     pub(super) last_ack: LastAckSent,
     /// Bytes that have arrived since then.
     pub(super) unacknowledged: u64,
@@ -33,34 +33,36 @@ pub(super) struct Lane {
     pub(super) replaced: bool,
     /// The lane is taken out of the stream.
     pub(super) leaving: bool,
-    /// The last `Leave` that was sent on this lane: whether everything sent on it is acknowledged.
+    /// Whether the last `Leave` on this lane said that the peer has acknowledged everything sent on it; `None` before
+    /// the first.
     pub(super) leave_sent: Option<bool>,
-    /// The peer said that everything it sent on the lane is acknowledged.
+    /// The peer said that this end has acknowledged everything that it sent on the lane.
     pub(super) other_drained: bool,
     pub(super) clock: LaneClock,
     /// Bytes and chunks that arrived on it and had arrived before.
     pub(super) duplicates: ByteCount,
 }
 
-/// Why a lane does not join.
+/// The reason why a lane does not join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLane {
     /// The stream is over.
     StreamOver,
-    /// It has as many as it may have, [`MOST_LANES`](crate::parameters::MOST_LANES).
+    /// The stream has [`MOST_LANES`](crate::parameters::MOST_LANES) lanes already.
     Full,
 }
 
 /// When a lane has to act without an event; `None` is never.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTimeouts {
-    /// The lane sends an acknowledgement, unless a chunk carries it before.
+    /// When the lane sends an acknowledgement, unless it goes out with a chunk before.
     pub acknowledge: Option<Instant>,
-    /// Its progress is checked.
+    /// When the driver checks the lane's progress.
     pub progress: Option<Instant>,
-    /// The lane ends, even with bytes in flight: its stream was abandoned, and the linger time is over.
+    /// When the lane ends, even with bytes in flight: the application has abandoned the stream, and the linger time is
+    /// over.
     pub end: Option<Instant>,
-    /// It ends at once: another connection has taken its place.
+    /// Whether the lane ends at once, because another connection has taken its place.
     pub replaced: bool,
 }
 
@@ -73,7 +75,7 @@ pub(super) struct LastAckSent {
 }
 
 impl Lane {
-    /// Wakes it if it is idle. Gives whether it was.
+    /// Wakes the lane if it is idle. Returns whether it was.
     pub(super) fn call(&mut self) -> bool {
         self.called |= self.idle;
         std::mem::take(&mut self.idle)
@@ -94,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connections with that lane number. Gives whether one of them was being taken out of the stream.
+    /// Ends the connections with that lane number. Returns whether one of them was leaving the stream.
     pub(super) fn replace(&mut self, number: u16) -> bool {
         let mut was_leaving = false;
         for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up && lane.number == number) {
@@ -105,7 +107,7 @@ impl Connection {
         was_leaving
     }
 
-    /// Appends an acknowledgement if one is due, or if there is news and a chunk goes out anyway.
+    /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.refuses();
         let limit = self.incoming.limit();
@@ -126,7 +128,7 @@ impl Connection {
         true
     }
 
-    /// Appends `Leave`, and once more when everything sent on the lane has been acknowledged.
+    /// Appends `Leave`, and once more when the peer has acknowledged everything sent on the lane.
     pub(super) fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
         let drained = self.scheduler.in_flight_chunks(lane.0) == 0;
         let state = &mut self.lanes[lane.0];
@@ -139,12 +141,12 @@ impl Connection {
     }
 }
 
-/// A part of the window, at least a byte: else a small window would be acknowledged without end.
+/// A part of the window, at least a byte: else an end with a small window would send acknowledgements without end.
 pub(super) fn part(window: u64, parts: u64) -> u64 {
     (window / parts).max(1)
 }
 
 /// A lane acknowledges at the latest after this part of the window.
 pub(super) const ACKS_PER_WINDOW: u64 = 8;
-/// The limit is told anew when it has moved by this part of the window.
+/// A lane tells the peer a new limit when the limit has moved by this part of the window.
 pub(super) const LIMITS_PER_WINDOW: u64 = 4;

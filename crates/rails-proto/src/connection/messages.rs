@@ -1,7 +1,8 @@
 //! A connection that carries messages.
 //!
-//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. As that answers, it hands the chunk in whole through
-//! [`Connection::handle_content`], or reads it straight into the message's buffer, through [`Connection::lend`] and [`Connection::handle_part`].
+//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. Depending on the answer, it hands the chunk in whole
+//! through [`Connection::handle_content`], or reads it straight into the message's buffer, through [`Connection::lend`] and
+//! [`Connection::handle_part`].
 
 use super::{Connection, LaneId};
 use crate::{
@@ -13,11 +14,11 @@ use crate::{
 use bytes::Bytes;
 use std::time::Instant;
 
-/// Why a stream cannot carry messages.
+/// The reason why a stream cannot carry messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotForMessages {
-    /// The stream was used for bytes before.
+    /// The application has used the stream for bytes before.
     #[error("bytes were written to it, or its write side was shut down, before")]
     InUse,
     /// The chunks or the peer's window are too small.
@@ -33,7 +34,7 @@ pub enum NotForMessages {
 impl Connection {
     // The application's side.
 
-    /// Uses the stream for messages from here on. Where bytes have arrived already, the stream fails with [`Violation::Form`].
+    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails with [`Violation::Form`].
     ///
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
@@ -61,14 +62,14 @@ impl Connection {
     /// longer than the room.
     ///
     /// # Panics
-    /// Where the stream does not carry messages or was finished.
+    /// If the stream does not carry messages or is finished.
     pub fn send(&mut self, now: Instant, priority: Priority, message: Bytes) {
         self.scheduler.send(priority, message);
         self.wake_idle_lanes(now);
         self.observe_application(now);
     }
 
-    /// The next message, or the packet that it is in. `None` where there is none yet, or [no more](Connection::is_read).
+    /// Takes the next message, or the packet with the next messages. `None` if there is none yet, or [no more](Connection::is_read).
     pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
         self.has_moved(now, now);
@@ -112,7 +113,7 @@ impl Connection {
         self.incoming.lend(lane.0)
     }
 
-    /// Takes back the memory that was lent to `lane`, with `filled` bytes of it read in all.
+    /// Takes back the memory that `lane` borrowed, with `filled` bytes of it read in all.
     ///
     /// # Errors
     /// [`Violation`], if the message became whole because another lane brought its part; the stream has failed with it.
@@ -130,7 +131,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes back the memory that was lent to `lane`: the whole part has arrived, with a right checksum.
+    /// Takes back the memory that `lane` borrowed: the whole part has arrived, with a right checksum.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -180,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Takes chunks of that form from here on. The stream fails if chunks of the other have arrived.
+    /// Takes chunks of that form from here on. The stream fails if chunks of the other form have arrived.
     fn agree(&mut self, now: Instant, form: Form) {
         let is = self.incoming.form();
         if is == form {

@@ -64,15 +64,15 @@ pub struct LaneId(pub usize);
 /// The settings of one end of a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// The longest chunk that is sent, in bytes; the peer may ask for less.
+    /// The longest chunk that this end sends, in bytes; the peer may ask for shorter ones.
     pub longest_chunk: usize,
-    /// How many bytes may wait for a lane.
+    /// The number of bytes that may wait for a lane.
     pub send_buffer: usize,
     /// The parameters that this end tells its peer.
     pub parameters: TransportParameters,
     /// How long the stream waits without a usable lane before it fails.
     pub outage_limit: Duration,
-    /// For how long written bytes are still delivered once the application has gone.
+    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
     pub linger: Duration,
     /// Whether this end dials lost lanes again, and not its peer.
     pub redials: bool,
@@ -88,10 +88,10 @@ pub struct Connection {
     parameters: TransportParameters,
     lanes: Vec<Lane>,
     ending: Ending,
-    /// Why the stream has failed.
+    /// The failure of the stream.
     failure: Option<Failure>,
     outage_limit: Duration,
-    /// Since when there has been no usable lane.
+    /// When the last usable lane was lost; `None` while there is one.
     outage_since: Option<Instant>,
     redials: bool,
     paths: Paths,
@@ -104,11 +104,11 @@ pub struct Connection {
     duplicates: ByteCount,
 }
 
-/// Why a stream has failed.
+/// The reason why a stream has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The peer gave the stream up.
+    /// The peer reset the stream.
     #[error("{0}")]
     Reset(ResetReason),
     /// The peer broke the protocol.
@@ -119,15 +119,15 @@ pub enum Failure {
         "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in order"
     )]
     LanesLost {
-        /// Bytes that were in flight. Whether they arrived is unknown.
+        /// Bytes in flight. Whether they arrived is unknown.
         unacknowledged: u64,
-        /// Bytes from the peer that arrived in order. Those that were not read yet can still be read.
+        /// Bytes from the peer that arrived in order. The application can still read those that it has not read.
         delivered: u64,
     },
-    /// The peer has dropped the stream, or its receiving half, and reads no more. The bytes that it had written can still be read.
+    /// The peer has dropped the stream, or its receiving half, and reads no more. The application can still read the peer's bytes.
     #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
     Stopped {
-        /// How many of the written bytes it has not read.
+        /// The number of written bytes that the peer has not read.
         unread: u64,
     },
     /// This end gave the stream up.
@@ -136,7 +136,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The kind of error that a TCP connection gives in the same case.
+    /// The kind of error that a TCP connection returns in the same case.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Reset(_) | Self::LanesLost { .. } => io::ErrorKind::ConnectionReset,
@@ -149,16 +149,16 @@ impl Failure {
 /// The next step of a lane with room.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// Send the control frames that were appended, then this chunk if there is one.
+    /// Send the appended control frames, then this chunk if there is one.
     Send(Option<Chunk>),
-    /// Nothing to send until the lane is woken, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
+    /// Nothing to send until the stream wakes the lane, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
     Idle,
-    /// Nothing more to send, ever: close the sending side, and read on until the peer has closed its own.
+    /// Nothing more to send at all: close the sending side, and read on until the peer has closed its own.
     Close,
 }
 
 impl Connection {
-    /// One end of a stream without lanes that shares its bytes out by `policy`; `theirs` are the peer's parameters.
+    /// Creates one end of a stream, without lanes. It shares its bytes out by `policy`; `theirs` are the peer's parameters.
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
@@ -187,7 +187,7 @@ impl Connection {
         self.scheduler.record_decisions(capacity);
     }
 
-    /// Hands out the decisions that were kept since this was last asked. `None` where none are kept.
+    /// Takes the decisions since the last call. `None` if this end keeps none.
     pub fn take_record(&mut self) -> Option<Record> {
         self.scheduler.take_record()
     }
@@ -197,19 +197,20 @@ impl Connection {
         self.parameters.window
     }
 
-    /// The memory of bytes that have arrived, or begun to, and have not been read: the window at most, and the overhead of each chunk.
+    /// The memory of bytes that have arrived or begun to arrive, and that the application has not read: at most the window, and the overhead of
+    /// each chunk.
     pub fn memory_held(&self) -> u64 {
         self.incoming.memory_held()
     }
 
     // The application's side.
 
-    /// How many bytes may be written now.
+    /// How many bytes the application may write now.
     pub fn room(&self) -> usize {
         self.scheduler.room()
     }
 
-    /// Takes bytes to send: no more than there is [`Connection::room`] for.
+    /// Takes bytes to send, at most [`Connection::room`].
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.use_for_bytes(now);
         self.scheduler.write(bytes);
@@ -217,7 +218,7 @@ impl Connection {
         self.observe_application(now);
     }
 
-    /// No more bytes will be written.
+    /// The application will write no more.
     pub fn finish(&mut self, now: Instant) {
         self.scheduler.finish();
         self.wake_idle_lanes(now);
@@ -229,7 +230,7 @@ impl Connection {
         self.scheduler.is_finished()
     }
 
-    /// The next bytes in order. `None` where there are none yet, or [no more](Connection::is_read).
+    /// Takes the next bytes in order. `None` if there are none yet, or [no more](Connection::is_read).
     pub fn read(&mut self, now: Instant) -> Option<Bytes> {
         self.use_for_bytes(now);
         let bytes = self.incoming.read()?;
@@ -239,23 +240,23 @@ impl Connection {
         Some(bytes)
     }
 
-    /// Whether every byte that the peer wrote has been read.
+    /// Whether the application has read every byte that the peer wrote.
     pub fn is_read(&self) -> bool {
         self.incoming.is_finished()
     }
 
-    /// Why the stream has failed, if it has. Bytes that have arrived in order can still be read.
+    /// The failure of the stream, if it has failed. The application can still read the bytes that have arrived in order.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
     // The lanes' side.
 
-    /// A lane has joined. It takes the place of a connection that had its number before. If that was being taken out of the stream, so is its
-    /// successor, and the peer learns of it on this one.
+    /// A lane has joined. It replaces an earlier connection with its number. If that connection was leaving the stream, the new one leaves too,
+    /// and tells the peer.
     ///
     /// # Errors
-    /// [`NoLane`]. Even where the stream has too many lanes, a connection that had the number before ends.
+    /// [`NoLane`]. Even if the stream has too many lanes, an earlier connection with the number ends.
     pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, NoLane> {
         // A stream that is done may still owe the peer its last acknowledgement.
         if self.failure.is_some() {
@@ -292,13 +293,13 @@ impl Connection {
         self.lanes[lane.0] = Lane::default();
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);
-        // All of them: it may have been the one that watched over another.
+        // All of them: the lost lane may have been the one that watched over another.
         self.wake_all_lanes();
         self.wakes.writer = true;
         self.observe(now);
     }
 
-    /// Takes a lane out of the stream: it is given nothing more, and is closed once all its chunks are acknowledged at both ends.
+    /// Takes a lane out of the stream. The scheduler gives it nothing more, and both ends close it when they have acknowledged all its chunks.
     pub fn leave(&mut self, now: Instant, lane: LaneId) {
         let state = &mut self.lanes[lane.0];
         if state.up && !std::mem::replace(&mut state.leaving, true) {
@@ -310,7 +311,7 @@ impl Connection {
         }
     }
 
-    /// Whether a lane is being taken out of the stream.
+    /// Whether a lane is leaving the stream.
     pub fn is_leaving(&self, lane: LaneId) -> bool {
         self.lanes[lane.0].leaving
     }
@@ -332,7 +333,7 @@ impl Connection {
         self.lanes[lane.0].called = false;
         if let Some(failure) = &self.failure {
             let reason = match failure {
-                // If the lanes have stalled, the peer gets it when they make progress again.
+                // If the lanes have stalled, the peer gets the reset when they make progress again.
                 Failure::Dropped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
                 Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
                 Failure::Violation(_) => Some(ResetReason::Violation),
@@ -386,12 +387,12 @@ impl Connection {
         Transmit::Idle
     }
 
-    /// The longest chunk that `lane` is given, which follows its rate. About as much of it should wait in the kernel.
+    /// The longest chunk that the scheduler gives `lane`, which follows the lane's rate. About as much should wait in the kernel.
     pub fn chunk_length(&self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
     }
 
-    /// How many bytes were given to `lane` and are not acknowledged.
+    /// How many bytes are in flight on `lane`.
     pub fn in_flight(&self, lane: LaneId) -> u64 {
         self.scheduler.in_flight(lane.0)
     }
@@ -401,7 +402,7 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
-        // Also of a stream that is over: the driver takes memory for an admitted chunk.
+        // Check this even after the stream is over: the driver takes memory for an admitted chunk.
         let longest = self.parameters.longest_chunk;
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
@@ -438,7 +439,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts a chunk that has arrived whole on `lane`, and answers it.
+    /// Counts a chunk that has arrived whole on `lane`, and has it acknowledged.
     fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
@@ -467,7 +468,7 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
-        // An acknowledgement that comes too late changes nothing: the application knows that the stream failed, or that the peer reads no more.
+        // A late acknowledgement changes nothing: the application knows that the stream failed, or that the peer reads no more.
         if self.failure.is_some() || self.is_stopped() {
             return Ok(());
         }
@@ -497,7 +498,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer has given the stream up.
+    /// The peer has reset the stream.
     pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
         if self.failure.is_none() && !self.is_done() {
             self.fail(now, Failure::Reset(reason));
@@ -505,22 +506,22 @@ impl Connection {
     }
 
     /// The lanes and tasks to wake since the last call.
-    #[must_use = "all that it names wait for it"]
+    #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_wakes(&mut self) -> Wakes {
         std::mem::take(&mut self.wakes)
     }
 
-    /// How many bytes were written, and how many of them the peer is known to have read.
+    /// How many bytes the application has written, and how many of them the peer has read as far as this end knows.
     pub fn sent(&self) -> (u64, u64) {
         (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
     }
 
-    /// How many bytes were given to a lane more than once.
+    /// How many bytes lanes have taken more than once.
     pub fn bytes_sent_again(&self) -> u64 {
         self.scheduler.bytes_sent_again()
     }
 
-    /// How many bytes were read, and how many arrived more than once.
+    /// How many bytes the application has read, and how many arrived more than once.
     pub fn received(&self) -> (u64, u64) {
         (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
     }

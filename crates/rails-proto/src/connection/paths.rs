@@ -1,8 +1,8 @@
-//! Conclusions about the peer from the ends of its lanes: it cannot be reached, or it is gone.
+//! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is gone.
 //!
-//! A peer whose process was killed leaves its kernel, which closes or resets every connection at once and refuses new ones. This end takes the kernel at its
-//! word, as TCP does. [`Config::outage_limit`](super::Config::outage_limit) is for a peer that cannot be reached. A middlebox can reset connections too, but then the end that dials
-//! gets through again. The end that is dialled waits for that: 1.5 s and four round trips.
+//! When the peer's process dies, its kernel closes or resets every connection at once and refuses new ones. This end believes the kernel, as TCP does.
+//! [`Config::outage_limit`](super::Config::outage_limit) is for an unreachable peer. A middlebox can reset connections too, but then the end that dials gets
+//! through again. The end that accepts waits for that: 1.5 s and four round trips.
 
 use super::{Connection, LaneId};
 use std::time::{Duration, Instant};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneEnd {
-    /// As it should: both ends have closed it.
+    /// Both ends have closed it, as they should.
     Closed,
-    /// By this end's own will: nothing follows from it.
+    /// This end ended it: this says nothing about the peer.
     Own,
-    /// The peer's kernel closed or reset it, and no frame had said why.
+    /// The peer's kernel closed or reset it, and no frame had given a reason.
     ByPeer,
-    /// Otherwise: its connection timed out, or what came in on it was damaged.
+    /// Its connection timed out, or its bytes arrived damaged.
     Lost,
 }
 
-/// What a peer answers that is dialled again and does not take the lane.
+/// The part of the peer that refused a lane which this end dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Its kernel: nobody listens there.
+    /// The peer's kernel: no socket listens there.
     Connection,
-    /// Its listener: it does not have the stream.
+    /// The peer's listener: it does not have the stream.
     Stream,
 }
 
-/// The lanes that there were, and those that are dialled for the first time, by number: as many as a stream has numbers.
+/// The stream's lanes so far, and those that this end dials for the first time, by number: at most as many as a stream has numbers.
 #[derive(Debug, Default)]
 pub(super) struct Paths(Vec<Path>);
 
@@ -43,15 +43,15 @@ struct Path {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It is dialled for the first time.
+    /// This end dials it for the first time.
     Dialled,
-    /// And the first attempt since the stream was opened has failed: it says nothing of the peer, and is dialled on.
+    /// Its first attempt has failed. That says nothing about the peer, and this end goes on dialling it.
     Unreached,
     Up,
-    /// It ended otherwise than by the peer, or the peer has it again as far as is known.
+    /// It was lost, and the peer's kernel did not close it.
     Lost,
     ClosedByPeer,
-    /// And the peer was dialled, and refused it.
+    /// The peer refused it when this end dialled again.
     Refused,
 }
 
@@ -89,7 +89,7 @@ impl Paths {
         }
     }
 
-    /// Whether every lane that was up is refused now, and no other has its first attempt before it.
+    /// Whether the peer now refuses every lane that was up, and no other lane still waits for its first attempt.
     fn are_refused(&self) -> bool {
         let is_up = |path: &&Path| path.state != State::Unreached;
         let mut were_up = self.0.iter().filter(is_up).peekable();
@@ -113,8 +113,8 @@ impl Connection {
         self.paths.dialled(number);
     }
 
-    /// The peer was dialled for the lane of that number, and the lane did not come up; `refused` says so where the peer refused it. Where the peer has refused
-    /// every lane that was up, and none of them timed out, the stream fails: no peer is left.
+    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer refused it, if it did. If the peer has
+    /// refused every lane that was up, and none of them timed out, the stream fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
         if self.outage_ends().is_some() && self.paths.are_refused() {
@@ -131,21 +131,21 @@ impl Connection {
         self.outage_limit.min(REDIAL_GRACE + ROUND_TRIPS * rtt)
     }
 
-    /// Notes how a lane ended. It still has its place.
+    /// Notes how a lane ended. The lane is still in the list of lanes.
     pub(super) fn note_end(&mut self, lane: LaneId, end: LaneEnd) {
         let number = self.lanes[lane.0].number;
         let is_up = |(index, other): (usize, &super::lane::Lane)| index != lane.0 && other.up && other.number == number;
-        // Another connection may have taken its place.
+        // Another connection may have taken the lane's place.
         if !self.lanes.iter().enumerate().any(is_up) {
             self.paths.down(number, if self.lanes[lane.0].leaving { LaneEnd::Own } else { end });
         }
     }
 }
 
-/// How long the end that is dialled waits for a lane when the peer's kernel has closed all: the peer dials at once, and a SYN that is lost is sent again after
-/// 1 s.
+/// How long the accepting end waits for a lane when the peer's kernel has closed all: the peer dials at once, and its kernel sends a lost SYN again after 1 s.
 const REDIAL_GRACE: Duration = Duration::from_millis(1500);
-/// And as many round trips: for the connection and for the handshake there are three, and one is how much later the peer may have heard of it.
+/// The round trips that the accepting end waits in addition: three for the connection and the handshake, and one because the peer may learn of the loss that
+/// much later.
 const ROUND_TRIPS: u32 = 4;
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// One end with that many lanes.
+    /// Creates one end with that many lanes.
     fn end(redials: bool, lanes: u16, now: Instant) -> (Connection, Vec<LaneId>) {
         let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
         let config = Config {
@@ -184,10 +184,10 @@ mod tests {
             let (mut connection, lanes) = end(true, 2, now);
             lanes.iter().for_each(|lane| connection.lane_down(now, *lane, LaneEnd::ByPeer));
             connection.dial_failed(now, 0, Some(refused));
-            assert!(!has_failed(&connection), "the other path was not tried yet");
+            assert!(!has_failed(&connection), "this end has not dialled the other path yet");
             assert_eq!(connection.poll_timeout(), Some(now + LIMIT));
             connection.dial_failed(now, 1, None);
-            assert!(!has_failed(&connection), "that was not the peer's word");
+            assert!(!has_failed(&connection), "the peer itself has not refused");
             connection.dial_failed(now, 1, Some(refused));
             assert!(has_failed(&connection));
         }
@@ -201,7 +201,7 @@ mod tests {
         connection.dial_failed(now, 0, Some(Refused::Stream));
         assert!(!has_failed(&connection));
         connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
-        assert!(!has_failed(&connection), "the second has not been dialled again");
+        assert!(!has_failed(&connection), "this end has not dialled the second lane again");
         connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         connection.dial_failed(now, 0, Some(Refused::Stream));
         assert!(!has_failed(&connection));
@@ -215,9 +215,9 @@ mod tests {
         connection.dialled(1);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
         connection.dial_failed(now, 0, Some(Refused::Connection));
-        assert!(!has_failed(&connection), "the other address was not heard yet");
+        assert!(!has_failed(&connection), "the other address has not answered yet");
         connection.dial_failed(now, 1, None);
-        assert!(has_failed(&connection), "it does not answer either");
+        assert!(has_failed(&connection), "the other address does not answer either");
 
         let (mut connection, lanes) = end(true, 1, now);
         connection.dialled(1);
@@ -225,7 +225,7 @@ mod tests {
         connection.dial_failed(now, 0, Some(Refused::Connection));
         connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         connection.dial_failed(now, 0, Some(Refused::Connection));
-        assert!(!has_failed(&connection), "it came up");
+        assert!(!has_failed(&connection), "the other address came up");
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(connection.poll_timeout(), Some(now + grace));
         connection.lane_up(now + grace / 2, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         connection.handle_timeout(now + grace);
-        assert!(!has_failed(&connection), "somebody in between had cut them");
+        assert!(!has_failed(&connection), "a middlebox had cut the lanes");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The time of a stream by cause: why it does not send, why its lanes are not busy, and for how long readable bytes are not read.
+//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long readable bytes wait for the application.
 //!
 //! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the same, that costs one
 //! comparison.
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 /// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stalls {
-    /// Every written byte was sent, and the application had not finished.
+    /// All written bytes were sent, and the application had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the peer's window was full: its application does not read as fast, or a lane is late with the first missing bytes.
+    /// Bytes waited, and the peer's window was full: the peer's application reads more slowly, or a lane is late with the first missing
+    /// bytes.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// Bytes waited, the window had room, and every usable lane was busy: the links are the limit.
@@ -23,7 +24,7 @@ pub struct Stalls {
     /// Bytes waited, the window had room, and there was no usable lane.
     #[serde(rename = "no_lane_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub no_lane: Duration,
-    /// Bytes could be read, and the application had not read them. It overlaps with the other causes.
+    /// Bytes were readable, and the application had not read them. This overlaps with the other causes.
     #[serde(rename = "not_read_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub not_read: Duration,
 }
@@ -31,19 +32,19 @@ pub struct Stalls {
 /// The time of a lane while it was up. The five activities exclude each other and cover all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LaneTimes {
-    /// It was sending, or waited for room in its socket.
+    /// The lane was sending, or waited for room in its socket.
     #[serde(rename = "busy_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub busy: Duration,
-    /// It was idle: there was nothing to send.
+    /// The lane was idle: there was nothing to send.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// It was idle: the peer's window was full.
+    /// The lane was idle: the peer's window was full.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
-    /// It was idle: the policy left the waiting bytes to other lanes.
+    /// The lane was idle: the policy left the waiting bytes to other lanes.
     #[serde(rename = "left_to_others_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub left_to_others: Duration,
-    /// It had stalled, and nothing was given to it.
+    /// The lane had stalled, and the scheduler gave it nothing.
     #[serde(rename = "stalled_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub stalled: Duration,
 }
@@ -55,7 +56,7 @@ enum Cause {
     WindowFull,
     NoRoom,
     NoLane,
-    /// A lane is idle that leaves the waiting bytes to others, or is about to take them.
+    /// An idle lane leaves the waiting bytes to others, or is about to take them.
     LeftToOthers,
     /// All bytes and the end were sent, or the stream is over.
     Drained,
@@ -75,7 +76,7 @@ enum Doing {
 #[derive(Debug)]
 struct Clock<const N: usize> {
     spent: [Duration; N],
-    /// The cause now, and since when.
+    /// The present cause, and when it began.
     running: Option<(usize, Instant)>,
 }
 
@@ -138,7 +139,7 @@ impl Connection {
             };
         }
         let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.is_usable(*index));
-        // `None` without a usable lane; else whether one of them is idle.
+        // `None` without a usable lane; else whether a usable lane is idle.
         match usable.map(|(_, lane)| lane.idle).reduce(|one, other| one || other) {
             None => Cause::NoLane,
             Some(true) => Cause::LeftToOthers,
@@ -148,7 +149,7 @@ impl Connection {
 }
 
 impl Lane {
-    /// Its time while it was up, by activity.
+    /// The lane's time while it was up, by activity.
     pub(super) fn times(&self, now: Instant) -> LaneTimes {
         let [busy, nothing_to_send, window_full, left_to_others, stalled] = self.clock.0.at(now);
         LaneTimes { busy, nothing_to_send, window_full, left_to_others, stalled }

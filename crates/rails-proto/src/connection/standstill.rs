@@ -1,7 +1,7 @@
-//! Whether a stream moves that waits for something, and why it does not.
+//! Whether a stream that waits for something makes progress, and why it does not.
 //!
-//! A stream that has stood still for a second says so, and again each time that twice as long has passed. An idle stream waits for nothing, and
-//! has no timer: one runs out once after the last that the stream waited for.
+//! A stream that stands still for a second reports it, and again each time that twice as long has passed. An idle stream waits for nothing and
+//! sets no timer; the last timer runs out once after the stream has become idle.
 
 use super::{Connection, EventKind, LaneId};
 use serde::Serialize;
@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Why a stream stands still.
+/// The reason why a stream stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StandstillCause {
-    /// There is no lane that can be used.
+    /// The stream has no usable lane.
     NoLane,
     /// Bytes are in flight, and the peer acknowledges none of them.
     NotAcknowledged,
@@ -27,52 +27,52 @@ pub enum StandstillCause {
     BytesMissing,
 }
 
-/// What a lane does, for somebody who asks why its stream stands still.
+/// The progress of one lane, for the report of a standstill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneProgress {
     /// The lane.
     pub lane: LaneId,
-    /// The number that both ends know it by.
+    /// The lane's number, the same at both ends.
     pub number: u16,
-    /// What it does.
+    /// The lane's state.
     pub state: LaneState,
-    /// Bytes that it was given and that are not acknowledged.
+    /// Bytes in flight on the lane.
     pub unacknowledged: u64,
-    /// How long ago the peer acknowledged a chunk on it; `None` where it never has.
+    /// The time since the peer last acknowledged a chunk on the lane; `None` if it never has.
     pub last_progress: Option<Duration>,
-    /// Its least round trip, as far as it is known.
+    /// The lane's least round trip, if it is known.
     pub rtt: Option<Duration>,
 }
 
-/// What a lane does.
+/// The state of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneState {
-    /// It sends, or waits for room in its socket.
+    /// The lane sends, or waits for room in its socket.
     Busy,
-    /// It has room, and was given nothing.
+    /// The lane has room, and the scheduler gives it nothing.
     Idle,
-    /// Nothing that was sent on it is acknowledged.
+    /// The peer acknowledges nothing that was sent on the lane.
     Stalled,
-    /// The link under it is down.
+    /// The link under the lane is down.
     LinkDown,
-    /// It is being taken out of the stream.
+    /// The lane is leaving the stream.
     Leaving,
 }
 
 /// Watches whether a stream moves.
 #[derive(Debug, Default)]
 pub(super) struct Standstill {
-    /// When the stream last moved, or began to wait; `None` while it waits for nothing.
+    /// When the stream last made progress, or began to wait; `None` while it waits for nothing.
     since: Option<Instant>,
-    /// When to check; it may be earlier than there is anything to find.
+    /// When to check next. The stream may not stand still by then.
     check_at: Option<Instant>,
-    /// Whether it was told of since the stream last moved.
+    /// Whether an event has reported the standstill.
     told: bool,
 }
 
 impl Connection {
-    /// The lanes that are up, for somebody who asks why the stream stands still.
+    /// The progress of the lanes that are up, for the report of a standstill.
     pub fn lane_progress(&self, now: Instant) -> impl Iterator<Item = LaneProgress> + '_ {
         self.lanes().map(move |lane| {
             let state = &self.lanes[lane.0];
@@ -107,7 +107,7 @@ impl Connection {
         self.standstill.check_at = None;
         let Some(since) = self.standstill.since else { return };
         let stood_for = now.saturating_duration_since(since);
-        // The first acknowledgement of a far peer takes its time.
+        // The first acknowledgement of a distant peer takes several round trips.
         let least = FIRST_WARNING.max(4 * self.longest_round_trip());
         if !self.standstill.told && stood_for < least {
             self.standstill.check_at = Some(since + least);
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// The stream has moved by `at`: something new was acknowledged, has arrived or was read.
+    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read.
     pub(super) fn has_moved(&mut self, now: Instant, at: Instant) {
         let Some(since) = self.standstill.since.filter(|since| *since < at) else { return };
         self.standstill.since = Some(at);
@@ -178,7 +178,7 @@ impl fmt::Display for StandstillCause {
         f.write_str(match self {
             Self::NoLane => "no lane can be used",
             Self::NotAcknowledged => "the peer acknowledges nothing",
-            Self::NotTaken => "no lane takes what waits",
+            Self::NotTaken => "no lane takes the waiting bytes",
             Self::PeerDoesNotRead => "the peer's application does not read",
             Self::BytesMissing => "bytes are missing before those that have arrived",
         })
@@ -204,7 +204,7 @@ impl fmt::Display for LaneProgress {
     }
 }
 
-/// A stream that stands still for less says nothing: a reinjection takes half a second, and a lane that is dialled again up to a second.
+/// The shortest standstill that a stream reports: a reinjection takes half a second, and dialling a lane again up to a second.
 const FIRST_WARNING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
         for request in 0..10 {
             let now = start + request * 20 * MS;
             connection.write(now, Bytes::from_static(b"request"));
-            assert_eq!(connection.take_wakes().supervisor, request == 0, "the first wakes it, and no other");
+            assert_eq!(connection.take_wakes().supervisor, request == 0, "only the first request wakes the supervisor");
             assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Send(Some(_))));
             let ack = Ack { chunks: u64::from(request) + 1, limit: 1_000_000, complete: false };
             connection.handle_ack(now + 10 * MS, lane, &ack).unwrap();

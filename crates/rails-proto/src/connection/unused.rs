@@ -1,27 +1,27 @@
 //! Idle lanes while the stream is at work. They stand by for lanes whose threads are busy with something else. Probes renew the estimates of
-//! a lane that is given nothing, and an event reports it.
+//! a lane to which the scheduler gives nothing, and an event reports it.
 
 use super::{Connection, EventKind, LaneId};
 use crate::policy::probe_interval;
 use std::time::{Duration, Instant};
 
-/// The probes of a lane that is given nothing.
+/// The probes of a lane to which the scheduler gives nothing.
 #[derive(Debug, Default)]
 pub(super) struct Unused {
     /// When the next probe is due, while the stream is at work.
     try_at: Option<Instant>,
-    /// How many there were since the lane was last used.
+    /// The number of probes since the lane was last used.
     tries: u32,
-    /// The lane is probed when it asks next.
+    /// Whether the lane gets a probe when it asks next.
     due: bool,
-    /// For how long the lane had left waiting bytes to others when it was last used.
+    /// How long the lane had left waiting bytes to others when it was last used.
     left_before: Duration,
     /// Whether an event has reported the lane as unused.
     pub(super) told: bool,
 }
 
 impl Connection {
-    /// Whether `lane`, which asks and is given nothing else, is probed now.
+    /// Whether `lane`, which asks and gets nothing else, gets a probe now.
     pub(super) fn is_to_be_tried(&mut self, lane: LaneId) -> bool {
         std::mem::take(&mut self.lanes[lane.0].unused.due)
     }
@@ -32,7 +32,7 @@ impl Connection {
         self.lanes[lane.0].unused = Unused { left_before, ..Unused::default() };
     }
 
-    /// The stream is at work: idle lanes check it after a while.
+    /// The stream is at work: idle lanes check its progress after a while.
     pub(super) fn stand_by(&mut self, now: Instant) {
         for index in 0..self.lanes.len() {
             let lane = &mut self.lanes[index];
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is due. Gives when to check again.
+    /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is due. Returns when to check again.
     pub(super) fn check_others(&mut self, now: Instant, lane: LaneId) -> Option<Instant> {
         if !self.lanes[lane.0].idle || !self.scheduler.is_usable(lane.0) || !self.scheduler.is_at_work() {
             self.lanes[lane.0].unused.try_at = None;
@@ -78,7 +78,7 @@ impl Connection {
 }
 
 impl Unused {
-    /// The lane had stalled, and makes progress again: its probes begin as if it had only now become idle.
+    /// The lane had stalled and makes progress again: its probes start afresh.
     pub(super) fn begin_anew(&mut self) {
         (self.try_at, self.tries) = (None, 0);
     }
@@ -88,7 +88,7 @@ impl Unused {
     }
 }
 
-/// How often an idle lane checks, while the stream is at work, whether the others do theirs. Each check wakes a thread.
+/// How often an idle lane checks, while the stream is at work, whether the other lanes take the work. Each check wakes a thread.
 const STAND_BY: Duration = Duration::from_millis(100);
-/// A lane that has left waiting bytes to others for so long is reported.
+/// An event reports a lane that has left waiting bytes to others for so long.
 const WORTH_TELLING: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The wakes that the driver owes after a call: idle lanes with work, and tasks that wait for the stream.
+//! The wakes that the driver performs after a call: idle lanes with work, and tasks that wait for the stream.
 
 use super::{
     Connection, LaneId,
@@ -20,7 +20,7 @@ pub struct Wakes {
 }
 
 impl Connection {
-    /// The application has read: lanes tell the peer the new limit once that is worth a frame.
+    /// The application has read: lanes tell the peer the new limit when it has moved enough.
     pub(super) fn tell_the_limit(&mut self) {
         if self.incoming.is_complete() {
             return;
@@ -34,14 +34,14 @@ impl Connection {
         }
     }
 
-    /// Wakes as many idle lanes as have work.
+    /// Wakes as many idle lanes as there is work for.
     pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
         self.wakes.writer |= self.scheduler.has_much_room();
         let mut work = self.scheduler.waiting();
         if work == 0 {
             return;
         }
-        // A lane that was woken for something else, and has room, takes a chunk too: to wake another costs more than it saves.
+        // A lane that another call has woken, and that has room, takes a chunk too: to wake another lane costs more than it saves.
         for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
             if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(now, index) {
                 work -= 1;
@@ -94,6 +94,6 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
     std::iter::successors(Some(set).filter(|set| *set > 0), rest).map(|set| LaneId(set.trailing_zeros() as usize))
 }
 
-/// With fewer bytes in flight, a socket has room under any limit: it is half of the least that may wait unsent. The driver of such a lane
-/// need not ask its socket.
+/// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit of unsent bytes. The driver of such a
+/// lane need not ask its socket.
 pub const NEEDS_NO_ROOM: u64 = 16 << 10;

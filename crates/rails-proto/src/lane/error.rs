@@ -3,7 +3,7 @@
 use crate::{connection::LaneEnd, seal::SealError, violation::Violation, wire::FrameError};
 use std::{io, sync::Arc};
 
-/// The reason for which a lane was lost.
+/// The reason why a lane was lost.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaneError {

@@ -17,7 +17,7 @@ fn connection(window: u64) -> Connection {
     Connection::new(config, Policy::Adaptive.build(), parameters)
 }
 
-/// What a driver does when a lane has room: the chunk's length, if there is one.
+/// Asks the stream as a driver does when a lane has room. Returns the chunk's length, if there is one.
 fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u32> {
     match connection.poll_transmit(now, lane, &mut Vec::new()) {
         Transmit::Send(chunk) => chunk.map(|chunk| chunk.length),
@@ -45,7 +45,7 @@ fn times_of_a_stream_by_cause() {
     let stalls = connection.stalls(at(45));
     assert_eq!(stalls.nothing_to_send, (10 + 7) * MS);
     assert_eq!(stalls.no_room, 5 * MS);
-    assert_eq!(stalls.window_full, 23 * MS, "from when the last chunk was taken that it had room for");
+    assert_eq!(stalls.window_full, 23 * MS, "since the lane took the last chunk that fits");
     assert_eq!((stalls.no_lane, stalls.not_read), (Duration::ZERO, Duration::ZERO));
     let figures = connection.lane_figures(at(45), lane);
     assert_eq!(figures.times.total(), 45 * MS);
@@ -88,12 +88,12 @@ fn times_of_an_outage_and_of_a_stalled_lane() {
     let times = connection.lane_figures(at(30), lanes[0]).times;
     assert_eq!((times.busy, times.stalled, times.total()), (5 * MS, 25 * MS, 30 * MS));
 
-    // The stalled lane answers, and takes what the other had.
+    // The stalled lane answers, and takes the bytes that the other had.
     connection.link_up(at(30), lanes[0]);
     let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
     connection.check_progress(at(30), lanes[0], &sample);
     let sent: u32 = std::iter::from_fn(|| transmit(&mut connection, at(31), lanes[0])).sum();
-    assert_eq!(sent, 2000, "what nobody took from it stays with it");
+    assert_eq!(sent, 2000, "the lane keeps the chunks that no other lane took");
     let again = connection.figures(at(31)).reissued;
     assert_eq!((again.requeued.bytes, again.requeued.chunks), (1000, 1));
     assert_eq!(again.reinjected, Default::default());

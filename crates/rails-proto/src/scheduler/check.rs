@@ -3,11 +3,11 @@
 use super::{Scheduler, bit};
 
 impl Scheduler {
-    /// Every byte that was sent and is not known to be delivered is in one segment. Each segment was requeued, or is in flight on a lane that is up, has
-    /// not stalled and answers for it. Nothing is complete before all of it is delivered.
+    /// Each byte that was sent and is not known to be delivered is in one segment. Each segment is requeued, or in flight on a lane that is up, has not
+    /// stalled and answers for it.
     ///
     /// # Panics
-    /// Where that does not hold.
+    /// If that does not hold.
     pub(super) fn check(&self) {
         if !cfg!(debug_assertions) || self.outstanding.len() > MOST_CHECKED {
             return;
@@ -16,23 +16,23 @@ impl Scheduler {
         let mut sent = 0;
         for (number, lane) in self.lanes.iter().enumerate() {
             for segment in lane.in_flight.iter().flat_map(|sent| self.outstanding.within(sent.range())) {
-                assert!(segment.is_sent_on(number), "lane {number} was given what it is not known to carry");
+                assert!(segment.is_sent_on(number), "lane {number} has a segment in flight that does not record it");
                 sent += 1;
             }
         }
         let sent_on = self.outstanding.iter().map(|segment| segment.sent_on().count_ones()).sum::<u32>();
-        assert_eq!(sent, sent_on, "a lane has a segment that it was not given, or was given one twice");
+        assert_eq!(sent, sent_on, "a segment names a lane that does not have it in flight, or has it twice");
         for segment in self.outstanding.iter() {
             let live = segment.sent_on() & self.live_lanes();
             match segment.answering() {
                 Some(lane) => {
                     assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver")
                 }
-                None => assert!(live == 0, "nobody answers for a segment on lanes {live:b}"),
+                None => assert!(live == 0, "no lane answers for a segment on lanes {live:b}"),
             }
         }
     }
 }
 
-/// So few segments are checked quickly. With more of them, nothing happens that does not happen with fewer.
+/// The most segments that are checked, so that the check is quick. More segments bring no new cases.
 const MOST_CHECKED: usize = 256;

@@ -11,50 +11,50 @@ use std::{
 /// The traits of a lane when it joins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTraits {
-    /// Its number at both ends, through all of its connections.
+    /// The lane's number, the same at both ends and in all of its connections.
     pub number: u16,
-    /// Its share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal speed, or the application's wish.
+    /// The lane's share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal speed, or the application's wish.
     pub weight: u32,
-    /// Its round trip, if that was measured.
+    /// The lane's round trip, if this end has measured it.
     pub rtt: Option<Duration>,
 }
 
-/// A lane: the chunks that it was given, in order and with their times. [`Outstanding`] alone says which bytes it still has to deliver.
+/// A lane: the chunks that it has taken, in order and with their times. [`Outstanding`] alone says which bytes it still has to deliver.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// It has joined and not ended.
+    /// The lane has joined and not ended.
     pub(super) up: bool,
-    /// It has stalled: it answers for nothing, and is given nothing more.
+    /// The lane has stalled: it answers for no bytes, and takes no more.
     pub(super) stalled: bool,
-    /// It is given nothing more, and delivers the chunks that it has.
+    /// The lane is leaving: it takes no more, and delivers the chunks that it has.
     pub(super) retired: bool,
-    /// It is idle, and asks when it is woken.
+    /// The lane is idle, and asks when it is woken.
     pub(super) resting: bool,
     pub(super) weight: u32,
     /// The least round trip that the driver measured.
     pub(super) rtt: Option<Duration>,
-    /// Its chunks that are not acknowledged, oldest first; the first of them was the lane's `first`-th.
+    /// The lane's chunks that are not acknowledged, oldest first; the oldest is number `first` on this lane.
     pub(super) in_flight: VecDeque<Transmission>,
     pub(super) first: u64,
-    /// Bytes of them.
+    /// The bytes in those chunks.
     pub(super) bytes: u64,
-    /// How many of the oldest the peer has read by another lane: they were not acknowledged on this one.
+    /// How many of the oldest the peer has read although it has not acknowledged them on this lane: other lanes may have brought them.
     pub(super) reinjected: usize,
-    /// How long a chunk takes on this lane from being taken to being acknowledged.
+    /// How long a chunk takes on this lane from the moment the lane takes it to its acknowledgement.
     pub(super) service: Estimate,
-    /// Chunks take at least this long, if none was acknowledged since.
+    /// Chunks take at least this long, while the peer acknowledges none.
     pub(super) service_at_least: Option<Duration>,
     /// Acknowledged bytes per second while the lane was busy.
     pub(super) rate: Estimate,
-    /// When it last had room and there was nothing for it.
+    /// When the lane last had room and there was nothing for it.
     pub(super) rested_at: Option<Instant>,
-    /// When the last chunk was acknowledged.
+    /// When the peer last acknowledged a chunk.
     pub(super) acknowledged_at: Option<Instant>,
-    /// Bytes and chunks that it was given and another lane had had.
+    /// Bytes and chunks that the lane took after another lane had taken them.
     pub(super) reissued: Reissued,
 }
 
-/// A chunk that was given to a lane, without its bytes: an acknowledgement counts chunks.
+/// A chunk that a lane has taken, without its bytes: an acknowledgement counts chunks.
 #[derive(Debug)]
 pub(super) struct Transmission {
     pub(super) offset: u64,
@@ -88,7 +88,7 @@ impl Lane {
         self.is_live() && !self.retired
     }
 
-    /// Whether it is up and has not stalled: it may answer for its chunks.
+    /// Whether the lane is up and has not stalled: it may answer for its chunks.
     pub(super) fn is_live(&self) -> bool {
         self.up && !self.stalled
     }
@@ -107,7 +107,7 @@ impl Lane {
         }
     }
 
-    /// Whether an acknowledgement is to be expected on it. After a long time it may never come, though the transport sees nothing wrong.
+    /// Whether the lane can expect an acknowledgement. After a long time none may ever come, though the transport reports no error.
     pub(super) fn is_moving(&self, now: Instant) -> bool {
         let newest = self.in_flight.back().filter(|_| self.is_live());
         newest.is_some_and(|sent| now < self.acknowledged_at.map_or(sent.taken, |at| at.max(sent.taken)) + LONGEST_WAY)
@@ -118,7 +118,7 @@ impl Lane {
         self.in_flight.push_back(sent);
     }
 
-    /// Updates the estimates by an acknowledgement of the first `chunks`, if any of them are new.
+    /// Updates the estimates after an acknowledgement of the first `chunks`, if any of them are new.
     pub(super) fn observe(&mut self, now: Instant, chunks: u64) {
         let news = chunks.saturating_sub(self.first) as usize;
         let Some(newest) = news.checked_sub(1).and_then(|index| self.in_flight.get(index)) else { return };
@@ -130,14 +130,14 @@ impl Lane {
         if is_stale {
             self.service = Estimate::default();
         }
-        // A lane with something in flight since the last acknowledgement, which was never idle, was busy all the time.
+        // A lane that has had a chunk in flight and was never idle since the last acknowledgement was busy all the time.
         let since = self.acknowledged_at.filter(|at| *at >= oldest && self.rested_at.is_none_or(|rested| rested < *at));
         if let Some(since) = since {
             let busy_for = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
             self.rate.update(busy_for, bytes as f64 / busy_for.as_secs_f64());
         } else if bytes >= LEAST_SAMPLE {
-            // Otherwise the time contains a round trip, the delay of the acknowledgement, and perhaps a pause: the lane is no slower than that.
-            // If it took far longer than all of these, the lane is no faster either.
+            // Otherwise the time contains a round trip, the delay of the acknowledgement, and perhaps a pause: the lane is at least as fast as that. If the
+            // time is far longer than all of these, the lane is no faster either.
             let took = now.saturating_duration_since(oldest).saturating_sub(self.rtt.unwrap_or_default());
             let busy_for = (took - ACK_DELAY.min(took / 2)).max(SHORTEST_SAMPLE);
             let rate = bytes as f64 / busy_for.as_secs_f64();
@@ -153,8 +153,8 @@ impl Lane {
         self.acknowledged_at = Some(now);
     }
 
-    /// The estimated rate. While the oldest chunk takes longer than that explains, it is no more than the chunk's age allows: only an acknowledgement
-    /// would lower the estimate of a stuck lane, and bytes that are left to the lane wait as long.
+    /// The estimated rate. While the oldest chunk takes longer than that rate explains, the rate is at most what the chunk's age allows. Otherwise only an
+    /// acknowledgement would lower the estimate of a stuck lane, and the bytes left to the lane would wait for it.
     fn rate_by(&self, now: Option<Instant>) -> Option<f64> {
         let rate = self.rate.get()?;
         let (Some(now), Some(front)) = (now, self.in_flight.front()) else { return Some(rate) };
@@ -174,7 +174,7 @@ impl Lane {
         self.service.get().map(Duration::from_secs_f64)
     }
 
-    /// How long the lane still takes to deliver the chunk at `index`, by its rate.
+    /// How long the lane still needs to deliver the chunk at `index`, by its rate.
     pub(super) fn remaining(&self, now: Instant, index: usize) -> Option<Duration> {
         let bytes: u64 = self.in_flight.iter().take(index + 1).map(|sent| u64::from(sent.length)).sum();
         let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
@@ -194,15 +194,16 @@ impl Lane {
         Some(front)
     }
 
-    /// The peer has everything, or reads no more: no acknowledgement is awaited.
+    /// The peer has everything, or reads no more: the lane awaits no acknowledgement.
     pub(super) fn forget_in_flight(&mut self) {
         self.first += self.in_flight.len() as u64;
         self.in_flight.clear();
         (self.bytes, self.reinjected) = (0, 0);
     }
 
-    /// The peer has read everything below `consumed`, which is in `outstanding` still. A chunk that only this lane, number `lane`, had in flight came by it, and
-    /// so did every chunk before that. A chunk that others had in flight too may still be on its way here: its time tells how fast the lane is.
+    /// The peer has read everything below `consumed`; `outstanding` still has those bytes. If only this lane, number `lane`, had a chunk in flight, the lane
+    /// has delivered it and every chunk before it. A chunk that other lanes had in flight too may still be on its way on this lane: its age tells how slow the
+    /// lane is.
     pub(super) fn settle(&mut self, now: Instant, lane: usize, consumed: u64, outstanding: &Outstanding) {
         let read = |sent: &&Transmission| sent.is_known_below(consumed);
         let known = self.reinjected + self.in_flight.range(self.reinjected..).take_while(read).count();
@@ -227,11 +228,11 @@ impl Lane {
     }
 }
 
-/// So long after the last acknowledgement, the estimates of a lane are old.
+/// So long after the last acknowledgement, a lane's estimates are stale.
 const STALE: Duration = Duration::from_millis(200);
-/// An acknowledgement that takes longer than this is not expected any more: that is two of the longest chunks by default at 1 Mbit/s.
+/// A lane expects no acknowledgement any more after this time, in which it sends two chunks of the default maximum at 1 Mbit/s.
 const LONGEST_WAY: Duration = Duration::from_secs(10);
-/// The shortest time that gives a rate: two acknowledgements that come together say nothing of it.
+/// The shortest time that gives a rate: two acknowledgements that come together say nothing about it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// The fewest bytes that give a rate.
 const LEAST_SAMPLE: u64 = 16 << 10;

@@ -9,7 +9,7 @@ use crate::policy::{ChunkView, InFlight};
 use std::time::{Duration, Instant};
 
 impl Scheduler {
-    /// When the oldest chunk that `lane` answers for will be [overdue](crate::policy::SchedulerView::overdue_after), so that another lane
+    /// When the oldest chunk that `lane` answers for becomes [overdue](crate::policy::SchedulerView::overdue_after), so that another lane
     /// should be asked about it.
     pub fn overdue_at(&mut self, lane: usize) -> Option<Instant> {
         if !self.policy.reinjects() {
@@ -20,7 +20,7 @@ impl Scheduler {
         Some(self.lanes[lane].in_flight[index].taken + self.view().overdue_after(lane))
     }
 
-    /// Whether another lane could deliver the last chunk sooner that `lane` answers for.
+    /// Whether another lane could deliver the last chunk that `lane` answers for sooner.
     pub fn lags(&mut self, now: Instant, lane: usize) -> bool {
         if !self.policy.reinjects() || self.outstanding.answered_by(lane) == 0 {
             return false;
@@ -38,7 +38,7 @@ impl Scheduler {
         answering.and_then(|lane| self.overdue_at(lane)).is_some_and(|at| at <= now)
     }
 
-    /// The first segment that `lane` was given and answers for, of those that are `wanted`, and the index of the transmission that it is of.
+    /// The first `wanted` segment that `lane` answers for: the index of its transmission, and its offset.
     fn oldest_segment(&self, lane: usize, wanted: impl Fn(&Segment) -> bool) -> Option<(usize, u64)> {
         if self.outstanding.answered_by(lane) == 0 {
             return None;

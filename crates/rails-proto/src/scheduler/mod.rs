@@ -1,5 +1,5 @@
-//! The sending side of a stream: it asks the [policy](crate::policy) what a lane with room takes, carries the answer out, and records
-//! which lane holds which byte.
+//! The sending side of a stream. When a lane has room, the scheduler asks the [policy](crate::policy) which bytes the lane takes, carries the answer out,
+//! and records which lane holds which byte.
 
 mod check;
 mod estimate;
@@ -31,10 +31,9 @@ use waiting::Waiting;
 
 /// The sending side of one direction of a stream.
 ///
-/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them. They are then in flight
-/// on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`])
-/// or stalls ([`Scheduler::stall`]) before that, they are requeued for another lane. The policy may also send a chunk again on a second
-/// lane; the peer drops the copy that comes second.
+/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them. They are then in flight on that lane
+/// until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`]) or stalls ([`Scheduler::stall`]) before
+/// that, they are requeued for another lane. The policy may also send a chunk again on a second lane; the peer drops the copy that arrives second.
 ///
 /// The scheduler never sends beyond the peer's window, so its memory is bounded by that window and its own buffer.
 #[derive(Debug)]
@@ -42,34 +41,34 @@ pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
     buffer: usize,
-    /// The peer's window: a limit less the window is the offset that it has read up to.
+    /// The peer's window. The limit minus the window is the offset up to which the peer has read.
     window: u64,
-    /// The offset up to which may be sent.
+    /// The offset up to which this end may send.
     limit: u64,
     pending: Waiting,
-    /// Which lane holds which of the bytes that were sent and are not known to be delivered yet.
+    /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
     outstanding: Outstanding,
     lanes: Vec<Lane>,
     /// The lanes as the policy sees them.
     lane_views: Vec<LaneView>,
-    /// The latest time that was given.
+    /// The latest time that a caller gave.
     now: Option<Instant>,
-    /// Which lane was last given new bytes.
+    /// The lane that last took new bytes.
     streak: Option<Streak>,
-    /// When a lane that asked was first given nothing, though bytes waited, since the policy last gave something to a lane.
+    /// When the policy first refused a lane although bytes waited, since it last gave bytes to a lane.
     refused_since: Option<Instant>,
     /// Keeps the decisions, if they are recorded.
     recorder: Option<Box<Recorder>>,
-    /// The peer has read everything below.
+    /// The peer has read everything below this offset.
     consumed: u64,
-    /// Bytes and chunks that were given to a lane more than once.
+    /// Bytes and chunks that lanes took more than once.
     reissued: Reissued,
-    /// The peer reads no more: how many written bytes no lane will be given.
+    /// The number of written bytes that no lane will take, if the peer reads no more.
     abandoned: Option<u64>,
 }
 
 impl Scheduler {
-    /// A scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
+    /// Creates a scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
     /// taken, and starts with the peer's `window`.
     pub fn new(policy: Box<dyn StripePolicy>, longest_chunk: usize, buffer: usize, window: u64) -> Self {
         Self {
@@ -97,13 +96,13 @@ impl Scheduler {
         self.recorder = Some(Box::new(Recorder::new(capacity)));
     }
 
-    /// Hands out the decisions since the last call. `None` if they are not recorded.
+    /// Takes the decisions since the last call. `None` if the scheduler does not record them.
     pub fn take_record(&mut self) -> Option<Record> {
         let policy = self.policy.built_in();
         self.recorder.as_mut().map(|recorder| recorder.take(policy))
     }
 
-    /// How many bytes may be written now.
+    /// How many bytes the application may write now.
     pub fn room(&self) -> usize {
         if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.pending.bytes()) }
     }
@@ -121,7 +120,7 @@ impl Scheduler {
         self.pending.write(bytes);
     }
 
-    /// Takes messages from here on. Gives whether it can: nothing was written, and the stream not finished.
+    /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
     pub fn carry_messages(&mut self) -> bool {
         self.pending.carry_messages(self.longest_chunk, self.window)
     }
@@ -129,7 +128,7 @@ impl Scheduler {
     /// Takes a message to send; it waits behind more urgent ones.
     ///
     /// # Panics
-    /// Where the stream carries bytes, and after [`Scheduler::finish`].
+    /// If the stream carries bytes, and after [`Scheduler::finish`].
     pub fn send(&mut self, priority: Priority, message: Bytes) {
         self.pending.send(priority, message);
     }
@@ -139,12 +138,12 @@ impl Scheduler {
         (self.window, self.longest_chunk)
     }
 
-    /// No more bytes will be written.
+    /// The application will write no more.
     pub fn finish(&mut self) {
         self.pending.finish();
     }
 
-    /// The peer has read up to the offset `read` and reads no more: nothing more is sent. Gives how many of the written bytes it has not read.
+    /// The peer has read up to the offset `read` and reads no more: lanes take no more bytes. Returns how many of the written bytes the peer has not read.
     ///
     /// # Errors
     /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
@@ -172,7 +171,7 @@ impl Scheduler {
         self.abandoned.is_none() && self.pending.is_end_cut() && self.outstanding.is_empty()
     }
 
-    /// How many bytes have been written.
+    /// How many bytes the application has written.
     pub fn bytes_written(&self) -> u64 {
         self.pending.next() + self.pending.bytes() as u64 + self.abandoned.unwrap_or(0)
     }
@@ -182,22 +181,22 @@ impl Scheduler {
         self.consumed
     }
 
-    /// How many bytes were given to a lane more than once: requeued, reinjected and probed.
+    /// How many bytes lanes took more than once: requeued, reinjected and probed.
     pub fn bytes_sent_again(&self) -> u64 {
         self.reissued.total().bytes
     }
 
-    /// Bytes and chunks that were given to a lane more than once, by cause.
+    /// Bytes and chunks that lanes took more than once, by cause.
     pub fn reissued(&self) -> Reissued {
         self.reissued
     }
 
-    /// Those that lane number `lane` was given, since it joined.
+    /// Bytes and chunks that lane number `lane` took after another lane had taken them, since it joined.
     pub fn reissued_by(&self, lane: usize) -> Reissued {
         self.lanes[lane].reissued
     }
 
-    /// How many bytes no lane has had.
+    /// How many bytes no lane has taken.
     pub fn bytes_waiting(&self) -> usize {
         self.pending.bytes()
     }
@@ -216,7 +215,7 @@ impl Scheduler {
         self.lanes[lane] = Lane { up: true, weight: traits.weight, rtt: traits.rtt, ..Lane::default() };
     }
 
-    /// Lane number `lane` is lost: its bytes that are not known to be delivered are for the others.
+    /// Lane number `lane` is lost: the others take its bytes that are not known to be delivered.
     pub fn lane_lost(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
         self.outstanding.lose(lane, self.live_lanes());
@@ -224,8 +223,8 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` has stalled: its bytes are for the others too, and it is given nothing until an acknowledgement comes on
-    /// it, or [`Scheduler::restore`] is called.
+    /// Lane number `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
+    /// [`Scheduler::restore`].
     pub fn stall(&mut self, lane: usize) {
         self.lanes[lane].stalled = true;
         self.outstanding.release(lane, self.live_lanes());
@@ -233,7 +232,8 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The estimates of its speed are forgotten.
+    /// Lane number `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
+    /// its speed.
     pub fn restore(&mut self, lane: usize) {
         let state = &mut self.lanes[lane];
         state.stalled = false;
@@ -242,18 +242,18 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` is given nothing more, and keeps the chunks that it has.
+    /// Lane number `lane` takes no more, and keeps the chunks that it has.
     pub fn retire(&mut self, lane: usize) {
         self.lanes[lane].retired = true;
     }
 
-    /// Lane number `lane` is idle: it will ask as soon as it is woken.
+    /// Lane number `lane` is idle: it asks as soon as it is woken.
     pub fn set_resting(&mut self, now: Instant, lane: usize) {
         let lane = &mut self.lanes[lane];
         (lane.resting, lane.rested_at) = (true, Some(now));
     }
 
-    /// Whether lane number `lane` may be given something: it is up, and neither stalled nor retired.
+    /// Whether lane number `lane` may take chunks: it is up, and neither stalled nor retired.
     pub fn is_usable(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable()
     }
@@ -263,7 +263,7 @@ impl Scheduler {
         self.lanes[lane].stalled
     }
 
-    /// Takes a round trip of lane number `lane`, as the driver measured it. The least is kept: the others met queues.
+    /// Takes a round trip of lane number `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
     pub fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
         let lane = &mut self.lanes[lane];
         lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
@@ -274,21 +274,20 @@ impl Scheduler {
         self.lanes[lane].lane_view(self.now)
     }
 
-    /// When lane number `lane` last made progress: an acknowledgement came, or it was given something while it had nothing. `None`
-    /// while it has nothing in flight.
+    /// When lane number `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
     pub fn progress_at(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
         let oldest = lane.in_flight.front()?.taken;
         Some(lane.acknowledged_at.map_or(oldest, |at| at.max(oldest)))
     }
 
-    /// How many lanes the waiting bytes could keep busy. An estimate from above: a lane that asks may still be given none.
+    /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
     pub fn waiting(&self) -> usize {
         let ready = self.pending.ready(self.limit).filter(|_| self.may_keep_more());
         self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
-    /// The longest chunk that `lane` is given, which may follow its rate.
+    /// The longest chunk that `lane` takes, which may follow its rate.
     pub fn chunk_length(&self, lane: usize) -> usize {
         self.policy.longest_chunk(&self.lane_view(lane), self.longest_chunk).clamp(1, self.longest_chunk)
     }
@@ -337,7 +336,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// How many bytes were given to lanes and are not known to have arrived.
+    /// How many bytes lanes have taken that are not known to have arrived.
     pub fn bytes_unacknowledged(&self) -> u64 {
         self.outstanding.bytes()
     }
@@ -348,12 +347,12 @@ impl Scheduler {
         self.abandoned.is_none() && (!self.outstanding.is_empty() || self.pending.bytes() > 0 || end)
     }
 
-    /// Whether the peer has acknowledged everything that was sent so far.
+    /// Whether the peer has acknowledged everything sent so far.
     pub fn is_all_acknowledged(&self) -> bool {
         self.outstanding.is_empty()
     }
 
-    /// Whether a lane that has not stalled has anything in flight.
+    /// Whether a lane that has not stalled has a chunk in flight.
     pub fn is_in_flight(&self) -> bool {
         self.lanes.iter().any(|lane| lane.is_live() && !lane.in_flight.is_empty())
     }
@@ -383,7 +382,7 @@ impl Scheduler {
         self.lanes.get(lane).map_or(0, |lane| lane.bytes)
     }
 
-    /// Tells the policy that `lane` answers for nothing any more.
+    /// Tells the policy that `lane` no longer answers for any bytes.
     fn note_lost(&mut self, lane: usize) {
         self.policy.on_lost(lane);
         self.record(RecordedEvent::Lost { lane });
@@ -416,13 +415,13 @@ impl Scheduler {
         }
     }
 
-    /// Whether a lane has so many chunks in flight that it is given no more. Each takes memory, even if another lane has delivered it.
+    /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
         self.lanes[lane].in_flight.len() >= most_chunks(self.window)
     }
 
-    /// Whether one more chunk may be kept until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window full
-    /// of chunks of two kibibytes stays below this bound.
+    /// Whether the scheduler may keep one more chunk until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window
+    /// full of chunks of two kibibytes stays below this bound.
     fn may_keep_more(&self) -> bool {
         self.outstanding.len() < most_chunks(self.window)
     }

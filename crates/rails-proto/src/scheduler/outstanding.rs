@@ -1,4 +1,4 @@
-//! The record of every byte that was given to a lane and is not known to be delivered.
+//! The record of every byte that a lane has taken and that is not known to be delivered.
 
 use super::bit;
 use crate::chunk::Chunk;
@@ -9,37 +9,37 @@ use std::{
 
 /// Bytes that were sent and are not known to be delivered, in segments that lie in order and do not overlap.
 ///
-/// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an acknowledgement on a lane that it was sent
-/// on, or that the peer has read it. A lane that takes a part of a segment splits it, and segments are never joined. So the range of a
-/// [transmission](super::lane::Transmission), which was one segment when it was taken, consists of whole segments as long as any of it is left.
+/// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an acknowledgement on a lane that sent it, or an
+/// offset beyond it up to which the peer has read. A lane that takes a part of a segment splits it, and segments are never joined. A
+/// [transmission](super::lane::Transmission) was one segment when its lane took it, so its range consists of whole segments as long as any of it is left.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     segments: BTreeMap<u64, Segment>,
-    /// Bytes of all of them.
+    /// The bytes in all segments.
     bytes: u64,
     /// How many segments the peer is known to have received, or no longer wants.
     delivered: u64,
     index: Index,
 }
 
-/// Counts of segments by lane, and the requeued ones: so none of them has to be searched for.
+/// Counts of segments by lane, and the requeued segments, to save a search.
 #[derive(Debug, Default, PartialEq)]
 struct Index {
     /// How many segments each lane answers for.
     answered: Vec<usize>,
     /// The offsets of the segments that no lane answers for.
     requeued: BTreeSet<u64>,
-    /// Their bytes.
+    /// The bytes in the requeued segments.
     requeued_bytes: u64,
 }
 
-/// A range of the stream that the same lanes hold.
+/// A range of the stream whose bytes all lie with the same lanes.
 #[derive(Debug)]
 pub(super) struct Segment {
     chunk: Chunk,
-    /// The lane that has to deliver it, one of those that it was sent on; `None` if it was requeued, and waits for a lane.
+    /// The lane that has to deliver the segment, one of those that sent it; `None` if it is requeued and waits for a lane.
     answering: Option<usize>,
-    /// The lanes that were given it on their present connection.
+    /// The lanes that took it on their present connection.
     sent_on: u64,
 }
 
@@ -53,7 +53,7 @@ impl Outstanding {
         self.segments.len()
     }
 
-    /// Bytes of all of them.
+    /// The bytes in all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -103,12 +103,12 @@ impl Outstanding {
         self.iter().filter(|segment| segment.is_sent_on(lane)).map(Segment::length).sum()
     }
 
-    /// Adds a new chunk, which `lane` was given.
+    /// Adds a new chunk, which `lane` has taken.
     pub(super) fn send(&mut self, chunk: Chunk, lane: usize) {
         self.insert(Segment { chunk, answering: Some(lane), sent_on: bit(lane) });
     }
 
-    /// Gives `lane` the segment that begins at `offset`, or its first `most` bytes: it answers for that from here on.
+    /// Gives `lane` the segment that begins at `offset`, or its first `most` bytes: the lane answers for them from here on.
     pub(super) fn send_again(&mut self, offset: u64, most: usize, lane: usize) -> Option<Chunk> {
         let mut segment = self.remove(offset)?;
         if let Some(rest) = segment.chunk.split_off(most) {
@@ -140,7 +140,7 @@ impl Outstanding {
         }
     }
 
-    /// The peer has read everything below `consumed`. This takes no time for the segments that stay.
+    /// The peer has read everything below `consumed`. The cost does not depend on the segments that stay.
     pub(super) fn deliver_below(&mut self, consumed: u64) {
         while let Some(first) = self.first().filter(|first| first.chunk.is_known_below(consumed)) {
             let offset = first.offset();
@@ -154,8 +154,8 @@ impl Outstanding {
         *self = Self { delivered: self.delivered + self.len() as u64, ..Self::default() };
     }
 
-    /// `lane` answers for nothing any more, though its chunks may still arrive. Of the lanes among `live`, another that the segment was sent on answers for
-    /// it. Without one, the segment is requeued.
+    /// `lane` no longer answers for its segments, though they may still arrive. Another lane among `live` that sent a segment answers for it from here on.
+    /// Without one, the segment is requeued.
     pub(super) fn release(&mut self, lane: usize, live: u64) {
         if self.answered_by(lane) == 0 {
             return;
@@ -168,13 +168,13 @@ impl Outstanding {
         });
     }
 
-    /// The connection of `lane` is lost: it delivers nothing any more.
+    /// The connection of `lane` is lost: the lane delivers nothing more.
     pub(super) fn lose(&mut self, lane: usize, live: u64) {
         self.release(lane, live);
         self.segments.values_mut().for_each(|segment| segment.sent_on &= !bit(lane));
     }
 
-    /// `lane` answers again for the requeued segments that were sent on it.
+    /// `lane` answers again for the requeued segments that it sent.
     pub(super) fn resume(&mut self, lane: usize) {
         if self.index.requeued.is_empty() {
             return;
@@ -203,7 +203,7 @@ impl Outstanding {
         assert_eq!(index, self.index);
     }
 
-    /// Changes which lanes answer for segments.
+    /// Changes the segments, and rebuilds the index.
     fn change(&mut self, change: impl FnMut(&mut Segment)) {
         self.segments.values_mut().for_each(change);
         self.index = Index::default();
@@ -257,7 +257,7 @@ impl Segment {
         self.chunk.offset
     }
 
-    /// Where it ends.
+    /// The offset behind its last byte.
     pub(super) fn end(&self) -> u64 {
         self.chunk.offset + self.length()
     }
@@ -266,17 +266,17 @@ impl Segment {
         self.chunk.length.into()
     }
 
-    /// The lane that answers for it.
+    /// The lane that answers for the segment.
     pub(super) fn answering(&self) -> Option<usize> {
         self.answering
     }
 
-    /// The lanes that it was sent on.
+    /// The lanes that sent the segment.
     pub(super) fn sent_on(&self) -> u64 {
         self.sent_on
     }
 
-    /// Whether it has at most `most` bytes, or can be cut.
+    /// Whether the segment has at most `most` bytes, or can be cut.
     pub(super) fn fits(&self, most: usize) -> bool {
         most > 0 && (self.length() <= most as u64 || self.chunk.content.behind(most as u32).is_some())
     }

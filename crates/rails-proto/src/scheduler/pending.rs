@@ -1,4 +1,4 @@
-//! Bytes that were written and that no lane has been given.
+//! Bytes that the application has written and no lane has taken.
 
 use crate::chunk::{Chunk, Content};
 use bytes::{Bytes, BytesMut};
@@ -10,13 +10,13 @@ pub(super) struct Pending {
     slices: VecDeque<Bytes>,
     /// Small writes behind the slices, copied together: a slice for each would cost more memory than it has bytes.
     gathered: BytesMut,
-    /// The bytes of both.
+    /// The number of bytes in both.
     bytes: usize,
-    /// Where the next chunk begins.
+    /// The offset at which the next chunk begins.
     next: u64,
-    /// No more bytes will be written.
+    /// The application will write no more.
     finished: bool,
-    /// The end has been given to a lane.
+    /// A lane has taken the end.
     end_cut: bool,
 }
 
@@ -45,12 +45,12 @@ impl Pending {
         }
     }
 
-    /// No more bytes will be written.
+    /// The application will write no more.
     pub(super) fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// Throws away the waiting bytes and the end. Gives how many bytes there were.
+    /// Discards the waiting bytes and the end. Returns how many bytes there were.
     pub(super) fn give_up(&mut self) -> u64 {
         let thrown_away = self.bytes as u64;
         *self = Self { next: self.next, finished: true, end_cut: true, ..Self::default() };
@@ -61,7 +61,7 @@ impl Pending {
         self.finished
     }
 
-    /// Whether the end has been given to a lane.
+    /// Whether a lane has taken the end.
     pub(super) fn is_end_cut(&self) -> bool {
         self.end_cut
     }
@@ -71,7 +71,7 @@ impl Pending {
         self.bytes
     }
 
-    /// The offset behind the last byte that was given to a lane.
+    /// The offset behind the last byte that a lane has taken.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -112,7 +112,7 @@ impl Pending {
     }
 }
 
-/// Without the bytes themselves.
+/// Shows the counts without the bytes.
 impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, next, finished, end_cut, .. } = self;
@@ -122,7 +122,7 @@ impl fmt::Debug for Pending {
 
 /// Writes below this many bytes are copied together.
 const SMALL: usize = 4 << 10;
-/// How many bytes are copied together at most.
+/// The most bytes that are copied together.
 const GATHERED: usize = 64 << 10;
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
 const MOST_SLICES: usize = 64;

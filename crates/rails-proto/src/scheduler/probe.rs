@@ -1,4 +1,4 @@
-//! Probes of lanes that are given nothing: they renew the estimates.
+//! Probes of lanes to which the policy gives nothing: they renew the estimates.
 
 use super::{Scheduler, outstanding::Segment};
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
 use std::time::{Duration, Instant};
 
 impl Scheduler {
-    /// Whether there is a chunk to probe `lane` with, which is given nothing else.
+    /// Whether there is a chunk with which to probe `lane`, which gets nothing else.
     pub fn can_probe(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable() && self.lanes[lane].in_flight.is_empty() && self.probe_of(lane).is_some()
     }
 
-    /// A copy of a few bytes that another lane has in flight. That lane goes on answering for them, so the peer does not wait for `lane`. The time of the copy
-    /// renews the estimates.
+    /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still answers for them, so the peer does not wait for `lane`. The
+    /// time that the copy takes renews the estimates.
     pub fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         if !self.can_probe(lane) {
             return None;
@@ -31,7 +31,8 @@ impl Scheduler {
         !self.outstanding.is_empty() || self.waiting() > 0
     }
 
-    /// Why the policy gives `lane` nothing: how long the lane would take for one chunk, and the best of the others for all waiting bytes, if that is known.
+    /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for one chunk, and the time that the best of the others
+    /// needs for all waiting bytes, if they are known.
     pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
         self.refresh_lane_views();
         let length = self.chunk_length(lane);
@@ -53,5 +54,5 @@ impl Scheduler {
     }
 }
 
-/// How many of the latest segments are searched: nearly always the last one serves.
+/// How many of the latest segments to search: nearly always the last one fits.
 const FEW: usize = 8;

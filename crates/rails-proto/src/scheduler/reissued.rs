@@ -13,7 +13,7 @@ pub struct ByteCount {
     pub chunks: u64,
 }
 
-/// Bytes and chunks that a lane was given after another lane had been.
+/// Bytes and chunks that a lane took after another lane had taken them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
     /// From lanes that were lost or have stalled.

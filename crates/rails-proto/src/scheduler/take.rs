@@ -9,7 +9,7 @@ use crate::{
 use std::time::Instant;
 
 impl Scheduler {
-    /// The next chunk for a lane that has room, if there is one. It is in flight on that lane from here on.
+    /// Gives a lane that has room the next chunk, if there is one. The chunk is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
         self.now = self.now.max(Some(now));
@@ -38,13 +38,13 @@ impl Scheduler {
         Some(chunk)
     }
 
-    /// Whether lane number `lane` would be given something that waits, had it room now.
+    /// Whether lane number `lane` would get waiting bytes if it had room now.
     pub fn wants(&mut self, now: Instant, lane: usize) -> bool {
         if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
             return false;
         }
         self.refresh_lane_views();
-        // Lanes ask about chunks in flight when those are late, and not each time that bytes are written.
+        // Lanes ask about chunks in flight when those are late, not each time that the application writes.
         let view = SchedulerView { in_flight: None, ..self.view() };
         let is_given = match self.policy.decide(&view, lane) {
             Decision::New(_) => view.waiting.is_some(),
@@ -54,7 +54,7 @@ impl Scheduler {
         is_given || self.overrule(now).is_some()
     }
 
-    /// Notes that `lane` was given a chunk.
+    /// Notes that `lane` has taken a chunk.
     pub(super) fn note_sent(&mut self, now: Instant, lane: usize, chunk: &Chunk, cause: Cause) {
         let sent = Sent { lane, offset: chunk.offset, length: chunk.length, cause };
         if cause == Cause::New {
@@ -71,7 +71,7 @@ impl Scheduler {
         self.check();
     }
 
-    /// What the policy sees for `lane`, where decisions are recorded.
+    /// A snapshot of the policy's view for `lane`, if the scheduler records decisions.
     fn keep_view(&mut self, lane: usize) -> Option<Snapshot> {
         let mut recorder = self.recorder.take()?;
         let seen = recorder.keep(&self.view(), lane);
@@ -79,7 +79,7 @@ impl Scheduler {
         Some(seen)
     }
 
-    /// Gives `lane` what was decided. `None` where there is no such thing.
+    /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.
     pub(super) fn carry_out(&mut self, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
         match decision {
             Decision::New(most) if self.may_keep_more() => {
@@ -102,8 +102,8 @@ impl Scheduler {
         }
     }
 
-    /// The policy gives nothing to a lane that asks. What the lane is given against the policy, where it has left bytes waiting for
-    /// [`LONGEST_REFUSAL`] without giving any to a lane, and no acknowledgement is to be expected after which it might.
+    /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the policy has given no lane any of the
+    /// waiting bytes for [`LONGEST_REFUSAL`], and no lane can expect an acknowledgement that might change the policy's answer.
     fn overrule(&mut self, now: Instant) -> Option<Decision> {
         if self.waiting() == 0 {
             return None;
@@ -116,7 +116,7 @@ impl Scheduler {
         Some(if is_requeued { Decision::Requeue(longest) } else { Decision::New(longest) })
     }
 
-    /// Whether there is anything that `lane` might be given: most of the time a lane that asks again has just taken the last of it.
+    /// Whether there is anything that `lane` might take: most of the time a lane that asks again has just taken the last bytes.
     fn has_anything_for(&self, lane: usize) -> bool {
         let others =
             || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());

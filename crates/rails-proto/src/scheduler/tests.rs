@@ -81,7 +81,7 @@ fn weighted_shares_follow_the_weights() {
     assert_eq!(bytes, [1200, 300, 300]);
     scheduler.lane_lost(0);
     let left: u32 = std::iter::from_fn(|| scheduler.take(now(), 1)).map(|chunk| chunk.length).sum();
-    assert_eq!(left, 1200, "what a lost lane had goes out whatever the weights are");
+    assert_eq!(left, 1200, "the chunks of a lost lane go out regardless of the weights");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn last_lane_of_a_chunk_answers_for_it() {
     scheduler.take(now(), 0).unwrap();
     scheduler.restore(2);
     scheduler.lane_lost(0);
-    assert_eq!(takes_all_that_is_left(&mut scheduler, 1), [], "lane 2 carries it all");
+    assert_eq!(takes_all_that_is_left(&mut scheduler, 1), [], "lane 2 carries all of it");
     scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
     assert_eq!(scheduler.bytes_unacknowledged(), 0);
 }
@@ -304,7 +304,8 @@ fn reinjection_of_an_overdue_chunk() {
     assert!(scheduler.overdue_at(0).is_some());
 }
 
-/// A lane whose every chunk is taken over must not be thought as fast as it once was: it would be given long chunks for ever.
+/// If other lanes take over every chunk of a lane, its estimate must not stay as fast as it once was: the lane would get long
+/// chunks for ever.
 #[test]
 fn late_copies_tell_how_slow_a_lane_is() {
     let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
@@ -324,7 +325,7 @@ fn late_copies_tell_how_slow_a_lane_is() {
     assert!(scheduler.lane_view(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
 }
 
-/// What a lane carried before says nothing of it once it is stuck, and nothing arrives that would say so.
+/// The past rate of a stuck lane does not count, though no acknowledgement corrects the estimate.
 #[test]
 fn nothing_is_left_to_a_stuck_lane() {
     let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
@@ -346,10 +347,10 @@ fn nothing_is_left_to_a_stuck_lane() {
         scheduler.handle_ack(after(*at), 0, &ack(arrived, 64 << 20)).unwrap();
         scheduler.take(after(*at), 0).unwrap().offset == first
     });
-    assert!(taken.is_some_and(|at| (100..700).contains(&at)), "and has not done it: {taken:?}");
+    assert!(taken.is_some_and(|at| (100..700).contains(&at)), "and lane 1 has not delivered it: {taken:?}");
 }
 
-/// Under the same number it is another connection, which has had nothing yet.
+/// A lane that rejoins under its number is a new connection, which has taken nothing yet.
 #[test]
 fn reinjection_on_a_lane_that_rejoined() {
     let mut scheduler = scheduler(Policy::Adaptive);
@@ -363,7 +364,7 @@ fn reinjection_on_a_lane_that_rejoined() {
     assert_eq!(scheduler.take(at, 0).map(|chunk| chunk.offset), Some(0));
 }
 
-/// Gives nothing to any lane.
+/// A policy that gives nothing to any lane.
 #[derive(Debug)]
 struct Never;
 
@@ -389,7 +390,7 @@ fn a_policy_that_gives_nothing_is_overruled() {
     assert_eq!(offsets(&[scheduler.take(due, 0)]), [Some(10)], "no need to wait again");
     scheduler.handle_ack(due, 0, &ack(2, 100)).unwrap();
     scheduler.write(Bytes::from(vec![1; 10]));
-    assert!(scheduler.take(due, 0).is_none(), "what is written later waits anew");
+    assert!(scheduler.take(due, 0).is_none(), "bytes written later wait anew");
 }
 
 #[test]
@@ -417,7 +418,7 @@ fn acknowledgement_of_chunks_that_were_not_sent() {
 }
 
 proptest! {
-    /// Whatever lanes ask, die and come back, each byte is handed out, and what is kept stays within the bounds.
+    /// Lanes ask, end and come back at random: each byte is handed out, and the memory stays within the bounds.
     #[test]
     fn every_byte_is_handed_out(
         policy in prop_oneof![Just(Policy::Adaptive), Just(Policy::Static), Just(Policy::Weighted)],

@@ -15,7 +15,7 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    /// Changes from bytes to messages. Gives whether it can: there were no bytes yet.
+    /// Changes from bytes to messages. Returns whether it can: there were no bytes yet.
     pub(super) fn carry_messages(&mut self, longest_chunk: usize, window: u64) -> bool {
         let fresh = self.next() == 0 && self.bytes() == 0 && !self.is_finished();
         if fresh {
@@ -27,7 +27,7 @@ impl Waiting {
     /// Takes bytes.
     ///
     /// # Panics
-    /// If it carries messages, and after [`Waiting::finish`].
+    /// If the stream carries messages, and after [`Waiting::finish`].
     pub(super) fn write(&mut self, bytes: Bytes) {
         match self {
             Self::Bytes(pending) => pending.write(bytes),
@@ -38,7 +38,7 @@ impl Waiting {
     /// Takes a message.
     ///
     /// # Panics
-    /// If it carries bytes, and after [`Waiting::finish`].
+    /// If the stream carries bytes, and after [`Waiting::finish`].
     pub(super) fn send(&mut self, priority: Priority, message: Bytes) {
         match self {
             Self::Messages(outbox) => outbox.send(priority, message),
@@ -46,7 +46,7 @@ impl Waiting {
         }
     }
 
-    /// Nothing more comes.
+    /// The application will write no more.
     pub(super) fn finish(&mut self) {
         match self {
             Self::Bytes(pending) => pending.finish(),
@@ -54,7 +54,7 @@ impl Waiting {
         }
     }
 
-    /// Throws away the waiting bytes and the end. Gives how many bytes there were.
+    /// Discards the waiting bytes and the end. Returns how many bytes there were.
     pub(super) fn give_up(&mut self) -> u64 {
         match self {
             Self::Bytes(pending) => pending.give_up(),
@@ -69,7 +69,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the end has been given to a lane.
+    /// Whether a lane has taken the end.
     pub(super) fn is_end_cut(&self) -> bool {
         match self {
             Self::Bytes(pending) => pending.is_end_cut(),
@@ -85,7 +85,7 @@ impl Waiting {
         }
     }
 
-    /// The offset behind the last byte that was given to a lane.
+    /// The offset behind the last byte that a lane has taken.
     pub(super) fn next(&self) -> u64 {
         match self {
             Self::Bytes(pending) => pending.next(),

@@ -4,24 +4,24 @@ use super::MessageBuffer;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 
-/// The buffer of a message, in pieces that are empty, being filled by a lane, or full.
+/// The buffer of a message, in pieces. A piece is empty, full, or claimed by a lane that fills it.
 ///
-/// A lane has its piece in hand only while it reads from its socket or looks at what it has read, and never while it waits. So whatever becomes of
-/// a lane, its piece is here, and a copy of the part that came by another can go into it.
+/// A lane holds its piece only while it reads from its socket or verifies the bytes, and never while it waits. So a stuck or lost lane does not keep its
+/// piece, and a copy of the part that arrives on another lane can go into it.
 #[derive(Debug)]
 pub(super) struct Assembly {
-    /// By where they begin; together they are the whole message.
+    /// The pieces by the offset at which they begin; together they are the whole message.
     pieces: BTreeMap<u32, Piece>,
-    /// Parts that came whole by one lane while another had their piece in hand, and where they belong.
+    /// Parts that arrived whole on one lane while another held their piece, with their offsets.
     came_meanwhile: Vec<(u32, Bytes)>,
-    /// How many bytes of the pieces are full.
+    /// The bytes in full pieces.
     filled: u32,
     total: u32,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// Nothing while a lane has it in hand.
+    /// Empty while a lane holds the piece.
     bytes: MessageBuffer,
     length: u32,
     state: State,
@@ -30,7 +30,7 @@ struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Empty,
-    /// A lane fills it, and has filled so much of it.
+    /// A lane fills the piece, and has filled so many bytes of it.
     Taken {
         lane: u8,
         filled: u32,
@@ -39,16 +39,16 @@ enum State {
     Full,
 }
 
-/// A lane whose piece was filled by another: it goes on in a buffer of its own.
+/// A lane whose piece another lane has filled: it goes on in a buffer of its own.
 #[derive(Debug)]
 pub(super) struct Ousted {
     pub(super) lane: u8,
-    /// As long as its piece was, with what it had received.
+    /// As long as the lane's piece was, with the bytes that the lane had received.
     pub(super) buffer: BytesMut,
 }
 
 impl Assembly {
-    /// A message that is as long as `buffer`.
+    /// Creates a message that is as long as `buffer`.
     pub(super) fn new(buffer: MessageBuffer) -> Self {
         let total = buffer.len() as u32;
         let pieces = BTreeMap::from([(0, Piece::new(buffer, State::Empty))]);
@@ -59,7 +59,7 @@ impl Assembly {
         self.pieces.len()
     }
 
-    /// Gives the part to `lane` to fill, if nothing of it is full or being filled.
+    /// Gives the part to `lane` to fill, if no byte of it is full or claimed.
     pub(super) fn claim(&mut self, lane: u8, at: u32, length: u32) -> bool {
         let Some((&from, piece)) = self.pieces.range(..=at).next_back() else { return false };
         if piece.state != State::Empty || at + length > from + piece.length {
@@ -69,7 +69,7 @@ impl Assembly {
         true
     }
 
-    /// The piece that `lane` fills, which begins at `at`. It has to be given back before anything is waited for.
+    /// Lends `lane` the piece at `at`, which it fills. The lane gives it back before it waits for anything.
     pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<MessageBuffer> {
         let piece = self.pieces.get_mut(&at)?;
         match &mut piece.state {
@@ -81,7 +81,7 @@ impl Assembly {
         }
     }
 
-    /// Takes back what was lent, of which so much is filled. Gives the lanes whose pieces were filled by others in the meantime, the lender's own for one.
+    /// Takes back a lent piece, of which `filled` bytes are full. Returns the lanes whose pieces other lanes have filled meanwhile, perhaps `lane` too.
     pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: MessageBuffer, filled: u32) -> Vec<Ousted> {
         let Some(piece) = self.pieces.get_mut(&at) else { return Vec::new() };
         piece.bytes = bytes;
@@ -90,7 +90,7 @@ impl Assembly {
         came.into_iter().flat_map(|(at, part)| self.copy(at, &part).1).collect()
     }
 
-    /// Takes back what was lent: it is full, and was found to be right.
+    /// Takes back a lent piece that is full and verified.
     pub(super) fn fill(&mut self, at: u32, bytes: MessageBuffer) {
         let Some(piece) = self.pieces.get_mut(&at) else { return };
         self.filled += piece.length;
@@ -98,7 +98,7 @@ impl Assembly {
         self.join(at);
     }
 
-    /// A lane that fills the piece at `at` will not go on.
+    /// `lane` does not go on with the piece at `at`.
     pub(super) fn release(&mut self, lane: u8, at: u32) {
         if let Some(piece) = self.pieces.get_mut(&at)
             && matches!(piece.state, State::Taken { lane: holder, .. } if holder == lane)
@@ -108,7 +108,7 @@ impl Assembly {
         }
     }
 
-    /// Takes a part that came in a buffer of its own. Gives how many bytes were new, and the lanes whose pieces it fills.
+    /// Takes a part that arrived in a buffer of its own. Returns how many bytes were new, and the lanes whose pieces it fills.
     pub(super) fn copy(&mut self, at: u32, part: &Bytes) -> (u32, Vec<Ousted>) {
         let end = at + part.len() as u32;
         let (mut new, mut ousted) = (0, Vec::new());
@@ -142,7 +142,7 @@ impl Assembly {
         (new, ousted)
     }
 
-    /// The message, once all of it is there.
+    /// Takes the message, if all of it has arrived.
     pub(super) fn take_whole(&mut self) -> Option<Bytes> {
         if self.filled < self.total {
             return None;
@@ -150,7 +150,7 @@ impl Assembly {
         self.pieces.pop_first().map(|(_, piece)| piece.bytes.freeze())
     }
 
-    /// Makes a piece of its own of a part of an empty one that is here.
+    /// Cuts a piece out of an empty piece that no lane holds.
     fn carve(&mut self, from: u32, at: u32, length: u32, state: State) {
         let Some(mut piece) = self.pieces.remove(&from) else { return };
         let mut middle = piece.bytes.split_off((at - from) as usize);
@@ -164,7 +164,7 @@ impl Assembly {
         self.pieces.insert(at, Piece::new(middle, state));
     }
 
-    /// Joins the piece at `at` with its neighbours if they are like it. They are parts of one buffer, so nothing is copied.
+    /// Joins the piece at `at` with its neighbours if they are in the same state. They are parts of one buffer, so this copies nothing.
     fn join(&mut self, at: u32) {
         let Some(piece) = self.pieces.get(&at) else { return };
         let (state, end) = (piece.state, at + piece.length);
@@ -232,7 +232,7 @@ mod tests {
         let (new, ousted) = assembly.copy(0, &Bytes::from(vec![9; 10]));
         assert_eq!((new, ousted.len(), ousted[0].lane), (10, 1, 0));
         assert_eq!(ousted[0].buffer[..], [7, 7, 7, 0, 0, 0, 0, 0, 0, 0]);
-        assert!(assembly.lend(0, 0).is_none(), "it is not the lane's any more");
+        assert!(assembly.lend(0, 0).is_none(), "the lane has lost its piece");
         assert_eq!(assembly.take_whole().unwrap()[..], [9; 10]);
     }
 

@@ -7,7 +7,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// A message's buffer, or a part of it that a lane fills: from the heap, or memory of the driver's.
+/// A message's buffer, or a part of it that a lane fills: from the heap, or from the driver.
 #[derive(Debug)]
 pub struct MessageBuffer(Inner);
 
@@ -17,7 +17,7 @@ enum Inner {
     Driver(Box<dyn MessageMemory>),
 }
 
-/// Memory that the driver has placed for a message, and takes back when it is dropped. It is split among the lanes that fill it.
+/// Memory that the driver has placed for a message, and takes back when it is dropped. The lanes that fill the message split it.
 pub trait MessageMemory: AsRef<[u8]> + AsMut<[u8]> + fmt::Debug + Send {
     /// Keeps the first `at` bytes, and gives the rest.
     fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory>;
@@ -33,12 +33,12 @@ pub trait MessageMemory: AsRef<[u8]> + AsMut<[u8]> + fmt::Debug + Send {
 }
 
 impl MessageBuffer {
-    /// One of so many zeros, from the heap.
+    /// Creates a buffer of `length` zeros on the heap.
     pub fn zeroed(length: usize) -> Self {
         Self(Inner::Heap(BytesMut::zeroed(length)))
     }
 
-    /// This memory, whatever is in it.
+    /// Creates a buffer from `memory`, with any content.
     pub fn placed(memory: impl MessageMemory + 'static) -> Self {
         Self(Inner::Driver(Box::new(memory)))
     }
@@ -63,7 +63,7 @@ impl MessageBuffer {
         }
     }
 
-    /// The bytes, to be shared.
+    /// Turns the buffer into bytes that can be shared.
     pub(super) fn freeze(self) -> Bytes {
         match self.0 {
             Inner::Heap(bytes) => bytes.freeze(),
@@ -98,7 +98,7 @@ impl DerefMut for MessageBuffer {
     }
 }
 
-/// [`Bytes`] takes an owner of a type that has a size.
+/// An owner for [`Bytes`], whose owner must have a size.
 struct Owned(Box<dyn MessageMemory>);
 
 impl AsRef<[u8]> for Owned {

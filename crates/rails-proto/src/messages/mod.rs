@@ -1,10 +1,10 @@
-//! Messages over a stream: boundaries kept, by priority, large ones received straight into their final buffer.
+//! Messages over a stream: they keep their boundaries, go out by priority, and large ones arrive straight in their final buffer.
 //!
-//! Messages are ranges of the stream's offsets, so window, acknowledgements and lost lanes work as they do for bytes. [`outbox`] decides what
-//! is cut next, [`inbox`] puts back together what arrives, and `assembly` is the buffer of one large message that several lanes fill at a time.
+//! Messages are ranges of the stream's offsets, so window, acknowledgements and lost lanes work as they do for bytes. [`outbox`] chooses the next message to
+//! cut, [`inbox`] reassembles messages from the chunks that arrive, and `assembly` is the buffer of one large message that several lanes fill at a time.
 //!
-//! A *small* message travels whole, with others of its priority, in a *packet*: each has its length in four bytes before it (the aggregation of
-//! NewMadeleine: Aumage et al., "NewMadeleine: a Fast Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one travels in *parts*.
+//! A *small* message travels whole, with others of its priority, in a *packet*, and has its length in four bytes before it (the aggregation of NewMadeleine:
+//! Aumage et al., "NewMadeleine: a Fast Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one travels in *parts*.
 
 mod assembly;
 mod buffer;
@@ -21,42 +21,42 @@ use bytes::{Buf, Bytes};
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// How urgent it was.
+    /// The message's priority.
     pub priority: Priority,
-    /// Its bytes; there may be none.
+    /// The message's bytes; there may be none.
     pub payload: Bytes,
 }
 
-/// How much of the window and of the stream's offsets a packet of so many bytes takes up: whole slots, and [`BESIDE_PACKET`] bytes of them for what it costs an
-/// end beside its bytes, so that this is paid for in the window too.
+/// How much of the window and of the stream's offsets a packet of `bytes` bytes takes up, in whole slots. It includes [`BESIDE_PACKET`] bytes for the packet's
+/// overhead, so that the window covers the overhead too.
 pub fn packet_space(bytes: u32) -> u64 {
     (u64::from(bytes) + BESIDE_PACKET).div_ceil(SLOT) * SLOT
 }
 
-/// The same for a large message, which has [`BESIDE_MESSAGE`] bytes beside its own.
+/// The same for a large message, which has an overhead of [`BESIDE_MESSAGE`] bytes.
 pub fn message_space(bytes: u32) -> u64 {
     (u64::from(bytes) + BESIDE_MESSAGE).div_ceil(SLOT) * SLOT
 }
 
-/// The longest message for an end with that window.
+/// The longest message for an end with a window of `window` bytes.
 pub fn longest_message(window: u64) -> u64 {
     longest_range(window).saturating_sub(BESIDE_MESSAGE)
 }
 
-/// The longest packet for an end with that window.
+/// The longest packet for an end with a window of `window` bytes.
 pub fn longest_packet(window: u64) -> u64 {
     longest_range(window).saturating_sub(BESIDE_PACKET)
 }
 
-/// The longest range for which an end with that window has room sooner or later. The last quarter is left out because that much may have been read and not
-/// been told yet.
+/// The longest range for which an end with that window has room sooner or later. It leaves out the last quarter: the end may have read that much without
+/// having told its peer.
 fn longest_range(window: u64) -> u64 {
     let window = window.min(MOST_KEPT);
     (window - window / 4) / SLOT * SLOT
 }
 
-/// The next message of a packet, whose lengths were checked when it arrived. A small one gets a buffer of its own: it must not hold the whole packet's for as
-/// long as it lives.
+/// Takes the next message of a packet, whose lengths were checked on arrival. A small message gets a buffer of its own, so that it does not hold the whole
+/// packet's buffer for as long as it lives.
 pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
     let length = packet.try_get_u32().ok()? as usize;
     let message = packet.split_to(length.min(packet.len()));
@@ -66,18 +66,18 @@ pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
 
 /// Ranges of packets and messages are multiples of this.
 pub const SLOT: u64 = 512;
-/// What a packet costs an end beside its bytes: entries in two maps, 230 bytes where their nodes are half full, and what the allocator
-/// puts before its buffer. What it costs above this is less than a tenth of its range.
+/// A packet's overhead: entries in two maps, 230 bytes if their nodes are half full, and the allocator's header before its buffer. Any cost above this is less
+/// than a tenth of its range.
 pub const BESIDE_PACKET: u64 = 256;
-/// The same for a large message; the map of its pieces is 700 bytes.
+/// A large message's overhead; the map of its pieces takes 700 bytes.
 pub const BESIDE_MESSAGE: u64 = 1_024;
 /// The bytes before each message of a packet.
 pub const PREFIX: usize = 4;
-/// The least that an end must take in a chunk for messages to be sent to it: an empty message fits many times.
+/// The least chunk length that an end must take to receive messages: many empty messages fit in it.
 pub const LEAST_CHUNK: usize = 64;
 /// The least window for messages.
 pub const LEAST_WINDOW: u64 = 4 * SLOT;
-/// A message may hold a buffer that many times its length.
+/// A message may hold a buffer of up to so many times its length.
 const MOST_WASTE: usize = 8;
 
 #[cfg(test)]

@@ -5,20 +5,20 @@ use crate::chunk::{Chunk, Content, Packet, Part, Priority};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::{collections::VecDeque, fmt};
 
-/// What waits to be cut, the most urgent first and each priority in the order in which it was sent.
+/// The messages that wait to be cut: the most urgent first, and within a priority in the order in which the application sent them.
 ///
-/// Small messages are put behind each other as they come; a packet is cut of as many as a lane is given. A message's range of the
-/// stream is reserved when the first of it is cut, and only once the peer's window has room for all of it: so whatever was begun can
-/// be ended, whatever else waits. While one waits for room nothing less urgent is begun, or it could wait for ever.
+/// The outbox appends small messages to each other as they come, and cuts a packet of as many as a lane takes. It reserves a message's range of
+/// the stream with the first cut, and only if the peer's window has room for the whole message: so each message that has begun can end, even if
+/// others wait. While a message waits for room, no less urgent one begins, or the message could wait for ever.
 pub struct Outbox {
     queues: [Queue; Priority::LEVELS],
     /// Messages up to this length, with their prefix, go into packets.
     longest_small: usize,
-    /// Bytes that wait, with the prefixes of small messages.
+    /// The bytes that wait, with the prefixes of small messages.
     bytes: usize,
-    /// Bytes of them that have their range already.
+    /// The waiting bytes whose range is reserved.
     reserved: usize,
-    /// Where the next message begins.
+    /// The offset at which the next message begins.
     next: u64,
     finished: bool,
     end_cut: bool,
@@ -32,16 +32,16 @@ struct Queue {
 }
 
 enum Entry {
-    /// Small messages as they travel, and how many.
+    /// Small messages in their wire form, and their count.
     Small { encoded: BytesMut, first: u64, count: u32 },
-    /// What is left of a large one, and where it begins in the stream once that is decided.
+    /// The rest of a large message, and the offset at which it begins, if its range is reserved.
     Large { rest: Bytes, total: u32, number: u64, begins: Option<u64> },
 }
 
 impl Outbox {
-    /// An empty one for an end with that window; no chunk is to be longer than `longest_chunk`.
+    /// Creates an empty outbox for a peer with that window; no chunk may be longer than `longest_chunk`.
     pub fn new(longest_chunk: usize, window: u64) -> Self {
-        // What is gathered is not taken apart again, so that there must come to be room for it.
+        // A packet of gathered messages is never split, so the window must sooner or later have room for it.
         let longest_packet = usize::try_from(longest_packet(window)).unwrap_or(usize::MAX);
         Self {
             queues: Default::default(),
@@ -57,7 +57,7 @@ impl Outbox {
     /// Takes a message.
     ///
     /// # Panics
-    /// After [`Outbox::finish`]; and where it is longer than a message can be, which the caller has looked at.
+    /// After [`Outbox::finish`], and if the message is longer than a message can be. The caller checks the length first.
     pub fn send(&mut self, priority: Priority, message: Bytes) {
         assert!(!self.finished, "no message is sent on a stream that was finished");
         let queue = &mut self.queues[priority.index()];
@@ -82,12 +82,12 @@ impl Outbox {
         }
     }
 
-    /// No more messages will be sent.
+    /// The application will send no more messages.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// Throws away what waits, and the end with it: how many bytes that were.
+    /// Discards the waiting messages and the end. Returns how many bytes there were.
     pub fn give_up(&mut self) -> u64 {
         self.queues = Default::default();
         (self.finished, self.end_cut, self.reserved) = (true, true, 0);
@@ -99,7 +99,7 @@ impl Outbox {
         self.finished
     }
 
-    /// Whether the end has been given to a lane.
+    /// Whether a lane has taken the end.
     pub fn is_end_cut(&self) -> bool {
         self.end_cut
     }
@@ -109,12 +109,12 @@ impl Outbox {
         self.bytes
     }
 
-    /// Everything that was begun lies below.
+    /// The offset behind every message that has begun.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// About how many bytes below `limit` wait; `None` where there is nothing to cut, not even the end.
+    /// About how many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
     pub fn ready(&self, limit: u64) -> Option<usize> {
         if self.bytes == 0 {
             return (self.finished && !self.end_cut).then_some(0);
@@ -124,7 +124,7 @@ impl Outbox {
         Some(self.bytes.min(room.saturating_add(self.reserved)))
     }
 
-    /// Cuts the next chunk, below `limit` and of at most `most` bytes, but for a small message, which is not cut in two.
+    /// Cuts the next chunk, below `limit` and of at most `most` bytes. A small message is never cut in two, so it may exceed `most`.
     pub fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
         if self.bytes == 0 {
             return self.cut_end();
@@ -136,7 +136,7 @@ impl Outbox {
         }
     }
 
-    /// The priority of what is cut next.
+    /// The priority of the next message to cut.
     fn first(&self, limit: u64) -> Option<Priority> {
         let mut blocked = false;
         Priority::falling().find(|priority| match self.queues[priority.index()].entries.front() {
@@ -203,7 +203,7 @@ impl Outbox {
 }
 
 impl Entry {
-    /// How much of the window it takes up, where nothing of it has been cut.
+    /// How much of the window the entry takes up, if nothing of it has been cut.
     fn space(&self) -> u64 {
         match self {
             Self::Small { encoded, .. } => packet_space(encoded.len() as u32),
@@ -212,7 +212,7 @@ impl Entry {
     }
 }
 
-/// Without the messages themselves.
+/// Shows the counts without the messages.
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, reserved, next, finished, end_cut, .. } = self;
@@ -223,8 +223,8 @@ impl fmt::Debug for Outbox {
     }
 }
 
-/// How many bytes of small messages are put together as they come. It is also the longest small message: copying it costs a microsecond, and
-/// a lane that is slow is given no less at a time.
+/// The most bytes of small messages that are gathered as they come, and the longest small message. To copy so many bytes costs a microsecond,
+/// and a slow lane takes no fewer at a time.
 const GATHERED: usize = 16 << 10;
 /// The longest packet: beyond this, aggregation gains nothing, and more urgent messages would wait behind it.
 const LONGEST_PACKET: usize = 64 << 10;
@@ -301,10 +301,10 @@ mod tests {
             for length in [longest / 2, longest / 2, longest, 100, 0, longest - 1, 700, longest / 3] {
                 outbox.send(Priority::NORMAL, message(length.min(longest)));
             }
-            // A quarter of the window may have been read and not been told.
+            // The peer may have read a quarter of the window without having told this end.
             while outbox.bytes() > 0 {
                 let chunk = outbox.cut(outbox.next() + (window - window / 4), usize::MAX);
-                assert!(chunk.is_some(), "with a window of {window} bytes it waits for ever");
+                assert!(chunk.is_some(), "with a window of {window} bytes the message waits for ever");
             }
         }
     }

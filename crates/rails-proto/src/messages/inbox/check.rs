@@ -11,15 +11,15 @@ use crate::{
 
 /// The place of a chunk.
 pub(super) enum Found {
-    /// It was read before.
+    /// The application has read it.
     Read,
-    /// Its packet or message is here.
+    /// Its packet or message has begun to arrive.
     Known,
     New,
 }
 
 impl Inbox {
-    /// Once everything has arrived, no message may be missing.
+    /// Checks that no message is missing when everything has arrived.
     ///
     /// # Errors
     /// [`MessageViolation::Missing`].
@@ -35,7 +35,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Where the chunk belongs, if it may be at all.
+    /// Finds the place of a chunk, if there may be such a chunk.
     pub(super) fn find(&self, header: &DataHeader, content: &Content) -> Result<Found, Violation> {
         let (base, length) = extent(header, content)?;
         let end = base.saturating_add(length);
@@ -74,7 +74,7 @@ impl Inbox {
 }
 
 impl Kind {
-    /// Checks that the chunk belongs to this packet or message, and states the same about it.
+    /// Whether a chunk with this content belongs to this packet or message, and states the same about it.
     fn is_of(&self, content: &Content) -> bool {
         match (self, content) {
             (Self::Packet { packet, .. }, Content::Packet(said)) => packet == said,
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// Where the packet or message begins that a chunk is of, and how long its range is.
+/// The offset at which a chunk's packet or message begins, and the length of its range.
 fn extent(header: &DataHeader, content: &Content) -> Result<(u64, u64), MessageViolation> {
     let length = header.length;
     match content {
@@ -109,7 +109,7 @@ fn extent(header: &DataHeader, content: &Content) -> Result<(u64, u64), MessageV
     }
 }
 
-/// Whether the packet is made of exactly so many messages.
+/// Whether the packet consists of exactly `count` messages.
 pub(super) fn holds(mut packet: &[u8], count: u32) -> bool {
     let mut found = 0;
     while let Some((length, rest)) = packet.split_first_chunk::<PREFIX>() {

@@ -18,22 +18,22 @@ pub(super) enum Claim {
     None,
     /// The piece at `at` of the message that begins at `base`.
     Piece { base: u64, at: u32 },
-    /// Nothing any more: another lane has brought the part. The bytes that this lane had received are in a buffer of its own.
+    /// Another lane has brought the part. The bytes that this lane had received are in a buffer of its own.
     Ousted(BytesMut),
 }
 
 /// The memory that a lane fills.
 #[derive(Debug)]
 pub enum Lent {
-    /// Its piece of the message, to be [given back](Inbox::give_back) before anything is waited for.
+    /// The lane's piece of the message. The lane [gives it back](Inbox::give_back) before it waits for anything.
     Piece(MessageBuffer),
-    /// A buffer of the lane's own, with the bytes that it had received: another lane has brought the part. The lane goes on in it, and [hands it
-    /// in](Inbox::insert).
+    /// A buffer of the lane's own, with the bytes that it had received: another lane has brought the part. The lane reads the rest into this
+    /// buffer, and [hands it in](Inbox::insert).
     Own(BytesMut),
 }
 
 impl Inbox {
-    /// The memory that `lane` fills, after [`Place::Message`](super::Place::Message). `None` if it fills nothing.
+    /// Lends `lane` the memory that it fills, after [`Place::Message`](super::Place::Message). `None` if it fills no part.
     pub fn lend(&mut self, lane: usize) -> Option<Lent> {
         match self.claims.get_mut(lane)? {
             Claim::None => None,
@@ -49,14 +49,14 @@ impl Inbox {
         }
     }
 
-    /// Takes back the memory that was lent to `lane`, with so many bytes filled.
+    /// Takes back the memory that `lane` borrowed, with `filled` bytes of it full.
     pub fn give_back(&mut self, lane: usize, piece: MessageBuffer, filled: usize) {
         let Some(Claim::Piece { base, at }) = self.claims.get(lane) else { return };
         let (base, at) = (*base, *at);
         self.change(base, |assembly| ((), assembly.give_back(lane as u8, at, piece, filled as u32)));
     }
 
-    /// Takes back the memory that was lent to `lane`, full and verified.
+    /// Takes back the memory that `lane` borrowed, full and verified.
     pub fn fill(&mut self, lane: usize, piece: MessageBuffer) {
         let Some(Claim::Piece { base, at }) = self.claims.get_mut(lane).map(std::mem::take) else { return };
         self.change(base, |assembly| {
@@ -92,7 +92,7 @@ impl Inbox {
         }
     }
 
-    /// Changes a message in assembly. Notes whether it is whole now, and whose pieces other lanes have filled.
+    /// Changes a message in assembly. Notes whether it is whole now, and which lanes have lost their pieces to others.
     pub(super) fn change<T>(&mut self, base: u64, act: impl FnOnce(&mut Assembly) -> (T, Vec<Ousted>)) -> Option<T> {
         let assembly = self.assembly(base)?;
         let before = assembly.pieces();

@@ -1,16 +1,16 @@
-//! Where the messages of one priority lie in the stream.
+//! The places in the stream of the messages of one priority.
 
 use crate::messages::PREFIX;
 use std::{collections::BTreeMap, ops::Range};
 
-/// The messages of one priority that have arrived or been begun, by number.
+/// The messages of one priority that have arrived or begun to arrive, by number.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The number of the message that is to be received next.
+    /// The number of the next message that the application receives.
     next: u64,
-    /// Where the last message that was received ended in the stream.
+    /// The offset at which the last received message ended.
     delivered_to: u64,
-    /// Where the packet or message begins in the stream, by the number of its first message.
+    /// The offset at which each packet or message begins, by the number of its first message.
     bases: BTreeMap<u64, u64>,
 }
 
@@ -19,8 +19,8 @@ impl Index {
         self.bases.insert(number, base);
     }
 
-    /// Whether messages may have these numbers and lie there: within a priority, numbers and places have the same order, and between two messages there
-    /// is room for those with the numbers between theirs. `known` gives how many messages an entry at an offset has, and where it ends.
+    /// Whether messages may have these numbers and this place. Within a priority, numbers and places have the same order, and between two messages
+    /// there is room for those with the numbers between theirs. `known` returns the number of messages in the entry at an offset, and the entry's end.
     pub(super) fn fits(&self, number: u64, count: u32, place: Range<u64>, known: impl Fn(&u64) -> (u32, u64)) -> bool {
         let Some(last) = number.checked_add(count.into()) else { return false };
         let before = self.bases.range(..=number).next_back().map(|(number, base)| {
@@ -38,14 +38,14 @@ impl Index {
         self.bases.first_key_value().filter(|(number, _)| **number == self.next).map(|(_, base)| *base)
     }
 
-    /// The next `count` messages have been received; they end at `end`.
+    /// The application has received the next `count` messages; they end at `end`.
     pub(super) fn deliver(&mut self, count: u32, end: u64) {
         self.bases.remove(&self.next);
         self.next += u64::from(count);
         self.delivered_to = end;
     }
 
-    /// The number of the first message that is missing before one that is not.
+    /// The number of the first message that is missing before a message that has arrived.
     pub(super) fn first_missing(&self, count: impl Fn(&u64) -> u32) -> Option<u64> {
         let mut next = self.next;
         for (number, base) in &self.bases {
@@ -58,7 +58,7 @@ impl Index {
     }
 }
 
-/// Whether the messages between two can lie between them.
+/// Whether the messages with the numbers between two messages fit between the places of the two.
 fn has_room(numbers: Range<u64>, place: Range<u64>) -> bool {
     let messages = numbers.end.checked_sub(numbers.start);
     let room = place.end.checked_sub(place.start);

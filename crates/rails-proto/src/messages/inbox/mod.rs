@@ -22,29 +22,29 @@ use std::collections::BTreeMap;
 
 /// The receiving side of a stream of messages.
 ///
-/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window. So the window
-/// bounds the memory, for any peer. The first part of a large message that arrives makes its one buffer. Each lane then fills its piece of it
-/// ([`Inbox::lend`]), without a copy. A part that arrives twice is read into a buffer of the lane's own, and copied if the other lane is not done
-/// with it.
+/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window. So the window bounds the
+/// memory, for any peer. When the first part of a large message arrives, the inbox takes the message's one buffer. Each lane then fills its piece of the
+/// buffer ([`Inbox::lend`]), without a copy. A lane reads a part that arrives for the second time into a buffer of its own; the inbox copies it if the
+/// first lane is not done with the part.
 #[derive(Debug)]
 pub struct Inbox {
     window: u64,
-    /// Everything below has been read.
+    /// The application has read everything below this offset.
     read: u64,
-    /// Packets and messages above, by their offset; no two overlap.
+    /// Packets and messages above `read`, by their offset; no two overlap.
     items: BTreeMap<u64, Item>,
     indexes: [Index; Priority::LEVELS],
     /// The part that each lane fills.
     claims: Vec<Claim>,
-    /// How many pieces messages consist of. The scheduler of an honest peer has fewer chunks in flight than `most_pieces`.
+    /// The number of pieces of all messages. The scheduler of an honest peer has fewer chunks in flight than `most_pieces`.
     pieces: usize,
-    /// The part of the window that unread packets and messages take, those included that have only begun.
+    /// The part of the window that unread packets and messages take, including those that have only begun to arrive.
     held: u64,
-    /// How much of the stream has arrived, in slots.
+    /// The part of the stream that has arrived, in whole slots.
     arrived: u64,
     /// Bytes that arrived again.
     duplicated: u64,
-    /// Where the stream ends, once that is known.
+    /// The offset at which the stream ends, if it is known.
     end: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ struct Item {
 
 #[derive(Debug)]
 enum Kind {
-    /// It has been read. Neighbours that have been read are one range.
+    /// The application has read it. Read neighbours are one range.
     Read,
     Packet {
         packet: Packet,
@@ -80,22 +80,22 @@ enum Large {
 /// The memory for the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A buffer of the lane's own, which is then [handed in](Inbox::insert).
+    /// A buffer of the lane's own, which the lane then [hands in](Inbox::insert).
     Own,
     /// The message's buffer: the lane [borrows](Inbox::lend) its piece for as long as it reads without waiting.
     Message,
-    /// The buffer of a message that begins: the inbox needs one of so many bytes first.
+    /// The buffer of a message that begins: the inbox first needs a buffer of so many bytes.
     NeedsBuffer(usize),
 }
 
 /// A received message, or several small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
-    /// Small messages, to be taken out one by one with [`next_of_packet`](super::next_of_packet).
+    /// Small messages. [`next_of_packet`](super::next_of_packet) takes them out one by one.
     Packet {
         /// The priority of all of them.
         priority: Priority,
-        /// Their bytes as they travelled.
+        /// Their bytes in wire form.
         bytes: Bytes,
     },
     /// One large message.
@@ -108,7 +108,7 @@ pub enum Delivery {
 }
 
 impl Inbox {
-    /// An empty one that holds at most `window` bytes.
+    /// Creates an empty inbox that holds at most `window` bytes.
     pub fn new(window: u64) -> Self {
         Self {
             window,
@@ -124,7 +124,8 @@ impl Inbox {
         }
     }
 
-    /// Checks the header of a chunk that comes in on `lane`, and gives the memory for its bytes. The buffer of a message that begins is taken from `spare`.
+    /// Checks the header of a chunk that arrives on `lane`, and chooses the memory for its bytes. It takes the buffer of a message that begins from
+    /// `spare`.
     ///
     /// # Errors
     /// [`Violation`] if there cannot be such a chunk.
@@ -168,7 +169,7 @@ impl Inbox {
         Ok(Place::Message)
     }
 
-    /// Takes a chunk that came in a buffer of its own.
+    /// Takes a chunk that arrived in a buffer of its own.
     ///
     /// # Errors
     /// [`Violation`], as [`Inbox::admit`] finds it, or because a packet does not hold the messages that its header states.
@@ -200,7 +201,7 @@ impl Inbox {
         self.check_the_end()
     }
 
-    /// The most urgent message that is next in its priority, or the packet that it is in; `None` where none is there yet.
+    /// Takes the most urgent message that is next in its priority, or the packet with it; `None` if there is none yet.
     pub fn read(&mut self) -> Option<Delivery> {
         let (priority, base) = self.first_readable()?;
         let item = self.items.get_mut(&base)?;
@@ -217,7 +218,7 @@ impl Inbox {
         Some(delivery)
     }
 
-    /// Whether [`Inbox::read`] has something to give.
+    /// Whether [`Inbox::read`] has a message to return.
     pub fn is_readable(&self) -> bool {
         self.first_readable().is_some()
     }
@@ -227,7 +228,7 @@ impl Inbox {
         self.end == Some(self.arrived)
     }
 
-    /// Whether every message of the stream has been read.
+    /// Whether the application has read every message of the stream.
     pub fn is_finished(&self) -> bool {
         self.end == Some(self.read)
     }
@@ -237,12 +238,12 @@ impl Inbox {
         self.read.saturating_add(self.window)
     }
 
-    /// Up to where everything has been read, in bytes of the stream.
+    /// The offset up to which the application has read the stream.
     pub fn bytes_read(&self) -> u64 {
         self.read
     }
 
-    /// Up to where everything has arrived, in bytes of the stream.
+    /// The offset up to which the stream has arrived without a gap.
     pub fn bytes_in_order(&self) -> u64 {
         let mut end = self.read;
         for (base, item) in &self.items {
@@ -259,7 +260,7 @@ impl Inbox {
         self.duplicated
     }
 
-    /// How many bytes of the window unread packets and messages take, those included that have only begun.
+    /// How many bytes of the window unread packets and messages take, including those that have only begun to arrive.
     pub fn bytes_held(&self) -> u64 {
         self.held
     }
@@ -269,17 +270,17 @@ impl Inbox {
         self.highest() - self.read
     }
 
-    /// Whether no message has arrived or begun to.
+    /// Whether no message has arrived or begun to arrive.
     pub fn is_untouched(&self) -> bool {
         self.read == 0 && self.items.is_empty()
     }
 
-    /// Where the stream ends, if that is known.
+    /// The offset at which the stream ends, if it is known.
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// An untouched one of a stream that ends there.
+    /// Creates an empty inbox for a stream that ends at `end`.
     pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
         Self { end, ..Self::new(window) }
     }
@@ -291,7 +292,7 @@ impl Inbox {
         })
     }
 
-    /// The entry at `base` has been read. It is joined with read neighbours, and forgotten if everything before it has been read.
+    /// The application has read the entry at `base`. Joins it with read neighbours, and forgets it if everything before it has been read.
     fn forget(&mut self, base: u64) {
         let Some(mut item) = self.items.remove(&base) else { return };
         while let Some(next) = self.items.first_entry().filter(|_| base == self.read)
@@ -320,7 +321,7 @@ impl Inbox {
         self.items.last_key_value().map_or(self.read, |(_, item)| item.end)
     }
 
-    /// Whether messages consist of more pieces than an honest sender has chunks in flight.
+    /// The most pieces of all messages: more than an honest sender has chunks in flight.
     fn most_pieces(&self) -> usize {
         2 * (crate::parameters::most_chunks(self.window) + crate::parameters::MOST_LANES)
     }
@@ -331,7 +332,7 @@ impl Item {
         matches!(self.kind, Kind::Message { content: Large::Assembling(_), .. })
     }
 
-    /// How many messages it is.
+    /// How many messages the entry holds.
     fn count(&self) -> u32 {
         if let Kind::Packet { packet, .. } = &self.kind { packet.count } else { 1 }
     }

@@ -23,7 +23,7 @@ fn part(number: u64, total: u32, at: u32) -> Content {
     Content::Part(Part { priority: Priority::NORMAL, number, total, at })
 }
 
-/// Takes a chunk as a lane does that reads it in one go.
+/// Takes a chunk as a lane does if it reads the whole chunk at once.
 fn take(inbox: &mut Inbox, lane: usize, header: &DataHeader, content: &Content, bytes: &[u8]) -> Result<(), Violation> {
     let mut spare = None;
     let place = loop {
@@ -137,7 +137,7 @@ fn chunks_at_odds_with_each_other_are_refused() {
     assert_eq!(take(&mut inbox, 0, &header(1_123, 100), &part(1, 1_000, 100), &[1; 100]), conflict(1_023));
     assert_eq!(take(&mut inbox, 0, &header(1_024, 100), &packet(1, 1), &bytes), conflict(1_024));
     assert_eq!(take(&mut inbox, 0, &header(600, 1_000), &part(0, 1_000, 0), &[1; 1_000]), conflict(600));
-    // The same again is no violation, and neither is what has been read.
+    // A copy is no violation, and neither is a chunk that has been read.
     take(&mut inbox, 0, &header(1_024, 100), &part(1, 1_000, 0), &[1; 100]).unwrap();
     take(&mut inbox, 0, &header(0, 100), &packet(0, 1), &bytes).unwrap();
     assert!(inbox.read().is_some());
@@ -151,16 +151,16 @@ fn numbers_that_jump_or_run_backwards_are_refused() {
     let bytes = encoded(&[b"one"]);
     let send = |inbox: &mut Inbox, offset, first| take(inbox, 0, &header(offset, 7), &packet(first, 1), &bytes);
     let mut inbox = Inbox::new(WINDOW);
-    assert_eq!(send(&mut inbox, 0, 1), number(1, 0), "nothing lies before");
+    assert_eq!(send(&mut inbox, 0, 1), number(1, 0), "there is no message before it");
     assert_eq!(send(&mut inbox, 1_024, u64::MAX), number(u64::MAX, 1_024));
     assert_eq!(send(&mut inbox, 1_024, 257), number(257, 1_024), "no room for so many");
     send(&mut inbox, 1_024, 100).unwrap();
     assert_eq!(send(&mut inbox, 512, 100), number(100, 512), "the same number twice");
-    assert_eq!(send(&mut inbox, 512, 101), number(101, 512), "a later one before");
-    assert_eq!(send(&mut inbox, 512, 129), number(129, 512), "those before it do not fit");
+    assert_eq!(send(&mut inbox, 512, 101), number(101, 512), "a later number before an earlier one");
+    assert_eq!(send(&mut inbox, 512, 129), number(129, 512), "the messages before it do not fit");
     send(&mut inbox, 0, 0).unwrap();
     inbox.read().unwrap();
-    assert_eq!(send(&mut inbox, 2_048, 0), number(0, 2_048), "it has been received");
+    assert_eq!(send(&mut inbox, 2_048, 0), number(0, 2_048), "the message has been received");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn end_of_a_stream_with_messages_missing() {
     assert_eq!(inbox.insert(&end, &Content::Bytes, Bytes::new()), Err(missing.into()));
 }
 
-/// Whatever is begun is paid for in the window.
+/// Each message that has begun takes its part of the window.
 #[test]
 fn thousands_of_unfinished_messages_in_a_window() {
     let mut inbox = Inbox::new(WINDOW);
@@ -201,7 +201,7 @@ fn a_peer_that_sends_every_other_byte_is_stopped() {
     assert_eq!(stopped, Some(Violation::Fragmented { most }));
 }
 
-/// A lane stands still in the middle of a part; another brings the same, and the message is there.
+/// A lane gets stuck in the middle of a part; another brings the same part, and the message arrives.
 #[test]
 fn a_message_does_not_wait_for_a_stuck_lane() {
     let mut inbox = Inbox::new(WINDOW);
@@ -209,16 +209,16 @@ fn a_message_does_not_wait_for_a_stuck_lane() {
     let content = part(0, 10_000, 0);
     let mut spare = Some(MessageBuffer::zeroed(10_000));
     assert_eq!(inbox.admit(0, &whole, &content, &mut spare), Ok(Place::Message));
-    let Some(Lent::Piece(mut piece)) = inbox.lend(0) else { panic!("it is the lane's") };
+    let Some(Lent::Piece(mut piece)) = inbox.lend(0) else { panic!("the piece is the lane's") };
     piece[..4_000].fill(9);
     inbox.give_back(0, piece, 4_000);
-    // The other lane has it in two.
+    // The other lane brings the part in two halves.
     for at in [5_000, 0] {
         take(&mut inbox, 1, &header(at.into(), 5_000), &part(0, 10_000, at), &[9; 5_000]).unwrap();
     }
     let delivered = inbox.read();
     assert!(matches!(&delivered, Some(Delivery::Message { bytes, .. }) if bytes[..] == [9; 10_000]));
-    let Some(Lent::Own(own)) = inbox.lend(0) else { panic!("it goes on by itself") };
+    let Some(Lent::Own(own)) = inbox.lend(0) else { panic!("the lane goes on in its own buffer") };
     assert!(own.len() == 10_000 && own[..4_000] == [9; 4_000]);
     inbox.insert(&whole, &content, own.freeze()).unwrap();
     assert_eq!((inbox.bytes_duplicated(), inbox.read(), inbox.bytes_held()), (10_000, None, 0));
@@ -232,7 +232,7 @@ struct Receiving {
     filled: usize,
 }
 
-/// An outbox, an inbox, and lanes between them that lose, double and delay.
+/// An outbox, an inbox, and lanes between them that lose, duplicate and delay chunks.
 struct World {
     outbox: Outbox,
     inbox: Inbox,
@@ -270,7 +270,7 @@ impl World {
         let to = (receiving.filled + most).min(bytes.len());
         let (header, content) = (Self::header(&receiving.chunk), receiving.chunk.content);
         if receiving.place == Place::Message {
-            match self.inbox.lend(lane).expect("it fills something") {
+            match self.inbox.lend(lane).expect("the lane fills a part") {
                 Lent::Piece(mut piece) => {
                     piece[receiving.filled..to].copy_from_slice(&bytes[receiving.filled..to]);
                     receiving.filled = to;
@@ -292,7 +292,7 @@ impl World {
         receiving.own[receiving.filled..to].copy_from_slice(&bytes[receiving.filled..to]);
         receiving.filled = to;
         if to == bytes.len() {
-            assert!(receiving.own[..] == bytes[..], "what was received before it was ousted is there");
+            assert!(receiving.own[..] == bytes[..], "the bytes received before another lane brought the part are there");
             self.inbox.insert(&header, &content, receiving.own.freeze()).unwrap();
         } else {
             self.lanes[lane] = Some(receiving);
@@ -330,7 +330,7 @@ impl World {
                 self.start(lane, chunk);
             }
             6 if self.lanes[lane].is_none() && !self.sent.is_empty() => {
-                // Once more, and now and then only half of it.
+                // Send a chunk again, and sometimes only half of it.
                 let index = self.random.random_range(0..self.sent.len());
                 let mut chunk = self.sent[index].clone();
                 if self.random.random_bool(0.5) && chunk.length > 1 {
@@ -349,7 +349,7 @@ impl World {
 }
 
 proptest! {
-    /// Whatever is sent, and in whatever order, however often and on however many lanes it arrives, each message is received once, whole, and in its order.
+    /// Chunks arrive in any order, any number of times and on several lanes: the application receives each message once, whole, and in its order.
     #[test]
     fn each_message_is_received_once_and_in_its_order(
         messages in prop::collection::vec((0u8..8, prop_oneof![0usize..100, 0usize..20_000]), 0..60),
@@ -378,7 +378,7 @@ proptest! {
         while !world.inbox.is_finished() {
             world.step(chunk);
             steps += 1;
-            prop_assert!(steps < 1_000_000, "it stands still: {:?} {:?}", world.outbox, world.inbox);
+            prop_assert!(steps < 1_000_000, "the messages make no progress: {:?} {:?}", world.outbox, world.inbox);
         }
         for (priority, message) in world.received {
             prop_assert_eq!(sent[usize::from(priority.level())].pop_front(), Some(message));

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// A part of the stream with a buffer as long as itself, of which some has arrived. Offsets are from its beginning.
+/// A part of the stream that has arrived in part, with a buffer for all of it. Offsets count from its beginning.
 #[derive(Debug)]
 pub(super) struct Gathered {
     room: BytesMut,
@@ -11,13 +11,13 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// One of so many bytes, fewer than 64 KiB.
+    /// Creates a buffer for `extent` bytes, fewer than 64 KiB.
     pub(super) fn new(extent: usize) -> Self {
-        debug_assert!(extent <= usize::from(u16::MAX), "an offset in it has 16 bits");
+        debug_assert!(extent <= usize::from(u16::MAX), "an offset in the buffer has 16 bits");
         Self { room: BytesMut::zeroed(extent), filled: Vec::new() }
     }
 
-    /// How much of the stream it stands for.
+    /// How many bytes of the stream the buffer covers.
     pub(super) fn extent(&self) -> u64 {
         self.room.len() as u64
     }
@@ -26,7 +26,7 @@ impl Gathered {
         self.filled.len()
     }
 
-    /// Copies the new ones of `bytes` in, and gives how many were new. They lie within the extent.
+    /// Copies the new bytes in, and returns how many were new. `bytes` lie within the extent.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> u64 {
         let (from, to) = (at as usize, at as usize + bytes.len());
         let first = self.filled.partition_point(|run| usize::from(run.1) < from);
@@ -51,7 +51,7 @@ impl Gathered {
         new as u64
     }
 
-    /// Where the run ends in which the byte at `at` is, if it has arrived.
+    /// The end of the run with the byte at `at`, if that byte has arrived.
     pub(super) fn run_end(&self, at: u64) -> Option<u64> {
         let index = self.filled.partition_point(|run| u64::from(run.1) <= at);
         self.filled.get(index).filter(|run| u64::from(run.0) <= at).map(|run| run.1.into())
@@ -61,7 +61,7 @@ impl Gathered {
         self.filled.last().map_or(0, |run| run.1.into())
     }
 
-    /// Takes the first run out, which begins where this does. The rest begins behind it.
+    /// Takes out the first run, which begins at the start of the buffer. The rest begins behind it.
     pub(super) fn take_first_run(&mut self) -> Bytes {
         let length = self.filled.remove(0).1;
         for run in &mut self.filled {

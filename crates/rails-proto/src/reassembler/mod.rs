@@ -13,37 +13,36 @@ use std::collections::BTreeMap;
 
 /// Puts the chunks of a stream back in order.
 ///
-/// It holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for the peer knows the limit. A byte that has arrived before is
-/// dropped, in the same chunk or in one that overlaps it.
+/// It holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for the peer knows the limit. A byte that has arrived before is dropped,
+/// whether in a copy of the same chunk or in one that overlaps it.
 ///
 /// # Memory
 /// For any peer, the memory is at most a window and a tenth of it, and 16 KiB for tiny chunks:
-/// * A chunk of 8 KiB or more is kept in the buffer that it came in. The rest of a chunk that overlaps others keeps its buffer only while the unused parts
+/// * A chunk of 8 KiB or more keeps the buffer in which it arrived. The rest of a chunk that overlaps others keeps its buffer only while the unused parts
 ///   of such buffers are less than 1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the shortest.
-/// * Smaller chunks are copied together, into buffers that stand for up to 16 KiB of the stream, with its holes. These overlap no other buffer, so all
-///   together are no more than the window. A list of runs records the bytes that have arrived in them, 8 bytes for each run at most.
+/// * The reassembler copies smaller chunks together, into buffers that cover up to 16 KiB of the stream, with its holes. These overlap no other buffer, so all together take no more than the window. A list of runs records the bytes that have arrived in them, with at most 8 bytes for each run.
 /// * There are at most twice as many runs as an honest peer leaves gaps (it has no more than a chunk for each 2 KiB of the window in flight, or 1,024):
 ///   less than 1 % of the window. More are a [`Violation`].
 #[derive(Debug)]
 pub struct Reassembler {
     window: u64,
-    /// Everything below has been read.
+    /// The application has read everything below this offset.
     read: u64,
     /// The segments that have arrived above `read`, by offset; no two overlap.
     segments: BTreeMap<u64, Segment>,
-    /// How many runs the gathered chunks have.
+    /// The number of runs in the gathered chunks.
     runs: usize,
-    /// How many bytes are missing between them.
+    /// The number of bytes that are missing between those runs.
     holes: u64,
-    /// Unused bytes of buffers that are held for another part of them.
+    /// The unused bytes of buffers of which a segment holds only a part.
     wasted: u64,
-    /// How many different bytes have arrived, read or not.
+    /// The number of different bytes that have arrived, read or not.
     arrived: u64,
-    /// Everything below has arrived.
+    /// Everything below this offset has arrived.
     in_order: u64,
-    /// The most bytes that waited above that.
+    /// The most bytes so far that waited above `in_order`.
     most_out_of_order: u64,
-    /// Bytes that arrived more than once.
+    /// The bytes that arrived more than once.
     duplicated: u64,
     /// Where the stream ends, once that is known.
     end: Option<u64>,
@@ -69,7 +68,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Checks that a chunk may end at `end`, and the stream there if the chunk is its `fin`.
+    /// Checks that a chunk may end at `end`, and with `fin` that the stream may end there.
     pub(super) fn check(&self, end: u64, fin: bool) -> Result<(), Violation> {
         if end > self.limit {
             return Err(Violation::BeyondWindow { end, limit: self.limit });
@@ -87,12 +86,12 @@ impl Bounds {
 enum Segment {
     /// A chunk as it arrived, or the new part of it, and how much longer its buffer is.
     Whole { bytes: Bytes, waste: u64 },
-    /// Small chunks gathered: a stream of tiny writes must not cost a map entry and an allocation for each.
+    /// Gathered small chunks: a stream of tiny writes must not cost a map entry and an allocation for each write.
     Gathered(Gathered),
 }
 
 impl Reassembler {
-    /// An empty one that holds at most `window` bytes.
+    /// Creates an empty reassembler that holds at most `window` bytes.
     pub fn new(window: u64) -> Self {
         Self {
             window,
@@ -109,7 +108,7 @@ impl Reassembler {
         }
     }
 
-    /// Checks a chunk's header, before any memory is spent on its bytes.
+    /// Checks a chunk's header before the caller spends memory on its bytes.
     ///
     /// # Errors
     /// [`Violation`] if the chunk lies outside the window or the stream.
@@ -153,7 +152,7 @@ impl Reassembler {
         Ok(())
     }
 
-    /// The next bytes in order, as they arrived; `None` if they have not yet.
+    /// Takes the next bytes in order, as they arrived; `None` if they have not arrived yet.
     pub fn read(&mut self) -> Option<Bytes> {
         if !self.is_readable() {
             return None;
@@ -180,7 +179,7 @@ impl Reassembler {
         Some(bytes)
     }
 
-    /// Whether [`Reassembler::read`] has bytes to give.
+    /// Whether [`Reassembler::read`] has bytes to return.
     pub fn is_readable(&self) -> bool {
         self.in_order > self.read
     }
@@ -195,17 +194,17 @@ impl Reassembler {
         self.arrived == 0
     }
 
-    /// Where the stream ends, if that is known.
+    /// The offset at which the stream ends, if it is known.
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// An untouched one of a stream that ends there.
+    /// Creates an empty reassembler for a stream that ends at `end`.
     pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
         Self { end, ..Self::new(window) }
     }
 
-    /// Whether every byte of the stream has been read.
+    /// Whether the application has read every byte of the stream.
     pub fn is_finished(&self) -> bool {
         self.end == Some(self.read)
     }
@@ -215,7 +214,7 @@ impl Reassembler {
         self.read.saturating_add(self.window)
     }
 
-    /// How many bytes have been read.
+    /// How many bytes the application has read.
     pub fn bytes_read(&self) -> u64 {
         self.read
     }
@@ -225,7 +224,7 @@ impl Reassembler {
         self.in_order
     }
 
-    /// How many bytes have arrived behind a gap, and the most that there were.
+    /// How many bytes have arrived behind a gap: now, and at most so far.
     pub fn bytes_out_of_order(&self) -> (u64, u64) {
         (self.arrived - self.in_order, self.most_out_of_order)
     }
@@ -240,24 +239,25 @@ impl Reassembler {
         self.duplicated
     }
 
-    /// How many bytes are held that have not been read.
+    /// How many bytes the reassembler holds that the application has not read.
     pub fn bytes_held(&self) -> u64 {
         self.arrived - self.read
     }
 
-    /// The memory of the unread bytes, without the overhead of each chunk: their count, and the room for missing bytes between tiny chunks. No more than the window.
+    /// The memory of the unread bytes, without the overhead of each chunk: their count, and the room for missing bytes between tiny chunks. It is at most the
+    /// window.
     pub fn memory_held(&self) -> u64 {
         self.bytes_held() + self.holes
     }
 
-    /// Moves on to the first gap: each segment is passed once.
+    /// Moves `in_order` on to the first gap. This passes each segment once.
     fn find_gap(&mut self) {
         while let Some(end) = self.run_end(self.in_order) {
             self.in_order = end;
         }
     }
 
-    /// The end of the bytes that have arrived from `at` on, within one segment, if the byte at `at` has.
+    /// The end of the bytes that have arrived from `at` on, within one segment, if the byte at `at` has arrived.
     fn run_end(&self, at: u64) -> Option<u64> {
         let (from, held) = self.segments.range(..=at).next_back()?;
         let end = match held {
@@ -267,7 +267,7 @@ impl Reassembler {
         end.map(|end| from + end)
     }
 
-    /// Takes the first bytes of `rest`, which lies at `at` and is left of a chunk of `brought` bytes. Gives how many they were; 0 if it has only made a
+    /// Takes the first bytes of `rest`, which lies at `at` and is the rest of a chunk of `brought` bytes. Returns how many it took; 0 if it has only made a
     /// buffer for them.
     fn take(&mut self, at: u64, rest: &Bytes, brought: u64) -> Result<usize, Violation> {
         let before = self.segments.range_mut(..=at).next_back();
@@ -289,7 +289,7 @@ impl Reassembler {
             None => {
                 let next = self.segments.range(at..).next().map_or(u64::MAX, |(next, _)| *next);
                 let length = (next - at).min(rest.len() as u64) as usize;
-                // A chunk in order is read at once, so it is kept as it is, even if it is tiny.
+                // The application reads a chunk in order at once, so the chunk stays as it is, even if it is tiny.
                 if length >= SMALL || self.segments.is_empty() {
                     self.keep(at, rest.slice(..length), brought);
                     Ok(length)
@@ -301,7 +301,7 @@ impl Reassembler {
         }
     }
 
-    /// Keeps the bytes that overlap nothing, of a chunk of `brought` bytes.
+    /// Keeps `piece` of a chunk of `brought` bytes. It overlaps no segment.
     fn keep(&mut self, at: u64, piece: Bytes, brought: u64) {
         let length = piece.len() as u64;
         self.arrived += length;
@@ -315,13 +315,13 @@ impl Reassembler {
         self.segments.insert(at, segment);
     }
 
-    /// Makes a buffer for the part of the stream about `at`, where nothing is held up to `next`.
+    /// Makes a buffer for the part of the stream around `at`; no segment begins between `at` and `next`.
     fn make_place(&mut self, at: u64, next: u64) {
         let most = next.min(self.limit());
         let before = self.segments.range(..at).next_back();
         let before_ends = before.map_or(self.read, |(from, held)| from + held.extent());
         let small = before.filter(|(_, held)| matches!(held, Segment::Whole { bytes, .. } if bytes.len() < SMALL));
-        // A small chunk that was kept as it is joins the gathered ones. It may reach over the end of a block.
+        // A small chunk in a buffer of its own joins the gathered ones. It may reach beyond the end of a block.
         let block = small.map_or(at, |_| before_ends) / BLOCK * BLOCK;
         let end = (block + BLOCK).min(most);
         if let Some(from) = small.map(|(from, _)| *from).filter(|_| at < end)
@@ -361,7 +361,7 @@ impl From<MessageViolation> for Violation {
 }
 
 impl Segment {
-    /// How much of the stream it stands for.
+    /// How many bytes of the stream the segment covers.
     fn extent(&self) -> u64 {
         match self {
             Self::Whole { bytes, .. } => bytes.len() as u64,
@@ -370,16 +370,16 @@ impl Segment {
     }
 }
 
-/// More runs than an honest peer can leave gaps: before each there is a chunk in flight.
+/// The most runs: more than an honest peer can leave gaps, for before each run there is a chunk in flight.
 fn most_runs(window: u64) -> usize {
     2 * most_chunks(window)
 }
 
 /// Chunks below this many bytes are copied together: a copy of 8 KiB costs no more than a map entry and a buffer.
 const SMALL: usize = 8 << 10;
-/// How much of the stream one buffer for them stands for at most.
+/// The most bytes of the stream that one buffer for small chunks covers.
 const BLOCK: u64 = 16 << 10;
-/// The part of the window that may be held in unused parts of buffers.
+/// The unused parts of buffers may take one part in so many of the window.
 const MOST_WASTE: u64 = 64;
 
 #[cfg(test)]

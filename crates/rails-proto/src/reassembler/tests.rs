@@ -35,7 +35,7 @@ fn a_peer_that_sends_every_other_byte_is_stopped() {
         let (header, bytes) = chunk(2 * index + 1, b"x", false);
         reassembler.insert(&header, bytes).is_err()
     });
-    // The first is alone, and kept as it came.
+    // The first chunk is alone, and keeps its buffer.
     assert_eq!(stopped, Some(most_runs(1 << 24) as u64));
 }
 
@@ -49,7 +49,7 @@ fn tiny_chunks_are_gathered() {
     assert!(reassembler.segments.len() as u64 <= 100_000 / BLOCK + 1);
 }
 
-/// Every other chunk comes first, as it does when one of two lanes lags behind, and nobody reads.
+/// Every other chunk arrives first, as when one of two lanes lags behind, and the application does not read.
 #[test]
 fn tiny_chunks_are_gathered_in_any_order() {
     let mut reassembler = Reassembler::new(1 << 24);
@@ -72,7 +72,7 @@ fn large_window_full_of_kibibytes_with_gaps() {
     }
 }
 
-/// Each chunk brings one new piece; what is kept is the piece, not the chunk.
+/// Each chunk brings one new piece; the reassembler keeps the piece, not the chunk.
 #[test]
 fn a_small_part_of_a_chunk_does_not_hold_its_buffer() {
     let mut reassembler = Reassembler::new(1 << 24);
@@ -86,11 +86,11 @@ fn a_small_part_of_a_chunk_does_not_hold_its_buffer() {
         .segments
         .values()
         .filter(|held| matches!(held, Segment::Whole { bytes, .. } if ours.contains(&bytes.as_ptr())));
-    assert_eq!(held.count(), 1, "only the first chunk was all new");
+    assert_eq!(held.count(), 1, "all bytes of only the first chunk were new");
 }
 
 proptest! {
-    /// Any chunks over a stream, overlapping, doubled and in any order, give the stream back once they cover it.
+    /// Any chunks of a stream, overlapping, duplicated and in any order, give the stream back when they cover it.
     #[test]
     fn bytes_come_out_once_and_in_order(
         stream in prop::collection::vec(any::<u8>(), 1..20_000),
@@ -151,8 +151,8 @@ proptest! {
     }
 }
 
-/// What a reassembler takes up: buffers as long as they are, and for each entry and run what it costs at most beside its bytes: an entry of a map
-/// whose nodes are half full, the header of a shared buffer, and what the allocator puts before each.
+/// The memory of a reassembler: the length of its buffers, and the greatest overhead of each entry and run. That is an entry of a map whose nodes are
+/// half full, the header of a shared buffer, and the allocator's header before each.
 fn memory(reassembler: &Reassembler) -> u64 {
     let entry = 2 * (8 + size_of::<Segment>() as u64);
     let of = |held: &Segment| match held {
@@ -226,7 +226,7 @@ proptest! {
             prop_assert!(memory(&reassembler) <= bound(WINDOW), "{}", memory(&reassembler));
             let (mut runs, mut wasted, mut taken, mut ends) = (0, 0, 0, reassembler.read);
             for (from, held) in &reassembler.segments {
-                prop_assert!(ends <= *from, "two overlap");
+                prop_assert!(ends <= *from, "two segments overlap");
                 ends = from + held.extent();
                 taken += held.extent();
                 match held {

@@ -4,7 +4,7 @@ use super::{Scheduler, bit};
 
 impl Scheduler {
     /// Each byte that was sent and is not known to be delivered is in one segment. Each segment is requeued, or in flight on a lane that is up, has not
-    /// stalled and answers for it.
+    /// stalled and answers for it. The stream is not complete before all of them are delivered.
     ///
     /// # Panics
     /// If that does not hold.

@@ -1,18 +1,18 @@
-//! What one end brings to a handshake.
+//! The credentials of one end.
 
 use super::{Mode, tls};
 use crate::secret::Secret;
 use std::fmt;
 
-/// What one end brings to the handshake of one lane.
+/// The credentials of one end for the handshake of one lane.
 #[derive(Clone)]
 pub enum Credentials {
-    /// Nothing: whoever reaches the port may join.
+    /// None: any peer that reaches the port may join.
     Insecure,
     /// A secret.
     Secret {
-        /// [`Mode::PreSharedKey`] or [`Mode::Encrypted`] with a secret that both ends were given; [`Mode::Tls`] with the one
-        /// that the TLS session of the opening lane has left, for the lanes that join.
+        /// [`Mode::PreSharedKey`] or [`Mode::Encrypted`] with the secret that both ends know; [`Mode::Tls`] with the secret
+        /// that the TLS session of the opening lane exports for the lanes that join.
         mode: Mode,
         /// The secret.
         secret: Secret,
@@ -24,7 +24,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// How a stream with these credentials is kept.
+    /// The mode of a stream with these credentials.
     pub fn mode(&self) -> Mode {
         match self {
             Self::Insecure => Mode::Insecure,
@@ -33,7 +33,7 @@ impl Credentials {
         }
     }
 
-    /// The secret, where there is one.
+    /// The secret, if there is one.
     pub(super) fn secret(&self) -> Option<&Secret> {
         match self {
             Self::Secret { secret, .. } => Some(secret),
@@ -41,13 +41,13 @@ impl Credentials {
         }
     }
 
-    /// What proofs are keyed with: the secret, or nothing.
+    /// The key of the proofs: the secret, or no bytes.
     pub(super) fn key(&self) -> &[u8] {
         self.secret().map_or(&[], Secret::bytes)
     }
 }
 
-/// Shows the mode alone.
+/// Shows only the mode.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Credentials({})", self.mode())

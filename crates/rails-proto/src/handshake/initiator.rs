@@ -1,4 +1,4 @@
-//! The side that brings a lane.
+//! The side that opens a lane.
 
 use super::{
     Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Purpose, Refusal, farewell,
@@ -10,52 +10,54 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// The initiator's side of one handshake: made with [`Initiator::start`], then driven message by message.
+/// The initiator's side of one handshake. [`Initiator::start`] creates it, and each message of the responder drives it.
 #[derive(Debug)]
 pub struct Initiator {
     hello: Hello,
     state: State,
 }
 
-/// What the initiator does next.
+/// The initiator's next step.
 #[derive(Debug)]
 pub enum InitiatorStep {
-    /// Send these, if any, and wait for the next message.
+    /// Send these messages, if any, and wait for the next message.
     Send(Vec<Message>),
     /// The lane has joined.
     Joined(Box<Joined>),
 }
 
-/// A lane that has joined, as its initiator sees it.
+/// A lane that has joined, at its initiator.
 #[derive(Debug)]
 pub struct Joined {
-    /// What the peer takes.
+    /// The peer's parameters.
     pub parameters: TransportParameters,
-    /// What seals and opens this lane's frames; `None` where they travel in the clear.
+    /// The seals of this lane's frames; `None` if the frames are not encrypted.
     pub seals: Option<Seals>,
-    /// What further lanes of this stream join with.
+    /// The credentials with which further lanes of this stream join.
     pub joining: Credentials,
-    /// What to send first where the lane opens a stream, and the initiator takes that stream: the responder's application has it only then.
+    /// If the lane opens a stream: the message that the initiator sends first if it takes the stream. Only then does the responder's
+    /// application get the stream.
     pub confirmation: Option<Message>,
-    /// The certificates that the peer has shown in a TLS handshake on this lane, DER, its own first; none where it has shown none.
+    /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its own first; empty if it has
+    /// presented none.
     pub peer_certificates: Vec<Bytes>,
     pub(super) transcript: Transcript,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The hello is sent.
+    /// The initiator has sent the hello.
     Greeted(Credentials),
-    /// TLS is under way.
+    /// The TLS handshake is under way.
     Tls(Box<Session>, Transcript),
-    /// The proof is sent.
+    /// The initiator has sent the proof.
     Proved { joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes> },
-    /// It has ended, one way or the other.
+    /// The handshake has succeeded or failed.
     Over,
 }
 
 impl Initiator {
-    /// Starts with the message to send first. The hello's mode is that of the credentials.
+    /// Starts a handshake, and returns the message to send first. The hello's mode is that of the credentials.
     pub fn start(credentials: Credentials, hello: Hello) -> (Self, Message) {
         let hello = Hello { mode: credentials.mode(), ..hello };
         (Self { hello, state: State::Greeted(credentials) }, Message::Hello(hello))
@@ -64,7 +66,7 @@ impl Initiator {
     /// Takes the responder's next message.
     ///
     /// # Errors
-    /// Whatever ends the handshake; [`Initiator::farewell`] is what to tell the peer.
+    /// [`HandshakeError`] ends the handshake; [`Initiator::farewell`] gives the messages for the peer.
     pub fn handle(&mut self, message: Message) -> Result<InitiatorStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, State::Over)) {
             (Message::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
@@ -84,7 +86,7 @@ impl Initiator {
             }
             (Message::Tls(bytes), State::Tls(mut tls, transcript)) => {
                 if let Err(error) = tls.handle(&bytes) {
-                    // It still has an alert to send.
+                    // TLS still has an alert to send.
                     self.state = State::Tls(tls, transcript);
                     return Err(error);
                 }
@@ -115,12 +117,12 @@ impl Initiator {
         }
     }
 
-    /// How long the body of the next message may be, in bytes: a peer that has proved nothing has no more memory than that.
+    /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer without a proof can take.
     pub fn longest_next(&self) -> usize {
         if matches!(self.state, State::Tls(..)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
-    /// What to tell the peer after an error: TLS's alert, and the refusal.
+    /// The messages that tell the peer of an error: TLS's alert, and the refusal.
     pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
         match &mut self.state {
             State::Tls(tls, _) => farewell(Some(tls), error),

@@ -1,4 +1,4 @@
-//! The messages of the handshake, byte by byte as `docs/wire.md` draws them.
+//! The messages of the handshake. `docs/wire.md` shows them byte by byte.
 
 use super::HandshakeError;
 use crate::parameters::{MOST_LANES, TransportParameters};
@@ -7,36 +7,36 @@ use std::fmt;
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 4;
 
-/// Bytes that every message of the handshake starts with.
+/// The bytes of the prefix of every handshake message.
 pub const PREFIX_LEN: usize = 8;
 
 /// The longest piece of a TLS flight that one message carries, in bytes.
 pub const LONGEST_TLS: usize = 16 << 10;
 
-/// The longest body of a message that is no [`Message::Tls`], in bytes: that of a hello.
+/// The longest body of any message but [`Message::Tls`], in bytes: that of a hello.
 pub const LONGEST_PLAIN: usize = 64;
 
-/// The longest message of the handshake.
+/// The longest message of the handshake, in bytes.
 pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
 
-/// How a stream is kept to those who may join it.
+/// How the ends of a stream authenticate each other, and whether they encrypt its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Anyone who reaches the port may join.
+    /// Any peer that reaches the port may join.
     Insecure,
-    /// Joins are authenticated by a pre-shared secret. The bytes of the stream are neither encrypted nor authenticated.
+    /// A pre-shared secret authenticates joins. The bytes of the stream are neither encrypted nor authenticated.
     PreSharedKey,
-    /// Joins are authenticated by a pre-shared secret, and all frames are sealed with keys made of it.
+    /// A pre-shared secret authenticates joins, and both ends seal all frames with keys derived from it.
     Encrypted,
-    /// The opening lane shakes hands by TLS 1.3; the others join with the secret that it leaves, and all frames are sealed.
+    /// The opening lane performs a TLS 1.3 handshake. The others join with the secret that TLS exports, and both ends seal all frames.
     Tls,
 }
 
-/// The name of a stream: 128 random bits, chosen by the initiator.
+/// The name of a stream: 128 random bits that the initiator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamId(pub [u8; 16]);
 
-/// A random number that is used once.
+/// A random number for one handshake.
 pub type Nonce = [u8; 32];
 
 /// A message of the handshake.
@@ -58,10 +58,10 @@ pub enum Message {
     Confirmed(Tag),
 }
 
-/// Which lane of which stream the initiator asks for.
+/// The initiator's request for a lane of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// How the stream is kept.
+    /// The stream's mode.
     pub mode: Mode,
     /// Whether this lane opens the stream, or joins one that is open.
     pub purpose: Purpose,
@@ -69,29 +69,29 @@ pub struct Hello {
     pub stream: StreamId,
     /// The lane's number, from 0.
     pub lane: u16,
-    /// How many lanes the initiator means to bring.
+    /// The number of lanes that the initiator means to open.
     pub lanes: u16,
-    /// What the initiator takes.
+    /// The initiator's parameters.
     pub parameters: TransportParameters,
     /// The initiator's nonce.
     pub nonce: Nonce,
 }
 
-/// What a lane comes for.
+/// The purpose of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To open a stream.
     Open,
     /// To join a stream that is open.
     Join,
-    /// To ask what lanes the responder has; no stream comes of it.
+    /// To ask for the responder's lanes; this opens no stream.
     Discover,
 }
 
-/// The responder's side of the parameters, and its nonce.
+/// The responder's parameters, and its nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Challenge {
-    /// What the responder takes.
+    /// The responder's parameters.
     pub parameters: TransportParameters,
     /// The responder's nonce.
     pub nonce: Nonce,
@@ -100,29 +100,29 @@ pub struct Challenge {
 /// An HMAC-SHA-256.
 pub type Tag = [u8; 32];
 
-/// Why a lane may not join.
+/// The reason why a lane may not join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The responder speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
-    /// The two ends keep the stream in different ways.
+    /// The two ends use different modes.
     #[error("it keeps its streams in another mode")]
     Mode,
     /// The proof is wrong: the secrets differ.
     #[error("the join secret is wrong")]
     Secret,
-    /// There is no such stream to join; in mode TLS also: the proof does not belong to it.
+    /// There is no such stream to join; in mode TLS, also: the proof does not belong to the stream.
     #[error("there is no such stream to join")]
     UnknownStream,
     /// A stream of that name is open already.
     #[error("a stream of that name is open already")]
     StreamExists,
-    /// The responder has as much as it takes, of what is not given back soon.
+    /// The responder has reached a limit, and will stay at it for long.
     #[error("it has {0}")]
     Full(Limit),
-    /// The responder has as much as it takes just now, of what is given back soon: the initiator tries again.
+    /// The responder has reached a limit for a short time: the initiator tries again.
     #[error("it is busy: it has {0}")]
     Busy(Limit),
     /// A message came out of turn.
@@ -133,7 +133,7 @@ pub enum Refusal {
     Tls,
 }
 
-/// What a responder takes only so much of.
+/// A limit of the responder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
@@ -158,7 +158,7 @@ pub enum Limit {
 }
 
 impl Message {
-    /// The message's bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, [mode, detail]) = match self {
             Self::Hello(hello) => (HELLO, [hello.mode.code(), hello.purpose.code()]),
@@ -194,7 +194,7 @@ impl Message {
         bytes
     }
 
-    /// How many bytes follow the first [`PREFIX_LEN`] of a message.
+    /// The number of bytes that follow the first [`PREFIX_LEN`] of a message.
     ///
     /// # Errors
     /// [`HandshakeError::NotRails`], [`HandshakeError::Version`], or [`HandshakeError::Field`] for a type that this
@@ -204,7 +204,7 @@ impl Message {
         if [a, b, c, d] != MAGIC {
             return Err(HandshakeError::NotRails { first: [a, b, c, d] });
         }
-        // A refusal is understood whatever the version: its first eight bytes are the same in all of them.
+        // This end understands a refusal of any version: its first eight bytes are the same in all of them.
         if version != VERSION && kind != REFUSED {
             return Err(HandshakeError::Version { theirs: version });
         }
@@ -222,13 +222,13 @@ impl Message {
         }
     }
 
-    /// The message that a prefix and the body behind it are.
+    /// Decodes a message from its prefix and the body behind it.
     ///
     /// # Errors
-    /// As [`Message::body_len`], and [`HandshakeError::Field`] where a field holds what this version does not know.
+    /// As [`Message::body_len`], and [`HandshakeError::Field`] if a field has a value that this version does not know.
     ///
     /// # Panics
-    /// Where `body` is not as long as [`Message::body_len`] says.
+    /// If `body` is not as long as [`Message::body_len`] says.
     pub fn decode(prefix: &[u8; PREFIX_LEN], body: &[u8]) -> Result<Self, HandshakeError> {
         assert_eq!(body.len(), Self::body_len(prefix)?, "the body is as long as the prefix says");
         let [.., kind, mode, detail] = *prefix;
@@ -369,12 +369,12 @@ impl fmt::Debug for StreamId {
     }
 }
 
-/// The `N` bytes at `at`, which the caller has measured.
+/// The `N` bytes at `at`. The caller has checked that they exist.
 pub(super) fn array_at<const N: usize>(body: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|index| body[at + index])
 }
 
-/// The number at `at`, which is no larger than `most`.
+/// The number at `at`, at most `most`.
 fn number_at(body: &[u8], at: usize, field: &'static str, most: usize) -> Result<u16, HandshakeError> {
     let number = u16::from_be_bytes(array_at(body, at));
     if usize::from(number) > most {
@@ -390,7 +390,7 @@ const PROOF: u8 = 3;
 const ACCEPTED: u8 = 4;
 const REFUSED: u8 = 5;
 const TLS: u8 = 6;
-/// The message of [`super::lanes`], which is read by itself: it comes when the handshake is over.
+/// The message of [`super::lanes`], which has its own decoder: it comes after the handshake.
 pub(super) const LANES: u8 = 7;
 const CONFIRMED: u8 = 8;
 

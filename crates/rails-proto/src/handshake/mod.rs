@@ -1,4 +1,4 @@
-//! How a lane joins a stream, and how both ends prove who they are.
+//! How a lane joins a stream, and how both ends authenticate each other.
 //!
 //! ```text
 //! initiator                                   responder
@@ -9,16 +9,15 @@
 //!    | <-- Accepted = HMAC(key, "responder" ...)- |   checked before any byte of the stream is sent
 //!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, where the initiator takes it
 //! ```
-//! The key is the pre-shared secret, or what RFC 8446, section 7.5, exports of the TLS session that opened the stream: with that the other
-//! lanes join, at the cost of an HMAC and bound to the same certificate.
+//! The key is the pre-shared secret, or the secret that the TLS session of the opening lane exports (RFC 8446, section 7.5). With the
+//! exported secret the other lanes join at the cost of an HMAC, bound to the same certificate.
 //!
-//! Both proofs cover the whole `Hello` and `Challenge`, so that neither a field, nor a nonce, nor the version or the mode
-//! can be changed on the way; the role's name in each keeps one from being reflected as the other; fresh nonces of both
-//! sides keep an old one from being replayed. The responder proves itself last, so that a stranger gets nothing to
-//! guess the secret from. HMAC-SHA-256: RFC 2104, FIPS 180-4.
+//! Both proofs cover the whole `Hello` and `Challenge`, so that nobody can change a field, a nonce, the version or the mode on the
+//! way. The role's name in each proof prevents reflection; fresh nonces of both sides prevent replay. The responder proves itself
+//! last, so that an initiator without the secret gets no proof from which to guess it. HMAC-SHA-256: RFC 2104, FIPS 180-4.
 //!
-//! TLS is rustls's, which has no I/O either, but draws its own random numbers, and asks the system for the time where it
-//! looks at a certificate's dates: in mode TLS, and nowhere else in these state machines, that is no argument.
+//! TLS is rustls's. It has no I/O either, but it draws its own random numbers, and asks the system for the time when it checks a
+//! certificate's dates. Everywhere else in these state machines, the caller passes both as arguments.
 
 mod credentials;
 mod initiator;
@@ -39,28 +38,28 @@ pub use message::{
 };
 pub use responder::{Proved, Responder, ResponderStep};
 
-/// What can go wrong while a lane joins.
+/// An error in the handshake of a lane.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The peer does not speak this protocol at all.
     #[error("the peer does not speak the rails protocol (its first bytes are {first:02x?})")]
     NotRails {
-        /// What it sent instead of the magic bytes.
+        /// The four bytes that the peer sent instead of the magic bytes.
         first: [u8; 4],
     },
     /// The peer speaks another version.
     #[error("the peer speaks version {theirs} of the protocol, this end version {VERSION}")]
     Version {
-        /// Its version.
+        /// The peer's version.
         theirs: u8,
     },
-    /// A field holds what this version does not know.
+    /// A field has a value that this version does not know.
     #[error("unknown {field} {value} in a message of the handshake")]
     Field {
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The field's value.
         value: u64,
     },
     /// A message came out of turn.
@@ -69,10 +68,10 @@ pub enum HandshakeError {
     /// The peer's proof is wrong.
     #[error("the peer does not know the join secret")]
     Secret,
-    /// A lane was to join a stream by TLS that is not there, or whose session it does not know.
+    /// A lane asked to join a TLS stream that does not exist, or whose secret it does not know.
     #[error("there is no such stream to join, or the proof does not belong to it")]
     NoSuchStream,
-    /// The two ends keep their streams in different ways.
+    /// The two ends use different modes.
     #[error("the peer keeps its streams in another mode than this end, which is in mode {ours}")]
     Mode {
         /// This end's mode.
@@ -81,7 +80,7 @@ pub enum HandshakeError {
     /// TLS failed: a certificate, a signature, an alert of the peer.
     #[error("the TLS handshake failed")]
     Tls(#[source] Box<tls::Error>),
-    /// The peer's TLS flights are longer than any that this end takes.
+    /// The peer's TLS flights are longer than this end takes.
     #[error("the TLS handshake of the peer is too long")]
     TlsTooLong,
     /// The mode encrypts, and this build has not the feature `encryption`.
@@ -90,8 +89,8 @@ pub enum HandshakeError {
         /// The mode of both ends.
         mode: Mode,
     },
-    /// What it said of its lanes cannot be.
-    #[error("what the peer says of its lanes cannot be: {0}")]
+    /// The peer's list of lanes is invalid.
+    #[error("the peer's list of lanes is invalid: {0}")]
     Lanes(LanesError),
     /// The peer refused the lane.
     #[error("the peer refused the lane: {0}")]
@@ -99,7 +98,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether another attempt would end in the same way: it is about what the two ends are, and not about what happened on the way.
+    /// Whether another attempt would fail in the same way: the cause lies in the two ends, not in the network.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Version { .. }
@@ -115,7 +114,7 @@ impl HandshakeError {
         }
     }
 
-    /// What to tell the peer, where it is to be told.
+    /// The refusal that tells the peer of the error, if the peer is to learn of it.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Version { .. } => Some(Refusal::Version),
@@ -133,7 +132,7 @@ impl HandshakeError {
     }
 }
 
-/// TLS's alert, where there is one, and the refusal.
+/// TLS's alert, if there is one, and the refusal.
 fn farewell(tls: Option<&mut tls::Session>, error: &HandshakeError) -> Vec<Message> {
     let alert = tls.map(tls::Session::flight).unwrap_or_default();
     alert.into_iter().chain(error.refusal().map(Message::Refused)).collect()

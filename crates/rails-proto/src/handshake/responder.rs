@@ -1,4 +1,4 @@
-//! The side that takes a lane in.
+//! The side that accepts a lane.
 
 use super::{
     Challenge, Credentials, HandshakeError, Hello, LONGEST_PLAIN, LONGEST_TLS, Message, Mode, Nonce, Purpose, farewell,
@@ -17,37 +17,39 @@ pub struct Responder {
     state: State,
 }
 
-/// What the responder does next.
+/// The responder's next step.
 #[derive(Debug)]
 pub enum ResponderStep {
-    /// Send these, if any, and wait for the next message.
+    /// Send these messages, if any, and wait for the next message.
     Send(Vec<Message>),
-    /// The initiator has proved itself: its hello may be believed.
+    /// The initiator has proved itself: the responder may trust its hello.
     Proved(Box<Proved>),
 }
 
 /// An initiator that has proved itself.
 #[derive(Debug)]
 pub struct Proved {
-    /// What it asks for.
+    /// The initiator's hello.
     pub hello: Hello,
     /// The message that lets the lane join.
     pub accept: Message,
-    /// What seals and opens this lane's frames; `None` where they travel in the clear.
+    /// The seals of this lane's frames; `None` if the frames are not encrypted.
     pub seals: Option<Seals>,
-    /// What further lanes of this stream join with.
+    /// The credentials with which further lanes of this stream join.
     pub joining: Credentials,
-    /// The certificates that the peer has shown in a TLS handshake on this lane, DER, its own first; none where it has shown none.
+    /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its own first; empty if it has
+    /// presented none.
     pub peer_certificates: Vec<Bytes>,
     pub(super) transcript: Transcript,
 }
 
 impl Proved {
-    /// Takes the message behind [`Proved::accept`] on a lane that opens a stream: the initiator has the stream.
+    /// Checks the message that follows [`Proved::accept`] on a lane that opens a stream. It confirms that the initiator has the
+    /// stream.
     ///
     /// # Errors
-    /// [`HandshakeError::Disorder`] for another message, [`HandshakeError::Secret`] where its proof is wrong,
-    /// [`HandshakeError::Refused`] where the initiator gave up.
+    /// [`HandshakeError::Disorder`] for another message, [`HandshakeError::Secret`] if its proof is wrong,
+    /// [`HandshakeError::Refused`] if the initiator gave up.
     pub fn confirm(&self, message: &Message) -> Result<(), HandshakeError> {
         match message {
             Message::Confirmed(tag) => self.transcript.verify_confirmed(self.joining.key(), tag),
@@ -69,15 +71,15 @@ enum State {
 }
 
 impl Responder {
-    /// Takes the hello, and gives the challenge to send.
+    /// Takes the hello, and returns the challenge to send.
     ///
     /// In mode TLS the credentials are the [server's](Credentials::TlsServer) for a hello that opens a stream, and the stream's
-    /// secret for one that joins it. For a stream that is not known they are a random secret, so that a stranger is told the
-    /// same, and after as long, whether it is there or not.
+    /// secret for one that joins it. For an unknown stream they are a random secret, so that an initiator without the secret
+    /// gets the same answer, after the same time, whether the stream exists or not.
     ///
     /// # Errors
-    /// [`HandshakeError::Mode`] where the hello is of another mode; [`HandshakeError::Tls`] where TLS cannot start.
-    /// [`HandshakeError::refusal`] is what to tell the peer.
+    /// [`HandshakeError::Mode`] if the hello has another mode; [`HandshakeError::Tls`] if TLS cannot start.
+    /// [`HandshakeError::refusal`] gives the answer for the peer.
     pub fn start(
         credentials: Credentials,
         hello: Hello,
@@ -99,16 +101,16 @@ impl Responder {
     /// Takes the initiator's next message.
     ///
     /// # Errors
-    /// [`HandshakeError::Secret`] where the proof is wrong, [`HandshakeError::NoSuchStream`] where it is one for a stream by
-    /// TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] where the initiator gave up. [`Responder::farewell`] is what
-    /// to tell the peer.
+    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::NoSuchStream`] if it is wrong for a stream in mode
+    /// TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] if the initiator gave up. [`Responder::farewell`] gives the
+    /// messages for the peer.
     pub fn handle(&mut self, message: Message) -> Result<ResponderStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, State::Over)) {
             (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
             (Message::Tls(bytes), State::Tls(mut tls)) => {
                 let handled = tls.handle(&bytes);
                 if handled.is_err() || !tls.is_done() {
-                    // Where it has failed it still has an alert to send.
+                    // If TLS has failed, it still has an alert to send.
                     self.state = State::Tls(tls);
                     handled?;
                     return Ok(ResponderStep::Send(self.flight()));
@@ -141,12 +143,12 @@ impl Responder {
         }
     }
 
-    /// How long the body of the next message may be, in bytes: a stranger has no more memory than that.
+    /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer without a proof can take.
     pub fn longest_next(&self) -> usize {
         if matches!(self.state, State::Tls(_)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
-    /// What to tell the peer after an error: TLS's alert, and the refusal.
+    /// The messages that tell the peer of an error: TLS's alert, and the refusal.
     pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
         match &mut self.state {
             State::Tls(tls) => farewell(Some(tls), error),

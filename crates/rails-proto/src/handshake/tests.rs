@@ -32,7 +32,7 @@ fn hello(purpose: Purpose) -> Hello {
     }
 }
 
-/// A certificate that it signed itself, good for `rails.example`, and its key, as PEM.
+/// A self-signed certificate for `rails.example`, and its key, as PEM.
 fn certificate() -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
@@ -54,7 +54,7 @@ fn pinned(pem: &(String, String)) -> Credentials {
     client(TlsClient::pinned(identity(pem).pin().unwrap()).unwrap())
 }
 
-/// Through bytes and back, as on the wire.
+/// Encodes a message and decodes it again, as on the wire.
 fn wired(message: &Message) -> Message {
     let bytes = message.encode();
     let prefix = *bytes.first_chunk().unwrap();
@@ -62,7 +62,7 @@ fn wired(message: &Message) -> Message {
     Message::decode(&prefix, &bytes[PREFIX_LEN..]).unwrap()
 }
 
-/// Both ends of one handshake, driven to its end; the error is that of the end that found it, by its role.
+/// Drives both ends of one handshake to its end. An error names the role of the end that found it.
 fn join_as(
     ours: Credentials,
     theirs: Credentials,
@@ -71,7 +71,7 @@ fn join_as(
     join_through(ours, theirs, purpose, |_, message| message)
 }
 
-/// The same, with `between` on the way: it is told who sends.
+/// As [`join_as`], with `between` on the way: it learns which end sends.
 fn join_through(
     ours: Credentials,
     theirs: Credentials,
@@ -88,7 +88,7 @@ fn join_through(
         for message in to_initiator.drain(..) {
             match initiator.handle(between('r', wired(&message))).map_err(|error| ('i', error))? {
                 InitiatorStep::Send(messages) => to_responder.extend(messages),
-                InitiatorStep::Joined(joined) => return Ok((*joined, proved.expect("it was accepted"))),
+                InitiatorStep::Joined(joined) => return Ok((*joined, proved.expect("an accepted lane"))),
             }
         }
         for message in to_responder {
@@ -101,7 +101,7 @@ fn join_through(
             }
         }
     }
-    panic!("it does not end");
+    panic!("the handshake does not end");
 }
 
 fn join(ours: Credentials, theirs: Credentials) -> Result<(), HandshakeError> {
@@ -124,7 +124,7 @@ fn both_ends_with_the_same_secret_join() {
     join(psk(1), psk(1)).unwrap();
     join(Credentials::Insecure, Credentials::Insecure).unwrap();
     let (near, far) = join_as(psk(1), psk(1), Purpose::Open).unwrap();
-    assert!(near.seals.is_none() && far.seals.is_none(), "the bytes travel in the clear");
+    assert!(near.seals.is_none() && far.seals.is_none(), "the frames are not encrypted");
     let (near, far) = join_as(encrypted(1), encrypted(1), Purpose::Open).unwrap();
     assert!(agree(near.seals, far.seals));
 }
@@ -301,7 +301,7 @@ fn join_of_a_foreign_and_of_an_unknown_stream() {
     }
 }
 
-/// A flight that is changed anywhere is noticed by one end or the other before any lane has joined.
+/// If a flight is changed anywhere, one of the ends notices it before any lane has joined.
 #[test]
 fn a_tls_flight_that_is_changed_is_noticed() {
     let pem = certificate();
@@ -325,7 +325,7 @@ fn tls_flights_without_end_are_cut_off() {
     let opening = hello(Purpose::Open);
     let (mut responder, _) =
         Responder::start(server(&pem), Hello { mode: Mode::Tls, ..opening }, TERMS, [9; 32]).unwrap();
-    // A handshake record that goes on and on: a client hello, says its header, of 2^24 bytes.
+    // A handshake record without end: its header announces a client hello of 2^24 bytes.
     let mut flight = Vec::new();
     while flight.len() < 80 << 10 {
         let body = 16_000usize;

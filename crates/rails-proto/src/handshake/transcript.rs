@@ -1,4 +1,4 @@
-//! What the two ends have said, and what is made of it: proofs and keys.
+//! The messages of a handshake, and the proofs and keys derived from them.
 
 use super::{Challenge, Credentials, HandshakeError, Hello, Message, Tag};
 use crate::seal::{self, Role, Seals};
@@ -13,7 +13,7 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// The proof that `role` knows `secret`. With an empty one it proves nothing but that both ends saw the same messages.
+    /// The proof that `role` knows `secret`. With an empty secret it proves only that both ends saw the same messages.
     pub(super) fn prove(&self, role: Role, secret: &[u8]) -> Tag {
         sign(secret, &self.claim(role))
     }
@@ -33,7 +33,7 @@ impl Transcript {
         verify(secret, &self.claim_confirmed(), tag)
     }
 
-    /// The responder's proof that what it says of its lanes is its own, and an answer to this handshake.
+    /// The responder's proof that the list of lanes is its own, and belongs to this handshake.
     pub(super) fn sign_lanes(&self, secret: &[u8], message: &[u8]) -> Tag {
         sign(secret, &self.claim_lanes(message))
     }
@@ -43,7 +43,7 @@ impl Transcript {
         verify(secret, &self.claim_lanes(message), tag)
     }
 
-    /// The keys of this lane, where its frames are sealed.
+    /// The keys of this lane, if its frames are sealed.
     pub(super) fn seals(&self, ours: Role, credentials: &Credentials) -> Result<Option<Seals>, HandshakeError> {
         let mode = self.hello.mode;
         let Some(secret) = credentials.secret().filter(|_| mode.is_sealed()) else { return Ok(None) };

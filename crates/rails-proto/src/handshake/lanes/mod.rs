@@ -1,6 +1,7 @@
-//! What the responder says of its lanes to an initiator that asks: the one message that follows the handshake then.
+//! The list of lanes that the responder sends to an initiator that asks for it, in one message after the handshake.
 //!
-//! It carries the same kind of proof as `Accepted`, over itself as well; where the frames of the lane would be sealed, so is it.
+//! The message carries the same kind of proof as `Accepted`, which also covers the message itself. It is sealed if the frames of
+//! the lane would be.
 
 use super::{
     HandshakeError, Joined, Message, PREFIX_LEN, Proved, VERSION,
@@ -18,27 +19,27 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// What is wrong with what an end says of its lanes.
+/// An error in a list of lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LanesError {
-    /// None, or more than a stream has.
+    /// The list is empty, or has more lanes than a stream may have.
     #[error("it names {0} of them, where from 1 to {MOST_OFFERS} may be")]
     Count(u8),
-    /// It was changed on the way, or is an answer to something else.
+    /// The list was changed on the way, or answers another handshake.
     #[error("it was changed on the way")]
     Sealed,
     /// An address of neither IPv4 nor IPv6.
     #[error("there is no address family {0}")]
     Family(u8),
-    /// An IPv4 address that is more than four bytes, or bytes that are to be 0.
-    #[error("bytes that are to be 0 are not")]
+    /// An IPv4 address of more than four bytes, or reserved bytes that are not 0.
+    #[error("reserved bytes are not 0")]
     Padding,
-    /// An address that nobody can connect to.
-    #[error("nobody can connect to {0}")]
+    /// An address to which no end can connect.
+    #[error("no end can connect to {0}")]
     Address(IpAddr),
-    /// A port that nobody listens on.
-    #[error("port 0 of {0} is no port that could be listened on")]
+    /// Port 0, on which no socket can listen.
+    #[error("no socket can listen on port 0 of {0}")]
     Port(IpAddr),
     /// A prefix that is longer than the address.
     #[error("a prefix of {prefix_len} bits is too long for {ip}")]
@@ -48,23 +49,23 @@ pub enum LanesError {
         /// The prefix in bits.
         prefix_len: u8,
     },
-    /// One address twice.
+    /// The list has an address twice.
     #[error("it names {0} twice")]
     Repeated(LaneAddress),
-    /// A name that no interface has.
-    #[error("it names an interface by what is no name")]
+    /// A name that no interface can have.
+    #[error("an interface's name is invalid")]
     Name,
-    /// A name that no transport has.
-    #[error("it names a transport by what is no name")]
+    /// A name that no transport can have.
+    #[error("a transport's name is invalid")]
     Scheme,
 }
 
 impl Proved {
-    /// The message that tells the initiator of these lanes, to be sent behind [`Proved::accept`]. It may be asked for once: it uses
-    /// the lane's seals up.
+    /// The message that tells the initiator of these lanes. The responder sends it behind [`Proved::accept`]. The caller may ask
+    /// for it once: it uses up the lane's seals.
     ///
     /// # Panics
-    /// Where there is none, or more than [`MOST_OFFERS`].
+    /// If `offers` is empty, or has more than [`MOST_OFFERS`].
     pub fn lanes(&mut self, offers: &[LaneCandidate]) -> Vec<u8> {
         assert!((1..=MOST_OFFERS).contains(&offers.len()), "from 1 to {MOST_OFFERS} lanes are offered");
         let mut message = MAGIC.to_vec();
@@ -85,13 +86,13 @@ impl Proved {
 }
 
 impl Joined {
-    /// How many bytes follow the first [`PREFIX_LEN`] of the message that tells of lanes.
+    /// The number of bytes that follow the first [`PREFIX_LEN`] of the message with the list of lanes.
     ///
     /// # Errors
     /// As [`Message::body_len`], [`LanesError::Count`], and [`HandshakeError::Disorder`] for any other message.
     pub fn lanes_len(&self, prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
         if prefix[..6] != [&MAGIC[..], &[VERSION, LANES]].concat() {
-            // What is another protocol or version is told apart from what is out of turn.
+            // Tell another protocol or version from a message out of turn.
             Message::body_len(prefix)?;
             return Err(HandshakeError::Disorder);
         }
@@ -104,13 +105,13 @@ impl Joined {
         }
     }
 
-    /// The lanes that the responder tells of, in its order: the first is the one that was asked through.
+    /// The responder's lanes, in its order: the first is the lane that carried the question.
     ///
     /// # Errors
-    /// [`HandshakeError::Secret`] where the proof is wrong, [`HandshakeError::Lanes`] where the message cannot be.
+    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::Lanes`] if the list is invalid.
     ///
     /// # Panics
-    /// Where `body` is not as long as [`Joined::lanes_len`] says.
+    /// If `body` is not as long as [`Joined::lanes_len`] says.
     pub fn lanes(
         &mut self,
         prefix: &[u8; PREFIX_LEN],
@@ -154,7 +155,7 @@ fn encode(offer: &LaneCandidate, bytes: &mut Vec<u8>) {
     }
     bytes.extend_from_slice(&address);
     let mut name = [0; NAME_LEN];
-    // A name that cannot be said is left out: it explains, and decides nothing.
+    // Leave out a name that the message cannot hold: the name only explains.
     if let Some(interface) = offer.interface.as_deref().filter(|name| is_name(name.as_bytes())) {
         name[..interface.len()].copy_from_slice(interface.as_bytes());
     }
@@ -204,8 +205,8 @@ fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
     })
 }
 
-/// Whether it may be printed as the name of an interface: of those that the kernel takes (`dev_valid_name()` of net/core/dev.c) the
-/// ones of visible ASCII.
+/// Whether the name may be printed as the name of an interface: the kernel takes it (`dev_valid_name()` of net/core/dev.c), and it
+/// is visible ASCII.
 fn is_name(name: &[u8]) -> bool {
     (1..NAME_LEN).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const TERMS: TransportParameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 24 };
 
-/// Both ends of a handshake that is over, without what led there.
+/// Both ends of a finished handshake, made without its messages.
 fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
     let credentials = |byte: u8| match mode {
         Mode::Insecure => Credentials::Insecure,
@@ -61,11 +61,11 @@ fn offer(rail: usize, address: &str) -> LaneCandidate {
 fn read(joined: &mut Joined, message: &[u8]) -> Result<Vec<LaneCandidate>, HandshakeError> {
     let prefix = *message.first_chunk().unwrap();
     let length = joined.lanes_len(&prefix)?;
-    assert_eq!(message.len(), PREFIX_LEN + length, "the prefix says how long it is");
+    assert_eq!(message.len(), PREFIX_LEN + length, "the prefix gives the length");
     joined.lanes(&prefix, message[PREFIX_LEN..].to_vec())
 }
 
-/// What the initiator makes of an answer whose first entry was changed before it was signed: by an end that knows the secret.
+/// The initiator's reading of an answer whose first entry was changed before it was signed, by an end that knows the secret.
 fn read_with(change: impl Fn(&mut [u8; ENTRY_LEN])) -> Result<Vec<LaneCandidate>, HandshakeError> {
     let (mut joined, mut proved) = ends(Mode::PreSharedKey, 1, 1, 3);
     let message = proved.lanes(&[offer(0, "10.0.0.1:1"), offer(1, "10.0.1.1:1")]);
@@ -85,7 +85,7 @@ fn lanes_are_told_in_every_mode() {
         let message = proved.lanes(&offers);
         assert_eq!(read(&mut joined, &message).unwrap(), offers, "{mode}");
         let shows = message.windows(9).any(|window| window == b"ens1f0np0");
-        assert_eq!(shows, !mode.is_sealed(), "{mode}: sealed where frames are");
+        assert_eq!(shows, !mode.is_sealed(), "{mode}: sealed if frames are");
     }
 }
 
@@ -120,7 +120,7 @@ fn a_bit_that_was_changed_is_noticed_wherever_it_is() {
     }
 }
 
-/// Whatever the count is changed to, and wherever the proof is taken from then.
+/// The count may be changed to any number, and the reader then takes the proof from another place.
 #[test]
 fn a_list_that_was_cut_short_is_refused() {
     let offers = [offer(0, "10.0.0.1:1"), offer(1, "10.0.1.1:1"), offer(2, "10.0.2.1:1")];

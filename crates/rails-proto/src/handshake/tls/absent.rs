@@ -1,4 +1,4 @@
-//! What stands in for TLS in a build without it: types that have no value, so that no code behind one can run.
+//! The types of TLS in a build without it. They have no values, so no code that needs one can run.
 
 use crate::{
     handshake::{HandshakeError, Message, transcript::Transcript},

@@ -1,4 +1,4 @@
-//! TLS 1.3 inside the handshake, where the crate has its feature `tls`. Without it no value of these types exists.
+//! TLS 1.3 inside the handshake, with the crate's feature `tls`. Without it no value of these types exists.
 
 #[cfg(not(feature = "tls"))]
 mod absent;

@@ -1,4 +1,4 @@
-//! TLS 1.3 inside the handshake: its flights are messages of ours, so nothing is read ahead of them.
+//! TLS 1.3 inside the handshake: messages of the handshake carry its flights, so an end reads nothing ahead of them.
 
 use crate::{
     handshake::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript},
@@ -39,7 +39,7 @@ impl Server {
 #[derive(Debug)]
 pub(in crate::handshake) struct Session {
     connection: Connection,
-    /// How many bytes the peer has sent.
+    /// The number of bytes that the peer has sent.
     received: usize,
 }
 
@@ -53,7 +53,7 @@ impl Session {
         Ok(Self { connection: ServerConnection::new(server.0).map_err(failed)?.into(), received: 0 })
     }
 
-    /// Takes a piece of the peer's flight. [`Session::flight`] is what to send then, whatever came of it.
+    /// Takes a piece of the peer's flight. After success and after an error, [`Session::flight`] gives the messages to send.
     pub(in crate::handshake) fn handle(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
         if self.is_done() {
             return Err(HandshakeError::Disorder);
@@ -63,10 +63,10 @@ impl Session {
             return Err(HandshakeError::TlsTooLong);
         }
         while !bytes.is_empty() {
-            // Reading from a slice cannot fail; what rustls has no room for it says by an error of its own.
+            // Reading from a slice cannot fail; if rustls has no room, it returns an error of its own.
             let taken = self.connection.read_tls(&mut bytes).map_err(|_| HandshakeError::TlsTooLong)?;
             let state = self.connection.process_new_packets().map_err(failed)?;
-            // TLS ends with its handshake: it carries no data of ours, and has no end of its own.
+            // TLS ends with its handshake: it carries no data of the stream, and needs no close of its own.
             if taken == 0 || state.plaintext_bytes_to_read() > 0 || state.peer_has_closed() {
                 return Err(HandshakeError::Disorder);
             }
@@ -74,7 +74,7 @@ impl Session {
         Ok(())
     }
 
-    /// What there is to send.
+    /// Takes the messages to send.
     pub(in crate::handshake) fn flight(&mut self) -> Vec<Message> {
         let mut flight = Vec::new();
         while self.connection.wants_write() {
@@ -90,13 +90,14 @@ impl Session {
         !self.connection.is_handshaking()
     }
 
-    /// The certificates that the peer has shown and proved to own, DER, its own first.
+    /// The certificates that the peer has presented and proved to own, as DER, its own first.
     pub(in crate::handshake) fn peer_certificates(&self) -> Vec<Bytes> {
         let shown = self.connection.peer_certificates().unwrap_or_default();
         shown.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect()
     }
 
-    /// The secret that both ends of this session share, and that is bound to what was said before it (RFC 8446, section 7.5).
+    /// The secret that both ends of this session share, bound to the hello and the challenge before it (RFC 8446, section
+    /// 7.5).
     pub(in crate::handshake) fn secret(&self, transcript: &Transcript) -> Result<Secret, HandshakeError> {
         let mut key = Zeroizing::new([0; 32]);
         let context = transcript.hash();
@@ -111,5 +112,5 @@ fn failed(error: rustls::Error) -> HandshakeError {
 
 const EXPORTER: &[u8] = b"EXPORTER-rails-4-stream";
 
-/// How many bytes of TLS one end takes in a handshake: a chain of a few certificates with room to spare.
+/// The most bytes of TLS that one end takes in a handshake: enough for a chain of a few certificates.
 const MOST_TLS: usize = 64 << 10;

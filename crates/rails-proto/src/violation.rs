@@ -1,18 +1,18 @@
-//! How a peer breaks the protocol.
+//! Violations of the protocol by a peer.
 
 use crate::chunk::Priority;
 use std::fmt;
 
-/// What no honest peer sends.
+/// A frame that breaks the protocol: no honest peer sends one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A chunk is longer than this end said it takes.
-    #[error("a chunk of {length} bytes, where {longest} are the most that was agreed")]
+    /// A chunk is longer than this end takes.
+    #[error("a chunk of {length} bytes, longer than the {longest} that this end takes")]
     TooLong {
         /// Its length in bytes.
         length: u32,
-        /// The longest that was agreed.
+        /// The longest chunk that this end takes.
         longest: u32,
     },
     /// A chunk lies beyond the window.
@@ -20,7 +20,7 @@ pub enum Violation {
     BeyondWindow {
         /// The chunk's end.
         end: u64,
-        /// The limit that the peer was told.
+        /// The limit.
         limit: u64,
     },
     /// A chunk lies beyond the end of the stream.
@@ -31,40 +31,40 @@ pub enum Violation {
         /// The stream's end.
         end: u64,
     },
-    /// The stream was said to end in two places, or below bytes that have arrived.
+    /// The peer states two different ends of the stream, or an end below bytes that have arrived.
     #[error("the end of the stream moved to {end}")]
     EndMoved {
-        /// Where it is said to be now.
+        /// The new end.
         end: u64,
     },
     /// The bytes that have arrived lie in too many pieces.
     #[error("the bytes that have arrived lie in more than {most} pieces")]
     Fragmented {
-        /// How many are held.
+        /// The most pieces that this end takes.
         most: usize,
     },
-    /// Chunks were acknowledged that were not sent.
-    #[error("{acknowledged} chunks of a lane are acknowledged, {sent} were sent")]
+    /// The peer acknowledges chunks that this end has not sent.
+    #[error("the peer acknowledges {acknowledged} chunks of a lane, and this end has sent {sent}")]
     NeverSent {
-        /// How many are said to have arrived.
+        /// The number that the peer acknowledges.
         acknowledged: u64,
-        /// How many were sent.
+        /// The number that this end has sent.
         sent: u64,
     },
     /// The ends use the stream for different things.
     #[error("the peer sent {arrived}, and this end's application uses the stream for {expected}")]
     Form {
-        /// What arrived.
+        /// The form that arrived.
         arrived: Form,
-        /// What the application uses the stream for.
+        /// The form that the application uses.
         expected: Form,
     },
-    /// What is said of messages cannot be.
+    /// A statement about messages is impossible.
     #[error("{0}")]
     Message(MessageViolation),
 }
 
-/// What a stream is used for. Both ends have to use it for the same.
+/// The form of a stream. Both ends have to use the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Bytes in order.
@@ -73,16 +73,16 @@ pub enum Form {
     Messages,
 }
 
-/// What no honest peer says of messages.
+/// A chunk of messages that breaks the protocol: no honest peer sends one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageViolation {
     /// A packet cannot hold so many messages, or does not hold them.
-    #[error("a packet of {length} bytes that does not hold the {count} messages it is said to")]
+    #[error("a packet of {length} bytes that does not hold the stated {count} messages")]
     Packet {
         /// Its length in bytes.
         length: u32,
-        /// How many it was said to hold.
+        /// The number of messages that it states.
         count: u32,
     },
     /// A part is empty, or does not lie in its message.
@@ -90,33 +90,33 @@ pub enum MessageViolation {
     Part {
         /// Its length in bytes.
         length: u32,
-        /// Where it is said to begin.
+        /// The offset within the message that it states.
         at: u32,
-        /// How long the message is said to be.
+        /// The length of the message that it states.
         total: u32,
     },
-    /// Two messages lie in the same place, or one of them changes.
-    #[error("a chunk at {offset} that is at odds with what came before")]
+    /// Two messages lie in the same place, or a message's description changes.
+    #[error("a chunk at {offset} that contradicts an earlier chunk")]
     Conflict {
-        /// Where the message or packet begins in the stream.
+        /// The stream offset at which the message or packet begins.
         offset: u64,
     },
-    /// The numbers of messages do not fit to where they lie.
+    /// The numbers of messages do not fit their places.
     #[error("message {number} of priority {priority} cannot lie at {offset}")]
     Number {
         /// The message's priority.
         priority: Priority,
         /// Its number.
         number: u64,
-        /// Where it is said to begin in the stream.
+        /// The stream offset at which it begins.
         offset: u64,
     },
-    /// The stream ends, and messages are missing in it.
+    /// The stream ends, and a message before a later one is missing.
     #[error("the stream ends without message {number} of priority {priority}, and has later ones")]
     Missing {
         /// The priority.
         priority: Priority,
-        /// The number of the first that is missing.
+        /// The number of the first missing message.
         number: u64,
     },
 }

@@ -1,14 +1,14 @@
-//! The frames of a lane that has joined; drawn byte by byte in `docs/wire.md`.
+//! The frames of a lane that has joined. `docs/wire.md` shows them byte by byte.
 //!
-//! Every frame starts with the same 24 bytes, numbers in network byte order, and ends those 24 bytes with a CRC-32C of
-//! the first 20, so that a damaged length is found before it is believed. Only a data frame is followed by more: its
-//! payload, which has a CRC-32C of its own. A packet or part frame says what the data frame behind it is made of.
+//! Every frame starts with a header of 24 bytes, with numbers in network byte order. The last 4 bytes are a CRC-32C of the first 20, so
+//! that the receiver finds a damaged length before it uses the length. Only a data frame has more: its payload, which has a CRC-32C of
+//! its own. A packet or part frame describes the content of the data frame behind it.
 
 use crate::chunk::{Content, Packet, Part, Priority};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
-/// Bytes that every frame starts with.
+/// The bytes of every frame's header.
 pub const FRAME_LEN: usize = 24;
 
 /// A frame, without the payload that follows a data frame.
@@ -16,18 +16,18 @@ pub const FRAME_LEN: usize = 24;
 pub enum Frame {
     /// A chunk of the stream follows.
     Data(DataHeader),
-    /// What has arrived, and how far the peer may send.
+    /// An acknowledgement: which bytes have arrived, and how far the peer may send.
     Ack(Ack),
-    /// The stream is given up.
+    /// The sender resets the stream.
     Reset(ResetReason),
-    /// Nobody reads the stream at the sender's end any more, though it may still send itself.
+    /// The sender of this frame reads no more, though it may still send.
     Stop {
-        /// The offset up to which it was read.
+        /// The offset up to which the sender of this frame has read.
         read: u64,
     },
-    /// The sender takes the lane out of the stream, which goes on over the others: nothing more should be sent on it.
+    /// The sender takes the lane out of the stream, which goes on over the others: the peer should send no more on it.
     Leave {
-        /// Everything that the sender has sent on it is acknowledged.
+        /// Whether the peer has acknowledged everything that the sender has sent on the lane.
         drained: bool,
     },
     /// The next frame is the data frame of a packet of small messages.
@@ -36,40 +36,40 @@ pub enum Frame {
     Part(Part),
 }
 
-/// What is said of a chunk before its bytes.
+/// The header of a chunk, which precedes its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Where its first byte belongs in the stream.
+    /// The stream offset of the chunk's first byte.
     pub offset: u64,
-    /// How many bytes follow.
+    /// The number of bytes that follow.
     pub length: u32,
-    /// The stream ends behind this chunk.
+    /// Whether the stream ends behind this chunk.
     pub fin: bool,
     /// CRC-32C of the bytes that follow.
     pub checksum: u32,
 }
 
-/// An acknowledgement. It speaks for the lane that it travels on and for the whole stream.
+/// An acknowledgement. It covers the lane on which it travels, and the whole stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// How many chunks have arrived whole on this lane since it joined.
+    /// The number of chunks that have arrived whole on this lane since it joined.
     pub chunks: u64,
-    /// The stream offset that must not be passed yet. Everything more than a window below it has been read.
+    /// The stream offset that the peer must not pass yet. The application has read everything more than a window below it.
     pub limit: u64,
-    /// Every byte up to the end of the stream has arrived.
+    /// Whether every byte up to the end of the stream has arrived.
     pub complete: bool,
 }
 
-/// Why an end gave the stream up.
+/// The reason why an end reset the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResetReason {
-    /// Its application gave it up, or had gone and what it had written could not be delivered in time.
+    /// The application gave the stream up, or had dropped it and its bytes could not be delivered in time.
     #[error("the peer gave the stream up")]
     Dropped,
-    /// It found the peer break the protocol.
+    /// The peer broke the protocol.
     #[error("the peer found a violation of the protocol")]
     Violation,
-    /// It was used for bytes at one end and for messages at the other.
+    /// One end uses the stream for bytes, and the other for messages.
     #[error("the two ends do not agree whether the stream carries bytes or messages")]
     Mismatch,
 }
@@ -83,29 +83,29 @@ pub enum FrameError {
     Checksum {
         /// The checksum that the header carries.
         said: u32,
-        /// The checksum of what arrived.
+        /// The checksum of the bytes that arrived.
         is: u32,
     },
     /// No such type of frame.
     #[error("unknown frame type {0:#04x}")]
     Type(u8),
-    /// A packet or part frame that is not followed by a data frame.
+    /// A packet or part frame without a data frame behind it.
     #[error("a packet or part frame without its data frame")]
     WithoutData,
-    /// A field holds what this version does not know.
+    /// A field has a value that this version does not know.
     #[error("unknown {field} {value:#06x} in a frame of type {kind:#04x}")]
     Field {
         /// The frame's type.
         kind: u8,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The field's value.
         value: u16,
     },
 }
 
 impl Frame {
-    /// The frame that goes before the data frame of a chunk that is made of that; bytes have none.
+    /// The frame that precedes the data frame of a chunk with that content; a chunk of bytes has none.
     pub fn of_content(content: Content) -> Option<Self> {
         match content {
             Content::Bytes => None,
@@ -114,7 +114,7 @@ impl Frame {
         }
     }
 
-    /// The frame's bytes.
+    /// Encodes the frame.
     pub fn encode(&self) -> [u8; FRAME_LEN] {
         let mut frame = [0; FRAME_LEN];
         match *self {
@@ -167,11 +167,11 @@ impl Frame {
         frame
     }
 
-    /// The frame that these bytes are.
+    /// Decodes a frame.
     ///
     /// # Errors
-    /// [`FrameError`] where they are none; the lane cannot be read any further then, for nothing tells where the next
-    /// frame would start.
+    /// [`FrameError`] if the bytes are no frame. Nothing more can then be read from the lane, for the place of the next frame is
+    /// unknown.
     pub fn decode(frame: &[u8; FRAME_LEN]) -> Result<Self, FrameError> {
         let (said, is) = (u32_at(frame, 20), crc32c(&frame[..20]));
         if said != is {
@@ -231,7 +231,7 @@ impl DataHeader {
         Self { offset, length: length as u32, fin, checksum: digest.finalize() as u32 }
     }
 
-    /// Whether these are the bytes that the header was made for.
+    /// Whether `payload` has the length and the checksum of the header.
     pub fn matches(&self, payload: &[u8]) -> bool {
         payload.len() == self.length as usize && crc32c(payload) == self.checksum
     }
@@ -241,7 +241,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// What stands where there should be zeros.
+/// The first byte that is not zero.
 fn first_odd(reserved: &[u8]) -> u16 {
     reserved.iter().copied().find(|byte| *byte != 0).unwrap_or(0).into()
 }

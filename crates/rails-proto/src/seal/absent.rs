@@ -1,4 +1,4 @@
-//! What stands in for the cipher in a build without it: types that have no value, so that no code behind one can run.
+//! The types of the cipher in a build without it. They have no values, so no code that needs one can run.
 
 use super::{Role, SEALED_FRAME_LEN, SealError, Seals};
 use crate::{secret::Secret, wire::FRAME_LEN};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub enum Sealer {}
 
-/// Opens them: none without the feature `encryption`.
+/// Opens the frames of one direction of one lane: none without the feature `encryption`.
 #[derive(Debug)]
 pub enum Opener {}
 

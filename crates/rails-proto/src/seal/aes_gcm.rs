@@ -10,19 +10,19 @@ use bytes::Bytes;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// How many blocks of 16 bytes one key seals at most, each tag counted as one: 16 GiB. A key that lasts for seconds costs nothing
-/// to replace, and is a thousand times below the limit's probability of a forgery.
+/// The most blocks of 16 bytes that one key seals, with each tag counted as one block: 16 GiB. To replace a key every few seconds
+/// costs nothing, and keeps the probability of a forgery a thousand times below that at the limit.
 pub const BLOCKS_PER_KEY: u64 = 1 << 30;
 
 /// Seals the frames of one direction of one lane.
 #[derive(Debug)]
 pub struct Sealer {
     keys: Keys,
-    /// Used again and again; its length is the most that was needed up to now.
+    /// The output buffer, which is reused; its length is the greatest so far.
     sealed: Vec<u8>,
 }
 
-/// Opens them.
+/// Opens the frames of one direction of one lane.
 #[derive(Debug)]
 pub struct Opener {
     keys: Keys,
@@ -34,7 +34,7 @@ struct Keys {
     key: LessSafeKey,
     /// The number of the next record under this key.
     record: u64,
-    /// Blocks under this key.
+    /// The number of blocks under this key.
     blocks: u64,
     most: u64,
 }
@@ -45,8 +45,8 @@ pub(crate) fn of_lane(secret: &Secret, transcript: &[u8; 32], ours: Role) -> Opt
 }
 
 impl Seals {
-    /// The keys of a lane: from the secret of its stream and the hash of all that was said in its own handshake, both nonces
-    /// among it. `ours` is the role of this end.
+    /// Derives the keys of a lane from the secret of its stream and the hash of the hello and the challenge of its own handshake,
+    /// which hold both nonces. `ours` is the role of this end.
     pub fn derive(secret: &Secret, transcript: &[u8; 32], ours: Role) -> Self {
         Self::with_limit(secret, transcript, ours, BLOCKS_PER_KEY)
     }
@@ -69,11 +69,10 @@ impl Seals {
 }
 
 impl Sealer {
-    /// Seals whole frame headers, and then the payload, if any, that belongs to the last of them. What is given back is what to
-    /// send.
+    /// Seals whole frame headers, and then the payload, if any, that belongs to the last of them. Returns the bytes to send.
     ///
     /// # Panics
-    /// Where `headers` is not a whole number of headers.
+    /// If `headers` is not a whole number of headers.
     pub fn seal(&mut self, headers: &[u8], payload: &[Bytes]) -> &[u8] {
         let (headers, rest) = headers.as_chunks::<FRAME_LEN>();
         assert!(rest.is_empty(), "headers are whole");
@@ -93,7 +92,7 @@ impl Sealer {
             _ if length == 0 => {}
             [one] => self.keys.seal(one, room),
             many => {
-                // Only what lies in one piece can be sealed on its way into the buffer.
+                // Only a payload in one piece can be sealed on its way into the buffer.
                 let (text, tag) = room.split_at_mut(length);
                 let mut at = 0;
                 for piece in many {
@@ -106,7 +105,7 @@ impl Sealer {
         &self.sealed[..total]
     }
 
-    /// What [`seal`](Self::seal) gave last, and whatever lies behind it.
+    /// The last output of [`seal`](Self::seal), and older bytes behind it.
     pub(crate) fn sealed(&self) -> &[u8] {
         &self.sealed
     }
@@ -116,7 +115,7 @@ impl Opener {
     /// Opens a frame's header.
     ///
     /// # Errors
-    /// [`SealError`]; nothing can be read of this lane any more.
+    /// [`SealError`]; nothing more can be read from this lane.
     pub fn header(&mut self, sealed: &[u8; SEALED_FRAME_LEN]) -> Result<[u8; FRAME_LEN], SealError> {
         let mut header = [0; FRAME_LEN];
         let (text, tag) = sealed.split_at(FRAME_LEN);
@@ -125,10 +124,10 @@ impl Opener {
         Ok(header)
     }
 
-    /// Opens, where it lies, a payload that is not empty; `tag` are the [`TAG_LEN`] bytes that follow it.
+    /// Opens a payload in place. The payload is not empty; `tag` are the [`TAG_LEN`] bytes that follow it.
     ///
     /// # Errors
-    /// [`SealError`]; the bytes are of no use then, and nothing can be read of this lane any more.
+    /// [`SealError`]; the bytes are then useless, and nothing more can be read from this lane.
     pub fn payload(&mut self, payload: &mut [u8], tag: &[u8]) -> Result<(), SealError> {
         let (key, nonce) = self.keys.next(payload.len());
         key.open_in_place_separate_tag(nonce, Aad::empty(), tag, payload).map(drop).map_err(|_| SealError)
@@ -140,10 +139,10 @@ impl Keys {
         Self { key: key_of(&traffic), traffic, record: 0, blocks: 0, most }
     }
 
-    /// The key and the nonce of the next record, which has `length` bytes. Both ends know the length before.
+    /// The key and the nonce of the next record, which has `length` bytes. Both ends know the length beforehand.
     fn next(&mut self, length: usize) -> (&LessSafeKey, Nonce) {
         let blocks = length.div_ceil(BLOCK_LEN) as u64 + 1;
-        // A key takes one record whatever its length, and a chunk has at most 2^20 blocks.
+        // A key takes its first record at any length, and a chunk has at most 2^20 blocks.
         if self.record > 0 && self.blocks + blocks > self.most {
             let next = expand(&prk_of(&self.traffic), b"rails 4 next traffic");
             *self = Self::new(next, self.most);
@@ -192,7 +191,7 @@ fn expand(prk: &Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Opens one frame with its payload, where there is one. For tests and [`crate::fuzzing`]; a lane reads a frame piece by piece.
+/// Opens one frame with its payload, if there is one. For tests and [`crate::fuzzing`]; a lane reads a frame piece by piece.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
     let (header, rest) = sealed.split_first_chunk().expect("a header");

@@ -1,4 +1,4 @@
-//! How streams are kept: openly, by a secret, or by TLS.
+//! How streams are protected: not at all, by a secret, or by TLS.
 
 #[cfg(feature = "tls")]
 mod pin;
@@ -15,41 +15,43 @@ use crate::{
     secret::Secret,
 };
 
-/// How a stream, or every stream of a listener, is kept to those who may join it. Both ends choose the same mode: an end takes
-/// no other than its own, so nobody in between can have them settle for less.
+/// How the ends of a stream, or of every stream of a listener, authenticate each other and protect its bytes. Both ends choose the
+/// same mode: an end takes no other mode than its own, so nobody on the path can make them settle for a weaker one.
 ///
-/// | mode | who may join | what someone in between can do |
+/// | mode | peers that may join | possible attacks on the path |
 /// |---|---|---|
-/// | [insecure](Self::insecure) | anyone | read and change everything |
-/// | [psk](Self::psk) | who knows the secret, any stream | read and change the bytes, not join; guess at the secret if it is weak |
-/// | psk, encrypted (`encrypted`) | who knows the secret, any stream | cut lanes; read what he recorded once he learns the secret |
+/// | [insecure](Self::insecure) | any peer | read and change everything |
+/// | [psk](Self::psk) | peers with the secret, any stream | read and change the bytes, not join; guess a weak secret |
+/// | psk, encrypted (`encrypted`) | peers with the secret, any stream | cut lanes; read recorded frames once the secret is known |
 /// | tls (`tls_client`, `tls_server`) | the two ends of the TLS session that opened the stream | cut lanes |
 ///
-/// In the last two every lane seals its frames on its own rail's core: AES-256-GCM with keys that no other lane has
-/// ([`seal`](crate::seal)). The tag takes the place of the payload's checksum. Whoever is in between
-/// sees how much is sent and when, and the handshake's `Hello`; a record that he changes costs its lane, and the stream goes on over
-/// the others.
+/// In the last two modes every lane seals its frames on its own rail's core: AES-256-GCM with keys that no other lane has
+/// ([`seal`](crate::seal)). The tag replaces the payload's checksum. An attacker on the path sees how much is sent and when, and the
+/// handshake's `Hello`. If the attacker changes a record, its lane ends, and the stream goes on over the others.
 #[derive(Debug, Clone)]
 pub struct Security {
     mode: Mode,
-    /// A lane that opens a stream brings this; the end that only listens has none.
+    /// The credentials of a lane that opens a stream; `None` at an end that only listens.
     initiator: Option<Credentials>,
-    /// A lane that opens a stream is met with this; the end that only connects has none.
+    /// The credentials with which this end answers a lane that opens a stream; `None` at an end that only connects.
     responder: Option<Credentials>,
 }
 
 impl Security {
-    /// Anyone who reaches the port may join, and read and change everything on the way. Tools that use it say so.
+    /// Any peer that reaches the port may join, and anyone on the path may read and change everything. Tools that use this mode say
+    /// so.
     pub fn insecure() -> Self {
         Self::alike(Credentials::Insecure)
     }
 
-    /// Whoever knows the secret may join. The bytes are neither encrypted nor authenticated; with `Security::encrypted` they are.
+    /// Every peer that knows the secret may join. The bytes are neither encrypted nor authenticated; with `Security::encrypted` they
+    /// are.
     pub fn psk(secret: Secret) -> Self {
         Self::alike(Credentials::Secret { mode: Mode::PreSharedKey, secret })
     }
 
-    /// Whoever knows the secret may join, and the bytes are encrypted and authenticated, frame by frame, by keys made of it.
+    /// Every peer that knows the secret may join. Both ends encrypt and authenticate the bytes, frame by frame, with keys derived
+    /// from it.
     #[cfg(feature = "encryption")]
     pub fn encrypted(secret: Secret) -> Self {
         Self::alike(Credentials::Secret { mode: Mode::Encrypted, secret })
@@ -72,23 +74,23 @@ impl Security {
         self.mode
     }
 
-    /// What a lane that opens a stream brings; `None` at the end that listens.
+    /// The credentials of a lane that opens a stream; `None` at the end that listens.
     pub fn initiator(&self) -> Option<Credentials> {
         self.initiator.clone()
     }
 
-    /// What a lane that opens a stream is met with; `None` at the end that connects.
+    /// The credentials with which this end answers a lane that opens a stream; `None` at the end that connects.
     pub fn responder(&self) -> Option<Credentials> {
         self.responder.clone()
     }
 
-    /// Both ends bring the same.
+    /// Uses the same credentials at both ends.
     fn alike(credentials: Credentials) -> Self {
         Self { mode: credentials.mode(), initiator: Some(credentials.clone()), responder: Some(credentials) }
     }
 }
 
-/// [`Security::psk`].
+/// As [`Security::psk`].
 impl From<Secret> for Security {
     fn from(secret: Secret) -> Self {
         Self::psk(secret)

@@ -11,9 +11,9 @@ use rustls::{
 use std::{fmt, str::FromStr};
 
 /// The SHA-256 of a certificate's public key (its SubjectPublicKeyInfo, as in RFC 7469, section 2.4): it stays the same when the
-/// certificate is made anew from the same key.
+/// certificate is renewed with the same key.
 ///
-/// Written as 64 hexadecimal digits; the base64 that `openssl` makes is read too:
+/// It is written as 64 hexadecimal digits; parsing also takes base64, which `openssl` prints:
 ///
 /// ```text
 /// openssl x509 -in cert.pem -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -hex
@@ -30,7 +30,7 @@ pub struct PinError {
 }
 
 impl KeyPin {
-    /// The pin of the key of a certificate in DER; `None` where it is no X.509 certificate.
+    /// The pin of the key of a certificate in DER; `None` if it is no X.509 certificate.
     pub fn of(certificate: &[u8]) -> Option<Self> {
         let certificate = CertificateDer::from(certificate);
         let key = ParsedCertificate::try_from(&certificate).ok()?.subject_public_key_info();
@@ -61,8 +61,8 @@ impl fmt::Debug for KeyPin {
     }
 }
 
-/// Takes the certificate of one key and no other, whatever else stands in it; that the peer has the key is verified by its
-/// signature of the handshake, as ever.
+/// Takes only certificates of one key, and checks nothing else in them. As always in TLS, the peer's signature of the handshake
+/// proves that it has the key.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
     pub(super) pin: KeyPin,
@@ -85,7 +85,7 @@ impl ServerCertVerifier for PinVerifier {
         }
     }
 
-    /// TLS 1.2 is not spoken.
+    /// No end here speaks TLS 1.2.
     fn verify_tls12_signature(
         &self,
         _: &[u8],

@@ -1,4 +1,4 @@
-//! Certificates, and whom to trust.
+//! Certificates and trust.
 
 use super::{KeyPin, pin::PinVerifier};
 use crate::handshake::{Credentials, tls};
@@ -15,28 +15,28 @@ use rustls::{
 };
 use std::{fmt, sync::Arc};
 
-/// A certificate, with those that it was signed by, and its key.
+/// A certificate with the chain of certificates that signed it, and its key.
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-/// The connecting end of TLS: whom it trusts, and who it is if it is asked.
+/// The connecting end of TLS: the servers that it trusts, and its certificate if the server asks for one.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// The listening end of TLS: who it is, and whom it takes.
+/// The listening end of TLS: its certificate, and the clients that it takes.
 #[derive(Clone)]
 pub struct TlsServer(Arc<ServerConfig>);
 
-/// Why certificates and keys cannot be used.
+/// The reason why certificates and keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// There is no certificate in what should hold some.
+    /// The PEM text has no certificate.
     #[error("there is no certificate in it (`-----BEGIN CERTIFICATE-----`)")]
     NoCertificate,
     /// A certificate's PEM cannot be read.
@@ -45,33 +45,33 @@ pub enum TlsError {
     /// A key's PEM cannot be read, or there is none.
     #[error("its private key cannot be read")]
     Key(#[source] PemError),
-    /// It is no name that a certificate could have.
+    /// No certificate can have this name.
     #[error("`{0}` is neither a DNS name nor an IP address")]
     Name(String),
-    /// rustls does not take them: the key does not fit the certificate, an authority is none.
+    /// rustls rejects them: for instance, the key does not fit the certificate, or a certificate is no authority.
     #[error("they cannot be used")]
     Unusable(#[source] rustls::Error),
 }
 
 impl Identity {
-    /// From PEM text: the certificate first, then those that it was signed by, and the key (PKCS #8, SEC 1 or PKCS #1).
+    /// Reads PEM text: the certificate first, then the chain of certificates that signed it, and the key (PKCS #8, SEC 1 or PKCS #1).
     ///
     /// # Errors
-    /// [`TlsError`] where one of them is missing or broken.
+    /// [`TlsError`] if one of them is missing or broken.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Key)?;
         Ok(Self { chain: certificates_of(certificates)?, key })
     }
 
-    /// The pin of its key; `None` where the certificate cannot be understood.
+    /// The pin of its key; `None` if the certificate cannot be parsed.
     pub fn pin(&self) -> Option<KeyPin> {
         KeyPin::of(self.chain.first()?)
     }
 }
 
 impl TlsClient {
-    /// Trusts a server whose certificate is good for `name` (a DNS name or an IP address) and was signed by one of these authorities,
-    /// given as PEM.
+    /// Trusts a server whose certificate is valid for `name` (a DNS name or an IP address) and signed by one of these authorities, in
+    /// PEM.
     ///
     /// # Errors
     /// [`TlsError`].
@@ -82,18 +82,18 @@ impl TlsClient {
         Self::with(verifier, name)
     }
 
-    /// Trusts the server that has this key, whoever signed its certificate, and whatever it is named and how old it is.
+    /// Trusts the server that has this key, regardless of the certificate's signer, names and dates.
     ///
     /// # Errors
     /// [`TlsError`].
     pub fn pinned(pin: KeyPin) -> Result<Self, TlsError> {
         let algorithms = provider().signature_verification_algorithms;
-        // The verifier looks at no name, and none is sent; rustls wants one all the same. RFC 6761 keeps this one unused.
+        // The verifier checks no name, and the client sends none, but rustls requires one. RFC 6761 reserves this one.
         let name = ServerName::try_from("rails.invalid").map_err(|_| TlsError::Name("rails.invalid".to_owned()))?;
         Self::with(Arc::new(PinVerifier { pin, algorithms }), name)
     }
 
-    /// Shows this certificate to a server that asks for one.
+    /// Presents this certificate to a server that asks for one.
     ///
     /// # Errors
     /// [`TlsError::Unusable`] where key and certificate do not fit each other.
@@ -113,7 +113,7 @@ impl TlsClient {
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
-        // Every stream is a session of its own: one that is resumed would make the second as old as the first.
+        // Every stream is a session of its own: a resumed session would make the second stream as old as the first.
         config.resumption = Resumption::disabled();
         config.enable_sni = false;
         Ok(Self { config: Arc::new(config), name })
@@ -125,7 +125,7 @@ impl TlsClient {
 }
 
 impl TlsServer {
-    /// Shows this certificate, and takes any client.
+    /// Presents this certificate, and takes any client.
     ///
     /// # Errors
     /// [`TlsError::Unusable`] where key and certificate do not fit each other.
@@ -133,7 +133,7 @@ impl TlsServer {
         Self::with(identity, WebPkiClientVerifier::no_client_auth())
     }
 
-    /// Shows this certificate, and takes clients whose own was signed by one of these authorities, given as PEM.
+    /// Presents this certificate, and takes clients whose certificates are signed by one of these authorities, in PEM.
     ///
     /// # Errors
     /// [`TlsError`].
@@ -194,10 +194,10 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Named here, so that it does not depend on what else runs in the process.
+/// Names the provider, so that it does not depend on other code in the process.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
-/// Keeps a certificate that serves something else from being used with it (RFC 7301).
+/// Prevents the use of a certificate of another service (RFC 7301).
 const ALPN: &[u8] = b"rails/4";

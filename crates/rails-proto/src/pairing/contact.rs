@@ -1,18 +1,18 @@
-//! Pairing with a peer that was asked for its lanes at one address, which it may know by another (address translation).
+//! Pairing with a peer that this end asked for its lanes at one address. The peer may know that address by another (address translation).
 
 use super::{LaneCandidate, Pairing, Relation, Unpaired, pair};
 use crate::LaneAddress;
 use std::net::SocketAddr;
 
-/// Pairs our offers with the offers of a peer that answered at `contact`, to this end at `from`. The first of theirs is the address that was called, by the
-/// peer's own name for it. A contact that the peer knows by another address keeps the one that was called.
+/// Pairs our offers with the offers of a peer that answered at `contact`, to this end at `from`. The first of theirs is the called address, as the peer
+/// knows it. If the peer knows it by another address, the offer keeps `contact`.
 pub fn pair_with_contact(
     mut ours: Vec<LaneCandidate>,
     mut theirs: Vec<LaneCandidate>,
     contact: LaneAddress,
     from: SocketAddr,
 ) -> Pairing {
-    // The scope of a link-local address is known at this end alone, and here from the question that got through.
+    // Only this end knows the scope of a link-local address: it is the scope of the question that the peer answered.
     for offer in ours.iter_mut().filter(|offer| offer.is_link_local() && offer.ip() == from.ip()) {
         offer.address.socket = from;
         offer.address.socket.set_port(0);
@@ -28,7 +28,7 @@ pub fn pair_with_contact(
     called.prefix_len = None;
     let mut pairing = pair(&ours, &theirs, None);
     if pairing.pairs.iter().all(|pair| pair.relation == Relation::Routed) {
-        // The peer's own addresses lead somewhere else from here, or nowhere.
+        // From here, the peer's own addresses lead to another host, or to none.
         let others = theirs.split_off(1).into_iter();
         pairing = pair(&ours, &theirs, None);
         let why = "the peer is behind an address translation, and this address is not known to lead to it";
@@ -70,7 +70,7 @@ mod tests {
         assert!(pairing.notes.iter().any(|note| note.contains("203.0.113.9:7000 as 172.17.0.2:7575")), "{pairing}");
         let plain =
             pair_with_contact(ours, theirs, "172.17.0.2:7575".parse().unwrap(), "192.168.1.5:40000".parse().unwrap());
-        assert_eq!(remotes(&plain), ["172.17.0.2:7575", "172.18.0.2:7575"], "without one all are called");
+        assert_eq!(remotes(&plain), ["172.17.0.2:7575", "172.18.0.2:7575"], "without a translation this end calls all addresses");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The pairs: a maximum matching of rails, and then further lanes for those that it leaves over.
+//! The pairs: a maximum matching of rails, and then further lanes for the rails that it leaves over.
 
 use super::{LaneCandidate, MOST_OFFERS, Pair, Pairing, Relation, Unpaired, relation::subnet};
 use rails_topo::Bandwidth;
 use std::cmp::Reverse;
 
-/// See [`super::pair`].
+/// Implements [`super::pair`].
 pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize>) -> Pairing {
     let (ours, theirs) = (End::new(ours), End::new(theirs));
     let mut candidates = candidates(&ours, &theirs, Relation::direct);
@@ -40,10 +40,10 @@ pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Optio
     Pairing { pairs, unpaired_ours, unpaired_theirs, notes }
 }
 
-/// One end: its offers, fastest rails first, and which of them belong to which rail.
+/// One end: its offers, fastest rails first, and the rail of each offer.
 struct End {
     offers: Vec<LaneCandidate>,
-    /// The number of the rail that each belongs to, counted from the fastest.
+    /// The number of each offer's rail, counted from the fastest.
     rails: Vec<usize>,
     count: usize,
 }
@@ -68,7 +68,8 @@ impl End {
         Self { offers, rails, count: seen.len() }
     }
 
-    /// The offers of the rails without a lane. `limited` gives the reason where it is a limit; otherwise it is the offer's address.
+    /// The offers of the rails without a lane. `limited` returns the reason if it is a limit; otherwise the reason is the offer's
+    /// address.
     fn unused(&self, lanes: &[usize], other: &Self, limited: impl Fn(usize) -> Option<String>) -> Vec<Unpaired> {
         let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
         let told = |(offer, rail): (&LaneCandidate, &usize)| {
@@ -79,7 +80,7 @@ impl End {
     }
 }
 
-/// Two ends that could be paired; indices into the ends' rails and offers.
+/// A possible pair: indices into the ends' rails and offers.
 struct Candidate {
     ours: usize,
     theirs: usize,
@@ -88,7 +89,7 @@ struct Candidate {
     relation: Relation,
 }
 
-/// All that could be paired, the best first.
+/// All possible pairs, the best first.
 fn candidates(
     ours: &End,
     theirs: &End,
@@ -111,7 +112,7 @@ fn candidates(
             _ => 0,
         };
         let other_node = our.node.is_some() && their.node.is_some() && our.node != their.node;
-        // What every lane of a link has is taken last: it says least about where a packet goes.
+        // Link-local addresses come last: they say least about where a packet goes.
         let link_local = candidate.relation == Relation::Link;
         (
             Reverse(bottleneck),
@@ -131,12 +132,12 @@ fn candidates(
 struct Matching<'a> {
     ends: (&'a End, &'a End),
     candidates: &'a [Candidate],
-    /// For each rail of ours its candidates, the best first.
+    /// The candidates of each rail of ours, the best first.
     of_ours: Vec<Vec<usize>>,
-    /// The candidate by which each rail has its first lane.
+    /// The candidate that is the first lane of each rail.
     by_ours: Vec<Option<usize>>,
     by_theirs: Vec<Option<usize>>,
-    /// Lanes beyond the first of both their rails.
+    /// Further lanes, whose two rails both have a first lane.
     more: Vec<usize>,
     lanes_of_ours: Vec<usize>,
     lanes_of_theirs: Vec<usize>,
@@ -160,10 +161,10 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// As many pairs of rails as there can be, no rail in two of them, the fastest of ours first.
+    /// Makes as many pairs of rails as possible, with no rail in two of them, the fastest of ours first.
     ///
-    /// Kuhn's augmenting paths (Naval Research Logistics Quarterly 2, 1955): a rail once paired stays paired, at most with another
-    /// one, so that no choice made early leaves a later one over.
+    /// Kuhn's augmenting paths (Naval Research Logistics Quarterly 2, 1955): a paired rail stays paired, perhaps with another
+    /// partner, so that no early choice leaves a later rail over.
     fn match_rails(&mut self, most: usize) {
         for rail in 0..self.of_ours.len() {
             if self.by_ours.iter().flatten().count() == most {
@@ -179,7 +180,7 @@ impl<'a> Matching<'a> {
 
     fn augment(&mut self, rail: usize, visited: &mut [bool]) -> bool {
         let candidates = self.of_ours[rail].clone();
-        // One that is free is taken before one that would first have to be made so.
+        // Take a free rail before a rail that would first have to change its partner.
         let free = candidates.iter().find(|index| self.by_theirs[self.candidates[**index].theirs].is_none());
         if let Some(index) = free {
             self.assign(rail, *index);
@@ -204,7 +205,8 @@ impl<'a> Matching<'a> {
         self.by_theirs[self.candidates[index].theirs] = Some(index);
     }
 
-    /// Second lanes of rails: for those that are left over at the peer, and then, if `fill`, until there are `most`.
+    /// Adds second lanes of rails: for the rails that are left over at either end, and then, if `fill`, until there are `most`
+    /// lanes.
     fn add_lanes(&mut self, most: usize, fill: bool) {
         let mut used = self.used();
         while used.len() < most {

@@ -1,8 +1,7 @@
-//! Which lane of ours leads to which of theirs: a pure function from what both ends offer to pairs, with the reasons.
+//! The pairing of rails: a pure function from the offers of both ends to pairs of rails, with the reasons.
 //!
-//! Two rails are paired where their addresses are in one subnet, so that a lane leaves and arrives by the NICs that were meant. Where
-//! not one pair of addresses is, as with routed networks or behind address translation, they are paired in order, and the
-//! pairing says that the routes decide.
+//! Two rails form a pair if their addresses are in one subnet, so that a lane leaves and arrives by the intended NICs. If no pair of addresses is in one
+//! subnet, as with routed networks or behind address translation, the rails are paired in order, and the pairing notes that the routes decide.
 
 mod contact;
 mod matching;
@@ -27,26 +26,26 @@ impl fmt::Display for RailId {
     }
 }
 
-/// A lane's end that could be paired: one address of one rail.
+/// A possible end of a lane: one address of one rail.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LaneCandidate {
     /// The rail, by its number at its own end.
     pub rail: RailId,
-    /// Its transport and address; where it is listened on, with the port, else with port 0. Unspecified (0.0.0.0) at the end that calls: as the
-    /// routes lead. Of a link-local address of IPv6 the scope is the caller's interface, and 0 is unknown.
+    /// Its transport and address, with the port at an end that listens, else with port 0. At the calling end it may be unspecified (0.0.0.0): the routes
+    /// then choose the address. The scope of a link-local address of IPv6 is the caller's interface; 0 is unknown.
     pub address: LaneAddress,
     /// Length of the address's network prefix in bits; `None` is unknown.
     pub prefix_len: Option<u8>,
     /// Speed of its link; `None` is unknown.
     #[serde(rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
-    /// The NUMA node that its rail lies on; `None` is unknown.
+    /// The NUMA node of its rail; `None` is unknown.
     pub node: Option<NodeId>,
-    /// Its interface. It explains, and decides nothing.
+    /// The name of its interface, for display only.
     pub interface: Option<String>,
 }
 
-/// Which lanes are to be brought up, and what is left over.
+/// The lanes to open, and the rails that are left over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairing {
     /// The lanes, fastest rails of ours first.
@@ -55,41 +54,40 @@ pub struct Pairing {
     pub unpaired_ours: Vec<Unpaired>,
     /// Rails of theirs without a lane.
     pub unpaired_theirs: Vec<Unpaired>,
-    /// What is to be known of the pairing as a whole.
+    /// Notes on the pairing as a whole.
     pub notes: Vec<String>,
 }
 
-/// One lane to be.
+/// A lane to open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
-    /// Its end here.
+    /// This end of the lane.
     pub ours: LaneCandidate,
-    /// Its end there.
+    /// The peer's end of the lane.
     pub theirs: LaneCandidate,
-    /// How the two addresses lie to each other.
+    /// The relation of the two addresses.
     pub relation: Relation,
-    /// Why these two.
+    /// The reason for this pair.
     pub why: String,
 }
 
-/// An end that leads nowhere.
+/// An offer without a lane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpaired {
-    /// The end.
+    /// The offer.
     pub offer: LaneCandidate,
-    /// Why not.
+    /// The reason why it has no lane.
     pub why: String,
 }
 
 /// The most lanes that an end offers, and that are paired.
 pub const MOST_OFFERS: usize = MOST_LANES;
 
-/// Pairs what this end offers with what the other does, into `wish` lanes or, for `None`, as many as use every rail that can be.
+/// Pairs this end's offers with the peer's, into `wish` lanes. `None` makes as many lanes as it takes to use every rail that can be paired.
 ///
-/// The same offers give the same pairing, in whatever order they come. In this order:
-/// 1. Two rails are paired where they have addresses of one transport in one subnet; [`Relation`] says what counts as one. Only where that is so for not
-///    one pair of rails are they paired across subnets, and a note says so.
-/// 2. No rail has a second lane while another that could be paired with the same one has none, and no rail is left over that could
+/// The same offers give the same pairing, in any order. The rules, in this order: 1. Two rails form a pair if they have addresses of one transport in
+/// one subnet, as [`Relation`] defines it. Only if no pair of rails has such addresses are rails paired across subnets, and a note says so. 2. No rail
+/// has a second lane while another that could be paired with the same one has none, and no rail is left over that could
 ///    be paired.
 /// 3. The fastest rails of ours come first, each with the rail that makes the fastest lane, and among those with the one
 ///    whose speed is nearest.
@@ -100,10 +98,10 @@ pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize
     matching::pair(ours, theirs, wish)
 }
 
-/// The pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*, the shorter list starting over. Which rails
-/// of theirs these are is not known, so each address counts as one.
+/// Makes the pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*; the shorter list starts over. The peer's rails are
+/// unknown, so each address counts as one rail.
 ///
-/// Of the addresses of a rail the pair shows the one that is in the same subnet, if any is.
+/// If an address of a rail is in the same subnet, the pair shows that address.
 pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
     let mut rails: Vec<RailId> = ours.iter().map(|offer| offer.rail).collect();
     rails.sort_unstable();
@@ -126,12 +124,12 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
 }
 
 impl LaneCandidate {
-    /// The address, out of its IPv4-mapped form if it was in it.
+    /// The address, converted from the IPv4-mapped form if necessary.
     pub fn ip(&self) -> IpAddr {
         self.address.socket.ip().to_canonical()
     }
 
-    /// Whether the address means something on one link only (RFC 4291, section 2.5.6): without a scope, which only a caller knows, nobody can call it.
+    /// Whether the address is valid on one link only (RFC 4291, section 2.5.6). An end can call it only with a scope, which only the caller knows.
     pub fn is_link_local(&self) -> bool {
         relation::is_link_local(self.ip())
     }
@@ -156,7 +154,7 @@ impl fmt::Display for LaneCandidate {
     }
 }
 
-/// A line for each lane and each end that is left over, with the reason below it.
+/// Prints a line for each lane and each offer without a lane, with the reason below it.
 impl fmt::Display for Pairing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.pairs.iter().map(|pair| pair.ours.to_string().len()).max().unwrap_or_default();

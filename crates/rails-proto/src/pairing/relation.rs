@@ -1,4 +1,4 @@
-//! How two addresses lie to each other.
+//! The relation of two addresses.
 
 use super::LaneCandidate;
 use serde::{Deserialize, Serialize};
@@ -7,28 +7,29 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// How the two addresses of a lane lie to each other.
+/// The relation of the two addresses of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Relation {
-    /// Both are in one subnet: the longer of the prefixes that are known holds for both, or the addresses are the same. A prefix of
-    /// all bits, or of none, says nothing of an address's neighbours and counts as unknown.
+    /// Both are in one subnet: the longer of the known prefixes holds for both, or the addresses are the same. A prefix of all
+    /// bits, or of none, says nothing about an address's neighbours and counts as unknown.
     Subnet {
         /// The network's address.
         network: IpAddr,
         /// Its prefix in bits.
         prefix_len: u8,
     },
-    /// Both are link-local addresses of IPv6 with the same scope: the caller has reached the one from the other's interface.
+    /// Both are link-local addresses of IPv6 with the same scope: the caller has reached the remote address from the interface
+    /// of the local one.
     Link,
     /// Both are loopback addresses of one family.
     Loopback,
-    /// They are in different subnets, or it is not known in which: the routes decide.
+    /// They are in different or unknown subnets: the routes decide.
     Routed,
 }
 
 impl Relation {
-    /// The relation by which two ends belong together; `None` where they do not, as far as is known.
+    /// The relation that pairs two ends; `None` if there is no known one.
     pub(super) fn direct(ours: &LaneCandidate, theirs: &LaneCandidate) -> Option<Self> {
         let (near, far) = (ours.ip(), theirs.ip());
         if near.is_unspecified() || far.is_unspecified() || near.is_ipv4() != far.is_ipv4() {
@@ -55,10 +56,10 @@ impl Relation {
         }
     }
 
-    /// [`Relation::Routed`], where packets could get from one to the other by routes.
+    /// [`Relation::Routed`], if packets could get from one to the other by routes.
     pub(super) fn routed(ours: &LaneCandidate, theirs: &LaneCandidate) -> Option<Self> {
         let (near, far) = (ours.ip(), theirs.ip());
-        // Without a scope nobody can say by which interface to call.
+        // Without a scope, the interface for the call is unknown.
         if far.is_unspecified() || (is_link_local(far) && scope(&theirs.address.socket) == 0) {
             return None;
         }
@@ -71,7 +72,7 @@ impl Relation {
     }
 }
 
-/// What it says of a pair, as the beginning of its reasons.
+/// Prints the first of a pair's reasons.
 impl fmt::Display for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,14 +85,14 @@ impl fmt::Display for Relation {
     }
 }
 
-/// Its subnet, where the prefix says anything.
+/// The offer's subnet, if its prefix counts.
 pub(super) fn subnet(offer: &LaneCandidate) -> Option<String> {
     let ip = offer.ip();
     let length = offer.prefix_len.filter(|length| (1..bits_of(ip)).contains(length))?;
     Some(format!("{}/{length}", network(ip, length)))
 }
 
-/// An address of IPv6 that means something on one link only (RFC 4291, section 2.5.6).
+/// Whether the address is an IPv6 address that is valid on one link only (RFC 4291, section 2.5.6).
 pub(super) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

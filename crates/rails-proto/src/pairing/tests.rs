@@ -57,7 +57,7 @@ fn pairs_in_order_where_no_subnet_is_shared() {
     assert_eq!(rails(&to_one), [(1, 0), (0, 0)]);
     assert!(to_one.pairs[1].why.contains("a further lane"), "{to_one}");
     let from_any = pair(&[offer(0, "0.0.0.0", 0)], &[offer(0, "10.1.1.1/24", 0), offer(1, "10.1.2.1/24", 0)], None);
-    assert_eq!(rails(&from_any), [(0, 0), (0, 1)], "a rail that leaves by whatever route");
+    assert_eq!(rails(&from_any), [(0, 0), (0, 1)], "a rail whose address the routes choose");
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn longer_of_two_known_prefixes() {
     assert!(matches!(relation("10.0.1.1", "10.0.1.2/24"), Relation::Subnet { prefix_len: 24, .. }));
     assert!(matches!(relation("10.0.1.1/16", "10.0.1.2/24"), Relation::Subnet { prefix_len: 24, .. }));
     assert_eq!(relation("10.0.1.1/16", "10.0.2.2/24"), Relation::Routed);
-    assert_eq!(relation("10.0.1.1", "10.0.1.2"), Relation::Routed, "nothing is known");
+    assert_eq!(relation("10.0.1.1", "10.0.1.2"), Relation::Routed, "both prefixes are unknown");
     assert_eq!(
         relation("10.0.1.1/32", "10.0.1.2/32"),
         Relation::Routed,
-        "a host's prefix says nothing of its neighbours"
+        "a host's prefix says nothing about its neighbours"
     );
     assert_eq!(relation("10.0.1.1/0", "10.9.1.2"), Relation::Routed, "nor does an empty one");
     assert!(matches!(relation("10.0.1.1/32", "10.0.1.2/24"), Relation::Subnet { prefix_len: 24, .. }));
@@ -96,7 +96,7 @@ fn link_local_pairs_of_one_scope() {
     assert_eq!(rails(&pairing), [(1, 0)]);
     assert_eq!(pairing.pairs[0].relation, Relation::Link);
     let unknown = pair(&[link_local(0, "fe80::1", 0)], &[link_local(0, "fe80::9", 0)], None);
-    assert_eq!(unknown.pairs, [], "each link has such addresses");
+    assert_eq!(unknown.pairs, [], "every link has such addresses");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn pairs_by_speed_and_then_by_node() {
 
 #[test]
 fn no_early_choice_leaves_a_rail_over() {
-    // Rail 0 of ours could go either way, rail 1 only to their rail 0, which rail 0 would take first.
+    // Our rail 0 could pair with either rail of theirs, our rail 1 only with their rail 0, which our rail 0 would take first.
     let ours = [offer(0, "10.0.1.1/24", 100), offer(0, "10.0.2.1/24", 100), offer(1, "10.0.1.9/24", 25)];
     let theirs = [offer(0, "10.0.1.2/24", 100), offer(1, "10.0.2.2/24", 25)];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(0, 1), (1, 0)]);
@@ -139,7 +139,7 @@ fn as_many_lanes_are_paired_as_are_wished_for() {
     let ours = [offer(0, "10.0.1.1/24", 25), offer(1, "10.0.2.1/24", 100)];
     let theirs = [offer(0, "10.0.1.2/24", 25), offer(1, "10.0.2.2/24", 100)];
     let one = pair(&ours, &theirs, Some(1));
-    assert_eq!(rails(&one), [(1, 1)], "the fastest");
+    assert_eq!(rails(&one), [(1, 1)], "the fastest rails");
     assert_eq!(one.unpaired_ours[0].why, "1 lanes were asked for, and others come first");
     assert_eq!(rails(&pair(&ours, &theirs, Some(5))), [(1, 1), (0, 0), (1, 1), (0, 0), (1, 1)]);
     assert_eq!(pair(&ours, &theirs, Some(1000)).pairs.len(), MOST_OFFERS);
@@ -213,7 +213,7 @@ fn offers() -> impl Strategy<Value = Vec<LaneCandidate>> {
     })
 }
 
-/// The rails that could be paired by subnet.
+/// The rails that can be paired by subnet.
 fn related(ours: &[LaneCandidate], theirs: &[LaneCandidate]) -> BTreeSet<(usize, usize)> {
     let all = ours.iter().flat_map(|our| theirs.iter().map(move |their| (our, their)));
     all.filter(|(our, their)| Relation::direct(our, their).is_some())
@@ -234,14 +234,14 @@ proptest! {
                 prop_assert!(rails(&pairing).iter().any(|pair| pair.1 == *their), "theirs {} in {}", their, pairing);
             }
         } else if !pairing.pairs.is_empty() {
-            prop_assert!(!pairing.notes.is_empty(), "crossing subnets is said");
+            prop_assert!(!pairing.notes.is_empty(), "a note names the crossed subnets");
         }
         for (offers, unpaired, side) in [(&ours, &pairing.unpaired_ours, 0), (&theirs, &pairing.unpaired_theirs, 1)] {
             let paired: BTreeSet<usize> = rails(&pairing).iter().map(|pair| if side == 0 { pair.0 } else { pair.1 }).collect();
             let left: BTreeSet<usize> = unpaired.iter().map(|unpaired| unpaired.offer.rail.0).collect();
             let all: BTreeSet<usize> = offers.iter().map(|offer| offer.rail.0).collect();
             prop_assert!(paired.is_disjoint(&left));
-            prop_assert_eq!(paired.union(&left).copied().collect::<BTreeSet<_>>(), all, "every rail is told of");
+            prop_assert_eq!(paired.union(&left).copied().collect::<BTreeSet<_>>(), all, "every rail is listed");
         }
     }
 

@@ -23,17 +23,17 @@ struct Header<'a> {
     dropped: u64,
 }
 
-/// Why a text is not read as a record.
+/// The reason why a text cannot be read as a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The first line is another.
+    /// The first line is not the header of a record.
     #[error("it is no record of decisions: its first line is not the header of one")]
     NoRecord,
     /// Another version of this crate wrote it.
     #[error("it is a record of version {is}, and this program reads version {VERSION}")]
     Version {
-        /// The version that it has.
+        /// The record's version.
         is: u32,
     },
     /// A line cannot be read.
@@ -41,15 +41,15 @@ pub enum RecordError {
     Line {
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error of the JSON parser.
         source: serde_json::Error,
     },
-    /// A line says what cannot be.
+    /// A line is impossible.
     #[error("line {line} of the record cannot be: {reason}")]
     Impossible {
         /// The line's number, from 1.
         line: usize,
-        /// What cannot be.
+        /// The reason why it is impossible.
         reason: &'static str,
     },
 }
@@ -99,7 +99,7 @@ fn version(first: &str) -> Option<u32> {
     (named.format == FORMAT).then_some(named.version)
 }
 
-/// Checks what a policy may rely on.
+/// Checks the conditions on which a policy may rely.
 fn check(entry: &Entry) -> Result<(), &'static str> {
     let (RecordedEvent::Sent(Sent { lane, .. })
     | RecordedEvent::Acked { lane, .. }
@@ -123,7 +123,7 @@ fn check(entry: &Entry) -> Result<(), &'static str> {
     rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, reason)| Err(reason))
 }
 
-/// What the first line calls the text.
+/// The name of the format in the first line.
 const FORMAT: &str = "rails decisions";
 /// The version of the lines.
 const VERSION: u32 = 1;

@@ -1,8 +1,8 @@
-//! The decisions of a policy as a record: what it saw, what it answered, and what became of that.
+//! The decisions of a policy as a record: its views, its answers, and the events that followed.
 //!
-//! A [scheduler](crate::scheduler::Scheduler::record_decisions) that was asked to keeps the newest of its decisions in a ring. A
-//! [`Record`] is written as text by [`Display`](std::fmt::Display) and read by [`FromStr`](std::str::FromStr), and its decisions can be
-//! [replayed](Record::replay) under a policy.
+//! On request, a [scheduler](crate::scheduler::Scheduler::record_decisions) keeps the newest of its decisions in a ring.
+//! [`Display`](std::fmt::Display) writes a [`Record`] as text and [`FromStr`](std::str::FromStr) reads it. [`Record::replay`] makes its
+//! decisions again under a policy.
 
 mod file;
 mod replay;
@@ -17,41 +17,41 @@ use serde::{Deserialize, Serialize};
 use serde_with::{As, DurationNanoSeconds};
 use std::time::Duration;
 
-/// What one direction of a stream decided, oldest first.
+/// The decisions and events of one direction of a stream, oldest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// The policy; `None` if it is the application's own.
     pub policy: Option<Policy>,
-    /// How many entries there were before the first that is left.
+    /// The number of entries dropped before the first one in the record.
     pub dropped: u64,
-    /// What happened.
+    /// The entries.
     pub entries: Vec<Entry>,
 }
 
-/// Something that happened, and when.
+/// An event, and its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Time since the first entry of the stream.
     #[serde(rename = "at_ns", with = "As::<DurationNanoSeconds<u64>>")]
     pub at: Duration,
-    /// What happened.
+    /// The event.
     pub event: RecordedEvent,
 }
 
-/// What happened: a decision, or one of the callbacks of a [policy](crate::policy::StripePolicy).
+/// An event: a decision, or one of the callbacks of a [policy](crate::policy::StripePolicy).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedEvent {
-    /// A lane with room asked.
+    /// A lane with room asked for bytes.
     Decided(Decided),
-    /// A lane was given bytes.
+    /// A lane took bytes.
     Sent(Sent),
     /// The peer acknowledged bytes.
     Acked {
         /// The lane that had them in flight.
         lane: usize,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
     /// A lane was lost, or has stalled.
@@ -67,16 +67,16 @@ pub enum RecordedEvent {
 pub struct Decided {
     /// The lane that asked.
     pub lane: usize,
-    /// The answer of the policy.
+    /// The policy's answer.
     pub decision: Decision,
-    /// What the scheduler did instead, because the policy left the stream standing.
+    /// The scheduler's own decision, if it overruled a policy that left the stream standing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruled: Option<Decision>,
-    /// What the policy saw.
+    /// The policy's view.
     pub view: Snapshot,
 }
 
-/// A [`SchedulerView`] that is kept, with what it would look up for the lane that asks.
+/// A copy of a [`SchedulerView`], with the chunks that it would look up for the lane that asks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
@@ -92,18 +92,18 @@ pub struct Snapshot {
     pub lanes: Vec<LaneView>,
     /// As [`SchedulerView::first`].
     pub first: Option<ChunkView>,
-    /// As [`SchedulerView::oldest`], of each other lane that has such a chunk.
+    /// As [`SchedulerView::oldest`], for each other lane that has such a chunk.
     pub oldest: Vec<ChunkView>,
 }
 
 impl Snapshot {
-    /// The view that was kept.
+    /// The recorded view.
     pub fn view(&self) -> SchedulerView<'_> {
         let Self { waiting, requeued, longest_chunk, streak, ref lanes, .. } = *self;
         SchedulerView { waiting, requeued, longest_chunk, streak, lanes, in_flight: Some(self) }
     }
 
-    /// Keeps what the policy sees for `lane`, in the memory that there is.
+    /// Copies the policy's view for `lane` into this snapshot, and reuses its memory.
     fn keep(&mut self, view: &SchedulerView<'_>, lane: usize) {
         let SchedulerView { waiting, requeued, longest_chunk, streak, lanes, in_flight: _ } = *view;
         (self.waiting, self.requeued, self.longest_chunk, self.streak) = (waiting, requeued, longest_chunk, streak);

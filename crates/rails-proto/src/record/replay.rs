@@ -1,27 +1,27 @@
-//! The decisions of a record, made again.
+//! The replay of the decisions of a record.
 
 use super::{Decided, Entry, Record, RecordedEvent};
 use crate::policy::{Decision, StripePolicy};
 use std::{fmt, time::Duration};
 
-/// A decision that is another when it is made again.
+/// A decision that differs when it is made again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference<'a> {
     /// The number of the entry in its stream, from 0.
     pub number: u64,
-    /// When it was made, since the first entry of the stream.
+    /// The time of the decision since the first entry of the stream.
     pub at: Duration,
-    /// What was recorded.
+    /// The recorded decision.
     pub recorded: &'a Decided,
     /// The decision now.
     pub decision: Decision,
 }
 
 impl Record {
-    /// Makes every decision again under `policy`, and gives those that are others.
+    /// Makes every decision again under `policy`, and returns those that differ.
     ///
-    /// The policy sees what the recorded one saw, and is told what had happened in the run that was recorded. So a different decision has no
-    /// consequences for those after it. A policy with a memory of its own has to see a record from its beginning
+    /// The policy gets the views of the recorded one, and its callbacks get the events of the recorded run. So a different decision has no
+    /// consequences for later decisions. A policy with a memory of its own has to see a record from its beginning
     /// ([`dropped`](Self::dropped) is 0).
     pub fn replay(&self, policy: &mut dyn StripePolicy) -> Vec<Difference<'_>> {
         let mut differences = Vec::new();
@@ -42,13 +42,13 @@ impl Record {
         differences
     }
 
-    /// How many decisions it has.
+    /// The number of decisions in the record.
     pub fn decisions(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(entry.event, RecordedEvent::Decided(_))).count()
     }
 }
 
-/// With all that the policy saw.
+/// Prints the decision with the policy's whole view.
 impl fmt::Display for Difference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, at, recorded: Decided { lane, decision: before, view, .. }, decision } = self;

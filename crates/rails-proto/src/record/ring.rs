@@ -4,7 +4,7 @@ use super::{Decided, Entry, Record, RecordedEvent, Snapshot};
 use crate::policy::{Decision, Policy, SchedulerView};
 use std::{collections::VecDeque, time::Instant};
 
-/// A ring of entries. A full one allocates nothing more: it drops its oldest entry for a new one, and uses the memory of its view again.
+/// A ring of entries. A full ring allocates no more memory: for a new entry it drops the oldest, and reuses the memory of its view.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     capacity: usize,
@@ -16,14 +16,14 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps the newest `capacity` entries, one at least.
+    /// Creates a ring that keeps the newest `capacity` entries, at least one.
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let entries = VecDeque::with_capacity(capacity);
         Self { capacity, start: None, dropped: 0, entries, spare: Vec::new() }
     }
 
-    /// Keeps what the policy sees for `lane`, for [`decided`](Self::decided).
+    /// Copies the policy's view for `lane`, for [`decided`](Self::decided).
     pub(crate) fn keep(&mut self, view: &SchedulerView<'_>, lane: usize) -> Snapshot {
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.keep(view, lane);
@@ -41,7 +41,7 @@ impl Recorder {
         self.add(now, RecordedEvent::Decided(Decided { lane, decision, overruled, view }));
     }
 
-    /// Takes anything that happened.
+    /// Takes an event.
     pub(crate) fn add(&mut self, now: Option<Instant>, event: RecordedEvent) {
         if self.entries.len() == self.capacity {
             self.dropped += 1;
@@ -55,7 +55,7 @@ impl Recorder {
         self.entries.push_back(Entry { at, event });
     }
 
-    /// Hands out what it has, and begins anew.
+    /// Takes the record so far, and starts a new one.
     pub(crate) fn take(&mut self, policy: Option<Policy>) -> Record {
         let entries = std::mem::replace(&mut self.entries, VecDeque::with_capacity(self.capacity));
         let dropped = self.dropped;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::time::Instant;
 
-/// Two lanes, of which the second is slower and lost in the end.
+/// A record with two lanes, of which the second is slower and is lost at the end.
 fn record(policy: Policy, capacity: usize) -> Record {
     let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20);
     scheduler.record_decisions(capacity);
@@ -52,7 +52,7 @@ fn a_record_is_read_as_it_was_written() {
 #[test]
 fn a_replay_finds_the_same_decisions() {
     for policy in POLICIES {
-        // A full ring has forgotten the beginning.
+        // A full ring has dropped the beginning.
         for capacity in [1000, 20] {
             let record = record(policy, capacity);
             assert_eq!(record.replay(&mut *policy.build()), []);
@@ -74,7 +74,7 @@ fn a_full_ring_drops_its_oldest() {
     let (all, newest) = (record(Policy::Adaptive, 1000), record(Policy::Adaptive, 7));
     assert_eq!((all.dropped, newest.entries.len()), (0, 7));
     assert_eq!(newest.dropped as usize, all.entries.len() - 7);
-    // Both began at a moment of their own, and lie as far behind it.
+    // Each run began at its own time, and the entries are equally far from it.
     let times = |entries: &[Entry]| entries.iter().map(|entry| entry.at).collect::<Vec<_>>();
     assert_eq!(times(&newest.entries), times(&all.entries[all.entries.len() - 7..]));
 }
@@ -93,7 +93,7 @@ fn bad_records_are_refused_by_line() {
     assert!(error(&elsewhere).ends_with(expected), "{}", error(&elsewhere));
 }
 
-/// Decides as the adaptive policy does, and looks at everything.
+/// Decides as the adaptive policy does, and reads the whole view.
 #[derive(Debug)]
 struct Curious;
 
@@ -109,7 +109,7 @@ impl StripePolicy for Curious {
 }
 
 proptest! {
-    /// A reader takes any text, and a policy any record that was read.
+    /// The reader takes any text, and a policy takes any record that the reader returned.
     #[test]
     fn damaged_records_are_read_or_refused(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..12), 1..6),
@@ -121,7 +121,7 @@ proptest! {
                 0 => text[at] = text[from],
                 1 => drop(text.drain(at.min(from)..(at.max(from)).min(at.min(from) + 200))),
                 2 => text[at] ^= 1,
-                // Other numbers, without damage to the form.
+                // Change a number, and leave the form intact.
                 _ => if let Some(digit) = text[at..].iter().position(u8::is_ascii_digit) {
                     text[at + digit] = b'0' + (from % 10) as u8;
                     if kind > 6 {

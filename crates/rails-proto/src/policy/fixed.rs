@@ -1,29 +1,29 @@
-//! Static striping: shares that do not follow what the lanes can carry.
+//! Static striping: shares that do not follow the lanes' rates.
 
 use super::{Decision, LaneView, Policy, SchedulerView, StripePolicy, Wait};
 
 /// Stripes in turn: of equal length, or by the lanes' weights.
 ///
-/// A stripe that was not written whole may go out in several chunks, all of them on the one lane. A lane that is not usable is left out.
-/// Requeued bytes have no turn: the next lane with room takes them. Nothing is reinjected.
+/// If the application has not written a whole stripe, its lane may send it in several chunks. The turn skips a lane that is not usable.
+/// Requeued bytes have no turn: the next lane with room takes them. The policy never reinjects.
 #[derive(Debug, Clone, Copy)]
 pub struct Static {
     weighted: bool,
 }
 
 impl Static {
-    /// The same share for each lane.
+    /// Gives each lane the same share.
     pub fn equal() -> Self {
         Self { weighted: false }
     }
 
-    /// Shares by [`LaneView::weight`]: the heaviest lane's stripe is the longest chunk, the others' are shorter. A weight of 0 counts as the
-    /// least that is above it.
+    /// Gives shares by [`LaneView::weight`]: the heaviest lane's stripe is the longest chunk, and the others' stripes are shorter. A weight
+    /// of 0 counts as the least weight above 0.
     pub fn weighted() -> Self {
         Self { weighted: true }
     }
 
-    /// The lane whose turn it is, and how much of its stripe is left.
+    /// The lane whose turn it is, and the rest of its stripe in bytes.
     fn turn(&self, view: &SchedulerView<'_>) -> Option<(usize, usize)> {
         let count = view.lanes.len();
         let last = view.streak.unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The policy of a stream: which bytes a lane takes next, and when it takes none.
 //!
-//! The [scheduler](crate::scheduler) asks the policy whenever a lane has room, and carries the answer out. The policy decides and does
-//! nothing else; it sees time and bytes in its [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide,
-//! `view.rs` estimates arrivals, `reinjection.rs` says when a chunk is late, and `probing.rs` how an unused lane is tried.
+//! The [scheduler](crate::scheduler) asks the policy whenever a lane has room, and carries the answer out. The policy only decides; it sees time
+//! and bytes in its [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide, `view.rs` estimates arrivals,
+//! `reinjection.rs` finds late chunks, and `probing.rs` sets how often and with how much to probe an unused lane.
 //!
-//! Three rules hold under every policy, and the scheduler sees to them. It sends nothing beyond the peer's window. It takes an answer
-//! that cannot be carried out for [`Decision::Wait`]. And it overrules a policy that leaves a stream standing: where the policy has
-//! given nothing of what waits for [`LONGEST_REFUSAL`], and no acknowledgement is expected, the next lane that asks takes some of it.
+//! The scheduler enforces three rules under every policy. It sends nothing beyond the peer's window. It treats an answer that it cannot carry out
+//! as [`Decision::Wait`]. And it overrules a policy that leaves a stream standing: if the policy has given no lane any of the waiting bytes for
+//! [`LONGEST_REFUSAL`], and no lane expects an acknowledgement, the next lane that asks takes some of them.
 
 mod adaptive;
 mod fixed;
@@ -27,23 +27,23 @@ pub use view::{ChunkView, LaneView, Requeued, SchedulerView, Streak};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
-/// How the bytes of a stream are shared out among its lanes.
+/// The rule that shares the bytes of a stream out among its lanes.
 ///
-/// A policy without a memory is a function of the view, and each of its recorded decisions can be
-/// [replayed](crate::record::Record::replay) alone. The built-in policies have none. A policy with a memory keeps it by the callbacks.
+/// A policy without a memory is a function of the view, and each of its recorded decisions can be [replayed](crate::record::Record::replay)
+/// alone. The built-in policies have no memory. A policy with a memory keeps it up to date through the callbacks.
 pub trait StripePolicy: fmt::Debug + Send {
-    /// Decides for `lane`, which has room. The same question may be asked more than once, and for a lane that has not asked yet.
+    /// Decides for `lane`, which has room. The scheduler may ask the same question more than once, and for a lane that has not asked yet.
     fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision;
 
-    /// The longest chunk that a lane in this state is given, in bytes, of those that the peer takes, which are no longer than `longest`. The
-    /// driver lets about as much wait in the kernel. Default: `longest`.
+    /// The longest chunk that a lane in this state takes, in bytes. The peer takes chunks of at most `longest` bytes. The driver lets about as
+    /// much wait in the kernel. Default: `longest`.
     fn longest_chunk(&self, lane: &LaneView, longest: usize) -> usize {
         let _ = lane;
         longest
     }
 
-    /// Whether the policy ever answers [`Decision::Reinject`]. If so, idle lanes are asked again when a chunk of another lane is
-    /// [overdue](SchedulerView::overdue_after), and a lane that is given nothing is probed with a copy now and then. Default: no.
+    /// Whether the policy ever answers [`Decision::Reinject`]. If so, idle lanes ask again when a chunk of another lane is
+    /// [overdue](SchedulerView::overdue_after), and the scheduler sometimes probes a lane that gets nothing with a copy. Default: no.
     fn reinjects(&self) -> bool {
         false
     }
@@ -53,17 +53,17 @@ pub trait StripePolicy: fmt::Debug + Send {
         None
     }
 
-    /// A lane was given bytes. Default: nothing.
+    /// A lane took bytes. Default: does nothing.
     fn on_sent(&mut self, sent: &Sent) {
         let _ = sent;
     }
 
-    /// The peer has acknowledged `bytes` that `lane` had in flight. Default: nothing.
+    /// The peer has acknowledged `bytes` that `lane` had in flight. Default: does nothing.
     fn on_ack(&mut self, lane: usize, bytes: u64) {
         let _ = (lane, bytes);
     }
 
-    /// `lane` was lost or has stalled: its bytes that are in flight on no other lane are requeued. Default: nothing.
+    /// `lane` was lost or has stalled: its bytes that no other lane has in flight are requeued. Default: does nothing.
     fn on_lost(&mut self, lane: usize) {
         let _ = lane;
     }
@@ -73,24 +73,24 @@ pub trait StripePolicy: fmt::Debug + Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The lane takes so many bytes that no lane has had, at most. The scheduler takes 0 for 1, and cuts what is longer than
-    /// [`SchedulerView::longest_chunk`] or than what waits.
+    /// The lane takes at most so many new bytes. The scheduler treats 0 as 1, and gives no more than [`SchedulerView::longest_chunk`] and the
+    /// waiting bytes.
     New(usize),
-    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, so many at most.
+    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, at most so many.
     Requeue(usize),
-    /// The lane sends the chunk at this offset again, which another lane has in flight and this one has not.
+    /// The lane sends the chunk at this offset again. Another lane has it in flight, and this one has not.
     Reinject(u64),
     /// The lane takes nothing.
     Wait(Wait),
 }
 
-/// Why a lane takes nothing.
+/// The reason why a lane takes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// Nothing waits, and no other lane is late.
+    /// No bytes wait, and no other lane is late.
     NothingToSend,
-    /// Another lane would deliver all that waits sooner.
+    /// Another lane would deliver all waiting bytes sooner.
     SoonerElsewhere,
     /// It is another lane's turn.
     OutOfTurn,
@@ -98,30 +98,30 @@ pub enum Wait {
     Other,
 }
 
-/// Bytes that a lane was given.
+/// Bytes that a lane has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The lane.
     pub lane: usize,
-    /// Where the first of them belongs in the stream.
+    /// The stream offset of the first byte.
     pub offset: u64,
-    /// How many there are.
+    /// The number of bytes.
     pub length: u32,
-    /// Why it was given them.
+    /// The reason why the lane took them.
     pub cause: Cause,
 }
 
-/// Why a lane was given bytes.
+/// The reason why a lane took bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// No lane had had them.
+    /// No lane had taken them before.
     New,
     /// The lane that had them was lost or has stalled.
     Requeued,
     /// Another lane is late with them.
     Reinjected,
-    /// The lane is given nothing else, and a copy tells how good it is now.
+    /// The lane gets nothing else, and the copy measures its speed.
     Probed,
 }
 
@@ -129,18 +129,18 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Late binding: a lane with room takes the next chunk, so that each lane carries what it can; see [`Adaptive`].
+    /// Late binding: a lane with room takes the next chunk, so that each lane carries as much as it can; see [`Adaptive`].
     #[default]
     Adaptive,
-    /// Equal shares in turn, whatever the lanes can carry: the static striping of the paper (section II.A). It is as slow as its slowest lane,
-    /// and here to be compared with.
+    /// Equal shares in turn, regardless of the lanes' rates: the static striping of the paper (section II.A). It is as slow as its slowest lane,
+    /// and serves for comparison.
     Static,
-    /// Shares in turn by each lane's weight, whatever the lanes can carry then: as good as the weights are.
+    /// Shares in turn by each lane's weight, regardless of the lanes' present rates: as good as the weights are.
     Weighted,
 }
 
 impl Policy {
-    /// A policy of that kind for one direction of one stream.
+    /// Creates a policy of that kind for one direction of one stream.
     pub fn build(self) -> Box<dyn StripePolicy> {
         match self {
             Self::Adaptive => Box::new(Adaptive),
@@ -152,8 +152,8 @@ impl Policy {
 
 /// The target of the `tracing` events of decisions, at the level `trace`.
 pub const TRACE_TARGET: &str = "rails_proto::decisions";
-/// After how long half of what is known of a lane's rate is of newer observations.
+/// The time after which newer observations make up half of the estimate of a lane's rate.
 pub const HALF_LIFE: Duration = Duration::from_millis(50);
-/// How long bytes wait that the policy gives to no lane, while no acknowledgement is expected. No policy of this crate comes near it: a lane that
-/// one of them prefers takes the bytes as soon as it is woken.
+/// How long bytes wait that the policy gives to no lane, while no lane expects an acknowledgement. No policy of this crate comes near it: the
+/// lane that the policy prefers takes the bytes as soon as it is woken.
 pub const LONGEST_REFUSAL: Duration = Duration::from_millis(500);

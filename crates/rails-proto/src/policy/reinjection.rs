@@ -1,21 +1,21 @@
 //! When a lane sends a chunk again that another lane still has in flight.
 //!
-//! A slow lane must not hold up the fast ones, be it at the end of the stream or because the window is full behind its chunk. The peer
-//! drops the copy that comes second.
+//! A slow lane must not hold up the fast ones, either at the end of the stream or because the window is full behind its chunk. The peer drops
+//! the copy that arrives second.
 
 use super::{ChunkView, LaneView, SchedulerView};
 use std::time::Duration;
 
-/// The chunk that the peer needs next, where the lane that has it is overdue with it: it goes before new bytes.
+/// The chunk that the peer needs next, if it is overdue on its lane. It goes before new bytes.
 pub(super) fn overdue(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView> {
     view.first(lane).filter(|chunk| is_overdue(view, chunk))
 }
 
-/// Of the oldest chunks of the other lanes that `lane` would deliver sooner, the one of the lowest offset.
+/// Of the oldest chunks of the other lanes, the one with the lowest offset that `lane` would deliver sooner.
 pub(super) fn slower(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView> {
     let own = view.lanes[lane].would_take();
     let is_slower = |chunk: &ChunkView| {
-        // A chunk takes as long as others took there, or as the bytes before it take.
+        // A chunk takes as long as earlier chunks took on that lane, or as the bytes before it still take.
         let by_age = own.is_some_and(|own| pays(own, chunk.age, chunk.expected));
         let by_rate = own.zip(chunk.remaining).is_some_and(|(own, theirs)| pays(own, Duration::ZERO, theirs));
         by_age || by_rate || is_overdue(view, chunk)
@@ -25,8 +25,8 @@ pub(super) fn slower(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView>
 }
 
 impl SchedulerView<'_> {
-    /// After how long in flight on `lane` a chunk is overdue: it has taken so much longer than chunks did there before that something must be
-    /// wrong. Where none was seen to arrive, that is four times as long as chunks take on the fastest of the other lanes.
+    /// How long a chunk is in flight on `lane` before it is overdue: so much longer than earlier chunks took there that something must be
+    /// wrong. If the peer has acknowledged none on `lane`, that is four times as long as chunks take on the fastest of the other lanes.
     pub fn overdue_after(&self, lane: usize) -> Duration {
         let LaneView { service, service_is_bound, rtt, .. } = self.lanes[lane];
         let round_trips = 4 * rtt.unwrap_or_default();
@@ -40,7 +40,7 @@ impl SchedulerView<'_> {
         }
     }
 
-    /// Whether another lane would deliver a chunk sooner that `lane` delivers in `remaining`.
+    /// Whether another lane would deliver a chunk sooner than `lane`, which delivers it in `remaining`.
     pub fn is_slower(&self, lane: usize, remaining: Duration) -> bool {
         self.others_service(lane).is_some_and(|own| pays(own, Duration::ZERO, remaining))
     }
@@ -56,16 +56,16 @@ fn is_overdue(view: &SchedulerView<'_>, chunk: &ChunkView) -> bool {
     chunk.age >= view.overdue_after(chunk.lane)
 }
 
-/// Whether a second copy pays that takes `own`, of a chunk that is in flight for `age` and takes `theirs` in all.
+/// Whether a second copy of a chunk pays. The copy takes `own`; the chunk has been in flight for `age` and takes `theirs` in all.
 fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
     age.saturating_add(2 * own).saturating_add(LEAST_GAIN) < theirs
 }
 
-/// Less time than this is not worth sending a chunk twice.
+/// The least gain of time for which a lane sends a chunk twice.
 const LEAST_GAIN: Duration = Duration::from_millis(50);
-/// How long a chunk may take at most on a lane that has not had one acknowledged yet.
+/// The longest time that a chunk may take on a lane without any acknowledged chunk.
 pub(crate) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk is overdue before this on a lane that is known: acknowledgements wait for 10 ms, and a busy machine schedules as it likes.
+/// No chunk on a lane with an estimate is overdue before this: acknowledgements wait for 10 ms, and a busy machine may schedule threads late.
 const LEAST_OVERDUE: Duration = Duration::from_millis(60);
 /// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then no reader waits for it.
 const LONGEST_OVERDUE: Duration = Duration::from_millis(200);

@@ -1,25 +1,24 @@
-//! What a policy sees.
+//! The view of a policy.
 
 use crate::parameters::ACK_DELAY;
 use serde::{Deserialize, Serialize};
 use serde_with::{As, DurationNanoSeconds};
 use std::{fmt, time::Duration};
 
-/// What a policy sees: the bytes that wait, and the lanes that could take them.
+/// The view of a policy: the bytes that wait, and the lanes that could take them.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerView<'a> {
-    /// Bytes that no lane has had and that the peer's window has room for; 0 where only the end of the stream is left to send. `None`:
-    /// nothing new can be sent.
+    /// New bytes that fit the peer's window; 0 if only the end of the stream is left to send. `None` if nothing new can be sent.
     pub waiting: Option<usize>,
-    /// Bytes that lost or stalled lanes had, if there are any.
+    /// Bytes given back by lost or stalled lanes, if there are any.
     pub requeued: Option<Requeued>,
     /// The longest chunk that the peer takes, in bytes.
     pub longest_chunk: usize,
-    /// The lane that was last given new bytes; `None` before the first.
+    /// The lane that last took new bytes; `None` before the first.
     pub streak: Option<Streak>,
     /// Every lane by number.
     pub lanes: &'a [LaneView],
-    /// Looked up only where the policy asks: most decisions need none of it.
+    /// Looks up chunks only if the policy asks: most decisions need none of them.
     pub(crate) in_flight: Option<&'a dyn InFlight>,
 }
 
@@ -30,12 +29,12 @@ pub(crate) trait InFlight: fmt::Debug {
     fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView>;
 }
 
-/// Bytes that lost or stalled lanes had, and no lane is to deliver.
+/// Bytes given back by lost or stalled lanes, for which no lane answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requeued {
-    /// How many there are.
+    /// The number of bytes.
     pub bytes: usize,
-    /// How many of them lie together at the lowest offset.
+    /// The number of them that lie together at the lowest offset.
     pub first: usize,
 }
 
@@ -44,52 +43,52 @@ pub struct Requeued {
 pub struct Streak {
     /// The lane.
     pub lane: usize,
-    /// How many bytes it was given since another lane was.
+    /// The bytes that it took since another lane last took new bytes.
     pub bytes: u64,
 }
 
 /// The state of a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaneView {
-    /// It is up, is not known to have stalled, and is not being taken out of the stream.
+    /// Whether the lane is up, has not stalled, and is not leaving the stream.
     pub usable: bool,
-    /// It will ask for more: it is idle with room, or has something in flight that will be acknowledged. Bytes that are left to a lane that will
-    /// not may be left for good.
+    /// Whether the lane will ask for more: it is idle with room, or expects an acknowledgement of chunks in flight. Bytes left to a lane that
+    /// never asks may never be sent.
     pub promising: bool,
-    /// Its share under a weighted policy, as the driver gave it: its nominal speed, or the application's wish.
+    /// The lane's share under a weighted policy, from the driver: its nominal speed, or the application's wish.
     pub weight: u32,
-    /// Bytes that it was given and that are not acknowledged.
+    /// The bytes in flight on the lane.
     pub in_flight: u64,
-    /// Chunks that it was given and that are not acknowledged.
+    /// The chunks in flight on the lane.
     pub chunks: usize,
-    /// Bytes per second that it was seen to carry while it was busy, with a half-life of [`HALF_LIFE`](super::HALF_LIFE). `None` where none
-    /// have arrived yet.
+    /// Bytes per second that the lane carried while it was busy, with a half-life of [`HALF_LIFE`](super::HALF_LIFE). `None` if the peer has
+    /// acknowledged none yet.
     #[serde(rename = "rate_bytes_per_second")]
     pub rate: Option<f64>,
     /// The round trip of a byte that meets no queue, as far as the driver knows.
     #[serde(rename = "rtt_ns", with = "As::<Option<DurationNanoSeconds<u64>>>")]
     pub rtt: Option<Duration>,
-    /// How long a chunk takes from being taken to being acknowledged, with the same half-life.
+    /// How long a chunk takes from the moment the lane takes it to its acknowledgement, with the same half-life.
     #[serde(rename = "service_ns", with = "As::<Option<DurationNanoSeconds<u64>>>")]
     pub service: Option<Duration>,
-    /// `service` is only a lower bound: chunks have taken longer since one was last acknowledged on this lane.
+    /// Whether `service` is only a lower bound: since the last acknowledgement on this lane, chunks have taken longer.
     pub service_is_bound: bool,
 }
 
-/// A chunk that a lane has in flight, and is to deliver.
+/// A chunk that a lane has in flight, and for which it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkView {
-    /// Where its first byte belongs in the stream.
+    /// The stream offset of its first byte.
     pub offset: u64,
-    /// The lane that is to deliver it.
+    /// The lane that answers for it.
     pub lane: usize,
-    /// For how long the lane has had it.
+    /// The time since the lane took it.
     #[serde(rename = "age_ns", with = "As::<DurationNanoSeconds<u64>>")]
     pub age: Duration,
-    /// How long chunks take on that lane: no less than the oldest there has taken so far, for a lane keeps them in order.
+    /// How long chunks take on that lane: at least as long as the oldest there has taken so far, for a lane keeps them in order.
     #[serde(rename = "expected_ns", with = "As::<DurationNanoSeconds<u64>>")]
     pub expected: Duration,
-    /// How long the lane still takes to deliver it, by its rate; `None` where that is not known.
+    /// How long the lane still needs to deliver it, by its rate; `None` if the rate is unknown.
     #[serde(rename = "remaining_ns", with = "As::<Option<DurationNanoSeconds<u64>>>")]
     pub remaining: Option<Duration>,
 }
@@ -100,7 +99,7 @@ impl SchedulerView<'_> {
         self.in_flight?.first(besides)
     }
 
-    /// The oldest chunk that `lane` is to deliver, of those that `besides` does not have in flight too.
+    /// The oldest chunk for which `lane` answers, of those that `besides` does not have in flight too.
     pub fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView> {
         self.in_flight?.oldest(lane, besides)
     }
@@ -115,15 +114,15 @@ impl SchedulerView<'_> {
     pub fn arrivals(&self, lane: usize, length: usize, waiting: usize) -> (Option<Duration>, Option<Duration>) {
         let others = self.lanes.iter().enumerate().filter(|(other, lane_view)| *other != lane && lane_view.promising);
         let soonest = others.filter_map(|(_, lane_view)| lane_view.arrival(waiting)).min();
-        // It is no sooner than half a round trip by a lane of which nothing else is known.
+        // A lane with no other figure delivers no sooner than after half a round trip.
         let own = self.lanes[lane].arrival(length).or(self.lanes[lane].rtt.map(|rtt| rtt / 2));
         (own, soonest)
     }
 }
 
 impl LaneView {
-    /// How long it takes until the lane has delivered `bytes` more, behind those in flight; `None` where nothing is known of it. A lane of unknown
-    /// rate is as good as its round trip while it has nothing to do: that is how its rate becomes known.
+    /// How long it takes until the lane has delivered `bytes` more, behind those in flight; `None` if nothing is known about it. An idle lane of
+    /// unknown rate counts by its round trip alone, so that it gets bytes and its rate becomes known.
     pub fn arrival(&self, bytes: usize) -> Option<Duration> {
         let there = self.rtt.map(|rtt| rtt / 2);
         let Some(rate) = self.rate else {
@@ -133,8 +132,8 @@ impl LaneView {
         Some(there.unwrap_or_default().saturating_add(carried.unwrap_or(Duration::MAX)))
     }
 
-    /// How long a chunk would take that the lane were given now: where none was seen yet and nothing is before it, a round trip and the delay of
-    /// an acknowledgement.
+    /// How long a chunk would take if the lane took it now. Without an estimate, and with nothing in flight, that is a round trip and the delay
+    /// of an acknowledgement.
     pub fn would_take(&self) -> Option<Duration> {
         let unseen = || self.rtt.filter(|_| self.chunks == 0).map(|rtt| rtt + ACK_DELAY);
         self.service.or_else(unseen)

@@ -14,7 +14,8 @@ use std::{
 #[serde(try_from = "String", into = "String")]
 pub struct Scheme([u8; Self::MOST_BYTES + 1]);
 
-/// Where a lane leads: `tcp://10.0.0.1:7575`. An address without a scheme, `10.0.0.1:7575`, is one of TCP, and those of TCP are printed like that.
+/// The address of a lane: `tcp://10.0.0.1:7575`. An address without a scheme, `10.0.0.1:7575`, is a TCP address, and TCP addresses are printed
+/// like that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LaneAddress {
@@ -24,16 +25,16 @@ pub struct LaneAddress {
     pub socket: SocketAddr,
 }
 
-/// A text that is no address of a lane.
+/// An error in the text of a lane's address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// The part before `://`.
+    /// The part before `://` is no transport.
     #[error(
         "`{0}` is no transport: a lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most 15 in all"
     )]
     Scheme(String),
-    /// The rest.
+    /// The rest is no IP address with a port.
     #[error("`{text}` is no IP address with a port")]
     Socket {
         /// The text.
@@ -44,7 +45,7 @@ pub enum AddressError {
 }
 
 impl Scheme {
-    /// TCP, which is meant where an address names no transport.
+    /// TCP, the default if an address names no transport.
     pub const TCP: Self = Self(*b"tcp\0\0\0\0\0\0\0\0\0\0\0\0\0");
     /// The longest name, in bytes.
     pub const MOST_BYTES: usize = 15;
@@ -71,12 +72,12 @@ impl Scheme {
         std::str::from_utf8(&self.0[..length]).unwrap_or_default()
     }
 
-    /// The name, filled up with zeros.
+    /// The name, padded with zeros.
     pub(crate) fn to_padded(self) -> [u8; Self::MOST_BYTES + 1] {
         self.0
     }
 
-    /// The transport of a name that is filled up with zeros; `None` where it is no name.
+    /// The transport of a name padded with zeros; `None` if it is no name.
     pub(crate) fn from_padded(padded: &[u8; Self::MOST_BYTES + 1]) -> Option<Self> {
         let length = padded.iter().position(|byte| *byte == 0)?;
         let scheme = Self::new(std::str::from_utf8(&padded[..length]).ok()?).ok()?;

@@ -1,8 +1,8 @@
-//! How long to wait before the next attempt.
+//! The wait before the next attempt.
 
 use std::time::Duration;
 
-/// Waits that double up to a bound, without end: a lane that is away for hours is back within a second and a half of its link.
+/// Waits that double up to a bound, without end: a lane that was down for hours is back within a second and a half after its link.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
@@ -14,10 +14,10 @@ impl Backoff {
     pub const SHORTEST: Duration = Duration::from_millis(100);
     /// The longest wait.
     pub const LONGEST: Duration = Duration::from_millis(400);
-    /// The first wait, and the longest, where the peer has said that there is nothing to be had.
+    /// The first wait and the longest, if the peer has answered that it does not have the stream.
     const RARE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
 
-    /// For attempts of which little is to be hoped.
+    /// Creates the waits for attempts that will probably fail.
     pub fn rare() -> Self {
         let [next, longest] = Self::RARE;
         Self { next, longest }
@@ -31,7 +31,8 @@ impl Backoff {
         now
     }
 
-    /// The same, drawn from half of that time to all of it by a random number: those who were sent away together do not come back together.
+    /// As [`next`](Self::next), but `jitter` draws the wait from half of that time to all of it, so that callers refused together do not
+    /// return together.
     pub fn next_with(&mut self, jitter: u8) -> Duration {
         let longest = self.next();
         longest / 2 + longest / 2 * u32::from(jitter) / u32::from(u8::MAX)

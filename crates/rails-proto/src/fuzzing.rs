@@ -1,5 +1,4 @@
-//! What is decoded inside, for the fuzz targets: each takes any input, and panics where a decoder does or where what it promises does
-//! not hold.
+//! The crate's inner decoders, for the fuzz targets. Each takes any input, and panics if a decoder panics or breaks its promises.
 
 use crate::{
     handshake,
@@ -8,22 +7,22 @@ use crate::{
     secret::Secret,
 };
 
-/// Entries of the message that tells of lanes, one behind the other.
+/// Decodes entries of the message with the list of lanes, one behind the other.
 pub fn lane_entries(bytes: &[u8]) {
     handshake::fuzz_lanes(bytes);
 }
 
-/// These offers as such entries.
+/// Encodes offers as such entries.
 pub fn lane_entries_of(offers: &[LaneCandidate]) -> Vec<u8> {
     handshake::fuzz_lanes_seed(offers)
 }
 
-/// The seals of a lane whose keys are replaced after so many blocks; see [`Seals::derive`].
+/// The seals of a lane that replaces its keys after `blocks_per_key` blocks; see [`Seals::derive`].
 pub fn seals(secret: &Secret, transcript: &[u8; 32], ours: Role, blocks_per_key: u64) -> Seals {
     Seals::with_limit(secret, transcript, ours, blocks_per_key)
 }
 
-/// One frame with its payload, where there is one.
+/// Opens one frame with its payload, if there is one.
 pub fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
     seal::open(opener, sealed)
 }

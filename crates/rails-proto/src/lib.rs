@@ -1,26 +1,26 @@
-//! The rails protocol: what the two ends of a stream decide, as state machines without a socket, a clock or a task.
+//! The rails protocol: the decisions of the two ends of a stream, as state machines without a socket, a clock or a task.
 //!
-//! Time is an argument ([`std::time::Instant`] values are passed in), bytes are arguments, random nonces are arguments. So the same code runs on sockets,
-//! under a simulated clock, and under property tests. A driver, as rails-multirail is one, moves bytes and keeps the time.
+//! Time ([`std::time::Instant`]), bytes and random nonces are arguments. So the same code runs on sockets, under a simulated clock, and under property
+//! tests. A driver, such as rails-multirail, moves bytes and keeps the time.
 //!
 //! # Map
 //! Each module depends only on those above it.
 //! - [`parameters`], [`address`], [`chunk`], [`violation`], [`secret`]: the vocabulary;
 //! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
-//! - [`seal`]: the encryption of a lane's frames, where they are encrypted;
-//! - [`pairing`]: which lane here leads to which there;
-//! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: what an application chooses of that;
+//! - [`seal`]: the encryption of a lane's frames;
+//! - [`pairing`]: which rail here leads to which rail of the peer;
+//! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: the application's choice among the modes;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
-//! - [`messages`]: the same for messages: what waits by priority, and what arrives in their own buffers;
+//! - [`messages`]: the same for messages: they wait by priority, and arrive in their own buffers;
 //! - [`policy`]: which bytes a lane takes next;
 //! - [`record`]: the decisions of a policy as a file, and their replay;
 //! - [`scheduler`]: carries the decisions out, and knows which lane holds which byte;
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
-//! - [`backoff`], [`redial`]: how long to wait before a lost lane is dialled again; [`opening`]: which lanes try to open a stream, and when.
+//! - [`backoff`], [`redial`]: how long to wait before dialling a lost lane again; [`opening`]: which lanes try to open a stream, and when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
-// As clippy.toml lists them. Tests read the clock once, to begin with.
+// clippy.toml lists them. Tests read the clock once, at their start.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

@@ -1,23 +1,23 @@
-//! How the lanes of a stream race to open it, and how often each tries.
+//! The race of a stream's lanes to open it, and the attempts of each lane.
 
 use crate::backoff::Backoff;
 use std::time::{Duration, Instant};
 
-/// Which lanes try to open a stream, and when: a lane that hears nothing holds the next up for a moment only, as in RFC 8305 ("Happy Eyeballs"),
-/// section 5. The first lane through opens the stream, and the others join it.
+/// Decides which lanes try to open a stream, and when. A lane without an answer delays the next lane only briefly, as in RFC 8305 ("Happy Eyeballs"),
+/// section 5. The first lane that succeeds opens the stream, and the others join it.
 #[derive(Debug)]
 pub struct Race {
     delay: Duration,
-    /// How many lanes are trying now.
+    /// The number of lanes that are trying now.
     trying: usize,
-    /// When the latest began.
+    /// When the latest attempt began.
     latest: Option<Instant>,
 }
 
-/// What a lane that has connected does.
+/// The next step of a lane that has connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It tries to open the stream, and says by [`Race::ended`] when it has done so, however that went.
+    /// It tries to open the stream, and the caller calls [`Race::ended`] after success or failure.
     Open,
     /// It asks again at that time, or as soon as another lane's attempt has ended.
     Wait(Instant),
@@ -26,15 +26,15 @@ pub enum Turn {
 impl Race {
     /// RFC 8305's "Connection Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
-    /// However many lanes there are, the last begins so long after the first: 16 ms apart for the most that a stream has, where the RFC's least is 10 ms.
+    /// The last lane begins at most so long after the first. For the most lanes of a stream, the delay is 16 ms; the RFC's minimum is 10 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
 
-    /// A race of that many lanes.
+    /// Creates a race of that many lanes.
     pub fn new(lanes: usize) -> Self {
         Self { delay: Self::DELAY.min(Self::SPREAD / lanes.max(1) as u32), trying: 0, latest: None }
     }
 
-    /// What the lane does that asks.
+    /// Decides the next step of the lane that asks.
     pub fn turn(&mut self, now: Instant) -> Turn {
         let next = self.latest.filter(|_| self.trying > 0).map_or(now, |latest| latest + self.delay);
         if next > now {
@@ -51,37 +51,37 @@ impl Race {
     }
 }
 
-/// How an attempt to bring a lane up came to nothing.
+/// The reason why an attempt to open a lane failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setback {
-    /// The peer has no room just now, and said so.
+    /// The peer answered that it is busy.
     Busy,
-    /// What happened may have been on the way: an answer that is no protocol of ours, a connection cut in its handshake.
+    /// The cause may lie in the network: an answer in another protocol, or a connection cut in its handshake.
     Passing,
-    /// It took its time, or the connection was refused: the lane goes on trying, and nobody waits for it.
+    /// The attempt timed out, or the connection was refused: the lane goes on trying, and the stream does not wait for it.
     Plain,
-    /// Another attempt would end in the same way.
+    /// Another attempt would fail in the same way.
     Lasting,
 }
 
-/// The attempts of one lane while its stream is being opened.
+/// The attempts of one lane while its stream opens.
 #[derive(Debug, Default)]
 pub struct Attempts {
     backoff: Backoff,
     passing: u32,
 }
 
-/// What a lane does after an attempt that came to nothing.
+/// The next step of a lane after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// How long it waits before it tries again; `None`: until another lane has opened the stream.
+    /// How long it waits before it tries again; `None` means until another lane has opened the stream.
     pub wait: Option<Duration>,
-    /// Whether it counts as a lane that did not come up, so that nobody waits for it.
+    /// Whether it counts as a lane that did not come up, so that the stream does not wait for it.
     pub counts: bool,
 }
 
 impl Attempts {
-    /// What to do after such a setback, where a lane has opened the stream or not. `jitter` is any random number.
+    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the stream; `jitter` is any random number.
     pub fn after(&mut self, setback: Setback, is_open: bool, jitter: u8) -> Next {
         let counts = match setback {
             Setback::Busy => false,
@@ -99,9 +99,9 @@ impl Attempts {
     }
 }
 
-/// So often an answer may be none before the lane counts as failed: for about half a second.
+/// After more [`Setback::Passing`] failures than this, a lane counts as failed: after about half a second.
 const PATIENCE: u32 = 3;
-/// How long a lane waits that would be refused again for a reason that lasts: a peer's operator may remove it.
+/// How long a lane waits after a lasting refusal: a peer's operator may remove the cause.
 const RARELY: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(race.turn(begin), Turn::Open);
         race.ended();
         assert_eq!(race.turn(begin), Turn::Open);
-        assert_eq!(race.turn(begin), Turn::Wait(begin + Race::DELAY), "one is trying");
+        assert_eq!(race.turn(begin), Turn::Wait(begin + Race::DELAY), "a lane is trying");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! When a lane that was up is dialled again, and how long an attempt may take.
+//! When an end dials a lost lane again, and how long an attempt may take.
 
 use crate::{
     backoff::Backoff,
@@ -7,21 +7,21 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How a lane ended, for the end that dials it.
+/// The end of a lane, for the end that dials it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was taken out of the stream, and is not dialled again.
+    /// It left the stream, and this end does not dial it again.
     Left,
     /// Another connection takes its place.
     Replaced,
     /// The peer's kernel closed or reset it: a new connection gets through at once, or is refused.
     ByPeer,
-    /// In any other way.
+    /// It ended in any other way.
     Otherwise,
 }
 
 impl Ended {
-    /// How the lane ended that was to leave its stream or not.
+    /// Classifies the end of a lane, which was leaving its stream or not.
     pub fn of(end: &Result<(), LaneError>, is_leaving: bool) -> Self {
         match end {
             _ if is_leaving => Self::Left,
@@ -32,7 +32,7 @@ impl Ended {
     }
 }
 
-/// The attempts to dial a lane again that has ended.
+/// The attempts to dial an ended lane again.
 #[derive(Debug)]
 pub struct Redial {
     backoff: Backoff,
@@ -41,7 +41,8 @@ pub struct Redial {
 }
 
 impl Redial {
-    /// After a lane that was up for `lived`. A lane that the peer's kernel closed is dialled at once, unless that happens again and again.
+    /// Starts the attempts for a lane that was up for `lived`. This end dials a lane that the peer's kernel closed at once, unless that happens again and
+    /// again.
     pub fn new(ended: Ended, lived: Duration) -> Self {
         let (mut backoff, rare) = (Backoff::default(), Backoff::rare());
         let at_once = ended == Ended::ByPeer && lived > Backoff::LONGEST;
@@ -54,20 +55,20 @@ impl Redial {
         self.wait
     }
 
-    /// An attempt came to nothing; the peer has `refused` it, or not. A listener that does not have the stream may be another than the one that was meant,
-    /// for a while.
+    /// An attempt failed; `refused` says whether the peer refused it. A listener that does not have the stream may for a while be another than the
+    /// intended one.
     pub fn failed(&mut self, refused: Option<Refused>) {
         self.wait = if refused == Some(Refused::Stream) { self.rare.next() } else { self.backoff.next() };
     }
 
     /// How long one attempt may take, on a path on which the first took `first`.
     ///
-    /// TCP repeats a lost SYN after 1 s, and then after ever longer: a new attempt is no later. But a path takes as long as it takes.
+    /// TCP repeats a lost SYN after 1 s, and then at growing intervals: a new attempt is no later. On a slow path an attempt needs longer.
     pub fn longest_attempt(first: Duration, handshake_timeout: Duration) -> Duration {
         (Self::LEAST_ATTEMPT + 2 * first).min(handshake_timeout.max(Self::LEAST_ATTEMPT))
     }
 
-    /// How long an attempt may take on a path that takes no time.
+    /// How long an attempt may take on a path without delay.
     pub const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
 }
 

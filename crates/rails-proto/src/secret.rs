@@ -3,11 +3,11 @@
 use std::{fmt, sync::Arc};
 use zeroize::Zeroizing;
 
-/// What both ends of a stream know and nobody else does. It is wiped from memory with its last copy.
+/// The secret that only the two ends of a stream know. Dropping its last copy wipes it from memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
 
-/// A secret that is too short to be one.
+/// The error of a secret that is too short.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a secret has at least {} bytes, this one has {length}", Secret::SHORTEST)]
 pub struct SecretTooShort {
@@ -16,11 +16,11 @@ pub struct SecretTooShort {
 }
 
 impl Secret {
-    /// The shortest secret that is taken, in bytes.
+    /// The shortest secret, in bytes.
     pub const SHORTEST: usize = 16;
 
-    /// A secret that both ends were given. It should be random (`head -c 32 /dev/urandom`): someone in the middle who sees
-    /// a join can try guesses against it for as long as he likes.
+    /// Makes a secret that both ends have in advance. It should be random (`head -c 32 /dev/urandom`): an attacker on the
+    /// path who records a join can test any number of guesses against it.
     ///
     /// # Errors
     /// [`SecretTooShort`] below 16 bytes.
@@ -31,7 +31,7 @@ impl Secret {
         Ok(Self(Arc::new(Zeroizing::new(bytes.to_vec()))))
     }
 
-    /// A secret of one stream's own, by which its lanes join.
+    /// Makes the secret of a single stream, with which its lanes join.
     pub fn of_session(key: &[u8; 32]) -> Self {
         Self(Arc::new(Zeroizing::new(key.to_vec())))
     }

@@ -1,4 +1,4 @@
-//! A piece of a stream on its way, and what its bytes are.
+//! A chunk of a stream, and its content.
 
 mod priority;
 
@@ -6,22 +6,22 @@ pub use priority::{NoSuchPriority, Priority};
 
 use bytes::Bytes;
 
-/// Some of a stream's bytes, to be sent on one lane.
+/// A run of a stream's bytes, which one lane sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where its first byte belongs in the stream.
+    /// The stream offset of its first byte.
     pub offset: u64,
-    /// Its bytes, in slices as they were written.
+    /// Its bytes, in the slices that the application wrote.
     pub payload: Vec<Bytes>,
     /// Its length in bytes.
     pub length: u32,
-    /// The stream ends behind it.
+    /// Whether the stream ends behind it.
     pub fin: bool,
-    /// What the bytes are.
+    /// The content of the bytes.
     pub content: Content,
 }
 
-/// What a chunk is made of.
+/// The content of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Content {
     /// Bytes of a stream of bytes; or none, at the end of any stream.
@@ -29,42 +29,42 @@ pub enum Content {
     Bytes,
     /// Whole small messages.
     Packet(Packet),
-    /// A part of a large one.
+    /// A part of a large message.
     Part(Part),
 }
 
 /// Small messages of one priority, one behind the other, each behind its length in four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// Of all of them.
+    /// The priority of all of them.
     pub priority: Priority,
     /// The number of the first among the messages of this priority; the others follow.
     pub first: u64,
-    /// How many there are.
+    /// The number of messages.
     pub count: u32,
 }
 
-/// Where a chunk lies in a large message.
+/// The place of a chunk in a large message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Of the message.
+    /// The message's priority.
     pub priority: Priority,
     /// The message's number among those of this priority.
     pub number: u64,
     /// The message's length in bytes.
     pub total: u32,
-    /// Where the chunk begins in it.
+    /// The chunk's offset in the message.
     pub at: u32,
 }
 
 impl Chunk {
-    /// Whether the peer has it for certain, having read everything below `consumed`. That the stream ends is not
-    /// read, so the chunk that says it has to be acknowledged itself.
+    /// Whether the peer certainly has the chunk, if it has read everything below `consumed`. The end of the stream is
+    /// not read, so the peer must acknowledge the chunk with the end itself.
     pub(crate) fn is_known_below(&self, consumed: u64) -> bool {
         self.offset + u64::from(self.length) <= consumed && !self.fin
     }
 
-    /// Keeps the first `most` bytes, and gives the rest if there is any. Small messages stay together.
+    /// Keeps the first `most` bytes, and returns the rest if there is any. Small messages stay together.
     pub(crate) fn split_off(&mut self, most: usize) -> Option<Self> {
         if self.length as usize <= most {
             return None;
@@ -86,7 +86,7 @@ impl Chunk {
 }
 
 impl Content {
-    /// The same for what begins `bytes` further on; `None` for what is not split.
+    /// The content of the rest that begins `bytes` further on; `None` if the content cannot be split.
     pub(crate) fn behind(self, bytes: u32) -> Option<Self> {
         match self {
             Self::Bytes => Some(Self::Bytes),

@@ -1,21 +1,22 @@
-//! How urgent a message is.
+//! The priority of a message.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How urgent a message is: a higher one is sent before what is left of a lower one, and may be received before it. Messages of one priority keep their order.
+/// The priority of a message. A more urgent message goes out before the rest of a less urgent one, and may arrive before it. Messages of one priority keep
+/// their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Priority(u8);
 
 impl Priority {
-    /// For what may wait.
+    /// For messages that may wait.
     pub const LOWEST: Self = Self(0);
-    /// For everything that is neither.
+    /// For all other messages.
     pub const NORMAL: Self = Self(3);
-    /// For what may not.
+    /// For messages that may not wait.
     pub const HIGHEST: Self = Self(7);
-    /// How many there are.
+    /// The number of priorities.
     pub const LEVELS: usize = 8;
 
     /// The priority of that level, from 0 to 7; `None` above that.
@@ -57,7 +58,7 @@ impl From<Priority> for u8 {
     }
 }
 
-/// That is no priority.
+/// The number is no priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("priority {0}: the highest is 7")]
 pub struct NoSuchPriority(u8);

@@ -1,4 +1,4 @@
-//! What uses a stream: writes a pattern, reads and compares one, and waits as an application waits.
+//! The application of a stream: it writes a pattern, reads a pattern and compares it, and waits as an application waits.
 
 use bytes::Bytes;
 use rails_proto::{
@@ -10,22 +10,23 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
 
-/// How one end's application behaves.
+/// The behaviour of one end's application.
 #[derive(Debug, Clone)]
 pub(crate) struct Habits {
-    /// How many bytes it writes before it finishes.
+    /// The bytes that it writes before it finishes.
     pub(crate) total: u64,
     /// The most bytes of one write.
     pub(crate) longest_write: usize,
-    /// After how many bytes it pauses, and for how long, again and again.
+    /// Each time after so many bytes it pauses, for so long.
     pub(crate) bursts: Option<(u64, Duration)>,
-    /// After how many bytes it stops reading, and for how long, once.
+    /// Once, after so many bytes, it stops reading for so long.
     pub(crate) stall: Option<(u64, Duration)>,
-    /// It sends messages, so many of them as `total` says and each at most as long as a write would be.
+    /// Whether it sends messages: `total` of them, each at most as long as a write would be.
     pub(crate) messages: bool,
-    /// It drops the stream once it has finished and has read to the end.
+    /// Whether it drops the stream after it has finished and has read to the end.
     pub(crate) drops: bool,
-    /// It drops the stream as soon as it has written so much, in bytes or in messages, without a word and whatever it has read.
+    /// It drops the stream without finishing as soon as it has written so many bytes or messages, no matter how much it has
+    /// read.
     pub(crate) goes: Option<u64>,
 }
 
@@ -33,39 +34,39 @@ pub(crate) struct Habits {
 pub(crate) struct Application {
     habits: Habits,
     random: ChaCha8Rng,
-    /// What it writes and what it expects: the stream repeats each of them.
+    /// The pattern that it writes and the pattern that it expects: the stream repeats each of them.
     patterns: [Bytes; 2],
-    /// How many messages of each priority were sent and received.
+    /// The numbers of messages of each priority that it has sent and received.
     sent: [u64; 8],
     received: [u64; 8],
     /// In bytes, or in messages.
     pub(crate) written: u64,
     pub(crate) read: u64,
-    /// What was written before the last write.
+    /// The value of `written` before the last write.
     written_before: u64,
-    /// When it read last, and the longer times between two reads: from when on, and how long.
+    /// When it last read, and the gaps between two reads: their beginnings and lengths.
     read_at: Option<Instant>,
     pub(crate) gaps: Vec<(Instant, Duration)>,
     /// When it read the end of the stream.
     pub(crate) read_end: Option<Instant>,
     pub(crate) writer: Task,
     pub(crate) reader: Task,
-    /// It has gone without a word.
+    /// Whether it has dropped the stream without finishing.
     pub(crate) gone: bool,
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Ready,
-    /// Until it is woken, and not before.
+    /// It sleeps until it is woken, and not for less.
     Waiting,
     Until(Instant),
     Done,
 }
 
 impl Habits {
-    /// Writes as much as there is room for, and reads whatever there is.
+    /// Writes as much as there is room for, and reads all that has arrived.
     pub(crate) fn bulk(total: u64) -> Self {
         Self { total, longest_write: 64 << 10, bursts: None, stall: None, messages: false, drops: false, goes: None }
     }
@@ -169,7 +170,7 @@ impl Application {
         };
     }
 
-    /// Whether it goes away before the stream has come to its end.
+    /// Whether it drops the stream before its end.
     pub(crate) fn leaves(&mut self, connection: &Connection) -> bool {
         if self.habits.goes.take_if(|at| self.written >= *at).is_some() && !connection.is_done() {
             (self.gone, self.writer, self.reader) = (true, Task::Done, Task::Done);
@@ -187,7 +188,7 @@ impl Application {
         self.habits.messages
     }
 
-    /// How many bytes it sends at most where it is asked for less.
+    /// The most bytes of one write or message.
     pub(crate) fn longest_write(&self) -> u64 {
         self.habits.longest_write as u64
     }
@@ -220,7 +221,7 @@ impl Application {
     }
 
     fn compare(&mut self, mut bytes: &[u8]) {
-        assert!(!bytes.is_empty(), "a read gave nothing");
+        assert!(!bytes.is_empty(), "a read returned no bytes");
         while !bytes.is_empty() {
             let at = (self.read % PERIOD as u64) as usize;
             let (now, later) = bytes.split_at(bytes.len().min(PERIOD));
@@ -234,14 +235,14 @@ impl Application {
 /// The message of that priority and number. Both ends send messages of the same lengths.
 fn message(pattern: &Bytes, longest: usize, level: u8, number: u64) -> Bytes {
     let mixed = (number * 8 + u64::from(level)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-    // Many are small, and some are empty.
+    // Many messages are small, and some are empty.
     let longest = if mixed.is_multiple_of(3) { longest } else { longest.min(100) };
     let length = (mixed >> 8) as usize % (longest + 1);
     let at = mixed as usize % PERIOD;
     pattern.slice(at..at + length)
 }
 
-/// Less than this is no gap.
+/// A shorter time is no gap.
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
-/// A prime, so that no multiple of a chunk's length could be mistaken for another.
+/// The period of a pattern: a prime, so that the bytes at two multiples of a chunk's length differ.
 const PERIOD: usize = 65_521;

@@ -1,4 +1,4 @@
-//! Policies that answer nonsense: they make a stream slow, and nothing worse.
+//! Policies that answer nonsense: they slow a stream down, and do nothing worse.
 
 use crate::{
     application::Habits,
@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{cell::RefCell, time::Duration};
 
-/// A policy that answers whatever it likes, and not the same to the same question.
+/// A policy that answers at random, and differently to the same question.
 #[derive(Debug, Clone)]
 pub(crate) struct Contrary {
     answers: Vec<Answer>,
@@ -26,15 +26,15 @@ pub(crate) struct Contrary {
 enum Answer {
     New(usize),
     Requeue(usize),
-    /// Of any offset, which mostly is none of a chunk.
+    /// Reinjects at any offset; a chunk rarely begins there.
     ReinjectAny(u64),
-    /// Of a chunk that another lane has in flight, if there is one.
+    /// Reinjects a chunk that another lane has in flight, if there is one.
     ReinjectReal,
     Wait,
 }
 
 impl Contrary {
-    /// A policy that always gives one of these answers.
+    /// Creates a policy that always gives one of these answers.
     fn new(seed: u64, answers: Vec<Answer>, longest_chunk: usize, reinjects: bool) -> Self {
         Self { answers, longest_chunk, reinjects, random: RefCell::new(ChaCha8Rng::seed_from_u64(seed)) }
     }

@@ -1,4 +1,4 @@
-//! Links that go down for a moment, which only one end is told of, and lanes that look slow after it.
+//! Links that go down for a moment while only one end learns of it, and lanes that look slow afterwards.
 
 use crate::{
     application::Habits,
@@ -24,8 +24,8 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The handshake of a lane that is dialled again often waits for ARP, and its round trip is a second then. So believed, the lane would be given nothing, and never be
-/// found out to be better.
+/// The handshake of a redialled lane often waits for ARP, and then measures a round trip of a second. With that estimate alone, the lane would get nothing, and
+/// no measurement would correct it.
 #[test]
 fn a_lane_that_seemed_slow_is_tried_and_used() {
     for writes in [
@@ -39,22 +39,22 @@ fn a_lane_that_seemed_slow_is_tried_and_used() {
     }
 }
 
-/// The same of a lane that is as slow as it seems: it is told of, and costs next to nothing.
+/// The same for a lane that is as slow as it seems: an event reports it, and it costs next to nothing.
 #[test]
 fn a_lane_that_is_slow_is_tried_at_little_cost() {
     let lanes = [LaneSpec::steady(100, ms(1), 256 << 10), LaneSpec::steady(2, ms(500), 64 << 10)];
-    // So little waits that it is always sooner there by the fast lane.
+    // So few bytes wait that the fast lane always delivers them sooner.
     let scenario = Scenario { send_buffer: 256 << 10, ..Scenario::one_way(64 * MIB, lanes.to_vec()) };
     let alone = Scenario { lanes: lanes[..1].to_vec(), ..scenario.clone() };
     let [alone, both] = [alone, scenario].map(|scenario| scenario.run());
     assert!((1..64 * MIB / 100).contains(&both.duplicated[1]), "{both:?}");
     let told = both.events[0].iter().filter(|(_, kind)| matches!(kind, EventKind::Unused { .. }));
     assert_eq!(told.count(), 1, "{:?}", both.events);
-    let [both, alone] = [both, alone].map(|outcome| outcome.read_end[1].expect("all is read"));
+    let [both, alone] = [both, alone].map(|outcome| outcome.read_end[1].expect("all bytes are read"));
     assert!(both < alone + ms(20), "{both:?} with the slow lane, {alone:?} without");
 }
 
-/// A lane that nobody looks at any more would be left unused for good, and nobody told.
+/// A lane without further checks would stay unused, and no event would report it.
 #[test]
 fn a_lane_that_stalled_while_unused_is_tried() {
     let parameters = TransportParameters { longest_chunk: 64 << 10, window: MIB };
@@ -87,11 +87,11 @@ fn a_lane_that_stalled_while_unused_is_tried() {
     }
 }
 
-/// What each end writes: nothing at all, little now and then, or a lot.
+/// The bytes that each end writes: none, a few now and then, or many.
 fn habits() -> Vec<[Habits; 2]> {
     let nothing = Habits::bulk(0);
     let little = Habits { longest_write: 1000, bursts: Some((1000, ms(1000))), ..Habits::bulk(3000) };
-    // So long that it goes on when the links are back, and is not done before.
+    // Enough bytes that the transfer still runs when the links are back.
     let much = Habits { bursts: Some((2 * MIB, ms(50))), ..Habits::bulk(64 * MIB) };
     let either = |one: &Habits, other: &Habits| [[one.clone(), other.clone()], [other.clone(), one.clone()]];
     let both = |one: &Habits| [one.clone(), one.clone()];
@@ -102,14 +102,14 @@ fn habits() -> Vec<[Habits; 2]> {
         .collect()
 }
 
-/// Lanes of which the first few have a link that goes down, as `end` is told.
+/// Lanes of which the first `flapping` have a link that goes down; `end` learns of it.
 fn lanes(count: usize, flapping: usize, end: usize) -> Vec<LaneSpec> {
     let mut lanes = vec![LaneSpec::steady(400, ms(1), 256 << 10); count];
     lanes[..flapping].iter_mut().for_each(|lane| lane.stops = vec![(DOWN, FOR, Stop::LinkDown(end))]);
     lanes
 }
 
-/// That each lane that stalled was usable again soon after the links were back.
+/// Asserts that each stalled lane was usable again soon after the links were back.
 fn assert_all_are_back(outcome: &Outcome, what: &str) {
     assert_eq!(outcome.failures, [None, None], "{what}");
     for events in &outcome.events {
@@ -149,7 +149,7 @@ fn a_lane_taken_out_while_its_link_is_down_leaves() {
             assert_eq!(outcome.failures, [None, None], "{what}");
             for events in &outcome.events {
                 let left =
-                    events.iter().position(|(_, kind)| matches!(kind, EventKind::Leaving)).expect("it is taken out");
+                    events.iter().position(|(_, kind)| matches!(kind, EventKind::Leaving)).expect("the lane leaves");
                 let ended = events.iter().position(|(_, kind)| matches!(kind, EventKind::Ended { .. }));
                 assert!(
                     ended.is_some_and(|ended| ended > left && events[ended].0 < DOWN + FOR + ms(200)),

@@ -1,4 +1,4 @@
-//! How long a reader waits while links fail and come back, and one of them is as it should be.
+//! The longest wait of a reader while links fail and come back, and one link always works.
 
 use crate::{
     application::Habits,
@@ -11,10 +11,10 @@ use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
-/// As `rails-bench soak` does it: at any time one link is whole, and not always the same one.
+/// As in `rails-bench soak`: at any time one link works, and not always the same one.
 #[test]
 fn no_reader_waits_long_while_one_link_is_whole() {
-    // Each is 200 MB.
+    // Each seed transfers 200 MB.
     for_each_seed("no_reader_waits_long_while_one_link_is_whole", 40, troubled, |scenario| {
         let outcome = scenario.check();
         assert!(outcome.read_end.iter().all(Option::is_some), "{outcome:?}");
@@ -67,7 +67,7 @@ fn links(seed: u64) -> Vec<LaneSpec> {
     faults.iter().map(|faults| link(faults)).collect()
 }
 
-/// A link with these faults, one after the other.
+/// Creates a link with these faults, one after the other.
 fn link(faults: &[(Duration, Duration, Fault)]) -> LaneSpec {
     let mut link = LaneSpec::steady(RATE, DELAY, BUFFER);
     for (index, (at, time, fault)) in faults.iter().copied().enumerate() {
@@ -86,11 +86,11 @@ fn link(faults: &[(Duration, Duration, Fault)]) -> LaneSpec {
 }
 
 const LINKS: usize = 3;
-/// Of a link that is whole, in Mbit/s.
+/// The rate of a working link, in Mbit/s.
 const RATE: u64 = 200;
 const RATES: [u64; 5] = [2, 10, 50, 400, 1_000];
 const DELAY: Duration = Duration::from_micros(100);
 const BUFFER: usize = 400 << 10;
 const LAST_FAULT: Duration = Duration::from_secs(4);
-/// In either direction.
+/// The bytes in each direction.
 const TOTAL: u64 = 100_000_000;

@@ -1,4 +1,4 @@
-//! One end against a peer that sends what no honest one would. Its frames are well-formed: that others are refused is the codec's affair.
+//! One end against a peer that breaks the protocol. The peer's frames are well-formed: the codec's tests cover malformed ones.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: TransportPa
     Connection::new(config, Policy::Adaptive.build(), theirs)
 }
 
-/// An end with `lanes` lanes.
+/// Creates an end with `lanes` lanes.
 fn connection(lanes: usize) -> Connection {
     let mut connection = connection_to(TransportParameters { longest_chunk: LONGEST_CHUNK, window: WINDOW });
     (0..lanes).for_each(|lane| assert_eq!(connection.lane_up(Instant::now(), LaneTraits::default()), Ok(LaneId(lane))));
@@ -51,7 +51,7 @@ fn ack(chunks: u64, limit: u64) -> Ack {
     Ack { chunks, limit, complete: false }
 }
 
-/// Takes whatever the lane has to send now; how many bytes that are.
+/// Takes everything that the lane has to send now. Returns the number of bytes.
 fn drain(connection: &mut Connection, now: Instant, lane: LaneId) -> u64 {
     let mut bytes = 0;
     let mut control = Vec::new();
@@ -101,7 +101,7 @@ fn a_limit_that_runs_backwards_is_ignored() {
         connection.write(now, Bytes::from(vec![1; connection.room()]));
         sent += drain(&mut connection, now, LaneId(0));
     }
-    assert_eq!((sent, connection.failure()), (WINDOW, None), "the limit that was told first still holds");
+    assert_eq!((sent, connection.failure()), (WINDOW, None), "the first limit still holds");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn offsets_at_the_end_of_the_numbers_do_not_wrap() {
     }
 }
 
-/// Memory for a chunk is taken by its length, so that is looked at whatever became of the stream.
+/// The driver takes memory for a chunk by its length, so an end checks the length even after the stream is over.
 #[test]
 fn overlong_chunk_for_a_stream_that_is_over() {
     let now = Instant::now();
@@ -146,7 +146,7 @@ fn overlong_chunk_for_a_stream_that_is_over() {
     connection.handle_reset(now, ResetReason::Dropped);
     assert_eq!(connection.admit(now, &chunk(0, 10, false).0), Ok(Admission::Duplicate));
     assert_eq!(connection.admit(now, &long), refused);
-    assert_eq!(connection.failure(), Some(&Failure::Reset(ResetReason::Dropped)), "what came first is the reason");
+    assert_eq!(connection.failure(), Some(&Failure::Reset(ResetReason::Dropped)), "the first reason counts");
 
     let mut connection = self::connection(1);
     connection.finish(now);
@@ -157,7 +157,7 @@ fn overlong_chunk_for_a_stream_that_is_over() {
     assert_eq!(connection.admit(now, &long), refused);
 }
 
-/// An application that has read everything and finished may go: what is still on its way to the peer is delivered.
+/// An application that has read everything and finished may drop the stream: the lanes still deliver its bytes.
 #[test]
 fn duplicate_chunk_after_the_application_has_gone() {
     let now = Instant::now();
@@ -172,7 +172,7 @@ fn duplicate_chunk_after_the_application_has_gone() {
     assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
 }
 
-/// What it wrote is still delivered, and the peer is told how far it had read.
+/// The lanes still deliver the bytes of an application that dropped the stream, and tell the peer how far it had read.
 #[test]
 fn bytes_for_an_application_that_has_gone_are_refused() {
     let now = Instant::now();
@@ -210,7 +210,7 @@ fn a_peer_that_stops_reading_gets_no_more() {
     assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 4_600 }));
     assert_eq!((connection.room(), connection.sent(), connection.failure()), (0, (5_000, 400), None));
     assert_eq!((drain(&mut connection, now, LaneId(0)), drain(&mut connection, now, LaneId(1))), (0, 0));
-    // Acknowledgements that were on their way change nothing, and what the peer wrote still arrives.
+    // Late acknowledgements change nothing, and the peer's bytes still arrive.
     connection.handle_ack(now, LaneId(0), &ack(1, WINDOW + 400)).unwrap();
     data(&mut connection, now, chunk(0, 10, true)).unwrap();
     assert_eq!(connection.read(now).map(|bytes| bytes.len()), Some(10));
@@ -240,7 +240,7 @@ fn a_stream_lingers_no_longer_than_it_may() {
         if delivered {
             connection.handle_ack(now, LaneId(0), &Ack { chunks: 1, limit: WINDOW, complete: true }).unwrap();
         }
-        // Before that, the stream is found to stand still.
+        // Before that, the stream reports a standstill.
         while let Some(at) = connection.poll_timeout().filter(|at| *at != now + LINGER) {
             assert!(at < now + LINGER);
             connection.handle_timeout(at);
@@ -248,7 +248,7 @@ fn a_stream_lingers_no_longer_than_it_may() {
         connection.handle_timeout(now + LINGER - Duration::from_millis(1));
         assert!(!connection.is_done() && connection.failure().is_none());
         connection.handle_timeout(now + LINGER);
-        // Where the peer only does not end its own direction, nothing has failed.
+        // If the peer only does not end its own direction, the stream has not failed.
         assert_eq!((connection.is_done(), connection.failure().is_some()), (delivered, !delivered));
         assert_eq!(connection.undelivered(), if delivered { 0 } else { 100 });
         let told = if delivered { Frame::Stop { read: 0 } } else { Frame::Reset(ResetReason::Dropped) };
@@ -267,12 +267,12 @@ fn reset_before_and_after_the_end() {
     let wakes = connection.take_wakes();
     assert!(wakes.reader && wakes.writer && wakes.lanes().count() == 2);
     let mut control = Vec::new();
-    assert_eq!(connection.poll_transmit(now, LaneId(1), &mut control), Transmit::Close, "nothing is sent back");
+    assert_eq!(connection.poll_transmit(now, LaneId(1), &mut control), Transmit::Close, "this end sends no answer");
     data(&mut connection, now, chunk(0, 10, false)).unwrap();
     assert_eq!(connection.read(now), None);
 }
 
-/// A window of any size may be claimed; what is kept for the peer is bounded all the same.
+/// A peer may claim a window of any size; the memory for the peer is bounded nevertheless.
 #[test]
 fn memory_for_a_peer_with_a_boundless_window() {
     let now = Instant::now();
@@ -300,13 +300,13 @@ fn memory_for_a_peer_that_wants_tiny_chunks() {
         sent += drain(&mut connection, now, lane);
         assert!(sent <= 1 << 16, "{sent} chunks are in flight");
     }
-    // Once they are acknowledged it goes on.
+    // When the peer acknowledges them, the end sends on.
     connection.handle_ack(now, lane, &ack(sent, 1 << 24)).unwrap();
     assert!(connection.take_wakes().lanes().count() == 1);
     assert!(drain(&mut connection, now, lane) > 0);
 }
 
-/// What a peer does, drawn so that much of it is almost right.
+/// An action of the peer, drawn so that many actions are almost right.
 #[derive(Debug, Clone)]
 enum Attack {
     Data { offset: u64, length: u32, fin: bool },
@@ -345,7 +345,7 @@ fn attacks() -> impl Strategy<Value = Attack> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Nothing makes it panic, hold more than its window, let out more than the peer's, or go on after it has failed.
+    /// No input makes the end panic, hold more than its window, send beyond the peer's, or go on after a failure.
     #[test]
     fn hostile_frames_in_any_order(attacks in prop::collection::vec((attacks(), 0usize..4), 1..200)) {
         let mut now = Instant::now();
@@ -356,7 +356,7 @@ proptest! {
             let Some(lane) = up.get(lane % up.len().max(1)).copied() else { break };
             match attack {
                 Attack::Data { offset, length, fin } => {
-                    // What is not admitted is not read either, so that no payload of that length need be made.
+                    // A lane reads no chunk that is not admitted, so the test makes no payload of that length.
                     let header = DataHeader { offset, length, fin, checksum: 0 };
                     if connection.admit(now, &header).is_ok() {
                         prop_assert!(length <= LONGEST_CHUNK);
@@ -387,7 +387,7 @@ proptest! {
             let (written, consumed) = connection.sent();
             prop_assert!(consumed <= written && written - consumed <= WINDOW + 5_000);
             if failure.is_some() {
-                prop_assert_eq!(connection.failure(), failure.as_ref(), "the first failure is the one that is told");
+                prop_assert_eq!(connection.failure(), failure.as_ref(), "the end reports the first failure");
             }
             failure = connection.failure().cloned();
         }
@@ -403,7 +403,7 @@ fn part(total: u32, at: u32) -> Content {
     Content::Part(Part { priority: Priority::NORMAL, number: 0, total, at })
 }
 
-/// What a lane has to send of a stream that has failed.
+/// The frame that a lane sends after its stream has failed.
 fn farewell(connection: &mut Connection) -> Frame {
     let mut control = Vec::new();
     assert_eq!(connection.poll_transmit(Instant::now(), LaneId(0), &mut control), Transmit::Send(None));
@@ -414,7 +414,7 @@ fn farewell(connection: &mut Connection) -> Frame {
 fn messages_and_bytes_do_not_mix() {
     let form = |arrived, expected| Violation::Form { arrived, expected };
     let packet = Content::Packet(Packet { priority: Priority::NORMAL, first: 0, count: 1 });
-    // Messages for an application that reads bytes, before and after it says so.
+    // Messages for an application that reads bytes, before and after it begins to.
     let mut connection = connection(1);
     assert_eq!(connection.read(Instant::now()), None);
     let refused = connection.admit_content(Instant::now(), LaneId(0), &chunk(0, 10, false).0, &packet, &mut None);
@@ -433,7 +433,7 @@ fn messages_and_bytes_do_not_mix() {
     assert_eq!(connection.failure(), None);
     assert_eq!(connection.read(Instant::now()), None);
     assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Messages, Form::Bytes))));
-    // Bytes for one that receives messages, and the same the other way round.
+    // Bytes for an application that receives messages, before and after it begins to.
     let mut connection = self::connection(1);
     connection.carry_messages(Instant::now()).unwrap();
     let refused = data(&mut connection, Instant::now(), chunk(0, 10, false));
@@ -442,7 +442,7 @@ fn messages_and_bytes_do_not_mix() {
     data(&mut connection, Instant::now(), chunk(0, 10, false)).unwrap();
     connection.carry_messages(Instant::now()).unwrap();
     assert_eq!(connection.failure(), Some(&Failure::Violation(form(Form::Bytes, Form::Messages))));
-    // An end says nothing.
+    // The end of the stream fits either form.
     let mut connection = self::connection(1);
     data(&mut connection, Instant::now(), chunk(0, 0, true)).unwrap();
     connection.carry_messages(Instant::now()).unwrap();
@@ -458,7 +458,7 @@ fn streams_that_cannot_carry_messages() {
     assert_eq!(connection.carry_messages(Instant::now()), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
 }
 
-/// No memory is spent on a message that cannot be, nor on a chunk that is too long, whatever became of the stream.
+/// An end spends no memory on an impossible message or on a chunk that is too long, even after the stream is over.
 #[test]
 fn messages_that_cannot_be_cost_nothing() {
     let mut connection = connection(1);
@@ -480,7 +480,7 @@ fn messages_that_cannot_be_cost_nothing() {
     assert_eq!(refused, Err(MessageViolation::Part { length: 0, at: 0, total: 20_000 }.into()));
 }
 
-/// What a lane that is lost was in the middle of can be filled by another.
+/// Another lane can fill the part that a lost lane had begun.
 #[test]
 fn a_lane_that_is_lost_leaves_its_part_to_the_others() {
     let mut connection = connection(2);

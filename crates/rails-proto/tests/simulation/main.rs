@@ -1,9 +1,9 @@
-//! The state machines of a stream under a simulated network and clock: no socket, no sleep, no thread, and every run is decided by
-//! its scenario.
+//! The state machines of a stream under a simulated network and clock: no socket, no sleep, no thread, and its scenario decides
+//! every run.
 //!
-//! A lane that was told to wait is asked again only when it is woken or its time has come, and an application that found no
-//! bytes or no room comes back only when it is woken: a wake that is lost shows as a run that stands still.
-// The clock is read once, to begin with: an `Instant` is made in no other way.
+//! A waiting lane runs again only when it is woken or its time has come, and an application that found no bytes or no room
+//! comes back only when it is woken. So a lost wake shows as a run that stands still.
+// Each run reads the clock once, at its start: there is no other way to make an `Instant`.
 #![allow(clippy::disallowed_methods)]
 
 mod application;

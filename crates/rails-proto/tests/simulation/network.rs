@@ -1,4 +1,4 @@
-//! A lane as the simulation sees it: two pipes, each reliable and in order, with a rate, a delay and a bounded buffer.
+//! A simulated lane: two pipes, each reliable and in order, with a rate, a delay and a bounded buffer.
 
 use bytes::{Bytes, BytesMut};
 use rails_proto::lane::TransportSample;
@@ -7,41 +7,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a lane is made of, the same in both directions.
+/// The specification of a lane, the same in both directions.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneSpec {
-    /// Bits per second; 0 carries nothing and says nothing.
+    /// Bits per second; at 0 the lane carries nothing and reports no error.
     pub(crate) rate: u64,
     /// From the last bit sent to the last bit received.
     pub(crate) delay: Duration,
-    /// How many bytes may be unsent or on their way.
+    /// The most bytes that may be unsent or on their way.
     pub(crate) buffer: usize,
-    /// The round trip that the handshake measured, where that is another.
+    /// The round trip that the handshake measures, if that differs.
     pub(crate) seems: Option<Duration>,
-    /// When it opens.
+    /// When the lane opens.
     pub(crate) opens: Duration,
-    /// At which time the rate becomes what.
+    /// The changes of the rate: times and new rates.
     pub(crate) changes: Vec<(Duration, u64)>,
-    /// When it breaks, and how long either end takes to find out.
+    /// When the lane breaks, and how long each end takes to find out.
     pub(crate) breaks: Option<(Duration, [Duration; 2])>,
-    /// How long after it has found out the first end has dialled a lane like it that does not break.
+    /// How long the first end takes to dial the lane again after it has found out. The new lane is like this one, and does not
+    /// break.
     pub(crate) returns: Option<Duration>,
-    /// What the lane is like that is dialled then, at the times of the whole run, where it is not as this one was at the start.
+    /// The specification of the redialled lane, with times of the whole run, if it differs from this one's at the start.
     pub(crate) returns_as: Option<Box<LaneSpec>>,
-    /// When nothing gets through, for how long, and how that comes.
+    /// The times at which no bytes get through, for how long, and in which way.
     pub(crate) stops: Vec<(Duration, Duration, Stop)>,
-    /// When which end takes it out of the stream.
+    /// When an end takes the lane out of the stream, and which end.
     pub(crate) leaves: Option<(Duration, usize)>,
 }
 
-/// Why nothing gets through for a while.
+/// A way in which no bytes get through for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// What this end sends is lost on its way, and nobody is told.
+    /// The bytes that this end sends are lost on their way, and neither end learns of it.
     OneWay(usize),
-    /// What either end sends is.
+    /// The bytes of both ends are lost on their way.
     BothWays,
-    /// The link is down at this end, which is told.
+    /// The link is down at this end, which learns of it.
     LinkDown(usize),
 }
 
@@ -52,25 +53,25 @@ pub(crate) struct Pipe {
     delay: Duration,
     buffer: usize,
     unsent: VecDeque<Parcel>,
-    /// What is being sent, and when its last bit will be.
+    /// The parcel that is going out, and when its last bit goes out.
     sending: Option<(Instant, Parcel)>,
-    /// What is on its way, and when it arrives.
+    /// The parcels on their way, and when they arrive.
     transit: VecDeque<(Instant, Parcel)>,
     held: usize,
     broken: bool,
-    /// How many bytes have been acknowledged, and when the last were.
+    /// The bytes acknowledged, and the time of the last acknowledgement.
     acknowledged: u64,
     progress: Option<Instant>,
-    /// How many of its stops are not over.
+    /// The number of stops that are not over.
     stopped: u32,
-    /// How many stops keep the acknowledgements from coming back, and the bytes that have arrived meanwhile.
+    /// The number of stops that keep acknowledgements from coming back, and the bytes that have arrived meanwhile.
     unheard: u32,
     arrived_unheard: usize,
-    /// How long a piece takes from being sent to being acknowledged, as it was when one last was.
+    /// How long the last acknowledged piece took from its sending to its acknowledgement.
     round_trip: Duration,
 }
 
-/// What travels.
+/// The content of a pipe.
 #[derive(Debug)]
 pub(crate) enum Parcel {
     Bytes(Bytes),
@@ -79,7 +80,7 @@ pub(crate) enum Parcel {
 }
 
 impl LaneSpec {
-    /// A lane that is there from the start and stays as it is.
+    /// Creates a lane that is up from the start and does not change.
     pub(crate) fn steady(megabits: u64, delay: Duration, buffer: usize) -> Self {
         Self {
             rate: megabits * 1_000_000,
@@ -96,8 +97,8 @@ impl LaneSpec {
         }
     }
 
-    /// Whether it carries a stream to its end, whatever `others` do: it is up at both ends before one of them breaks or leaves, and
-    /// stops for less than the stream waits.
+    /// Whether the lane carries a stream to its end, even if all `others` fail: it is up at both ends before another breaks or
+    /// leaves, and stops for less time than the stream waits.
     pub(crate) fn endures(&self, others: &[Self], outage_limit: Duration) -> bool {
         let in_time = |other: &Self| {
             other.breaks.is_none_or(|(at, _)| at > self.delay) && other.leaves.is_none_or(|(at, _)| at > self.delay)
@@ -110,15 +111,15 @@ impl LaneSpec {
             && self.longest_standstill() < outage_limit
     }
 
-    /// A bound for how long it may look as if it carried nothing.
+    /// An upper bound of the time in which the lane may seem to carry nothing.
     fn longest_standstill(&self) -> Duration {
         let stops: Duration = self.stops.iter().map(|(_, time, _)| *time).sum();
-        // Until the last change it may have no rate, and when it goes on, a full buffer of the slowest lanes takes a second or two.
+        // Until the last change the rate may be 0, and afterwards a full buffer of the slowest lanes takes a second or two.
         let changes = self.changes.iter().map(|(at, _)| *at).max().unwrap_or_default();
         stops + changes + SLOWEST
     }
 
-    /// Whether it ends up carrying nothing.
+    /// Whether the lane's last rate is 0.
     pub(crate) fn is_stalled_in_the_end(&self) -> bool {
         self.changes.iter().max_by_key(|(at, _)| *at).map_or(self.rate, |(_, rate)| *rate) == 0
     }
@@ -144,12 +145,12 @@ impl Pipe {
         }
     }
 
-    /// Whether a writer that waits for room would be woken: like the kernel's, once a third of the buffer is free.
+    /// Whether the pipe wakes a writer that waits for room. As in the kernel, it does so when a third of the buffer is free.
     pub(crate) fn has_room(&self) -> bool {
         self.held <= self.buffer / 3 * 2
     }
 
-    /// Takes from the front what there is room for, and says how much that is.
+    /// Takes as many bytes from the front as there is room for. Returns their number.
     pub(crate) fn submit(&mut self, now: Instant, control: &[u8], payload: &[Bytes]) -> usize {
         // The last piece may go beyond the buffer.
         let most = self.buffer.saturating_sub(self.held).next_multiple_of(PIECE);
@@ -168,7 +169,7 @@ impl Pipe {
         taken
     }
 
-    /// Nothing follows.
+    /// Closes the sending side.
     pub(crate) fn close(&mut self, now: Instant) {
         self.unsent.push_back(Parcel::End);
         self.start(now);
@@ -179,11 +180,11 @@ impl Pipe {
         self.start(now);
     }
 
-    /// Nothing that is sent gets through, until it does again; what was sent meanwhile is sent again then.
+    /// Begins or ends a stop, in which no bytes get through. After it the sender sends the lost bytes again.
     pub(crate) fn stop(&mut self, now: Instant, stops: bool) {
         if stops {
             self.stopped += 1;
-            // What was on its way is lost with what follows.
+            // The bytes on their way are lost, as are later ones.
             let lost = self.transit.drain(..).chain(self.sending.take()).map(|(_, parcel)| parcel);
             for parcel in lost.collect::<Vec<_>>().into_iter().rev() {
                 self.unsent.push_front(parcel);
@@ -194,7 +195,7 @@ impl Pipe {
         }
     }
 
-    /// Nothing is heard of what arrives, until it is again.
+    /// Begins or ends a time in which the sender receives no acknowledgements of the bytes that arrive.
     pub(crate) fn stop_hearing(&mut self, now: Instant, stops: bool) {
         if stops {
             self.unheard += 1;
@@ -209,7 +210,7 @@ impl Pipe {
         }
     }
 
-    /// Loses everything; nothing arrives from here on, and the sender is not told.
+    /// Loses everything. No bytes arrive from here on, and the sender does not learn of it.
     pub(crate) fn break_down(&mut self) {
         self.broken = true;
         self.unsent.clear();
@@ -217,7 +218,7 @@ impl Pipe {
         self.sending = None;
     }
 
-    /// What a transport would say of it.
+    /// The figures that a transport would give.
     pub(crate) fn sample(&self, now: Instant) -> TransportSample {
         TransportSample {
             rtt: Some(self.round_trip),
@@ -229,14 +230,14 @@ impl Pipe {
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let sent = self.sending.as_ref().map(|(at, _)| *at);
         let arrives = self.transit.front().map(|(at, _)| *at);
         [sent, arrives].into_iter().flatten().min()
     }
 
-    /// What has arrived by now.
+    /// Takes the parcels that have arrived by now.
     pub(crate) fn arrivals(&mut self, now: Instant) -> Vec<Parcel> {
         while let Some((at, parcel)) = self.sending.take_if(|(at, _)| *at <= now) {
             self.transit.push_back((at + self.delay, parcel));
@@ -251,7 +252,7 @@ impl Pipe {
         }
         if !arrived.is_empty() {
             self.progress = Some(now + self.delay);
-            // One that has stopped meanwhile leaves it as it was.
+            // A pipe whose rate is 0 by now leaves the round trip as it was.
             if let Some(nanoseconds) = (PIECE as u64 * 8_000_000_000).checked_div(self.rate) {
                 self.round_trip = 2 * self.delay + Duration::from_nanos(nanoseconds);
             }
@@ -283,5 +284,5 @@ impl Parcel {
 
 /// A piece and its acknowledgement on the slowest and longest of lanes, several times over.
 const SLOWEST: Duration = Duration::from_secs(2);
-/// How many bytes travel together: so few that a frame arrives piece by piece, so many that a run has few events.
+/// How many bytes travel together: few enough that a frame arrives piece by piece, and enough that a run has few events.
 pub(crate) const PIECE: usize = 8 << 10;

@@ -1,4 +1,4 @@
-//! Two ends of a stream, the lanes between them, and a clock that jumps to whatever happens next.
+//! Two ends of a stream, the lanes between them, and a clock that jumps to the next event.
 
 use crate::{
     application::{Application, Habits, Task},
@@ -23,13 +23,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Everything that decides a run.
+/// All the parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Decides who runs first where several could, and the lengths of writes.
+    /// Decides which task runs first if several are ready, and the lengths of writes.
     pub(crate) seed: u64,
     pub(crate) policy: Policy,
-    /// Decides instead of that policy.
+    /// A policy that decides instead of `policy`.
     pub(crate) contrary: Option<Contrary>,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
@@ -40,23 +40,23 @@ pub(crate) struct Scenario {
     pub(crate) habits: [Habits; 2],
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// When each end had read the end of the stream.
+    /// When each end read the end of the stream.
     pub(crate) read_end: [Option<Duration>; 2],
     pub(crate) failures: [Option<Failure>; 2],
     pub(crate) duplicated: [u64; 2],
-    /// The times in which nothing was read, by end: from when on, and how long.
+    /// The gaps in which an end read nothing, by end: their beginnings and lengths.
     pub(crate) gaps: [Vec<(Duration, Duration)>; 2],
-    /// Payload bytes that each lane was given, by end.
+    /// The payload bytes that each lane took, by end.
     pub(crate) carried: Vec<[u64; 2]>,
-    /// What happened to the lanes, by end.
+    /// The events of the lanes, by end.
     pub(crate) events: [Vec<(Duration, EventKind)>; 2],
 }
 
 impl Scenario {
-    /// `total` bytes from the first end to the second, with the options' defaults.
+    /// A scenario of `total` bytes from the first end to the second, with the options' defaults.
     pub(crate) fn one_way(total: u64, lanes: Vec<LaneSpec>) -> Self {
         Self {
             seed: 0,
@@ -72,7 +72,7 @@ impl Scenario {
         }
     }
 
-    /// Whether nothing that happens excuses a stream that does not come to its end.
+    /// Whether the stream must come to its end.
     fn must_end(&self) -> bool {
         self.lanes.iter().any(|lane| lane.endures(&self.lanes, self.outage_limit))
     }
@@ -81,22 +81,22 @@ impl Scenario {
         self.contrary.as_ref().map_or_else(|| self.policy.build(), |contrary| Box::new(contrary.clone()))
     }
 
-    /// Runs it to its end, and gives the newest decisions of each end.
+    /// Runs the scenario to its end, and returns the newest decisions of each end.
     pub(crate) fn run_recorded(&self, capacity: usize) -> [Record; 2] {
         let _named = Named(self);
         let mut world = World::new(self);
         world.ends.iter_mut().for_each(|end| end.connection.record_decisions(capacity));
         world.run(self.must_end(), self.contrary.is_some());
-        world.ends.map(|mut end| end.connection.take_record().expect("it was recorded"))
+        world.ends.map(|mut end| end.connection.take_record().expect("the end records its decisions"))
     }
 
-    /// Runs it to its end, and checks on the way what must always hold; says which it was if it does not.
+    /// Runs the scenario to its end, and checks the invariants on the way. Prints the scenario if one of them fails.
     pub(crate) fn run(&self) -> Outcome {
         let _named = Named(self);
         self.check()
     }
 
-    /// The same for somebody who knows which it was.
+    /// As [`run`](Self::run), without printing the scenario.
     pub(crate) fn check(&self) -> Outcome {
         let mut world = World::new(self);
         world.run(self.must_end(), self.contrary.is_some());
@@ -116,7 +116,7 @@ impl Scenario {
     }
 }
 
-/// Says which scenario it was if it panics.
+/// Prints the scenario if its run panics.
 struct Named<'a>(&'a Scenario);
 
 impl Drop for Named<'_> {
@@ -135,7 +135,7 @@ struct World {
     send_buffer: usize,
     ends: [End; 2],
     lanes: Vec<Lane>,
-    /// What is to happen, in order; the number keeps what was planned first first.
+    /// The planned events, in order of time; the number orders events of one time as they were planned.
     script: BTreeMap<(Instant, u64), Happening>,
     planned: u64,
 }
@@ -144,13 +144,13 @@ struct End {
     connection: Connection,
     application: Application,
     events: Vec<Event>,
-    /// Without a lane there is no stream yet.
+    /// Whether the end has had a lane: before its first lane there is no stream.
     has_had_a_lane: bool,
 }
 
 /// A lane, by end: `sides[end]` sends into `pipes[end]` and receives from the other.
 struct Lane {
-    /// The same for a connection that takes the place of another.
+    /// The lane's number. A connection that replaces another has the same one.
     number: u16,
     spec: LaneSpec,
     broken: bool,
@@ -158,18 +158,18 @@ struct Lane {
     pipes: [Pipe; 2],
 }
 
-/// One end of a lane, and what the driver has for it.
+/// One end of a lane, with the state of its driver.
 #[derive(Default)]
 struct Side {
-    /// While the lane is up.
+    /// The lane, while it is up.
     up: Option<(LaneId, LaneProtocol<Vec<u8>>)>,
-    /// It was woken, and its task has not run since.
+    /// Whether it was woken, and its task has not run since.
     notified: bool,
-    /// It has nothing to send.
+    /// Whether it has nothing to send.
     idle: bool,
-    /// When its task runs again though nothing happens, as the lane said last.
+    /// The timeout that the lane last gave: when its task runs without another event.
     timeout: Option<Instant>,
-    /// What has arrived and was not read, and whether the peer's close is behind it.
+    /// The bytes that have arrived and that the lane has not read, and whether the peer's close follows them.
     arrived: BytesMut,
     is_closed: bool,
     carried: u64,
@@ -201,14 +201,14 @@ enum Happening {
         lane: usize,
         end: usize,
     },
-    /// The peer was heard of, and does not have the stream any more.
+    /// The peer answered, and does not have the stream any more.
     Refused {
         lane: usize,
         end: usize,
     },
 }
 
-/// Something that can run now.
+/// A task that can run now.
 #[derive(Clone, Copy)]
 enum Ready {
     Lane(usize, usize),
@@ -230,7 +230,7 @@ impl World {
         };
         let mut ends = [end(0), end(1)];
         for End { connection, application, .. } in ends.iter_mut().filter(|end| end.application.sends_messages()) {
-            connection.carry_messages(start).expect("nothing was written");
+            connection.carry_messages(start).expect("the application has written nothing");
             assert!(application.longest_write() <= connection.longest_message().0);
         }
         let mut world = Self {
@@ -250,7 +250,7 @@ impl World {
         world
     }
 
-    /// All that happens to a lane, from its opening on.
+    /// Plans the events of a lane, from its opening on.
     fn add_lane(&mut self, number: u16, spec: LaneSpec) {
         let lane = self.lanes.len();
         // The second end responds: its side of a lane is up first.
@@ -290,11 +290,11 @@ impl World {
             while let Some(ready) = self.pick() {
                 self.step(ready);
                 steps += 1;
-                assert!(steps < MOST_STEPS, "it does not come to rest, {:?} after the start", self.now - self.start);
+                assert!(steps < MOST_STEPS, "the run does not end, {:?} after the start", self.now - self.start);
             }
             let Some(next) = self.next_event() else { return };
             if next - self.start > patience {
-                assert!(!must_end, "it takes for ever");
+                assert!(!must_end, "the run takes too long");
                 return;
             }
             self.now = self.now.max(next);
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// One of those that can run, at random.
+    /// Picks a ready task at random.
     fn pick(&mut self) -> Option<Ready> {
         let mut ready = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
@@ -344,7 +344,7 @@ impl World {
         self.settle(end);
     }
 
-    /// Wakes whoever is to be woken, and checks what must hold after every call.
+    /// Performs the wakes of a call, and checks the invariants after it.
     fn settle(&mut self, end: usize) {
         let End { connection, application, events, .. } = &mut self.ends[end];
         let wakes = connection.take_wakes();
@@ -362,7 +362,7 @@ impl World {
             application.writer = Task::Ready;
         }
         let (written, consumed) = connection.sent();
-        // A message is taken whole where there is any room, and takes up whole slots.
+        // An end takes a whole message if there is any room, and a message takes up whole slots.
         let mut most_written = self.send_buffer as u64;
         if application.sends_messages() {
             most_written += application.longest_write() + 4;
@@ -370,11 +370,11 @@ impl World {
             assert_eq!(written, application.written);
             assert_eq!(connection.received().0, application.read);
         }
-        assert!(written - consumed <= self.window + most_written, "more is kept than was agreed");
+        assert!(written - consumed <= self.window + most_written, "the end keeps more than it may");
         let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
         match self.ends[end].connection.failure() {
             None | Some(Failure::LanesLost { .. }) => {}
-            // Where a lane comes back, the end that has waited too long tells the other.
+            // If a lane comes back, the end that has waited too long tells the other.
             Some(Failure::Reset(ResetReason::Dropped)) if is_lost(1 - end) => {}
             Some(failure) => panic!("end {end} failed after {:?}: {failure}", self.now - self.start),
         }
@@ -383,7 +383,7 @@ impl World {
         assert!(self.ends[end].application.read <= other.application.written);
     }
 
-    /// What the driver's task of a lane does: has it send once, and says when it is to run again.
+    /// Runs the driver's task of a lane: lets the lane send once, and notes when the task runs again.
     fn drive(&mut self, lane: usize, end: usize) {
         let limit = self.ends[1 - end].connection.received().0 + self.window;
         let Lane { sides, pipes, .. } = &mut self.lanes[lane];
@@ -437,7 +437,7 @@ impl World {
         script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).min()
     }
 
-    /// Lets happen what is due by now.
+    /// Runs the events that are due by now.
     fn happen(&mut self) {
         while let Some(first) = self.script.first_entry().filter(|first| first.key().0 <= self.now) {
             match first.remove() {
@@ -478,7 +478,7 @@ impl World {
                 *idle = false;
                 self.rest(lane, end);
                 let next = self.lanes[lane].sides[end].timeout;
-                assert!(next.is_none_or(|next| next > self.now), "a lane is told to wait for what has passed");
+                assert!(next.is_none_or(|next| next > self.now), "a lane waits for a time that has passed");
                 self.settle(end);
             }
         }
@@ -491,7 +491,7 @@ impl World {
         }
     }
 
-    /// A lane's handshake is over at this end.
+    /// Opens a lane at this end: its handshake is over here.
     fn open(&mut self, lane: usize, end: usize) {
         let connection = &mut self.ends[end].connection;
         let over = connection.failure().is_some();
@@ -524,7 +524,7 @@ impl World {
         }
     }
 
-    /// What the first end's dialler does: a new lane takes the place of the one that is lost.
+    /// Dials a lane again, as the first end's dialler does: a new lane replaces the lost one.
     fn dial_again(&mut self, lane: usize, after: Duration) {
         let connection = &self.ends[0].connection;
         if connection.is_done() || connection.failure().is_some() {
@@ -540,7 +540,7 @@ impl World {
     fn stop(&mut self, lane: usize, stop: Stop, begins: bool) {
         let Lane { sides, pipes, .. } = &mut self.lanes[lane];
         for (sender, pipe) in pipes.iter_mut().enumerate() {
-            // What is lost towards one end are also the acknowledgements of what comes from there.
+            // The bytes lost towards one end include the acknowledgements of that end's bytes.
             match stop {
                 Stop::OneWay(end) if end == sender => pipe.stop(self.now, begins),
                 Stop::OneWay(_) => pipe.stop_hearing(self.now, begins),
@@ -584,7 +584,7 @@ impl World {
         }
     }
 
-    /// Has the lane read what has arrived, in portions of any length.
+    /// Has the lane read the bytes that have arrived, in portions of any length.
     fn receive(&mut self, lane: usize, end: usize) {
         loop {
             let Side { up: Some((_, protocol)), arrived, is_closed, .. } = &mut self.lanes[lane].sides[end] else {
@@ -613,16 +613,16 @@ impl World {
                 self.ends[1 - end].connection
             );
             if endures {
-                assert!(connection.is_done(), "it stands still: {state}");
+                assert!(connection.is_done(), "the stream stands still: {state}");
             }
-            // Who has gone does not read what arrives.
+            // An application that has dropped the stream does not read the bytes that arrive.
             if connection.is_sent() && !other.gone {
-                assert_eq!(other.read, application.written, "what was said to have arrived has not: {state}");
+                assert_eq!(other.read, application.written, "acknowledged bytes have not arrived: {state}");
             }
             if connection.is_done() && (application.gone || other.gone) {
                 assert_eq!(connection.failure(), None, "{state}");
                 if !application.gone {
-                    assert_eq!(application.read, other.written, "what was written before a drop is lost: {state}");
+                    assert_eq!(application.read, other.written, "bytes written before a drop are lost: {state}");
                     assert!(application.read_end.is_some() && application.writer == Task::Done, "not told: {state}");
                 }
             } else if connection.is_done() {
@@ -637,16 +637,16 @@ impl World {
             if left.is_empty() && *has_had_a_lane {
                 assert!(
                     connection.failure().is_some() || connection.is_done(),
-                    "it waits without end for a lane: {state}"
+                    "the stream waits for a lane without end: {state}"
                 );
             }
-            // A lane that has stalled is left to the driver, which gives it up in time.
+            // The driver closes a stalled lane in time.
             assert!(left.iter().all(|lane| lane.spec.is_stalled_in_the_end()) || !endures, "a lane is left: {state}");
         }
         self.check_calls_after_the_end();
     }
 
-    /// Once it is over, nothing that is called does any more than that.
+    /// After the end, calls have no more effect.
     fn check_calls_after_the_end(&mut self) {
         for End { connection, application, .. } in &mut self.ends {
             let (done, failure) = (connection.is_done(), connection.failure().cloned());
@@ -656,7 +656,7 @@ impl World {
             assert_eq!(connection.room(), 0);
             assert!(
                 application.gone || connection.read(self.now).is_none(),
-                "there is something to read behind the end"
+                "there are bytes to read behind the end"
             );
             let _ = connection.take_wakes();
             if done || failure.is_some() {
@@ -681,7 +681,7 @@ impl Side {
     }
 }
 
-/// What readv(2) does, for a socket with these bytes that is interrupted or gives so many of them at most.
+/// Reads as readv(2) does, from a socket with these bytes that is interrupted or returns at most `most` of them.
 fn read(arrived: &mut BytesMut, is_closed: bool, most: usize, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     if arrived.is_empty() {
         return if is_closed { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
@@ -698,7 +698,7 @@ fn read(arrived: &mut BytesMut, is_closed: bool, most: usize, buffers: &mut [IoS
     Ok(count)
 }
 
-/// The offsets at which the chunks end that are in these frames.
+/// The end offsets of the chunks in these frames.
 fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (frames, rest) = frames.as_chunks::<FRAME_LEN>();
     assert!(rest.is_empty() && !frames.is_empty(), "frames are whole");
@@ -708,11 +708,11 @@ fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// No run comes near it: a state machine that does has its lanes run in circles.
+/// The most steps of a run. No run comes near it, unless lanes run in circles.
 const MOST_STEPS: usize = 1_000_000;
-/// An end that waits for one that has given up looks at its stalled lanes until then, and in vain.
+/// How long an end goes on checking its stalled lanes when the other end has given up.
 const LAST_LOOK: Duration = Duration::from_secs(120);
-/// The same of an end that is slow to learn what it can: within its time to linger.
+/// The same for an end that learns slowly, within its linger time.
 const LAST_LOOK_IF_SLOW: Duration = Duration::from_secs(2_500);
-/// No run is meant to take so long.
+/// The longest time of a run.
 const PATIENCE: Duration = Duration::from_secs(3_600);

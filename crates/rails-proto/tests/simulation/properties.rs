@@ -1,7 +1,7 @@
-//! Scenarios that nobody thought of: each is drawn from a seed of its own.
+//! Random scenarios: each is drawn from a seed of its own.
 //!
-//! `RAILS_SEEDS=FIRST..END` says which seeds are drawn from; a seed that fails is printed with the command that draws it again, and what is
-//! left of its scenario after everything was taken away that it fails without.
+//! `RAILS_SEEDS=FIRST..END` chooses the seeds. A failing seed is printed with the command that draws it again, and with its scenario, shrunk as far as it still
+//! fails.
 
 use crate::{
     application::Habits,
@@ -24,8 +24,8 @@ use std::{
     time::Duration,
 };
 
-/// Whatever the lanes and the applications do, every byte arrives once and in order, both ends come to their end, and nothing is kept or
-/// sent beyond what was agreed; what is checked is in `pair.rs`.
+/// Lanes and applications behave at random: every byte arrives once and in order, both ends come to their end, and neither keeps or sends more than the windows
+/// allow. The checks are in `pair.rs`.
 #[test]
 fn any_stream_of_bytes_comes_to_its_end() {
     for_each_seed("any_stream_of_bytes_comes_to_its_end", 1, scenarios, |scenario| {
@@ -41,32 +41,32 @@ fn any_stream_of_messages_comes_to_its_end() {
     });
 }
 
-/// Lanes beside the best one do no harm: bulk over steady lanes, whose rates may differ a hundredfold, is there as soon as over the best
-/// of them alone, within [`SLACK`] and what [`late`] allows.
+/// Lanes beside the best one do no harm: bulk over steady lanes, whose rates may differ a hundredfold, arrives as soon as over the best lane alone, within
+/// [`SLACK`] and the time that [`late`] allows.
 #[test]
 fn bulk_is_as_fast_as_over_the_best_lane_alone() {
-    // Each is several transfers of megabytes.
+    // Each seed runs several transfers of megabytes.
     for_each_seed("bulk_is_as_fast_as_over_the_best_lane_alone", 4, steady, |scenario| {
         let alone = |lane: &LaneSpec| Scenario { lanes: vec![lane.clone()], ..scenario.clone() }.time_to_read();
         let best = scenario.lanes.iter().map(alone).min().expect("there is a lane");
         let all = scenario.time_to_read();
-        assert!(all <= best.mul_f64(SLACK) + late(best), "it takes {all:?}, and {best:?} over the best lane alone");
+        assert!(all <= best.mul_f64(SLACK) + late(best), "the stream takes {all:?}, and {best:?} over the best lane alone");
     });
 }
 
-/// Of the time that the best lane takes alone.
+/// The factor by which a stream may exceed the time of the best lane alone.
 const SLACK: f64 = 1.05;
-/// What a stream may take longer besides, that takes `best` over its best lane alone. A lane that nothing is known of is given a first chunk of 16 KiB like
-/// any other; on one that is a hundred times as slow that takes half a second, and it is taken over no sooner than after that time, where
-/// something must be wrong, and then goes out behind what the best lane has. Who sends on for longer than that does not notice: of 2,500 scenarios the worst was
-/// 767 ms late, one with 250 kB, and of those that take the best lane more than half a second none was later than 371 ms.
+/// The further time that a stream may take if it takes `best` over its best lane alone. An unknown lane gets a first chunk of 16 KiB like any other; on a lane
+/// that is a hundred times as slow, that takes half a second. Another lane takes the chunk over only after that time, when something must be wrong, and then
+/// the chunk goes out behind the bytes that the best lane has. A longer transfer hides that time. Of 2,500 scenarios the worst was 767 ms late, one with 250
+/// kB; of the scenarios that take the best lane more than half a second, none was more than 371 ms late.
 fn late(best: Duration) -> Duration {
     Duration::from_millis(if best < Duration::from_millis(500) { 800 } else { 400 })
 }
 
 impl Scenario {
     fn time_to_read(&self) -> Duration {
-        self.check().read_end[1].expect("everything was read")
+        self.check().read_end[1].expect("the second end has read everything")
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
     )
 }
 
-/// The same with messages in both directions.
+/// Scenarios with messages in both directions.
 pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
     let window = prop_oneof![1 => LEAST_WINDOW..8_192, 2 => 8_192u64..500_000];
     (scenarios(), window, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
@@ -180,7 +180,7 @@ pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
     })
 }
 
-/// Bulk from the first end to the second, over lanes that stay as they are and hold what they carry in a round trip.
+/// Bulk from the first end to the second, over lanes that do not change and hold as many bytes as they carry in a round trip.
 fn steady() -> impl Strategy<Value = Scenario> {
     let lane = (1.0f64..100.0, time(60), 1u64..4);
     let lanes = prop::collection::vec(lane, 2..5);
@@ -196,7 +196,7 @@ fn steady() -> impl Strategy<Value = Scenario> {
     })
 }
 
-/// Draws a scenario from each of the seeds that is a multiple of `every`, and has it checked; on all processors.
+/// Draws a scenario from each seed that is a multiple of `every`, and checks it; on all processors.
 pub(crate) fn for_each_seed<S: Strategy<Value = Scenario>>(
     test: &str,
     every: u64,
@@ -206,7 +206,7 @@ pub(crate) fn for_each_seed<S: Strategy<Value = Scenario>>(
     for_each_seed_of(seeds(SEEDS), test, every, draw, check);
 }
 
-/// The same of the seeds in a range, for scenarios of any kind.
+/// The same for the seeds in a range, and scenarios of any kind.
 pub(crate) fn for_each_seed_of<S: Strategy>(
     Range { start, end }: Range<u64>,
     test: &str,
@@ -231,7 +231,7 @@ pub(crate) fn for_each_seed_of<S: Strategy>(
                 Ok(())
             });
             if let Err(error) = run {
-                // The others have no more to do.
+                // The other threads have no more to do.
                 next.store(end, Ordering::Relaxed);
                 return Err(format!("seed {seed}: {error}\n  again: RAILS_SEEDS={seed}..{} {AGAIN} {test}", seed + 1));
             }
@@ -247,13 +247,13 @@ pub(crate) fn for_each_seed_of<S: Strategy>(
     println!("{test}: {} seeds", (end - start) / every);
 }
 
-/// Those that `RAILS_SEEDS` names, or else the first so many.
+/// The seeds that `RAILS_SEEDS` names, or else the first `count`.
 pub(crate) fn seeds(count: u64) -> Range<u64> {
     let Ok(text) = std::env::var("RAILS_SEEDS") else { return 0..count };
     let range = text.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
     range.unwrap_or_else(|| panic!("RAILS_SEEDS is FIRST..END, not `{text}`"))
 }
 
-/// Where `RAILS_SEEDS` says nothing: few, for without optimisation each takes a quarter of a second.
+/// The default without `RAILS_SEEDS`: few, for without optimisation each takes a quarter of a second.
 const SEEDS: u64 = 64;
 const AGAIN: &str = "cargo test --release --package rails-proto --test simulation";

@@ -1,7 +1,7 @@
-//! Recorded decisions, made again.
+//! The replay of recorded decisions.
 //!
-//! `RAILS_REPLAY=FILE cargo test -p rails-proto --test simulation replay` replays a record that was written elsewhere, and reports each
-//! decision that is another now with all that the policy saw.
+//! `RAILS_REPLAY=FILE cargo test -p rails-proto --test simulation replay` replays a record from another machine, and reports each
+//! decision that differs now with the policy's view.
 
 use crate::{
     application::Habits,
@@ -12,12 +12,12 @@ use crate::{
 use rails_proto::{policy::Policy, record::Record};
 use std::time::Duration;
 
-/// Panics with every decision of `record` that is another now.
+/// Panics with every decision of `record` that differs now.
 fn replay(record: &Record) {
-    let policy = record.policy.expect("the record of an application's own policy is replayed by that application");
+    let policy = record.policy.expect("only the application can replay the record of its own policy");
     let differences: Vec<String> = record.replay(&mut *policy.build()).iter().map(ToString::to_string).collect();
     let (count, of) = (differences.len(), record.decisions());
-    assert!(differences.is_empty(), "{count} of {of} decisions are others now:\n{}", differences.join("\n"));
+    assert!(differences.is_empty(), "{count} of {of} decisions differ now:\n{}", differences.join("\n"));
     println!("{of} decisions of the {policy:?} policy are the same");
 }
 
@@ -31,7 +31,7 @@ fn troubled(policy: Policy) -> Scenario {
     Scenario { policy, habits, window: 1 << 20, ..Scenario::one_way(0, lanes) }
 }
 
-/// The record of a file, if there is one, and else one that is made here.
+/// Replays the record of a file, if there is one, and else a record that it makes.
 #[test]
 fn replay_of_a_record() {
     if let Ok(path) = std::env::var("RAILS_REPLAY") {
@@ -46,7 +46,7 @@ fn replay_of_a_record() {
     }
 }
 
-/// A ring that has dropped its beginning is replayed as well as one that has not.
+/// A ring that has dropped its beginning replays as well as a whole one.
 #[test]
 fn replay_of_any_scenario() {
     for_each_seed("replay_of_any_scenario", 4, scenarios, |scenario| {

@@ -1,4 +1,4 @@
-//! Scenarios with a name.
+//! Named scenarios.
 
 use crate::{
     application::Habits,
@@ -23,7 +23,7 @@ fn lanes(megabits: &[u64]) -> Vec<LaneSpec> {
 
 /// Megabits per second that the second end's application received.
 fn goodput(scenario: &Scenario, outcome: &Outcome) -> f64 {
-    let seconds = outcome.read_end[1].expect("all was read").as_secs_f64();
+    let seconds = outcome.read_end[1].expect("the second end has read everything").as_secs_f64();
     scenario.habits[0].total as f64 * 8e-6 / seconds
 }
 
@@ -68,7 +68,7 @@ fn both_directions_at_once() {
 
 #[test]
 fn a_near_and_a_far_lane() {
-    // The far one holds what it carries in 50 ms.
+    // The far lane holds as many bytes as it carries in 50 ms.
     let far = LaneSpec::steady(400, ms(50), 4 << 20);
     let scenario = Scenario::one_way(64 * MIB, vec![LaneSpec::steady(400, ms(1), 256 << 10), far]);
     assert!(measure(&scenario) >= 0.85 * 800.0);
@@ -117,7 +117,7 @@ fn a_lane_breaks_and_comes_back() {
     assert!(outcome.carried[2][0] > 16 * MIB, "{outcome:?}");
 }
 
-/// The accepting end would not hear for twenty seconds that the connection is gone.
+/// Without the successor, the accepting end would not learn for twenty seconds that the connection is gone.
 #[test]
 fn a_connection_gives_way_to_its_successor() {
     let mut lanes = lanes(&[400, 400]);
@@ -125,7 +125,7 @@ fn a_connection_gives_way_to_its_successor() {
     lanes[0].returns = Some(ms(100));
     let outcome = Scenario::one_way(32 * MIB, lanes).run();
     let ended = |(_, kind): &&(Duration, EventKind)| matches!(kind, EventKind::Ended { .. });
-    let (at, _) = outcome.events[1].iter().find(ended).expect("it has ended");
+    let (at, _) = outcome.events[1].iter().find(ended).expect("the lane has ended");
     assert!(*at < ms(250), "{outcome:?}");
     assert!(outcome.carried[2][0] > 4 * MIB, "{outcome:?}");
 }
@@ -135,13 +135,13 @@ fn acknowledgements_lost_with_their_lane() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].delay = ms(40);
     lanes[0].breaks = Some((ms(100), [ms(1), ms(1)]));
-    // What has been read is known to have arrived, whichever lane says so.
+    // Bytes that the peer has read are known to have arrived, on whichever lane the acknowledgement comes.
     let habits = [Habits::bulk(16 * MIB), Habits { stall: Some((0, ms(300))), ..Habits::bulk(0) }];
     let outcome = Scenario { habits, ..Scenario::one_way(0, lanes) }.run();
     assert!(outcome.duplicated[1] > 0, "{outcome:?}");
 }
 
-/// A lane that carries nothing any more, and does not say so either.
+/// A lane that carries nothing any more, without an error.
 #[test]
 fn stalled_lane_beside_a_busy_one() {
     let mut lanes = lanes(&[400, 400]);
@@ -151,7 +151,7 @@ fn stalled_lane_beside_a_busy_one() {
     assert!(outcome.read_end[1].is_some_and(|end| end < ms(2_000)), "{outcome:?}");
 }
 
-/// The same while there is so little to send that the other lane sleeps.
+/// The same with so few bytes to send that the other lane sleeps.
 #[test]
 fn stalled_lane_beside_an_idle_one() {
     for stalled in 0..2 {
@@ -179,7 +179,7 @@ fn tiny_writes_to_a_reader_that_pauses() {
     assert_eq!(outcome.failures, [None, None]);
 }
 
-/// What one stalled lane held up is taken over by another that stalls, and then by the third.
+/// Another lane takes over the chunks of a stalled lane and stalls too, and then the third takes them over.
 #[test]
 fn two_stalled_lanes_of_three() {
     let mut lanes = lanes(&[400, 400, 10]);
@@ -194,7 +194,7 @@ fn messages(total: u64, longest: usize) -> Habits {
     Habits { messages: true, longest_write: longest, ..Habits::bulk(total) }
 }
 
-/// A megabyte and a half on the average, half of them large.
+/// The messages have a megabyte and a half on average, and half of them are large.
 #[test]
 fn large_and_small_messages_use_both_lanes() {
     let habits = [messages(200, 4 << 20), messages(0, 4 << 20)];
@@ -206,7 +206,7 @@ fn large_and_small_messages_use_both_lanes() {
     assert!(rate >= 0.95 * 800.0 && carried.iter().all(|carried| *carried > 10 * MIB), "{rate} {carried:?}");
 }
 
-/// What the stalled lane was in the middle of is in its messages all the same, and so is what the broken one was.
+/// The parts that the stalled and the broken lane had begun still arrive in their messages.
 #[test]
 fn messages_beside_stalled_and_broken_lanes() {
     let mut lanes = lanes(&[400, 400, 400]);
@@ -225,7 +225,7 @@ fn messages_to_a_receiver_that_pauses() {
     assert!(outcome.read_end[1].is_some_and(|end| end > ms(3_000) && end < ms(6_000)), "{outcome:?}");
 }
 
-/// The lane comes back with a part that has been received by another in the meantime.
+/// The lane comes back with a part that another lane has delivered meanwhile.
 #[test]
 fn return_of_a_stalled_lane_into_whole_messages() {
     let mut lanes = lanes(&[400, 400]);

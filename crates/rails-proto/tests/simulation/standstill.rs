@@ -1,4 +1,4 @@
-//! Streams that stand still, and say so.
+//! Streams that stand still, and report it.
 
 use crate::{
     application::Habits,
@@ -19,7 +19,8 @@ fn lanes(count: usize) -> Vec<LaneSpec> {
     vec![LaneSpec::steady(400, ms(1), 256 << 10); count]
 }
 
-/// The causes that an end told of, each with how long it had stood, and how long it had when it moved again.
+/// The causes that an end reported, each with the length of the standstill so far, and the lengths of the standstills
+/// that ended.
 fn told(outcome: &Outcome, end: usize) -> (Vec<(StandstillCause, Duration)>, Vec<Duration>) {
     let events = || outcome.events[end].iter().map(|(_, kind)| *kind);
     let stood = events().filter_map(|kind| match kind {
@@ -34,7 +35,7 @@ fn seconds(stood: &[(StandstillCause, Duration)]) -> Vec<(StandstillCause, u64)>
     stood.iter().map(|(cause, stood)| (*cause, stood.as_secs())).collect()
 }
 
-/// Only the way there, or only the way back.
+/// Cuts only the way there, or only the way back.
 #[test]
 fn a_cut_in_one_direction_is_told_until_it_ends() {
     for end in 0..2 {
@@ -49,7 +50,7 @@ fn a_cut_in_one_direction_is_told_until_it_ends() {
     }
 }
 
-/// The transport acknowledges, and the peer does not: its program stands still, or what it says is lost.
+/// The transport acknowledges, and the peer does not: its program hangs, or its frames are lost.
 #[test]
 fn a_peer_that_acknowledges_nothing_is_told() {
     let mut lanes = lanes(1);
@@ -70,7 +71,7 @@ fn a_peer_that_does_not_read_is_told_as_just_that() {
     let unread = StandstillCause::PeerDoesNotRead;
     assert_eq!(seconds(&stood), [(unread, 1), (unread, 2)], "{outcome:?}");
     assert!(moved.len() == 1 && moved[0] > ms(2_500), "{moved:?}");
-    assert_eq!(told(&outcome, 1), (vec![], vec![]), "the reader's own application is what waits");
+    assert_eq!(told(&outcome, 1), (vec![], vec![]), "only the reader's own application is slow");
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn a_stream_with_a_whole_lane_says_nothing() {
     assert_eq!([told(&outcome, 0), told(&outcome, 1)], [(vec![], vec![]), (vec![], vec![])]);
 }
 
-/// Nothing waits to be sent, and nothing is awaited, though the application takes its time and the peer has not finished.
+/// The stream has nothing to send and awaits nothing, though the application pauses and the peer has not finished.
 #[test]
 fn an_idle_stream_says_nothing() {
     let rests = Habits { longest_write: 1_000, bursts: Some((1_000, ms(20_000))), ..Habits::bulk(3_000) };
@@ -98,11 +99,12 @@ fn a_slow_lane_that_moves_says_nothing() {
     let lanes = vec![LaneSpec::steady(1, ms(1), 64 << 10)];
     let policy = rails_proto::policy::Policy::Static;
     let outcome = Scenario { policy, longest_chunk: 512 << 10, ..Scenario::one_way(2 * MIB, lanes) }.run();
-    // The reader's own end waits for an acknowledgement, which comes behind a chunk.
+    // The reader's own end waits for an acknowledgement, which follows a chunk.
     assert_eq!(told(&outcome, 0), (vec![], vec![]));
 }
 
-/// Each warning comes after a second at least, and after twice the time of the one before it, until the stream has moved.
+/// Each warning comes after a second at least, and after twice the time of the warning before it, until the stream makes
+/// progress.
 #[test]
 fn warnings_grow_rarer_in_any_scenario() {
     for_each_seed("warnings_grow_rarer_in_any_scenario", 1, scenarios, |scenario| {
@@ -116,7 +118,7 @@ fn warnings_grow_rarer_in_any_scenario() {
                         last = Some(stood_for);
                     }
                     EventKind::Moved { after } => {
-                        assert!(last.take().is_some_and(|last| after >= last), "nothing was told");
+                        assert!(last.take().is_some_and(|last| after >= last), "no event reported the standstill");
                     }
                     _ => {}
                 }

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The sender, the peer, and what lies between.
+/// The sender, the peer, and the lanes between them.
 pub(super) struct Pair {
     now: Instant,
     ends: [Connection; 2],
@@ -25,18 +25,18 @@ pub(super) struct Pair {
     messages: bool,
 }
 
-/// A lane as it is between the ends.
+/// A lane between the ends.
 #[derive(Default)]
 struct Line {
-    /// Its number at either end, while it is up there.
+    /// Its number at each end, while it is up there.
     ids: [Option<LaneId>; 2],
-    /// What waits to arrive, by who sent it.
+    /// The frames that wait to arrive, by sender.
     pipes: [VecDeque<Parcel>; 2],
-    /// Nothing that is sent arrives any more.
+    /// Whether the lane is broken: no more frames arrive.
     broken: bool,
-    /// Which end has closed its sending side.
+    /// Whether each end has closed its sending side.
     closed: [bool; 2],
-    /// The chunk of which a part has arrived at the peer, and where it goes.
+    /// The chunk of which a part has arrived at the peer, and its place.
     arriving: Option<(Chunk, Place)>,
 }
 
@@ -101,7 +101,7 @@ impl Pair {
         self.check();
     }
 
-    /// What must hold after every step.
+    /// Checks the invariants after every step.
     fn check(&mut self) {
         for end in &mut self.ends {
             assert_eq!(end.failure(), None);
@@ -110,7 +110,7 @@ impl Pair {
         }
         if self.ends[0].is_sent() {
             self.read();
-            assert!(self.ends[1].is_read(), "complete, but the peer lacks something: {:?}", self.ends[0]);
+            assert!(self.ends[1].is_read(), "complete, but the peer lacks bytes: {:?}", self.ends[0]);
         }
     }
 
@@ -120,7 +120,7 @@ impl Pair {
             return;
         }
         if self.messages {
-            // Those of the four lower priorities are small.
+            // Messages of the four lower priorities are small.
             let length = if level < 4 { length % 2_000 } else { length };
             let length = length.min(sender.longest_message().0 as usize);
             let priority = Priority::new(level).expect("there are eight");
@@ -145,7 +145,7 @@ impl Pair {
         while self.hear(lane) {}
     }
 
-    /// Whether there was anything to send.
+    /// Sends once. Returns whether there was anything to send.
     fn transmit(&mut self, lane: usize, end: usize) -> bool {
         let line = &mut self.lines[lane];
         let Some(id) = line.ids[end].filter(|_| !line.closed[end]) else { return false };
@@ -204,7 +204,7 @@ impl Pair {
         self.lines[lane].arriving = Some((chunk, place));
     }
 
-    /// A chunk is there whole.
+    /// A chunk has arrived whole.
     fn take_in(&mut self, id: LaneId, chunk: Chunk, place: Option<Place>) {
         let peer = &mut self.ends[1];
         let place = place.unwrap_or_else(|| admit(self.now, peer, id, &chunk));
@@ -245,7 +245,7 @@ impl Pair {
         match frame {
             Frame::Ack(ack) => end.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come"),
             Frame::Leave { drained } => end.handle_leave(self.now, id, drained),
-            frame => panic!("nobody says {frame:?}"),
+            frame => panic!("no end sends {frame:?}"),
         }
     }
 
@@ -302,7 +302,7 @@ impl Pair {
         self.lines[lane] = Line { ids: [ids[1], ids[0]], ..Line::default() };
     }
 
-    /// From here on nothing is lost.
+    /// Runs the stream to its end without further losses.
     pub(super) fn come_to_the_end(&mut self) {
         self.ends[0].finish(self.now);
         for _ in 0..MOST_ROUNDS {
@@ -322,7 +322,7 @@ impl Pair {
             self.check();
             self.now += Duration::from_millis(10);
         }
-        assert!(self.ends.iter().all(Connection::is_done), "it stands still over healthy lanes: {:?}", self.ends);
+        assert!(self.ends.iter().all(Connection::is_done), "no progress over healthy lanes: {:?}", self.ends);
         self.read();
         assert_eq!(self.received, self.sent);
     }
@@ -344,7 +344,7 @@ fn admit(now: Instant, peer: &mut Connection, id: LaneId, chunk: &Chunk) -> Plac
     }
 }
 
-/// Checksums are the drivers' affair.
+/// The header has no checksum: only the drivers check it.
 fn header(chunk: &Chunk) -> DataHeader {
     DataHeader { offset: chunk.offset, length: chunk.length, fin: chunk.fin, checksum: 0 }
 }
@@ -356,7 +356,7 @@ fn whole(chunk: &Chunk) -> Bytes {
     }
 }
 
-/// What a lane's transport says that has nothing to complain of.
+/// The sample of a lane whose transport reports no problem.
 const WELL: LinkSample =
     LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, least_rtt: Some(ROUND_TRIP), stalled_for: None };
 const ROUND_TRIP: Duration = Duration::from_micros(200);

@@ -1,4 +1,4 @@
-//! What was written, and what is to be read.
+//! The log of written data, and of the data to be read.
 
 use bytes::Bytes;
 use rails_proto::{
@@ -7,11 +7,11 @@ use rails_proto::{
 };
 use std::sync::LazyLock;
 
-/// What was sent or received up to now.
+/// The data sent or received so far.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Log {
     bytes: u64,
-    /// How many messages, by priority.
+    /// The number of messages, by priority.
     messages: [u64; Priority::LEVELS],
 }
 
@@ -30,13 +30,13 @@ impl Log {
         message(priority, *number, length)
     }
 
-    /// These bytes were read: they have to be the next.
+    /// Checks bytes that were read: they have to be the next.
     pub(super) fn read(&mut self, bytes: &Bytes) {
         let from = self.bytes;
         assert!(self.write(bytes.len()) == bytes, "other bytes at {from}");
     }
 
-    /// These messages were received: each has to be the next of its priority.
+    /// Checks messages that were received: each has to be the next of its priority.
     pub(super) fn receive(&mut self, delivery: Delivery) {
         let mut next = |priority: Priority, bytes: &Bytes| {
             assert!(self.send(priority, bytes.len()) == bytes, "another message of priority {priority}");
@@ -68,5 +68,5 @@ fn message(priority: Priority, number: u64, length: usize) -> Bytes {
     pattern(number * 9_973 + u64::from(priority.level()) * 104_729, length)
 }
 
-/// A prime, more than what is written at a time.
+/// The period of the pattern: a prime, and more bytes than a single write has.
 const PERIOD: usize = 1_048_583;

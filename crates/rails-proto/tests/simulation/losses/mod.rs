@@ -1,8 +1,8 @@
 //! Two connections back to back, whose lanes are lost, stall and come back between any two calls.
 //!
 //! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a lane discards what waits in it. So a byte counts as
-//! delivered only where its lane lasted until the peer had it. The order of events is drawn, not that of a link, and reaches what no
-//! link would do in ten thousand runs: half of a chunk sent once more, then the first lane back, then both lost.
+//! delivered only if its lane lasted until the peer had it. The order of events is random, and reaches cases that no link would produce in ten
+//! thousand runs: half of a chunk sent again, then the first lane back, then both lost.
 
 mod back_to_back;
 mod log;
@@ -12,8 +12,8 @@ use back_to_back::Pair;
 use proptest::prelude::*;
 use rails_proto::policy::Policy;
 
-/// Once all lanes are well the stream comes to its end, and the peer has every byte once and in order; before that, nothing is said to be delivered
-/// that is not.
+/// When all lanes work again, the stream comes to its end, and the peer has every byte once and in order; before that, no undelivered byte counts as
+/// delivered.
 #[test]
 fn no_byte_is_lost_with_its_lanes() {
     for_each_seed_of(seeds(SEEDS), "no_byte_is_lost_with_its_lanes", 1, || story(false), Story::check);
@@ -25,7 +25,7 @@ fn no_message_is_lost_with_its_lanes() {
     for_each_seed_of(seeds(SEEDS), "no_message_is_lost_with_its_lanes", 1, || story(true), Story::check);
 }
 
-/// Everything that decides a run.
+/// All the parameters of a run.
 #[derive(Debug, Clone)]
 struct Story {
     messages: bool,
@@ -36,7 +36,7 @@ struct Story {
     steps: Vec<Step>,
 }
 
-/// What happens next. A lane that it cannot happen to is left as it is.
+/// The next step. A step that a lane cannot take leaves it as it is.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The application writes so much, or sends a message of that length and priority.
@@ -44,14 +44,14 @@ enum Step {
         length: usize,
         level: u8,
     },
-    /// The application finishes: nothing is written any more.
+    /// The application finishes: it writes no more.
     Finish,
     /// The lane has room for so many chunks.
     Send {
         lane: usize,
         chunks: usize,
     },
-    /// The same, and all of it arrives and is acknowledged after that time: the sender learns how fast the lane is.
+    /// The same, and the peer receives and acknowledges all chunks after that time: the sender learns how fast the lane is.
     Exchange {
         lane: usize,
         chunks: usize,
@@ -61,13 +61,13 @@ enum Step {
     Answer {
         lane: usize,
     },
-    /// So many frames arrive at the peer; of one more, a part.
+    /// So many frames arrive at the peer, and a part of one more.
     Deliver {
         lane: usize,
         frames: usize,
         part: bool,
     },
-    /// What the peer said arrives.
+    /// The peer's frames arrive.
     Hear {
         lane: usize,
     },
@@ -76,29 +76,29 @@ enum Step {
     Wait {
         microseconds: u64,
     },
-    /// The link is down, as far as the sender is told.
+    /// The sender learns that the link is down.
     Stall {
         lane: usize,
     },
     Restore {
         lane: usize,
     },
-    /// Both, and in between another lane has room for so many chunks.
+    /// The link goes down and up again, and in between another lane has room for so many chunks.
     Flap {
         lane: usize,
         other: usize,
         chunks: usize,
     },
-    /// The lane's connection breaks, and that end finds out.
+    /// The lane's connection breaks, and this end finds out.
     Lose {
         lane: usize,
         end: usize,
     },
-    /// It is dialled again where it broke; both ends know by then that it had.
+    /// The broken lane is dialled again; both ends know by then that it broke.
     Join {
         lane: usize,
     },
-    /// That end takes the lane out of the stream.
+    /// This end takes the lane out of the stream.
     Retire {
         lane: usize,
         end: usize,
@@ -121,7 +121,7 @@ fn story(messages: bool) -> impl Strategy<Value = Story> {
 }
 
 fn step(lanes: usize) -> impl Strategy<Value = Step> {
-    // One draw instead of a choice of strategies: most of a run's time would be spent on drawing it.
+    // One draw instead of a choice of strategies, which would take most of a run's time.
     (0..100u32, 0..lanes, 0..lanes, any::<u32>()).prop_map(|(kind, lane, other, draw)| {
         let (count, draw) = (draw as usize % 4, draw >> 2);
         match kind {
@@ -154,7 +154,7 @@ impl Story {
     }
 }
 
-/// How much is written at a time, at most: more than the longest chunk.
+/// The most bytes of one write: more than the longest chunk.
 const LONGEST_WRITE: usize = 300 << 10;
-/// Where `RAILS_SEEDS` says nothing.
+/// The default without `RAILS_SEEDS`.
 const SEEDS: u64 = 10_000;

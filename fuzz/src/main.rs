@@ -1,7 +1,7 @@
 //! Every decoder of outside bytes and text, driven by LLVM's libFuzzer: `cargo xtask fuzz`.
 //!
-//! One program holds all targets; `RAILS_FUZZ_TARGET` says which one runs. With `RAILS_FUZZ_SEEDS=FOLDER` it fuzzes nothing and
-//! writes what each target starts from: `FOLDER/NAME/`, its first inputs, made by the encoders themselves wherever there are any, and
+//! One program holds all targets; `RAILS_FUZZ_TARGET` chooses the one that runs. With `RAILS_FUZZ_SEEDS=FOLDER` it fuzzes nothing and
+//! writes the start of each target's search: `FOLDER/NAME/`, its first inputs, made by the encoders themselves if there are any, and
 //! `FOLDER/NAME.dict`, words that no search by coverage would guess (the format is that of libFuzzer's documentation,
 //! "Dictionaries").
 
@@ -49,7 +49,7 @@ fn write_seeds(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As a dictionary has it: every byte by its number, so that none has a meaning.
+/// A word for a dictionary: every byte by its number, so that none has a special meaning.
 fn escaped(word: &str) -> String {
     word.bytes().map(|byte| format!("\\x{byte:02X}")).collect()
 }

@@ -1,6 +1,6 @@
-//! Bytes as a list of things to do: each target that drives a state machine reads its input as one.
+//! Bytes as a script: each target that drives a state machine reads its input as a list of steps.
 
-/// What is left of an input. Where it runs out there are zeros, so that every input is a script.
+/// The rest of an input. Behind its end there are zeros, so that every input is a script.
 #[derive(Debug)]
 pub(crate) struct Script<'a>(&'a [u8]);
 
@@ -24,7 +24,7 @@ impl<'a> Script<'a> {
         self.byte() & 1 == 1
     }
 
-    /// A number of which small ones are as easy to hit as those at the end of the range: the first byte says how many follow.
+    /// A number. Small numbers are as likely as those at the end of the range: the first byte says how many bytes follow.
     pub(crate) fn number(&mut self) -> u64 {
         match self.byte() {
             small @ 0..=199 => u64::from(small),

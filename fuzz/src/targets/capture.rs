@@ -1,11 +1,11 @@
-//! Captures of machines in one file, which come from other people.
+//! Captures of machines in one file, which other people send.
 
 use flate2::{Compression, write::GzEncoder};
 use rails_topo::{Capture, Topology};
 use std::io::Write;
 
-/// An archive, packed here so that no search has to find a checksum; where the first byte is 1, the packed bytes themselves. What is read can be replayed, printed
-/// and written, and what is written reads as the same.
+/// Reads an archive, which this target packs so that no search has to find a checksum; if the first byte is 1, the input is the packed bytes themselves. A
+/// capture that was read can be replayed, printed and written, and reads back as the same.
 pub(crate) fn read(data: &[u8]) {
     let capture = match data.split_first() {
         Some((1, packed)) => Capture::read(packed),
@@ -14,7 +14,7 @@ pub(crate) fn read(data: &[u8]) {
     };
     let Ok(capture) = capture else { return };
     let mut written = Vec::new();
-    capture.write(&mut written).expect("memory takes what is written");
+    capture.write(&mut written).expect("memory takes every write");
     assert_eq!(Capture::read(&written[..]).expect("what was written reads"), capture);
     let replayed = capture.clone().replay("capture");
     if let Ok(topology) = &replayed {
@@ -30,14 +30,14 @@ fn cpus<E>(topology: &Result<Topology, E>) -> Option<String> {
     topology.as_ref().ok().map(|topology| topology.online_cpus().to_string())
 }
 
-/// The machine that this runs on, and one of four CPUs.
+/// This machine, and one of four CPUs.
 pub(crate) fn captures() -> Vec<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut add = |kind, path: &str, text: &str| {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(kind);
         header.set_size(text.len() as u64);
-        archive.append_data(&mut header, path, text.as_bytes()).expect("memory takes what is written");
+        archive.append_data(&mut header, path, text.as_bytes()).expect("memory takes every write");
     };
     add(
         tar::EntryType::Regular,
@@ -51,7 +51,7 @@ pub(crate) fn captures() -> Vec<Vec<u8>> {
     }
     add(tar::EntryType::Regular, "sys/devices/system/cpu/online", "0-3\n");
     add(tar::EntryType::Directory, "sys/class/net/eth0", "");
-    let small = [&[0], &archive.into_inner().expect("memory takes what is written")[..]].concat();
+    let small = [&[0], &archive.into_inner().expect("memory takes every write")[..]].concat();
     let mut whole = vec![1];
     let this_machine = Capture::of_this_machine().ok().and_then(|capture| capture.write(&mut whole).ok());
     [small].into_iter().chain(this_machine.map(|()| whole)).collect()
@@ -59,8 +59,8 @@ pub(crate) fn captures() -> Vec<Vec<u8>> {
 
 fn pack(archive: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::none());
-    packed.write_all(archive).expect("memory takes what is written");
-    packed.finish().expect("memory takes what is written")
+    packed.write_all(archive).expect("memory takes every write");
+    packed.finish().expect("memory takes every write")
 }
 
 pub(crate) const WORDS: &[&str] =

@@ -1,5 +1,5 @@
 //! One end of a stream against a peer that sends well-formed frames of any content in any order, over lanes that come and go, while the
-//! application does as it likes.
+//! application does anything.
 
 use crate::script::Script;
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use rails_proto::{
 };
 use std::time::{Duration, Instant};
 
-/// Nothing makes it panic, hold more than its window, let out more than the peer's, give another failure than the first, or give
-/// the application a byte that is not at its place.
+/// No input makes the end panic, hold more than its window, send beyond the peer's, report another failure than the first, or give the
+/// application a wrong byte.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let policy = match script.byte() % 3 {
@@ -44,7 +44,7 @@ pub(crate) fn run(data: &[u8]) {
         in_outage: false,
         stands_still: false,
     };
-    end.connection.lane_up(now, LaneTraits::default()).expect("it is the first");
+    end.connection.lane_up(now, LaneTraits::default()).expect("the lane is the first");
     while let Some(step) = script.step() {
         end.step(step, &mut script);
         end.check();
@@ -57,11 +57,11 @@ pub(crate) fn run(data: &[u8]) {
 struct End {
     connection: Connection,
     now: Instant,
-    /// How many bytes the application has had.
+    /// The number of bytes that the application has read.
     read: u64,
     /// The longest chunk that both ends take.
     longest: usize,
-    /// How far the peer lets it send.
+    /// The offset up to which the peer lets it send.
     limit: u64,
     failure: Option<Failure>,
     in_outage: bool,
@@ -136,7 +136,7 @@ impl End {
                 connection.check_progress(self.now, lane, &sample);
                 assert!(
                     connection.lane_timeouts(lane).progress.is_none_or(|at| at > self.now),
-                    "it is looked at without end"
+                    "the lane's progress is checked without end"
                 );
             }
             (6, Some(lane)) => connection.link_down(self.now, lane),
@@ -144,7 +144,10 @@ impl End {
             (8, _) => {
                 self.now = connection.poll_timeout().map_or(self.now, |at| at.max(self.now));
                 connection.handle_timeout(self.now);
-                assert!(connection.poll_timeout().is_none_or(|at| at > self.now), "its time has come");
+                assert!(
+                    connection.poll_timeout().is_none_or(|at| at > self.now),
+                    "a timeout that was handled is still due"
+                );
             }
             (9, _) => {
                 let refused = if script.flag() { Refused::Stream } else { Refused::Connection };
@@ -163,7 +166,7 @@ impl End {
         }
     }
 
-    /// As a lane does it: no memory before the header was admitted.
+    /// Takes a chunk as a lane does: no memory before the end has admitted the header.
     fn data(&mut self, lane: LaneId, offset: u64, length: u32, fin: bool) {
         let header = DataHeader { offset, length, fin, checksum: 0 };
         if self.connection.admit(self.now, &header).is_ok() {
@@ -177,7 +180,7 @@ impl End {
         for _ in 0..MOST_FRAMES {
             let mut control = Vec::new();
             match self.connection.poll_transmit(self.now, lane, &mut control) {
-                Transmit::Send(None) => assert!(!control.is_empty(), "there is nothing in what is to be sent"),
+                Transmit::Send(None) => assert!(!control.is_empty(), "a step that sends has nothing to send"),
                 Transmit::Send(Some(chunk)) => {
                     assert!(chunk.length as usize <= self.longest, "{chunk:?} is too long");
                     assert!(chunk.offset + u64::from(chunk.length) <= self.limit, "{chunk:?} is beyond the window");
@@ -189,7 +192,7 @@ impl End {
                 assert!(Frame::decode(frame).is_ok());
             }
         }
-        panic!("a lane has something to send without end");
+        panic!("a lane sends without end");
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -205,7 +208,7 @@ impl End {
         let (read, _) = self.connection.received();
         assert_eq!(read, self.read);
         if self.failure.is_some() {
-            assert_eq!(self.connection.failure(), self.failure.as_ref(), "the first failure is the one that is told");
+            assert_eq!(self.connection.failure(), self.failure.as_ref(), "the end reports the first failure");
         }
         self.failure = self.connection.failure().cloned();
         while let Some(event) = self.connection.poll_event() {
@@ -221,12 +224,12 @@ impl End {
     }
 }
 
-/// What stands at an offset of the stream that the peer sends, whichever chunk brings it.
+/// The byte at an offset of the stream that the peer sends, the same in every chunk.
 fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Steps by hand: a stream that goes well, one whose lane is lost in the middle, one that is reset, one that stands still for two seconds.
+/// Hand-written scripts: a stream without faults, one whose lane is lost in the middle, one that is reset, one that stands still for two seconds.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let begin = [0, 100, 100, 228, 0, 1, 0, 0];
     let write = [6, 250, 7];
@@ -246,7 +249,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let lost =
         [&begin[..], &[11, 0, 1], &write, &[0x17, 0x10, 0, 20, 0, 12, 10, 200, 0, 50, 15, 9], &ack(1, false), &[15]];
     let reset = [&begin[..], &write, &data(50, false), &[14, 1, 9, 7]];
-    // The first lane is taken out, the second stalls and is looked at, then there is none until one joins, and none again.
+    // The first lane leaves, the second stalls and is checked, then there is none until one joins, and none again.
     let leaves = [
         &begin[..],
         &[11, 0, 1],
@@ -262,8 +265,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 
 const WINDOW: u64 = 10_000;
 const LONGEST_CHUNK: u32 = 1_000;
-/// The longest that it sends.
+/// The longest chunk that the end sends.
 const OWN_CHUNK: usize = 200;
 const SEND_BUFFER: usize = 2_000;
-/// More than a lane can have to send at once: as many chunks of one byte as may be in flight.
+/// More frames than a lane can send at once: as many chunks of one byte as may be in flight.
 const MOST_FRAMES: usize = 1 << 17;

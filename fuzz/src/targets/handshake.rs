@@ -1,4 +1,4 @@
-//! How a lane joins, against a peer that says anything.
+//! The handshake of a lane, against a peer that sends anything.
 
 use crate::script::Script;
 use rails_proto::{
@@ -10,7 +10,7 @@ use rails_proto::{
     secret::Secret,
 };
 
-/// Messages one behind the other: whatever decodes encodes to the same bytes, and none is longer than the longest.
+/// Messages one behind the other: each message that decodes encodes to the same bytes, and none exceeds the longest.
 pub(crate) fn message(mut data: &[u8]) {
     while let Some((message, bytes, rest)) = next(data) {
         data = rest;
@@ -35,11 +35,11 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     hellos.into_iter().chain(others).chain(refused).map(|message| message.encode()).collect()
 }
 
-/// Both sides, each against what the input says. Who does not know the secret must not join, and nobody can know it from here: the
-/// first byte chooses between a secret, one that encrypts, and none, and with none both may end well.
+/// Both sides, each against the input. A peer without the secret must not join, and no input has the secret. The first byte
+/// chooses between a secret, a secret with encryption, and none; without one both sides may succeed.
 pub(crate) fn both_sides(data: &[u8]) {
     let mut script = Script::new(data);
-    let secret = || Secret::pre_shared(b"nobody can guess this").expect("it is long enough");
+    let secret = || Secret::pre_shared(b"nobody can guess this").expect("the secret is long enough");
     let credentials = match script.byte() % 3 {
         0 => Credentials::Insecure,
         1 => Credentials::Secret { mode: Mode::PreSharedKey, secret: secret() },
@@ -47,10 +47,10 @@ pub(crate) fn both_sides(data: &[u8]) {
     };
     let mode = credentials.mode();
     let joined = against(credentials.clone(), credentials, script.rest());
-    assert!(!joined || mode == Mode::Insecure, "somebody joined without the secret");
+    assert!(!joined || mode == Mode::Insecure, "a peer joined without the secret");
 }
 
-/// Whether one of two ends, with these credentials, takes what is said for somebody who may join. All that is said goes to both.
+/// Whether one of two ends, with these credentials, lets the sender of `said` join. Both ends get all of `said`.
 pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -> bool {
     let (mut initiator, _) = Initiator::start(ours, hello(Mode::Insecure));
     let (mut responder, mut joined) = (None::<Responder>, false);
@@ -107,8 +107,8 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
     vec![conversation(Mode::Insecure, 0), conversation(Mode::PreSharedKey, 1), conversation(Mode::Encrypted, 2)]
 }
 
-/// The next message as the driver reads it: the prefix, then as much as that says. `None` where the bytes end or are no message's
-/// beginning, behind which nothing tells where another would start.
+/// The next message as the driver reads it: the prefix, then as many bytes as the prefix says. `None` if the bytes end, or do not
+/// begin a message; then the place of the next message is unknown.
 fn next(data: &[u8]) -> Option<(Option<Message>, &[u8], &[u8])> {
     let prefix: &[u8; PREFIX_LEN] = data.first_chunk()?;
     let length = PREFIX_LEN + Message::body_len(prefix).ok()?;

@@ -1,9 +1,9 @@
-//! What rails-bind reads: files of `/proc`, its own journal, irqbalance's answers.
+//! The inputs of rails-bind: files of `/proc`, its own journal, irqbalance's answers.
 
 use super::texts;
 use rails_bind::fuzzing;
 
-/// One text is read as each of the files.
+/// Reads one text as each of the files.
 pub(crate) fn proc_files(data: &[u8]) {
     fuzzing::proc_files(&String::from_utf8_lossy(data));
 }
@@ -45,7 +45,7 @@ pub(crate) const WORDS: &[&str] = &[
     "7f00-7f20 ",
 ];
 
-/// What is read of a record is written as what reads the same. Nothing is carried out.
+/// A record that was read is written so that it reads back as the same. Nothing is carried out.
 pub(crate) fn journal(data: &[u8]) {
     fuzzing::journal(data);
 }
@@ -68,7 +68,7 @@ pub(crate) const RECORD_WORDS: &[&str] = &[
     "\"ours\":",
 ];
 
-/// Its answer on a socket.
+/// irqbalance's answer on its socket.
 pub(crate) fn irqbalance(data: &[u8]) {
     fuzzing::irqbalance(&String::from_utf8_lossy(data));
 }

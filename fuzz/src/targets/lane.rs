@@ -1,4 +1,4 @@
-//! Two lanes of a stream of messages against a peer that sends frames in any order, cut and spoilt in any way, while both lanes may have the same part in hand.
+//! Two lanes of a stream of messages against a peer that sends frames in any order, cut and corrupted in any way, while both lanes may receive the same part.
 
 use super::messages::{byte_of, chunk};
 use crate::script::Script;
@@ -18,8 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Nothing makes it panic, hold more than its window, wait for a time that has passed, or give the application a large message with a byte that is not at its
-/// place.
+/// No input makes the end panic, hold more than its window, wait for a time that has passed, or give the application a large message with a wrong byte.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let parameters = TransportParameters { longest_chunk: 1 << 16, window: WINDOW };
@@ -48,7 +47,7 @@ struct World {
     connection: Connection,
     lanes: [Lane; 2],
     now: Instant,
-    /// The number of the message that comes next.
+    /// The number of the next message of each priority.
     next: [u64; Priority::LEVELS],
 }
 
@@ -119,7 +118,7 @@ impl World {
                     }
                     lane.protocol.handle_timeout(self.now, &mut self.connection, TransportSample::default);
                     let next = lane.protocol.poll_timeout(&mut self.connection);
-                    assert!(next.is_none_or(|at| at > self.now), "a lane waits for what has passed");
+                    assert!(next.is_none_or(|at| at > self.now), "a lane waits for a time that has passed");
                 }
             }
         }
@@ -156,7 +155,7 @@ impl World {
                 Next::Close => return protocol.close_sending(Ok(())),
             }
         }
-        panic!("a lane has something to send without end");
+        panic!("a lane sends without end");
     }
 
     fn deliver(&mut self) {
@@ -185,7 +184,7 @@ impl World {
         while self.connection.poll_event().is_some() {}
     }
 
-    /// A lane that has ended is dialled again.
+    /// Dials a lane again if it has ended.
     fn end(&mut self, which: usize) {
         let lane = &mut self.lanes[which];
         lane.protocol.poll_timeout(&mut self.connection);
@@ -198,7 +197,7 @@ impl World {
     }
 }
 
-/// A part by both lanes, in portions; and one that is cut.
+/// A part on both lanes, in portions; and a part that is cut.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let part = [0, 1, 0, 0, 200, 16, 0, 0, 200, 16, 0];
     let on = |which: u8, step: u8| step | which << 7;
@@ -215,5 +214,5 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 const WINDOW: u64 = 1 << 20;
-/// More than a lane has to say at once.
+/// More frames than a lane sends at once.
 const MOST_FRAMES: usize = 1_000;

@@ -1,4 +1,4 @@
-//! What an end says of its lanes, what the other hears, and what it makes of that.
+//! The list of an end's lanes, its way to the other end, and the pairing that follows from it.
 
 use super::handshake::{TERMS, hello};
 use crate::script::Script;
@@ -17,8 +17,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// One answer, of which something is changed, cut off or made up on its way. What was not changed is heard as it was said; nothing
-/// else is heard at all, for the proof is over all of it.
+/// One answer, which is changed, cut off or forged on its way. The other end reads an unchanged answer as it was sent, and takes
+/// no other, for the proof covers all of it.
 pub(crate) fn exchange(data: &[u8]) {
     let mut script = Script::new(data);
     let mode = [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted][usize::from(script.byte()) % 3];
@@ -42,42 +42,44 @@ pub(crate) fn exchange(data: &[u8]) {
     }
     match read(&mut joined, &heard) {
         Some(Ok(list)) => assert!(heard.starts_with(&said) && list == offers, "{list:?} of {offers:?}"),
-        Some(Err(error)) => assert!(!heard.starts_with(&said), "what was said is refused: {error}"),
-        None => assert!(!heard.starts_with(&said), "more is waited for than was said"),
+        Some(Err(error)) => assert!(!heard.starts_with(&said), "an unchanged answer is refused: {error}"),
+        None => assert!(!heard.starts_with(&said), "the reader waits for more than was sent"),
     }
 }
 
-/// As the driver does it; `None` where the bytes end before the message does.
+/// Reads the answer as the driver does; `None` if the bytes end before the message does.
 fn read(joined: &mut Joined, heard: &[u8]) -> Option<Result<Vec<LaneCandidate>, HandshakeError>> {
     let prefix: &[u8; PREFIX_LEN] = heard.first_chunk()?;
     let length = match joined.lanes_len(prefix) {
         Ok(length) => length,
         Err(error) => return Some(Err(error)),
     };
-    assert!(length <= LONGEST, "{length} bytes would be taken");
+    assert!(length <= LONGEST, "the reader would take {length} bytes");
     let body = heard.get(PREFIX_LEN..PREFIX_LEN + length)?;
     Some(joined.lanes(prefix, body.to_vec()))
 }
 
-/// Both ends of a handshake for a question, which went well.
+/// Both ends of a successful handshake for a question.
 fn asked(mode: Mode) -> (Joined, Proved) {
     let credentials = match mode {
         Mode::Insecure => Credentials::Insecure,
         mode => Credentials::Secret {
             mode,
-            secret: Secret::pre_shared(b"nobody can guess this").expect("it is long enough"),
+            secret: Secret::pre_shared(b"nobody can guess this").expect("the secret is long enough"),
         },
     };
     let question = Hello { purpose: Purpose::Discover, lanes: 0, ..hello(mode) };
     let (mut initiator, first) = Initiator::start(credentials.clone(), question);
-    let Message::Hello(heard) = first else { panic!("it begins with a hello") };
+    let Message::Hello(heard) = first else { panic!("the handshake begins with a hello") };
     let (mut responder, challenge) =
         Responder::start(credentials, heard, TERMS, [9; 32]).expect("the modes are the same");
-    let Ok(InitiatorStep::Send(proof)) = initiator.handle(challenge) else { panic!("it knows the secret") };
+    let Ok(InitiatorStep::Send(proof)) = initiator.handle(challenge) else { panic!("the initiator knows the secret") };
     let Some(Ok(ResponderStep::Proved(proved))) = proof.into_iter().next().map(|proof| responder.handle(proof)) else {
         panic!("the proof is right");
     };
-    let Ok(InitiatorStep::Joined(joined)) = initiator.handle(proved.accept.clone()) else { panic!("so is the answer") };
+    let Ok(InitiatorStep::Joined(joined)) = initiator.handle(proved.accept.clone()) else {
+        panic!("the answer is right too")
+    };
     (*joined, *proved)
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn exchanges() -> Vec<Vec<u8>> {
     (0..3).flat_map(of_mode).collect()
 }
 
-/// Entries of such a message by themselves: whatever is read is written the same.
+/// Entries of such a message by themselves: each entry that is read is written as the same bytes.
 pub(crate) fn entries(data: &[u8]) {
     rails_proto::fuzzing::lane_entries(data);
 }
@@ -100,8 +102,8 @@ pub(crate) fn lists() -> Vec<Vec<u8>> {
 
 pub(crate) const ENTRY_WORDS: &[&str] = &["\u{4}\u{18}", "\u{6}@", "eth0", "ens1f0np0"];
 
-/// Any two lists: who is paired was offered, each rail of either end is paired or left over, and the order of the lists changes
-/// nothing. Behind a translation, too, no other addresses are called than were told or asked.
+/// Any two lists: every paired address was offered, each rail of both ends is paired or left over, and the order of the lists
+/// changes nothing. Behind an address translation, too, an end calls only addresses that the peer named or that it asked.
 pub(crate) fn pairing(data: &[u8]) {
     let mut script = Script::new(data);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -148,7 +150,7 @@ pub(crate) fn offers_of_both() -> Vec<Vec<u8>> {
     ]
 }
 
-/// One that can be told: few networks, so that some are shared.
+/// An offer that a list can hold: few networks, so that the ends share some.
 fn offer(script: &mut Script<'_>) -> LaneCandidate {
     let (flags, net, host) = (script.byte(), script.byte(), script.byte().max(1));
     let (ip, bits): (IpAddr, u8) = match flags & 3 {
@@ -164,7 +166,7 @@ fn offer(script: &mut Script<'_>) -> LaneCandidate {
     LaneCandidate {
         rail: RailId(usize::from(script.byte() % 8)),
         address: LaneAddress {
-            scheme: if flags & 64 == 0 { Scheme::TCP } else { Scheme::new("udp").expect("it is a name") },
+            scheme: if flags & 64 == 0 { Scheme::TCP } else { Scheme::new("udp").expect("the name is valid") },
             socket: SocketAddr::new(ip, 1 + u16::from(script.byte() % 2)),
         },
         prefix_len,
@@ -176,7 +178,7 @@ fn offer(script: &mut Script<'_>) -> LaneCandidate {
     }
 }
 
-/// 10.0.1.2/24 of rail 0, fd00:2::9/64 of rail 1 with all that can be known, and fe80::1:3 of rail 2 with nothing.
+/// 10.0.1.2/24 of rail 0, fd00:2::9/64 of rail 1 with all optional fields, and fe80::1:3 of rail 2 with none.
 const SEED_OFFERS: [[u8; 7]; 3] =
     [[0b1000, 1, 2, 0, 1, 0, 0], [0b11_1010, 2, 9, 1, 0, 3, 1], [0b0011, 1, 3, 2, 0, 1, 0]];
 /// 64 entries, the proof and a tag.

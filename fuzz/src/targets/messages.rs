@@ -1,4 +1,5 @@
-//! Chunks of messages in any order, on lanes that get stuck, are overtaken and are lost, beside the plainest list of what was taken in.
+//! Chunks of messages in any order, on lanes that get stuck, are overtaken and are lost, checked against a plain list of the messages
+//! taken.
 
 use crate::script::Script;
 use bytes::Bytes;
@@ -10,8 +11,8 @@ use rails_proto::{
 };
 use std::collections::HashMap;
 
-/// Each message is delivered once, whole and in the order of its priority, with the bytes that were taken in first; and never is
-/// more held than the window.
+/// The inbox delivers each message once, whole and in the order of its priority, with the bytes that arrived first, and never holds
+/// more than the window.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let window = 1 + script.number() % MOST_WINDOW;
@@ -39,13 +40,13 @@ struct World {
     inbox: Inbox,
     window: u64,
     lanes: [Option<Receiving>; LANES],
-    /// The small messages that were taken in.
+    /// The small messages that the inbox has taken.
     small: HashMap<(Priority, u64), Bytes>,
-    /// The number of the message that comes next.
+    /// The number of the next message of each priority.
     next: [u64; Priority::LEVELS],
 }
 
-/// A chunk that a lane has in hand.
+/// A chunk that a lane receives.
 struct Receiving {
     header: DataHeader,
     content: Content,
@@ -77,7 +78,7 @@ impl World {
         }
     }
 
-    /// As a lane does it: no memory before the header was admitted.
+    /// Begins a chunk as a lane does: no memory before the inbox has admitted the header.
     fn begin(&mut self, lane: usize, script: &mut Script<'_>) -> Result<(), Violation> {
         let (offset, content, payload) = chunk(script);
         let header = DataHeader { offset, length: payload.len() as u32, fin: false, checksum: 0 };
@@ -104,7 +105,7 @@ impl World {
             match self.inbox.lend(lane).expect("the lane was told to borrow it") {
                 Lent::Piece(mut piece) => {
                     assert_eq!(piece.len(), payload.len());
-                    assert!(piece[..filled] == payload[..filled], "what the lane had filled is there");
+                    assert!(piece[..filled] == payload[..filled], "the bytes that the lane had filled are there");
                     piece[filled..to].copy_from_slice(&payload[filled..to]);
                     if to == payload.len() {
                         self.inbox.fill(lane, piece);
@@ -115,7 +116,10 @@ impl World {
                     return self.inbox.check_the_end();
                 }
                 Lent::Own(own) => {
-                    assert!(own.len() == payload.len() && own[..filled] == payload[..filled], "an ousted lane lost it");
+                    assert!(
+                        own.len() == payload.len() && own[..filled] == payload[..filled],
+                        "the ousted lane lost bytes"
+                    );
                     receiving.place = Place::Own;
                 }
             }
@@ -173,7 +177,7 @@ impl World {
     }
 }
 
-/// Where it lies, what it is made of, and its bytes: as an honest peer would say it, but for what the flags spoil.
+/// A chunk's offset, content and bytes: as an honest peer sends them, except for the fields that the flags corrupt.
 pub(super) fn chunk(script: &mut Script<'_>) -> (u64, Content, Vec<u8>) {
     let flags = script.byte();
     let priority = Priority::new(flags >> 5).expect("there are eight");
@@ -204,12 +208,12 @@ pub(super) fn byte_of(priority: Priority, number: u64, at: usize) -> u8 {
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Packets that come in another order than they are read in; a large message whose parts come on two lanes, one of them twice; an end.
+/// Packets that arrive out of order; a large message whose parts arrive on two lanes, one of them twice; an end.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     const ALL: [u8; 3] = [200, 255, 255];
     let packet =
         |lane: u8, slot: u8, number: u8| [&[lane << 4, 0, slot, number, 2, 9, 50, lane << 4 | 3][..], &ALL].concat();
-    // A part of `length` bytes at `at` of a message of 200 that lies in the slot.
+    // A part of `length` bytes at `at` of a message of 200 bytes in the slot.
     let part = |lane: u8, at: u8, length: u8| vec![lane << 4, 1, 4, 0, 199, at, length];
     let rest = |lane: u8| [&[lane << 4 | 3][..], &ALL].concat();
     let begin = || vec![228, 0, 0, 127, 255];
@@ -222,7 +226,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 
 const LANES: usize = 3;
 const MOST_WINDOW: u64 = 1 << 16;
-/// Somewhat more than the window has.
+/// Somewhat more slots than the window has.
 const MOST_SLOTS: u64 = 160;
 const LONGEST_SMALL: usize = 700;
 const LONGEST_PART: usize = 8_000;

@@ -17,19 +17,19 @@ mod topology;
 mod transfer;
 mod wire;
 
-/// A decoder, and where its search starts.
+/// A decoder, and the start of its search.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Panics where the decoder does, or where what it promises does not hold.
+    /// Panics if the decoder panics, or breaks its promises.
     pub(crate) run: fn(&[u8]),
-    /// Inputs that get it far.
+    /// Inputs that reach deep into the decoder.
     pub(crate) seeds: fn() -> Vec<Vec<u8>>,
-    /// What its inputs are made of.
+    /// Words of its inputs.
     pub(crate) words: &'static [&'static str],
 }
 
 pub(crate) const TARGETS: &[Target] = &[
-    // rails-multirail: what a peer sends, and what a user asks for.
+    // rails-multirail: bytes from a peer, and requests of a user.
     Target { name: "frame", run: wire::frame, seeds: wire::seeds, words: &[] },
     Target { name: "handshake-message", run: handshake::message, seeds: handshake::messages, words: &["RAIL"] },
     Target { name: "handshake", run: handshake::both_sides, seeds: handshake::conversations, words: &["RAIL"] },
@@ -47,7 +47,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "decisions", run: record::run, seeds: record::seeds, words: record::WORDS },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
-    // rails-bench: what the other end of a transfer says, and what stands on the command line.
+    // rails-bench: messages of the other end of a transfer, and the command line.
     Target { name: "purpose", run: transfer::greeting, seeds: transfer::greetings, words: &["BENCH-TO\x01\0"] },
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
     Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },
@@ -65,7 +65,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "config", run: topology::config, seeds: topology::configs, words: topology::CONFIG_WORDS },
     Target { name: "uevent", run: monitor::uevent, seeds: monitor::uevents, words: monitor::UEVENT_WORDS },
     Target { name: "rtnetlink", run: monitor::rtnetlink, seeds: monitor::datagrams, words: &["eth0\0\0\0\0"] },
-    // rails-bind: what the kernel and other programs say, and what was written down for later.
+    // rails-bind: text from the kernel and other programs, and the journal.
     Target { name: "proc-files", run: kernel::proc_files, seeds: kernel::files, words: kernel::WORDS },
     Target { name: "journal", run: kernel::journal, seeds: kernel::records, words: kernel::RECORD_WORDS },
     Target { name: "irqbalance", run: kernel::irqbalance, seeds: kernel::answers, words: kernel::BALANCER_WORDS },

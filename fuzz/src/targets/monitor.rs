@@ -1,9 +1,9 @@
-//! What the kernel tells of changes.
+//! The kernel's reports of changes.
 
 use super::texts;
 use rails_topo::monitor::fuzzing;
 
-/// No datagram makes it panic.
+/// No datagram makes the decoder panic.
 pub(crate) fn uevent(data: &[u8]) {
     fuzzing::uevent(data);
 }
@@ -30,7 +30,7 @@ pub(crate) const UEVENT_WORDS: &[&str] = &[
     "4294967295",
 ];
 
-/// No datagram makes it panic, and none means more than its messages.
+/// No datagram makes the decoder panic, or report more changes than the datagram has messages.
 pub(crate) fn rtnetlink(data: &[u8]) {
     // A message's header is 16 bytes long (netlink(7)).
     assert!(fuzzing::rtnetlink(data) <= data.len() / 16);

@@ -1,4 +1,4 @@
-//! Chunks in any order, beside the plainest thing that could do the same: a flag for every byte.
+//! Chunks in any order, checked against the simplest model: a flag for every byte.
 
 use crate::script::Script;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let window = 1 + script.number() % MOST;
     let mut reassembler = Reassembler::new(window);
-    // Which bytes have arrived, and how many were read.
+    // The bytes that have arrived, and the number of bytes read.
     let mut arrived = vec![false; MOST as usize * 4];
     let mut read = 0_usize;
     while let Some(step) = script.step() {
@@ -39,7 +39,7 @@ pub(crate) fn run(data: &[u8]) {
                     arrived[range].fill(true);
                 }
                 Err(violation) => {
-                    // What the header does not say only the pieces can.
+                    // After a good header, only the number of pieces can be a violation.
                     assert!(admission.is_err() || violation.to_string().contains("pieces"), "{violation}");
                     return;
                 }

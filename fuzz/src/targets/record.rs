@@ -8,7 +8,8 @@ use rails_proto::{
 };
 use std::time::{Duration, Instant};
 
-/// Any text is read or refused, a record that was read is written as the same, and every policy decides about it.
+/// The reader takes or refuses any text, a record that was read is written as the same, and every policy decides about
+/// it.
 pub(crate) fn run(data: &[u8]) {
     let Ok(record) = String::from_utf8_lossy(data).parse::<Record>() else { return };
     let again = record.to_string().parse::<Record>();
@@ -18,7 +19,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Two lanes, of which the second is lost in the end.
+/// Records with two lanes, of which the second is lost at the end.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let record = |policy: Policy| {
         let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20);

@@ -1,4 +1,4 @@
-//! What opens the frames of a lane, against everything but the frames that come next on it.
+//! The opener of a lane's frames, against all bytes but the next frame of the lane.
 
 use crate::script::Script;
 use bytes::Bytes;
@@ -9,8 +9,8 @@ use rails_proto::{
     wire::FRAME_LEN,
 };
 
-/// What was sealed next opens, as it was and under whichever key it is; nothing else does: not changed, not again, not from another lane or
-/// the other direction, and no bytes that were made up. After the first that does not open a lane is over, so that is where it ends.
+/// The next sealed frame opens unchanged, under any key; no other frame does: not a changed or repeated one, not one from another lane or
+/// the other direction, and no forged bytes. After the first frame that does not open a lane is over, so the run ends there.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let secret = Secret::pre_shared(b"nobody can guess this").expect("it is long enough");
@@ -29,7 +29,7 @@ pub(crate) fn run(data: &[u8]) {
                 assert_eq!(
                     fuzzing::open(&mut far.opener, &frame),
                     Ok((header.to_vec(), payload)),
-                    "what was sealed opens"
+                    "the next sealed frame opens"
                 );
                 before = frame;
                 continue;
@@ -48,13 +48,13 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// As a chunk has its bytes: in pieces, some of them empty.
+/// Cuts a payload into pieces, as in a chunk; some of them are empty.
 fn cut(payload: &[u8], at: usize) -> [Bytes; 2] {
     let (first, second) = payload.split_at(at.min(payload.len()));
     [Bytes::copy_from_slice(first), Bytes::copy_from_slice(second)]
 }
 
-/// Three frames that open, then one of each kind that does not.
+/// Three frames that open, then one of each kind that does not open.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let frame = |step: u8, length: u8, cut: u8| [&[step][..], &[7; FRAME_LEN], &[length, cut]].concat();
     let well = [frame(0, 0, 0), frame(1, 100, 30), frame(2, 255, 0)].concat();

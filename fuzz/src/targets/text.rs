@@ -10,13 +10,13 @@ use rails_proto::parameters::MOST_LANES;
 use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
 use std::sync::LazyLock;
 
-/// What is read can be planned for, with no more rails than a stream has lanes.
+/// A request that was read can be planned, with no more rails than a stream has lanes.
 pub(crate) fn rail_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(request) = text.parse::<RailRequest>() {
         static MACHINE: LazyLock<Topology> = LazyLock::new(|| {
             let nics = ["eth0", "eth1"].map(Nic::named).into();
-            Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("it is a machine")
+            Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("the description is valid")
         });
         if let Ok(plan) = plan_rails(&MACHINE, &request) {
             assert!((1..=MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
@@ -56,7 +56,7 @@ pub(crate) fn command_lines() -> Vec<Vec<u8>> {
     ])
 }
 
-/// What iperf3 and ucx_perftest print.
+/// The output of iperf3 and ucx_perftest.
 pub(crate) fn rivals_output(data: &[u8]) {
     fuzzing::rivals_output(data);
 }
@@ -87,7 +87,7 @@ pub(crate) const LINE_WORDS: &[&str] = &[
     "x2",
 ];
 
-/// Lists and masks print as what reads the same, whatever they were.
+/// Lists and masks print as text that reads back as the same set.
 pub(crate) fn id_set(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(set) = text.parse::<CpuSet>() {
@@ -109,7 +109,7 @@ pub(crate) fn id_sets() -> Vec<Vec<u8>> {
     texts(["0-3,8,10-11", "0-1048575", "ff,ffffffff", "00000000,0000000f", "0000:3b:00.1", "02:00:5e:10:00:01", ""])
 }
 
-/// Lines are read without end or panic, and their names are understood or not.
+/// The reader takes any number of lines without a panic, and understands their names or not.
 pub(crate) fn interrupts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let lines = InterruptLines::parse(&text);

@@ -1,4 +1,4 @@
-//! Streams kept by TLS: how they are opened, and the text that certificates and pins come in.
+//! Streams in mode TLS: how they open, and the text of certificates and pins.
 
 use super::handshake::{TERMS, against, hello};
 use crate::script::Script;
@@ -14,15 +14,14 @@ use rails_proto::{
 };
 use std::sync::OnceLock;
 
-/// Both sides, each against what the input says: without the key of the certificate, and without ever having agreed on one, nobody
-/// joins.
+/// Both sides, each against the input: a peer without the certificate's key, and without an agreed session key, does not join.
 pub(crate) fn strangers(data: &[u8]) {
     let credentials = both();
-    assert!(!against(credentials.0, credentials.1, data), "somebody joined without a key");
+    assert!(!against(credentials.0, credentials.1, data), "a peer joined without a key");
 }
 
-/// What goes between two honest ends is changed, lost, repeated or cut anew on its way. Where they end up with a lane all the
-/// same, both have the same one: its parameters, its hello and its keys.
+/// The messages between two honest ends are changed, lost, repeated or cut anew on their way. If the ends get a lane
+/// nevertheless, both have the same lane: its parameters, its hello and its keys.
 pub(crate) fn between(data: &[u8]) {
     let mut script = Script::new(data);
     let (ours, theirs) = both();
@@ -36,7 +35,7 @@ pub(crate) fn between(data: &[u8]) {
             match initiator.handle(message) {
                 Ok(InitiatorStep::Send(answers)) => to_responder.extend(answers),
                 Ok(InitiatorStep::Joined(joined)) => {
-                    return agree(*joined, *proved.expect("nobody else can accept"), hello(Mode::Tls));
+                    return agree(*joined, *proved.expect("only the responder can accept"), hello(Mode::Tls));
                 }
                 Err(error) => return drop(initiator.farewell(&error)),
             }
@@ -56,7 +55,7 @@ pub(crate) fn between(data: &[u8]) {
     }
 }
 
-/// What becomes of a message: nothing, as a rule.
+/// The fate of a message on its way: mostly it arrives unchanged.
 fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
     let mut bytes = message.encode();
     match (script.byte(), message) {
@@ -74,7 +73,8 @@ fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
         _ => {}
     }
     let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else { return Vec::new() };
-    // Where the length was changed, what comes would be read as another message's beginning; it is enough that it is none.
+    // After a change of the length, the reader would read the next bytes as another message's beginning; here the message is
+    // dropped.
     match Message::body_len(prefix) {
         Ok(length) if length == bytes.len() - PREFIX_LEN => {
             Message::decode(prefix, &bytes[PREFIX_LEN..]).into_iter().collect()
@@ -85,14 +85,14 @@ fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
 
 fn agree(joined: Joined, proved: Proved, said: Hello) {
     assert_eq!((joined.parameters, proved.hello), (TERMS, said));
-    let (Some(mut ours), Some(mut theirs)) = (joined.seals, proved.seals) else { panic!("it is encrypted") };
+    let (Some(mut ours), Some(mut theirs)) = (joined.seals, proved.seals) else { panic!("the lane is encrypted") };
     for (sealer, opener) in [(&mut ours.sealer, &mut theirs.opener), (&mut theirs.sealer, &mut ours.opener)] {
         let sealed: [u8; SEALED_FRAME_LEN] = sealer.seal(&[7; FRAME_LEN], &[Bytes::new()]).try_into().expect("a frame");
         assert_eq!(opener.header(&sealed), Ok([7; FRAME_LEN]));
     }
 }
 
-/// Nothing is changed; then one change at each message.
+/// First no change; then one change at each message.
 pub(crate) fn changes() -> Vec<Vec<u8>> {
     let at = |place: usize, change: &[u8]| [&[0].repeat(place)[..], change].concat();
     let mut seeds = vec![Vec::new()];
@@ -102,7 +102,7 @@ pub(crate) fn changes() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Beginnings that are TLS: the first flight of each side.
+/// Beginnings of TLS: the first flight of each side.
 pub(crate) fn flights() -> Vec<Vec<u8>> {
     let (ours, theirs) = both();
     let (mut initiator, first) = Initiator::start(ours, hello(Mode::Tls));
@@ -117,7 +117,7 @@ pub(crate) fn flights() -> Vec<Vec<u8>> {
     vec![[&begin[..], &bytes(&client)].concat(), [&begin[..], &bytes(&server)].concat(), begin]
 }
 
-/// Certificates, keys and names from a user's files: what is taken can be used or is refused.
+/// Certificates, keys and names from a user's files: each one is usable or is refused.
 pub(crate) fn pem(data: &[u8]) {
     let name = String::from_utf8_lossy(&data[..data.len().min(20)]).into_owned();
     drop(TlsClient::trusting(data, &name));
@@ -132,7 +132,7 @@ pub(crate) fn pems() -> Vec<Vec<u8>> {
     vec![format!("{certificate}{key}").into_bytes(), certificate.clone().into_bytes(), key.clone().into_bytes()]
 }
 
-/// A pin is written as it is read.
+/// A pin reads back as it was written.
 pub(crate) fn pin(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<KeyPin>() {
@@ -153,7 +153,7 @@ pub(crate) const PEM_WORDS: &[&str] = &[
     "-----END PRIVATE KEY-----",
 ];
 
-/// Who connects and who listens, the first of whom trusts the key of the second.
+/// The connecting and the listening end. The first trusts the key of the second.
 fn both() -> (Credentials, Credentials) {
     static BOTH: OnceLock<(Credentials, Credentials)> = OnceLock::new();
     let make = || {
@@ -162,19 +162,19 @@ fn both() -> (Credentials, Credentials) {
         let pin = identity.pin().expect("it was made so");
         let client = Security::tls_client(TlsClient::pinned(pin).expect("a pin can be used"));
         let server = Security::tls_server(TlsServer::new(identity).expect("the key is the certificate's"));
-        (client.initiator().expect("it connects"), server.responder().expect("it listens"))
+        (client.initiator().expect("the client connects"), server.responder().expect("the server listens"))
     };
     BOTH.get_or_init(make).clone()
 }
 
-/// A certificate that signed itself, and its key.
+/// A self-signed certificate, and its key.
 fn made() -> &'static (String, String) {
     static MADE: OnceLock<(String, String)> = OnceLock::new();
     MADE.get_or_init(|| {
-        let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).expect("a name is all it needs");
+        let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).expect("the name is valid");
         (made.cert.pem(), made.signing_key.serialize_pem())
     })
 }
 
-/// More than an honest handshake takes.
+/// More turns than an honest handshake takes.
 const MOST_TURNS: usize = 20;

@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// hwloc's synthetic syntax. What is read can be planned with and printed.
+/// hwloc's synthetic syntax. A machine that was read can be planned with and printed.
 pub(crate) fn synthetic(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(topology) = Topology::synthetic(text, Vec::new()) {
@@ -29,7 +29,7 @@ pub(crate) fn descriptions() -> Vec<Vec<u8>> {
 pub(crate) const LEVELS: &[&str] =
     &["package:", "socket:", "numa:", "node:", "numanode:", "l3:", "l2cache:", "l1:", "core:", "pu:", "4294967296"];
 
-/// A tree of the kernel's files, of which each holds what stands between two zero bytes. Trees come from other people's machines.
+/// A tree of the kernel's files; each file holds the bytes between two zero bytes. Trees come from other people's machines.
 pub(crate) fn sysfs(data: &[u8]) {
     let root = folder();
     let mut contents = data.split(|byte| *byte == 0);
@@ -47,7 +47,7 @@ pub(crate) fn sysfs(data: &[u8]) {
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        // libFuzzer ends the process without running destructors; the folder's owner removes what it holds.
+        // libFuzzer ends the process without running destructors; the folder's owner removes its content.
         let root = in_memory().keep();
         for path in FILES {
             let folder = root.join(path).parent().expect("a file lies in a folder").to_owned();
@@ -124,8 +124,8 @@ const FILES: &[&str] = &[
     "proc/self/status",
 ];
 
-/// An hwloc XML file with arbitrary values in a structure that is as it should be. hwloc itself trusts the structure: its own `lstopo`
-/// (2.9.0) dies of a file with a set missing. What we make of an object is what is tried here.
+/// An hwloc XML file with arbitrary values in a correct structure. hwloc itself trusts the structure: its own `lstopo` (2.9.0) crashes on a file
+/// with a missing set. This target tests our reading of an object.
 pub(crate) fn xml(data: &[u8]) {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     let path = FILE.get_or_init(|| in_memory().keep().join("machine.xml"));
@@ -156,7 +156,7 @@ pub(crate) fn values() -> Vec<Vec<u8>> {
     vec![usual.join("\0").into_bytes()]
 }
 
-/// What stands between two `@` is a value; here it is the usual one.
+/// The text between two `@` is a value; here it is the usual one.
 const MACHINE: &str = include_str!("machine.xml");
 
 pub(crate) const XML_WORDS: &[&str] = &[
@@ -169,13 +169,13 @@ pub(crate) const XML_WORDS: &[&str] = &[
     "\0",
 ];
 
-/// A file of facts. Where it is good, the machine still holds together, and every change has a line of the file; where it is not, the error has one.
+/// A file of facts. If it is valid, the machine stays consistent, and every change names a line of the file; if not, the error names one.
 pub(crate) fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     static MACHINE: OnceLock<Topology> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| {
         let nics = vec![Nic::named("eth0"), Nic::named("eth1")];
-        Topology::synthetic("package:2 numa:1 core:4 pu:1", nics).expect("the description is good")
+        Topology::synthetic("package:2 numa:1 core:4 pu:1", nics).expect("the description is valid")
     });
     let lines = text.split('\n').count();
     match Config::parse("facts.toml", text).and_then(|config| config::apply(machine, &config)) {
@@ -223,7 +223,7 @@ pub(crate) const CONFIG_WORDS: &[&str] = &[
     "1979-05-27T07:32:00Z",
 ];
 
-/// A folder on the file system in memory, where there is one: thousands of files a second are written there.
+/// A folder on the file system in memory, if there is one: the target writes thousands of files a second.
 fn in_memory() -> TempDir {
     let mut builder = tempfile::Builder::new();
     builder.prefix("rails-fuzz-");

@@ -1,4 +1,4 @@
-//! What commands say to each other before anything else, and the two sides of a file transfer, each against a peer that says anything.
+//! The greeting of the commands, and the two sides of a file transfer, each against a peer that sends anything.
 
 use rails_bench::fuzzing as commands;
 use rails_transfer::{ReceiveSummary, fuzzing};
@@ -9,7 +9,7 @@ use tokio::{
     runtime::Builder,
 };
 
-/// What commands say of themselves before anything else.
+/// The greeting that a command sends first.
 pub(crate) fn greeting(data: &[u8]) {
     commands::greeting(data);
 }
@@ -41,18 +41,21 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// What a sender says, to a receiver that writes below a folder: nothing appears beside that folder, and what is counted as stored
-/// is there.
+/// A sender's messages, to a receiver that writes below a folder: no file appears outside that folder, and the files counted as
+/// stored are there.
 pub(crate) fn receive(data: &[u8]) {
     let outside = folder();
     let into = outside.path().join("into");
     if let Some(summary) = run(data, async |stream| rails_transfer::receive(stream, &into, Arc::new(())).await.ok()) {
         let ReceiveSummary { stored, .. } = summary;
         let there = files_below(&into);
-        assert!(stored == 0 || there > 0, "{stored} files are said to be stored, none is there");
+        assert!(stored == 0 || there > 0, "{stored} files count as stored, none is there");
     }
-    let beside: Vec<_> =
-        fs::read_dir(outside.path()).expect("it is ours").flatten().map(|entry| entry.path()).collect();
+    let beside: Vec<_> = fs::read_dir(outside.path())
+        .expect("this process made the folder")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     assert!(beside.iter().all(|path| *path == into), "{beside:?}");
 }
 
@@ -60,7 +63,7 @@ pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().0]
 }
 
-/// What a receiver answers, to a sender with one file: it never says that the file arrived where the digest is another.
+/// A receiver's answers, to a sender with one file: the sender never reports that the file arrived if the digest differs.
 pub(crate) fn send(data: &[u8]) {
     let folder = folder();
     let file = folder.path().join("f");
@@ -78,7 +81,8 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
 
 pub(crate) const WORDS: &[&str] = &["RAILS-FT\x01", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
-/// Who answers round trips, against a peer that asks for anything: it answers what came, and keeps no more than one message.
+/// The answering side of round trips, against a peer that asks for anything: it answers the bytes that arrive, and keeps no
+/// more than one message.
 pub(crate) fn latency(data: &[u8]) {
     let answered = run(data, async |mut stream| commands::answer(&mut stream).await);
     if let Ok(count) = answered {
@@ -96,14 +100,14 @@ pub(crate) fn questions() -> Vec<Vec<u8>> {
     ]
 }
 
-/// One side against these bytes, of which no more come; whatever it says is read.
+/// One side against these bytes and then their end. The peer reads everything that the side sends.
 fn run<T>(data: &[u8], side: impl AsyncFnOnce(tokio::io::DuplexStream) -> T) -> T {
     let runtime = Builder::new_current_thread().max_blocking_threads(4).build().expect("a runtime without drivers");
     runtime.block_on(async {
         let (ours, peer) = duplex(64 << 10);
         let (mut hear, mut say) = tokio::io::split(peer);
         let said = async {
-            // A side that has heard enough hangs up.
+            // A side that needs no more closes the stream.
             if say.write_all(data).await.is_ok() {
                 let _ = say.shutdown().await;
             }

@@ -5,10 +5,11 @@ use rails_proto::{
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 
-/// Whatever decodes encodes to the same bytes. A right checksum is not left to luck: half of the inputs get one.
+/// Each frame that decodes encodes to the same bytes. No search has to find a checksum: half of the inputs get a right
+/// one.
 pub(crate) fn frame(data: &[u8]) {
     for chunk in data.chunks_exact(FRAME_LEN + 1) {
-        let mut bytes: [u8; FRAME_LEN] = chunk[..FRAME_LEN].try_into().expect("it is that long");
+        let mut bytes: [u8; FRAME_LEN] = chunk[..FRAME_LEN].try_into().expect("the chunk is that long");
         if chunk[FRAME_LEN] & 1 == 1 {
             seal(&mut bytes);
         }
@@ -38,7 +39,7 @@ fn frames() -> Vec<Frame> {
     ]
 }
 
-/// Gives it the checksum that its other bytes have, which an error of the decoder tells.
+/// Gives the frame the right checksum, which an error of the decoder names.
 fn seal(bytes: &mut [u8; FRAME_LEN]) {
     use rails_proto::wire::FrameError;
     if let Err(FrameError::Checksum { is, .. }) = Frame::decode(bytes) {

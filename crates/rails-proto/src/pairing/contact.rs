@@ -70,7 +70,11 @@ mod tests {
         assert!(pairing.notes.iter().any(|note| note.contains("203.0.113.9:7000 as 172.17.0.2:7575")), "{pairing}");
         let plain =
             pair_with_contact(ours, theirs, "172.17.0.2:7575".parse().unwrap(), "192.168.1.5:40000".parse().unwrap());
-        assert_eq!(remotes(&plain), ["172.17.0.2:7575", "172.18.0.2:7575"], "without a translation this end calls all addresses");
+        assert_eq!(
+            remotes(&plain),
+            ["172.17.0.2:7575", "172.18.0.2:7575"],
+            "without a translation this end calls all addresses"
+        );
     }
 
     #[test]

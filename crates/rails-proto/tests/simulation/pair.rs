@@ -654,10 +654,7 @@ impl World {
             connection.finish(self.now);
             connection.drop_application(self.now, 0);
             assert_eq!(connection.room(), 0);
-            assert!(
-                application.gone || connection.read(self.now).is_none(),
-                "there are bytes to read behind the end"
-            );
+            assert!(application.gone || connection.read(self.now).is_none(), "there are bytes to read behind the end");
             let _ = connection.take_wakes();
             if done || failure.is_some() {
                 assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));

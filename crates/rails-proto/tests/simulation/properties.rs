@@ -50,7 +50,10 @@ fn bulk_is_as_fast_as_over_the_best_lane_alone() {
         let alone = |lane: &LaneSpec| Scenario { lanes: vec![lane.clone()], ..scenario.clone() }.time_to_read();
         let best = scenario.lanes.iter().map(alone).min().expect("there is a lane");
         let all = scenario.time_to_read();
-        assert!(all <= best.mul_f64(SLACK) + late(best), "the stream takes {all:?}, and {best:?} over the best lane alone");
+        assert!(
+            all <= best.mul_f64(SLACK) + late(best),
+            "the stream takes {all:?}, and {best:?} over the best lane alone"
+        );
     });
 }
 

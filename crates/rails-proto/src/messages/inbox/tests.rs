@@ -292,7 +292,10 @@ impl World {
         receiving.own[receiving.filled..to].copy_from_slice(&bytes[receiving.filled..to]);
         receiving.filled = to;
         if to == bytes.len() {
-            assert!(receiving.own[..] == bytes[..], "the bytes received before another lane brought the part are there");
+            assert!(
+                receiving.own[..] == bytes[..],
+                "the bytes received before another lane brought the part are there"
+            );
             self.inbox.insert(&header, &content, receiving.own.freeze()).unwrap();
         } else {
             self.lanes[lane] = Some(receiving);

@@ -59,7 +59,7 @@ pub enum Violation {
         /// The form that the application uses.
         expected: Form,
     },
-    /// A statement about messages is impossible.
+    /// A chunk of messages breaks the protocol.
     #[error("{0}")]
     Message(MessageViolation),
 }

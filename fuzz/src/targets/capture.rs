@@ -15,7 +15,7 @@ pub(crate) fn read(data: &[u8]) {
     let Ok(capture) = capture else { return };
     let mut written = Vec::new();
     capture.write(&mut written).expect("memory takes every write");
-    assert_eq!(Capture::read(&written[..]).expect("what was written reads"), capture);
+    assert_eq!(Capture::read(&written[..]).expect("a written capture reads back"), capture);
     let replayed = capture.clone().replay("capture");
     if let Ok(topology) = &replayed {
         assert!(!topology.online_cpus().is_empty());

@@ -13,7 +13,7 @@ use rails_proto::{
 /// the other direction, and no forged bytes. After the first frame that does not open a lane is over, so the run ends there.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
-    let secret = Secret::pre_shared(b"nobody can guess this").expect("it is long enough");
+    let secret = Secret::pre_shared(b"nobody can guess this").expect("the secret is long enough");
     let blocks_per_key = script.number().max(1);
     let seals = |lane: u8, role| fuzzing::seals(&secret, &[lane; 32], role, blocks_per_key);
     let (mut near, mut far) = (seals(1, Role::Initiator), seals(1, Role::Responder));

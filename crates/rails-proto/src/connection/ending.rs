@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Gives the stream up, with all bytes that the peer does not have yet.
+    /// Resets the stream, and discards all bytes that the peer does not have yet.
     pub fn abort(&mut self, now: Instant) {
         if !self.is_done() && self.failure.is_none() {
             self.fail(now, Failure::Dropped);

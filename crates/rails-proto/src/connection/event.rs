@@ -42,7 +42,7 @@ pub enum EventKind {
     /// The lane is up, and the scheduler has given it nothing for a while, though the stream had work: by the estimates, other lanes were
     /// faster. Probes go on.
     Unused {
-        /// For how long it left waiting bytes to other lanes.
+        /// How long the lane left waiting bytes to other lanes.
         #[serde(rename = "unused_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         unused_for: Duration,
         /// How long a chunk would take on this lane.
@@ -64,13 +64,13 @@ pub enum EventKind {
     Standstill {
         /// Why there is no progress.
         cause: StandstillCause,
-        /// For how long there was none.
+        /// How long the standstill has lasted so far.
         #[serde(rename = "stood_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         stood_for: Duration,
     },
     /// The stream makes progress again after a [`Standstill`](Self::Standstill).
     Moved {
-        /// For how long there was none.
+        /// How long the standstill lasted.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
@@ -78,7 +78,7 @@ pub enum EventKind {
     Outage,
     /// A lane is usable again.
     Resumed {
-        /// For how long there was none.
+        /// How long the outage lasted.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 pub struct WindowUse {
     /// The window's size.
     pub size_bytes: u64,
-    /// Of the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. Of this end's: those between
-    /// its reader and the last byte that has arrived.
+    /// For the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. For this end's window: the
+    /// bytes between its reader and the last byte that has arrived.
     pub used_bytes: u64,
     /// The maximum so far.
     pub most_used_bytes: u64,
@@ -99,7 +99,7 @@ impl std::ops::AddAssign for LaneFigures {
 }
 
 impl Connection {
-    /// Its figures up to now.
+    /// The connection's figures up to now.
     pub fn figures(&self, now: Instant) -> Figures {
         Figures {
             sent: self.sent(),

@@ -31,7 +31,7 @@ pub(super) struct Lane {
     pub(super) unused: Unused,
     /// Another connection has taken its place.
     pub(super) replaced: bool,
-    /// The lane is taken out of the stream.
+    /// Whether the lane is leaving the stream.
     pub(super) leaving: bool,
     /// Whether the last `Leave` on this lane said that the peer has acknowledged everything sent on it; `None` before
     /// the first.

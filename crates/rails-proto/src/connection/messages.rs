@@ -80,7 +80,8 @@ impl Connection {
 
     // The lanes' side.
 
-    /// Checks the header and the content of a chunk of messages before memory is spent on the payload, and gives the place to read it to.
+    /// Checks the header and the content of a chunk of messages before the driver spends memory on the payload, and returns the place for the
+    /// payload.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.

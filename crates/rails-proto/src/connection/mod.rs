@@ -56,7 +56,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lane's number within its stream, below [`MOST_LANES`]. It is used again once the lane has ended.
+/// A lane's number within its stream, below [`MOST_LANES`]. A later lane gets the number again when the lane has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LaneId(pub usize);
@@ -78,7 +78,7 @@ pub struct Config {
     pub redials: bool,
 }
 
-/// One end of one stream. See the [module](self) for how it is driven.
+/// One end of one stream. The [module](self) describes how a driver uses it.
 #[derive(Debug)]
 pub struct Connection {
     scheduler: Scheduler,

@@ -7,7 +7,7 @@
 //!    | <-- Tls, Tls, ... -----------------------> |   in mode TLS, on the lane that opens the stream
 //!    | -- Proof = HMAC(key, "initiator" ...) ---> |   checked before anything is promised
 //!    | <-- Accepted = HMAC(key, "responder" ...)- |   checked before any byte of the stream is sent
-//!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, where the initiator takes it
+//!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, if the initiator takes the stream
 //! ```
 //! The key is the pre-shared secret, or the secret that the TLS session of the opening lane exports (RFC 8446, section 7.5). With the
 //! exported secret the other lanes join at the cost of an HMAC, bound to the same certificate.

@@ -19,13 +19,13 @@ enum Inner {
 
 /// Memory that the driver has placed for a message, and takes back when it is dropped. The lanes that fill the message split it.
 pub trait MessageMemory: AsRef<[u8]> + AsMut<[u8]> + fmt::Debug + Send {
-    /// Keeps the first `at` bytes, and gives the rest.
+    /// Keeps the first `at` bytes, and returns the rest.
     fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory>;
 
-    /// Joins what was split.
+    /// Joins two parts of a split buffer.
     ///
     /// # Panics
-    /// Where `behind` does not lie behind this.
+    /// If `behind` does not lie directly behind this part.
     fn unsplit(&mut self, behind: Box<dyn MessageMemory>);
 
     /// The memory as its own type.
@@ -43,7 +43,7 @@ impl MessageBuffer {
         Self(Inner::Driver(Box::new(memory)))
     }
 
-    /// Keeps the first `at` bytes, and gives the rest.
+    /// Keeps the first `at` bytes, and returns the rest.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         Self(match &mut self.0 {
             Inner::Heap(bytes) => Inner::Heap(bytes.split_off(at)),
@@ -51,10 +51,10 @@ impl MessageBuffer {
         })
     }
 
-    /// Joins what was split.
+    /// Joins two parts of a split buffer.
     ///
     /// # Panics
-    /// Where `behind` does not lie behind this.
+    /// If `behind` does not lie directly behind this part.
     pub(super) fn unsplit(&mut self, behind: Self) {
         match (&mut self.0, behind.0) {
             (Inner::Heap(bytes), Inner::Heap(behind)) => bytes.unsplit(behind),

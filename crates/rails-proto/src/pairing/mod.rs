@@ -85,13 +85,14 @@ pub const MOST_OFFERS: usize = MOST_LANES;
 
 /// Pairs this end's offers with the peer's, into `wish` lanes. `None` makes as many lanes as it takes to use every rail that can be paired.
 ///
-/// The same offers give the same pairing, in any order. The rules, in this order: 1. Two rails form a pair if they have addresses of one transport in
-/// one subnet, as [`Relation`] defines it. Only if no pair of rails has such addresses are rails paired across subnets, and a note says so. 2. No rail
-/// has a second lane while another that could be paired with the same one has none, and no rail is left over that could
+/// The same offers give the same pairing, in any order. The rules, in this order:
+/// 1. Two rails form a pair if they have addresses of one transport in one subnet, as [`Relation`] defines it. Only if no pair of rails has such
+///    addresses are rails paired across subnets, and a note says so.
+/// 2. No rail gets a second lane while another that could be paired with the same one has none, and no rail is left over that could
 ///    be paired.
 /// 3. The fastest rails of ours come first, each with the rail that makes the fastest lane, and among those with the one
 ///    whose speed is nearest.
-/// 4. Equally fast ones are paired by the order of their nodes, then of their rails, then of their addresses.
+/// 4. Equally fast rails are paired by the order of their nodes, then of their rails, then of their addresses.
 ///
 /// No more than [`MOST_OFFERS`] lanes are paired.
 pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize>) -> Pairing {

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 /// For any peer, the memory is at most a window and a tenth of it, and 16 KiB for tiny chunks:
 /// * A chunk of 8 KiB or more keeps the buffer in which it arrived. The rest of a chunk that overlaps others keeps its buffer only while the unused parts
 ///   of such buffers are less than 1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the shortest.
-/// * The reassembler copies smaller chunks together, into buffers that cover up to 16 KiB of the stream, with its holes. These overlap no other buffer, so all together take no more than the window. A list of runs records the bytes that have arrived in them, with at most 8 bytes for each run.
+/// * The reassembler copies smaller chunks together, into buffers that cover up to 16 KiB of the stream, with its holes. These overlap no other buffer,
+///   so all together take no more than the window. A list of runs records the bytes that have arrived in them, with at most 8 bytes for each run.
 /// * There are at most twice as many runs as an honest peer leaves gaps (it has no more than a chunk for each 2 KiB of the window in flight, or 1,024):
 ///   less than 1 % of the window. More are a [`Violation`].
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub struct Reassembler {
     most_out_of_order: u64,
     /// The bytes that arrived more than once.
     duplicated: u64,
-    /// Where the stream ends, once that is known.
+    /// The offset at which the stream ends, if it is known.
     end: Option<u64>,
 }
 
@@ -61,7 +62,7 @@ pub enum Admission {
 pub(super) struct Bounds {
     /// The offset that the peer must not pass.
     pub(super) limit: u64,
-    /// Where the stream ends, once that is known.
+    /// The offset at which the stream ends, if it is known.
     pub(super) end: Option<u64>,
     /// The end of the last byte that has arrived.
     pub(super) highest: u64,

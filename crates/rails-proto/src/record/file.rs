@@ -44,12 +44,12 @@ pub enum RecordError {
         /// The error of the JSON parser.
         source: serde_json::Error,
     },
-    /// A line is impossible.
+    /// A line has impossible values.
     #[error("line {line} of the record cannot be: {reason}")]
     Impossible {
         /// The line's number, from 1.
         line: usize,
-        /// The reason why it is impossible.
+        /// The reason why they are impossible.
         reason: &'static str,
     },
 }

@@ -16,11 +16,11 @@ pub struct ByteCount {
 /// Bytes and chunks that a lane took after another lane had taken them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
-    /// From lanes that were lost or have stalled.
+    /// Taken over from lanes that were lost or have stalled.
     pub requeued: ByteCount,
-    /// From lanes that were late with them.
+    /// Sent again because the first lane was late with them.
     pub reinjected: ByteCount,
-    /// To probe a lane that is given nothing else.
+    /// Copies that probe a lane to which the policy gives nothing.
     pub probed: ByteCount,
 }
 

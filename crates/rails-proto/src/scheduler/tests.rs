@@ -14,7 +14,7 @@ fn scheduler(policy: Policy) -> Scheduler {
     scheduler
 }
 
-/// A moment; always the same one, so that nothing is ever overdue.
+/// The time, always the same, so that no chunk is ever overdue.
 fn now() -> Instant {
     static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     *NOW.get_or_init(Instant::now)

@@ -96,7 +96,7 @@ impl TlsClient {
     /// Presents this certificate to a server that asks for one.
     ///
     /// # Errors
-    /// [`TlsError::Unusable`] where key and certificate do not fit each other.
+    /// [`TlsError::Unusable`] if key and certificate do not fit each other.
     pub fn identity(self, identity: Identity) -> Result<Self, TlsError> {
         let certified =
             CertifiedKey::from_der(identity.chain, identity.key, &provider()).map_err(TlsError::Unusable)?;
@@ -128,7 +128,7 @@ impl TlsServer {
     /// Presents this certificate, and takes any client.
     ///
     /// # Errors
-    /// [`TlsError::Unusable`] where key and certificate do not fit each other.
+    /// [`TlsError::Unusable`] if key and certificate do not fit each other.
     pub fn new(identity: Identity) -> Result<Self, TlsError> {
         Self::with(identity, WebPkiClientVerifier::no_client_auth())
     }

@@ -59,7 +59,7 @@ pub(crate) struct Application {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Ready,
-    /// It sleeps until it is woken, and not for less.
+    /// It sleeps until a wake.
     Waiting,
     Until(Instant),
     Done,

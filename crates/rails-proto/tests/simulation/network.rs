@@ -12,7 +12,7 @@ use std::{
 pub(crate) struct LaneSpec {
     /// Bits per second; at 0 the lane carries nothing and reports no error.
     pub(crate) rate: u64,
-    /// From the last bit sent to the last bit received.
+    /// The time from the last bit sent to the last bit received.
     pub(crate) delay: Duration,
     /// The most bytes that may be unsent or on their way.
     pub(crate) buffer: usize,

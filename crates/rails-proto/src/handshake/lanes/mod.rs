@@ -24,7 +24,7 @@ use std::{
 #[non_exhaustive]
 pub enum LanesError {
     /// The list is empty, or has more lanes than a stream may have.
-    #[error("it names {0} of them, where from 1 to {MOST_OFFERS} may be")]
+    #[error("it names {0} lanes, and may name from 1 to {MOST_OFFERS}")]
     Count(u8),
     /// The list was changed on the way, or answers another handshake.
     #[error("it was changed on the way")]

@@ -52,7 +52,7 @@ pub enum Received {
     End,
 }
 
-/// A chunk that is being received.
+/// A chunk that the lane is receiving.
 #[derive(Debug)]
 struct Chunk<B> {
     header: DataHeader,

@@ -243,7 +243,7 @@ impl Pair {
     fn control(&mut self, end: usize, id: LaneId, frame: Frame) {
         let end = &mut self.ends[end];
         match frame {
-            Frame::Ack(ack) => end.handle_ack(self.now, id, &ack).expect("an honest end acknowledges what has come"),
+            Frame::Ack(ack) => end.handle_ack(self.now, id, &ack).expect("an honest end's acknowledgement is right"),
             Frame::Leave { drained } => end.handle_leave(self.now, id, drained),
             frame => panic!("no end sends {frame:?}"),
         }

@@ -1,8 +1,8 @@
 //! Two connections back to back, whose lanes are lost, stall and come back between any two calls.
 //!
-//! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a lane discards what waits in it. So a byte counts as
-//! delivered only if its lane lasted until the peer had it. The order of events is random, and reaches cases that no link would produce in ten
-//! thousand runs: half of a chunk sent again, then the first lane back, then both lost.
+//! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a lane discards the frames that wait in it. So a byte
+//! counts as delivered only if its lane lasted until the peer had it. The order of events is random, and reaches cases that no link would produce in
+//! ten thousand runs: half of a chunk sent again, then the first lane back, then both lost.
 
 mod back_to_back;
 mod log;

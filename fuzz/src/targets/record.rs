@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(data: &[u8]) {
     let Ok(record) = String::from_utf8_lossy(data).parse::<Record>() else { return };
     let again = record.to_string().parse::<Record>();
-    assert_eq!(again.expect("it was written here"), record);
+    assert_eq!(again.expect("this target wrote it"), record);
     for policy in POLICIES {
         record.replay(&mut *policy.build()).iter().for_each(|difference| drop(difference.to_string()));
     }
@@ -32,7 +32,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         }
         scheduler.lane_lost(1);
         scheduler.take(start + Duration::from_secs(2), 0);
-        scheduler.take_record().expect("it was recorded").to_string().into_bytes()
+        scheduler.take_record().expect("the scheduler records its decisions").to_string().into_bytes()
     };
     POLICIES.map(record).into()
 }

@@ -158,8 +158,8 @@ fn both() -> (Credentials, Credentials) {
     static BOTH: OnceLock<(Credentials, Credentials)> = OnceLock::new();
     let make = || {
         let (certificate, key) = made();
-        let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).expect("it was made so");
-        let pin = identity.pin().expect("it was made so");
+        let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).expect("the certificate is valid");
+        let pin = identity.pin().expect("the certificate is valid");
         let client = Security::tls_client(TlsClient::pinned(pin).expect("a pin can be used"));
         let server = Security::tls_server(TlsServer::new(identity).expect("the key is the certificate's"));
         (client.initiator().expect("the client connects"), server.responder().expect("the server listens"))

@@ -113,7 +113,7 @@ fn join(ours: Credentials, theirs: Credentials) -> Result<(), HandshakeError> {
 
 /// Whether both ends have the same keys.
 fn agree(near: Option<Seals>, far: Option<Seals>) -> bool {
-    let (mut near, mut far) = (near.expect("it is sealed"), far.expect("it is sealed"));
+    let (mut near, mut far) = (near.expect("sealed frames"), far.expect("sealed frames"));
     let there = far.opener.header(near.sealer.seal(&[5; 24], &[]).first_chunk().unwrap());
     let back = near.opener.header(far.sealer.seal(&[6; 24], &[]).first_chunk().unwrap());
     there == Ok([5; 24]) && back == Ok([6; 24])

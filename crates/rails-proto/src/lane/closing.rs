@@ -30,7 +30,7 @@ impl Closing {
         !self.sent
     }
 
-    /// This end stops reading the lane. Either the peer has closed its side, as it may once the stream is over or has given up the lane; or reading has failed.
+    /// This end stops reading the lane. Either the peer has closed its side, as it may once the stream is over or the lane is leaving it; or reading has failed.
     pub(super) fn received<S: Stream>(
         &mut self,
         now: Instant,

@@ -96,7 +96,7 @@ impl Pending {
             }
             let Some(front) = self.slices.front_mut() else { break };
             let slice = if front.len() <= allowed - length {
-                self.slices.pop_front().expect("it was just seen")
+                self.slices.pop_front().expect("there is a slice")
             } else {
                 front.split_to(allowed - length)
             };

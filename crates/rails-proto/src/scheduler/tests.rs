@@ -255,7 +255,7 @@ fn reinjection_from_a_much_slower_lane() {
     scheduler.take(after(100), 0).unwrap();
     let again = scheduler.take(after(101), 0);
     assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 89 that are left");
-    assert_eq!(scheduler.take(after(101), 0), None, "it is on two lanes already");
+    assert_eq!(scheduler.take(after(101), 0), None, "two lanes have the chunk already");
     assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
     scheduler.finish();
     assert!(scheduler.take(after(102), 0).unwrap().fin);
@@ -317,12 +317,12 @@ fn late_copies_tell_how_slow_a_lane_is() {
     assert_eq!(scheduler.take(overdue, 0).unwrap().offset, 0);
     let limit = (64 << 20) + length;
     scheduler.handle_ack(overdue + Duration::from_millis(1), 0, &ack(1, limit)).unwrap();
-    assert_eq!((scheduler.at_risk(1), scheduler.in_flight(1)), (0, length), "it is there, but not by this lane");
+    assert_eq!((scheduler.at_risk(1), scheduler.in_flight(1)), (0, length), "another lane has delivered the chunk");
     assert_eq!(scheduler.lane_view(1).rate, None);
     let late = now() + Duration::from_secs(1);
     scheduler.handle_ack(late, 1, &ack(1, limit)).unwrap();
     assert_eq!(scheduler.in_flight(1), 0);
-    assert!(scheduler.lane_view(1).rate.unwrap() < 1.1 * length as f64, "it took a second");
+    assert!(scheduler.lane_view(1).rate.unwrap() < 1.1 * length as f64, "the chunk took a second");
 }
 
 /// The past rate of a stuck lane does not count, though no acknowledgement corrects the estimate.

@@ -74,7 +74,9 @@ fn a_lane_that_stalled_while_unused_is_tried() {
     while send(&mut connection, ms(0), fast) {
         chunks += 1;
     }
-    connection.handle_ack(start + ms(5), fast, &Ack { chunks, limit: MIB, complete: false }).expect("they were sent");
+    connection
+        .handle_ack(start + ms(5), fast, &Ack { chunks, limit: MIB, complete: false })
+        .expect("the chunks were sent");
     for at in [ms(10), ms(30)] {
         assert!(!send(&mut connection, at, slow));
         connection.write(start, Bytes::from_static(b"sooner there by the other"));

@@ -42,7 +42,7 @@ fn replay_of_a_record() {
     for policy in [Policy::Adaptive, Policy::Static, Policy::Weighted] {
         let [record, _] = troubled(policy).run_recorded(1 << 16);
         assert!(record.dropped == 0 && record.decisions() > 50, "{} decisions", record.decisions());
-        replay(&record.to_string().parse().expect("it was written here"));
+        replay(&record.to_string().parse().expect("this test wrote it"));
     }
 }
 
@@ -51,7 +51,7 @@ fn replay_of_a_record() {
 fn replay_of_any_scenario() {
     for_each_seed("replay_of_any_scenario", 4, scenarios, |scenario| {
         for record in scenario.run_recorded(200) {
-            replay(&record.to_string().parse().expect("it was written here"));
+            replay(&record.to_string().parse().expect("this test wrote it"));
         }
     });
 }

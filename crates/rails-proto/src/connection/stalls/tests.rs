@@ -115,7 +115,7 @@ fn time_of_readable_bytes_before_they_are_read() {
     arrive(&mut connection, 10, 1000);
     arrive(&mut connection, 11, 1000);
     let figures = connection.figures(at(15));
-    assert_eq!(figures.stalls.not_read, Duration::ZERO, "it cannot be read yet");
+    assert_eq!(figures.stalls.not_read, Duration::ZERO, "the chunk cannot be read yet");
     let reordered = figures.reordered.unwrap();
     assert_eq!((reordered.bytes, reordered.most_bytes), (1000, 1000));
     assert_eq!((figures.duplicated.bytes, figures.duplicated.chunks), (1000, 1));

@@ -160,7 +160,7 @@ impl Pair {
         };
         if !line.broken {
             for frame in control.chunks_exact(FRAME_LEN) {
-                let frame = Frame::decode(frame.try_into().expect("it is as long as a frame"));
+                let frame = Frame::decode(frame.try_into().expect("a frame has this length"));
                 line.pipes[end].push_back(Parcel::Control(frame.expect("an honest end sends frames")));
             }
             line.pipes[end].extend(chunk.map(Parcel::Chunk));
@@ -210,7 +210,7 @@ impl Pair {
         let place = place.unwrap_or_else(|| admit(self.now, peer, id, &chunk));
         let (header, payload) = (header(&chunk), whole(&chunk));
         let taken = match (place, chunk.content) {
-            (Place::Message, content) => match peer.lend(id).expect("it is being filled") {
+            (Place::Message, content) => match peer.lend(id).expect("the lane fills a part") {
                 Lent::Piece(mut piece) => {
                     piece.copy_from_slice(&payload);
                     peer.handle_part(self.now, id, &header, piece)

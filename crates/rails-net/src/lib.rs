@@ -56,6 +56,7 @@ mod error;
 mod links;
 mod local_end;
 mod route;
+mod socket;
 mod sys;
 mod tcp;
 mod transport;

@@ -17,7 +17,8 @@ use std::{
 
 /// A way to carry lanes between two hosts: it connects them at one end, and accepts them at the other.
 ///
-/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type; nothing above this trait knows them.
+/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type; nothing above this trait knows them. The repository's
+/// `docs/decisions/transport-trait.md` lists the files of a new one.
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Its name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a lower-case letter, then lower-case letters, digits, `+`, `-` and `.`,
     /// at most 15 in all.
@@ -112,7 +113,18 @@ impl fmt::Debug for IncomingLane {
 /// - **Threads**: any thread may call any method at any time. The thread of its rail drives a lane; others ask it for its figures. No method blocks, but
 ///   for the time of a system call.
 /// - **Dropping** a lane ends it: the peer finds its end or an error, now or after the bytes that were submitted. Memory that was handed in and is still
-///   being read, by a kernel or by a device, stays as it is for as long.
+///   being read, by a kernel or by a device, stays as it is for as long. Dropping the [`Acceptor`] that a lane came from does not end it.
+///
+/// # The stream's conclusions
+/// | the transport | the stream |
+/// |---|---|
+/// | [`ConnectError::Refused`] | The peer's host answers, and nothing listens there. Without any lane the stream fails before its outage limit |
+/// | another [`ConnectError`] | The path is at fault: the stream dials the lane again |
+/// | [`ConnectionReset`](io::ErrorKind::ConnectionReset) or [`BrokenPipe`](io::ErrorKind::BrokenPipe) of a lane | The peer has ended the lane |
+/// | another error of a lane | The path is at fault: the stream dials the lane again |
+/// | zero bytes received | The peer has closed its sending side |
+/// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still | The lane has stalled after a few round trips: other lanes carry its chunks |
+/// | [`least_rtt`](TransportStats::least_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// This end's address.
     fn local_addr(&self) -> SocketAddr;
@@ -215,7 +227,8 @@ pub struct TransportStats {
     /// Least round-trip time seen lately.
     #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub least_rtt: Option<Duration>,
-    /// Packets that were sent and are not acknowledged. A lane that does not say is never taken for stalled, so that it is used until it fails.
+    /// Packets that were sent and are not acknowledged. A lane that leaves out this or [`bytes_acknowledged`](Self::bytes_acknowledged) never stalls: it is
+    /// used until it fails.
     pub unacknowledged_packets: Option<u64>,
     /// Bytes that the peer has acknowledged since the lane was made, give or take a few for its beginning and its end: it matters whether
     /// they become more.

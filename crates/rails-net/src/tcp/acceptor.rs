@@ -1,7 +1,9 @@
 //! Lanes that peers open.
 
-use super::socket;
-use crate::{AcceptError, Acceptor, BindEndError, IncomingLane, Lane, ListenError, StatsError, TcpLane, TcpTransport};
+use super::socket_options;
+use crate::{
+    AcceptError, Acceptor, BindEndError, IncomingLane, Lane, ListenError, StatsError, TcpLane, TcpTransport, socket,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     net::SocketAddr,
@@ -34,7 +36,7 @@ impl TcpTransport {
         let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP));
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
-        socket::set_options(&socket, self)?;
+        socket_options::set_options(&socket, self)?;
         socket::set("SO_REUSEADDR", self.reuse_address, socket.set_reuse_address(self.reuse_address))?;
         socket::set("SO_REUSEPORT", self.reuse_port, socket.set_reuse_port(self.reuse_port))?;
         if let Some(device) = self.local.device() {

@@ -1,7 +1,7 @@
 //! Lanes that this end opens.
 
-use super::socket;
-use crate::{ConnectError, TcpLane, TcpTransport};
+use super::socket_options;
+use crate::{ConnectError, TcpLane, TcpTransport, socket};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{io, net::SocketAddr};
 use tokio::net::TcpSocket;
@@ -23,7 +23,7 @@ impl TcpTransport {
         let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP));
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
-        socket::set_options(&socket, self)?;
+        socket_options::set_options(&socket, self)?;
         socket::bind_local(&socket, &self.local, remote)?;
 
         let connecting = TcpSocket::from_std_stream(socket.into()).connect(remote);

@@ -2,10 +2,10 @@
 
 use super::{
     busy_poll::BusyPoll,
-    socket,
+    socket_options,
     zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
-use crate::{KeepAlive, OptionError, StatsError, TcpStats, TcpTransport};
+use crate::{KeepAlive, OptionError, StatsError, TcpStats, TcpTransport, socket};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout},
@@ -117,7 +117,7 @@ impl TcpLane {
         let busy_poll = options.busy_poll.map(BusyPoll::new);
         let zero_copy = match options.zero_copy {
             Some(zero_copy) => {
-                socket::allow_zero_copy(&SockRef::from(&stream))?;
+                socket_options::allow_zero_copy(&SockRef::from(&stream))?;
                 let failed = |source| OptionError { call: "epoll_ctl", option: "SO_ZEROCOPY", value: None, source };
                 Some(ZeroCopySender::new(stream.as_fd(), zero_copy).map_err(failed)?)
             }
@@ -170,24 +170,12 @@ impl TcpLane {
     /// # Errors
     /// [`StatsError::Call`] if the interfaces cannot be listed.
     pub fn interface(&self) -> Result<Option<String>, StatsError> {
-        let device = device(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))?;
+        let device = socket::bound_device(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))?;
         if device.is_some() {
             return Ok(device);
         }
-        let mut interfaces = nix::ifaddrs::getifaddrs().map_err(|errno| StatsError::Call {
-            call: "getifaddrs",
-            local: self.local,
-            peer: self.peer,
-            source: errno.into(),
-        })?;
-        let local = self.local.ip().to_canonical();
-        let holder = interfaces.find(|interface| {
-            let address = interface.address.as_ref();
-            let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|v4| v4.ip().into());
-            let v6 = || address.and_then(|address| address.as_sockaddr_in6()).map(|v6| v6.ip().into());
-            v4.or_else(v6) == Some(local)
-        });
-        Ok(holder.map(|interface| interface.interface_name))
+        let (local, peer) = (self.local, self.peer);
+        socket::interface_of(local.ip()).map_err(|source| StatsError::Call { call: "getifaddrs", local, peer, source })
     }
 
     /// The number of that [`interface`](Self::interface), as [`LinkWatch`](crate::LinkWatch) names links; `None` where there is none, or none is known.
@@ -287,7 +275,7 @@ impl fmt::Display for Deviation {
 }
 
 fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviation>, OptionError> {
-    let (send, receive, congestion) = socket::read_back(socket)?;
+    let (send, receive, congestion) = socket_options::read_back(socket)?;
     // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
     // is returned by getsockopt(2)."
     let half = |size: DataSize| DataSize::bytes(size.as_bytes() / 2);
@@ -306,7 +294,7 @@ fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviat
 }
 
 fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
-    let (send_buffer, receive_buffer, congestion) = socket::read_back(socket)?;
+    let (send_buffer, receive_buffer, congestion) = socket_options::read_back(socket)?;
     let keepalive = match socket::get("SO_KEEPALIVE", socket.keepalive())? {
         true => Some(KeepAlive {
             idle: socket::get("TCP_KEEPIDLE", socket.tcp_keepalive_time())?,
@@ -326,14 +314,9 @@ fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
         },
         keepalive,
         user_timeout: socket::get("TCP_USER_TIMEOUT", socket.tcp_user_timeout())?,
-        rto_max: socket::rto_max(socket)?,
-        zero_copy: socket::zero_copy(socket)?,
-        busy_poll: socket::busy_poll(socket)?,
-        device: device(socket)?,
+        rto_max: socket_options::rto_max(socket)?,
+        zero_copy: socket_options::zero_copy(socket)?,
+        busy_poll: socket_options::busy_poll(socket)?,
+        device: socket::bound_device(socket)?,
     })
-}
-
-fn device(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
-    let name = socket::get("SO_BINDTODEVICE", socket.device())?;
-    Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
 }

@@ -5,7 +5,7 @@ mod busy_poll;
 mod connect;
 mod lane;
 mod options;
-mod socket;
+mod socket_options;
 mod stats;
 mod zero_copy;
 

@@ -1,6 +1,6 @@
 //! What the kernel knows of a connection.
 
-use super::socket;
+use super::socket_options;
 use crate::{
     StatsError,
     sys::tcp_info::{Field, TcpInfo},
@@ -116,7 +116,7 @@ impl TcpStats {
             peer,
             source,
         })?;
-        let congestion = socket::congestion(&SockRef::from(socket));
+        let congestion = socket_options::congestion(&SockRef::from(socket));
         let congestion = congestion.map_err(|source| StatsError::Option { local, peer, source: Box::new(source) })?;
         Self::parse(&info, congestion).ok_or_else(|| {
             let source = format!("TCP_INFO has {} bytes, too few", info.length()).into();

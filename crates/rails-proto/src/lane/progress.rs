@@ -51,14 +51,14 @@ impl Progress {
     }
 
     /// Makes a sample from the transport's figures. The peer's data carries acknowledgements even while this end's packets are lost, so only an
-    /// acknowledgement of new bytes counts. A lane whose transport does not count unacknowledged packets never stalls.
+    /// acknowledgement of new bytes counts. A lane whose transport does not give both figures never stalls.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
             self.acknowledged = acknowledged;
             self.since = now.checked_sub(sample.since_acknowledgement.unwrap_or_default()).or(Some(now));
         }
-        let waits = sample.unacknowledged_packets.is_some_and(|packets| packets > 0);
+        let waits = sample.bytes_acknowledged.and(sample.unacknowledged_packets).is_some_and(|packets| packets > 0);
         LinkSample {
             rtt: sample.rtt,
             rtt_variation: sample.rtt_variation,

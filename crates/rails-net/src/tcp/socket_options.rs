@@ -1,9 +1,13 @@
-//! A socket made as the options say, before it connects or listens.
+//! TCP's socket options: set before a socket connects or listens, and read back.
 
-use crate::{BindEndError, KeepAlive, LocalEnd, OptionError, TcpTransport, sys::option::SocketOption};
+use crate::{
+    KeepAlive, OptionError, TcpTransport,
+    socket::{get, set},
+    sys::option::SocketOption,
+};
 use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
-use std::{fmt, io, net::SocketAddr, time::Duration};
+use std::{io, time::Duration};
 
 /// Sets what applies to every lane; accepted sockets inherit it from their listener.
 ///
@@ -90,37 +94,6 @@ pub(crate) fn zero_copy(socket: &SockRef<'_>) -> Result<bool, OptionError> {
     Ok(get("SO_ZEROCOPY", SocketOption::ZEROCOPY.get(&**socket))? != 0)
 }
 
-/// Binds the socket to a device, and reads back that it is.
-pub(crate) fn bind_device(socket: &Socket, device: &str) -> Result<(), BindEndError> {
-    let failed = |source| BindEndError::Device { device: device.to_owned(), source };
-    // The kernel takes an empty name for "no device" and cuts a long one (`sock_setbindtodevice` in net/core/sock.c):
-    // either would bind to something else than was asked for.
-    if device.is_empty() || device.len() >= libc::IFNAMSIZ {
-        return Err(failed(io::Error::from_raw_os_error(libc::ENODEV)));
-    }
-    socket.bind_device(Some(device.as_bytes())).map_err(failed)?;
-    match socket.device().map_err(failed)? {
-        Some(got) if got == device.as_bytes() => Ok(()),
-        _ => Err(failed(io::Error::other("it does not read back as bound to the device"))),
-    }
-}
-
-/// Binds the socket to an address.
-pub(crate) fn bind_address(socket: &Socket, address: SocketAddr) -> Result<(), BindEndError> {
-    socket.bind(&address.into()).map_err(|source| BindEndError::Address { address, source })
-}
-
-/// Binds the near end of a connection to `remote`.
-pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) -> Result<(), BindEndError> {
-    let device = local.device();
-    device.map_or(Ok(()), |device| bind_device(socket, device))?;
-    match local.address() {
-        Some(address) if address.is_ipv4() == remote.is_ipv4() => bind_address(socket, SocketAddr::new(address, 0)),
-        Some(local) if device.is_none() => Err(BindEndError::Mismatch { local, other: remote }),
-        _ => Ok(()),
-    }
-}
-
 /// What was asked for and what the kernel made of it, where the two may differ.
 pub(crate) fn read_back(socket: &SockRef<'_>) -> Result<(DataSize, DataSize, String), OptionError> {
     let send = get("SO_SNDBUF", socket.send_buffer_size())?;
@@ -133,14 +106,6 @@ pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<String, OptionError> {
     let padded = get("TCP_CONGESTION", socket.tcp_congestion())?;
     let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
-}
-
-pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Result<()>) -> Result<(), OptionError> {
-    result.map_err(|source| OptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
-}
-
-pub(crate) fn get<R>(option: &'static str, result: io::Result<R>) -> Result<R, OptionError> {
-    result.map_err(|source| OptionError { call: "getsockopt", option, value: None, source })
 }
 
 /// The kernel takes zero for "the system's value" in these options, which is not what a caller means by it.

@@ -108,10 +108,7 @@ mod sealed {
             if let Ok(address) = self.parse::<LaneAddress>() {
                 return address.named();
             }
-            let (scheme, rest) = match self.split_once("://") {
-                Some((name, rest)) => (Scheme::new(name)?, rest),
-                None => (Scheme::TCP, self),
-            };
+            let (scheme, rest) = Scheme::split(self)?;
             let host_and_port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
             match host_and_port {
                 Some((host, port)) if !host.is_empty() && !host.contains([':', '/', '[', ']']) => {

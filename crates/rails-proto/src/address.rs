@@ -66,6 +66,17 @@ impl Scheme {
         Ok(Self(padded))
     }
 
+    /// The transport that a text such as `tcp://HOST:PORT` names, and the text behind `://`. A text without `://` is an address of TCP.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn split(text: &str) -> Result<(Self, &str), AddressError> {
+        match text.split_once("://") {
+            Some((name, rest)) => Ok((Self::new(name)?, rest)),
+            None => Ok((Self::TCP, text)),
+        }
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
@@ -129,10 +140,7 @@ impl FromStr for LaneAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let (scheme, rest) = match text.split_once("://") {
-            Some((name, rest)) => (Scheme::new(name)?, rest),
-            None => (Scheme::TCP, text),
-        };
+        let (scheme, rest) = Scheme::split(text)?;
         let socket = rest.parse().map_err(|source| AddressError::Socket { text: rest.to_owned(), source })?;
         Ok(Self { scheme, socket })
     }

@@ -21,10 +21,7 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (scheme, text) = match text.split_once("://") {
-            Some((name, rest)) => (Scheme::new(name).map_err(|error| error.to_string())?, rest),
-            None => (Scheme::TCP, text),
-        };
+        let (scheme, text) = Scheme::split(text).map_err(|error| error.to_string())?;
         // An IPv6 address without brackets has colons of its own, and no port.
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self { scheme, host: address.to_string(), port: DEFAULT_PORT });

@@ -45,7 +45,7 @@
 //! rails-toolkit = "0.1"
 //! tokio = { version = "1", features = ["io-util", "macros", "rt"] }
 //!
-//! [profile.dev.package.rails-proto] # checksums every byte: without this, debug builds carry 0.3 GB/s
+//! [profile.dev.package.rails-proto] # checksums every byte: debug builds carry 2.8 GB/s with this, 0.8 without
 //! opt-level = 2
 //! ```
 //!

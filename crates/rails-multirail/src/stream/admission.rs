@@ -1,4 +1,4 @@
-//! Who is in a listener's house, and how much of it each has.
+//! Admission at a listener: the handshakes and streams of each peer, and their limits.
 
 use super::{MultiRailStream, shared::Shared};
 use crate::Limits;
@@ -10,62 +10,63 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// The handshakes that are under way, by peer.
+/// The handshakes under way, by peer.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     per_peer: usize,
-    /// A permit for each that may be under way, of all peers together.
+    /// One permit for each handshake that may be under way, over all peers.
     all: Arc<Semaphore>,
     by_peer: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One handshake, counted until this is dropped.
+/// One handshake, which counts until this is dropped.
 #[derive(Debug)]
 pub(super) struct HandshakePermit {
     _of_peer: PeerPermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-/// Its part in what its peer has.
+/// The handshake's part in the count of its peer.
 #[derive(Debug)]
 struct PeerPermit {
     handshakes: Arc<Handshakes>,
     peer: IpAddr,
 }
 
-/// The streams that are open, and those whose initiator has yet to say that it has them.
+/// The open streams, those among them that their initiators have not confirmed yet, and the latest that have ended.
 #[derive(Debug)]
 pub(super) struct Streams {
     limits: Limits,
-    /// What each stream may have the listener keep: its window, in bytes.
+    /// The bytes that each stream may make the listener keep: its window.
     window: u64,
     known: Mutex<Known>,
 }
 
-/// A stream that waits to be accepted. One that nobody accepts is nobody's, and its peer is told so, whenever the listener is dropped.
+/// A stream that waits to be accepted. Dropping it without accepting it aborts the stream, and so tells the peer.
 #[derive(Debug)]
 pub(super) struct Unaccepted(Option<MultiRailStream>);
 
 #[derive(Debug, Default)]
 struct Known {
     open: HashMap<StreamId, Entry>,
-    /// The streams that have ended, the latest last, as many as are remembered.
+    /// The names of streams that have ended, the latest last, at most [`MOST_ENDED`].
     ended: VecDeque<StreamId>,
 }
 
 #[derive(Debug)]
 struct Entry {
     shared: Weak<Shared>,
-    /// Whose lane opened it.
+    /// The peer whose lane opened the stream.
     peer: IpAddr,
-    /// Where it is announced once the initiator has it.
+    /// The place in the accept queue, until the initiator has confirmed the stream.
     announcement: Option<Announcement>,
 }
 
-/// A place in the queue of the streams that wait to be accepted.
+/// A place in the queue of streams that wait to be accepted.
 pub(super) type Announcement = mpsc::OwnedPermit<Unaccepted>;
 
-/// A stream that is being opened. Where nothing has confirmed it by the time that this is dropped, it is forgotten: the initiator does not have it.
+/// A stream that is being opened. Dropping this before the stream is confirmed forgets the stream: the initiator does
+/// not have it.
 #[derive(Debug)]
 pub(super) struct Opening<'a> {
     streams: &'a Streams,
@@ -75,11 +76,11 @@ pub(super) struct Opening<'a> {
 /// Why a stream is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// One of that name is open.
+    /// A stream of that name is open.
     Exists,
-    /// There are as many as there may be.
+    /// The confirmed streams have reached this limit.
     Open(Limit),
-    /// There would be, if all that are being opened were confirmed.
+    /// The confirmed streams and those that are being opened have together reached this limit.
     Opening(Limit),
 }
 
@@ -89,13 +90,13 @@ impl Handshakes {
         Arc::new(Self { per_peer: limits.handshakes_per_peer, all, by_peer: Mutex::default() })
     }
 
-    /// A place for one more, as soon as there is one.
+    /// Waits for a place for one more handshake.
     ///
     /// # Errors
-    /// The peer has as many as it may have.
+    /// The peer has reached its limit.
     pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<HandshakePermit, Limit> {
         let of_peer = self.enter_of_peer(peer)?;
-        // It is never closed.
+        // The semaphore is never closed.
         let of_all = self.all.clone().acquire_owned().await.map_err(|_| Limit::Handshakes)?;
         Ok(HandshakePermit { _of_peer: of_peer, _of_all: of_all })
     }
@@ -119,7 +120,7 @@ impl Handshakes {
 impl Drop for PeerPermit {
     fn drop(&mut self) {
         let mut by_peer = self.handshakes.lock();
-        // A peer that has none is forgotten, so that the table is no longer than there are handshakes.
+        // A peer without handshakes is forgotten, so that the table is no longer than the number of handshakes.
         if let Some(count) = by_peer.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
@@ -134,7 +135,8 @@ impl Streams {
         Self { limits, window, known: Mutex::default() }
     }
 
-    /// Adds the stream that `make` makes, where there is room for it. It is announced once it is [confirmed](Self::confirm).
+    /// Adds the stream that `make` returns, if the limits allow it. It is announced once it is
+    /// [confirmed](Self::confirm).
     pub(super) fn open(
         &self,
         stream: StreamId,
@@ -172,12 +174,13 @@ impl Streams {
         Ok(Opening { streams: self, shared })
     }
 
-    /// The initiator has the stream: gives where it is to be announced, the first time.
+    /// Notes that the initiator has the stream, and gives its place in the accept queue the first time.
     pub(super) fn confirm(&self, stream: StreamId) -> Option<Announcement> {
         self.lock().open.get_mut(&stream)?.announcement.take()
     }
 
-    /// A lane joins, so the initiator has the stream, which is not forgotten from now on: gives it, and where it is to be announced, the first time.
+    /// A lane joins, so the initiator has the stream, which is not forgotten from now on. Gives the stream, and its
+    /// place in the accept queue the first time.
     pub(super) fn join(&self, stream: StreamId) -> Option<(Arc<Shared>, Option<Announcement>)> {
         let mut known = self.lock();
         let entry = known.open.get_mut(&stream)?;
@@ -188,12 +191,12 @@ impl Streams {
         self.lock().open.get(&stream)?.shared.upgrade()
     }
 
-    /// What lanes join this stream with.
+    /// The credentials with which lanes join this stream.
     pub(super) fn joining(&self, stream: StreamId) -> Option<Credentials> {
         Some(self.find(stream)?.opened_by.joining.clone())
     }
 
-    /// Whether the stream was there, not long ago.
+    /// Whether the stream has ended not long ago.
     pub(super) fn has_ended(&self, stream: StreamId) -> bool {
         let mut known = self.lock();
         known.forget_ended();
@@ -210,7 +213,7 @@ impl Unaccepted {
         Self(Some(stream))
     }
 
-    /// The application has it; `None` where it had it before.
+    /// Hands the stream to the application; `None` if it has been taken.
     pub(super) fn accept(mut self) -> Option<MultiRailStream> {
         self.0.take()
     }
@@ -223,7 +226,7 @@ impl Drop for Unaccepted {
 }
 
 impl Known {
-    /// Keeps of the streams that have ended their names alone.
+    /// Replaces each stream that has ended by its name.
     fn forget_ended(&mut self) {
         let ended = &mut self.ended;
         self.open.retain(|stream, entry| {
@@ -257,8 +260,8 @@ impl Full {
     }
 }
 
-/// How many streams that have ended are remembered by their names, of 16 bytes each: a lane that was joining when its stream ended comes within a
-/// handshake's time.
+/// The most names of ended streams that are kept, of 16 bytes each. A lane that was joining when its stream ended
+/// arrives within a handshake's time.
 const MOST_ENDED: usize = 1024;
 
 #[cfg(test)]
@@ -289,10 +292,10 @@ mod tests {
         drop(waits.unwrap());
         let _third = handshakes.enter(peer(1)).await.unwrap();
         drop(other);
-        assert_eq!(handshakes.lock().len(), 1, "a peer that has none is forgotten");
+        assert_eq!(handshakes.lock().len(), 1, "a peer without handshakes is forgotten");
     }
 
-    /// What makes streams, and announces them.
+    /// A maker of streams with an accept queue.
     struct House {
         rails: Rails,
         queue: mpsc::Sender<Unaccepted>,
@@ -319,7 +322,7 @@ mod tests {
             })
         }
 
-        /// The same, and its initiator has it.
+        /// Opens a stream that its initiator confirms.
         fn opened(&self, streams: &Streams, number: u8, from: u8) -> Result<Arc<Shared>, Full> {
             let opening = self.open(streams, number, from)?;
             assert!(streams.confirm(StreamId([number; 16])).is_some());
@@ -354,10 +357,10 @@ mod tests {
         let streams = Streams::new(Limits::default().streams_per_peer(1), 40);
         let opening = house.open(&streams, 1, 1).unwrap();
         let busy = Full::Opening(Limit::PeerStreams);
-        assert_eq!(house.open(&streams, 2, 1).err(), Some(busy), "it may come to nothing");
+        assert_eq!(house.open(&streams, 2, 1).err(), Some(busy), "the opening stream may never be confirmed");
         drop(opening);
         assert_eq!(house.queue.capacity(), 20, "its place in the queue is free again");
-        assert!(!streams.has_ended(StreamId([1; 16])), "nobody has had it");
+        assert!(!streams.has_ended(StreamId([1; 16])), "no initiator had it");
         let opened = house.opened(&streams, 2, 1).unwrap();
         assert!(streams.find(StreamId([2; 16])).is_some());
         drop(opened);
@@ -377,7 +380,7 @@ mod tests {
         assert!(announcement.is_some(), "the lane that joined announces it");
         drop(opening);
         let (_, announcement) =
-            streams.join(StreamId([1; 16])).expect("the lane that opened it is gone, and it is not");
+            streams.join(StreamId([1; 16])).expect("the stream outlives the lane that opened it");
         assert!(announcement.is_none(), "it is announced once");
     }
 }

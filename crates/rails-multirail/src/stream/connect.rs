@@ -1,4 +1,4 @@
-//! Opening a stream: one lane per rail, the first to get through opens it, the others join.
+//! Opening a stream with one lane per rail: the first lane to connect opens it, and the others join.
 
 use super::{
     Dialing, MultiRailStream,
@@ -46,7 +46,7 @@ pub(super) async fn connect(
     let mut awaited: BTreeSet<u16> = paths.iter().map(|path| path.index).collect();
     let mut deadline = Instant::now() + options.connect_timeout;
     loop {
-        // Once the stream is open, the lane that opened it is about to hand it over.
+        // If the stream is open, the lane that opened it is about to report it.
         let is_coming = stream.is_none() && dialer.is_open();
         if awaited.is_empty() && !is_coming {
             break;
@@ -55,7 +55,8 @@ pub(super) async fn connect(
             Err(_) if is_coming || stream.is_none() && dialer.is_open() => reports.recv().await,
             in_time => in_time.ok().flatten(),
         };
-        // None where every lane that is left has lost its rail, or takes too long: if there is a stream, it joins later.
+        // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the lane joins
+        // later.
         let Some(Report { lane, news }) = report else { break };
         awaited.remove(&lane);
         if let News::Opened(opened) = news {

@@ -1,11 +1,11 @@
-//! The scheduling decisions of a stream, for a file.
+//! The recorded scheduling decisions of a stream.
 
 use super::shared::Shared;
 use rails_proto::record::Record;
 use std::sync::Arc;
 
-/// The recorded scheduling decisions of one end of a stream. It keeps what the stream and its rails need, and not the stream itself, which ends
-/// when it is closed or dropped.
+/// The recorded scheduling decisions of one end of a stream. This handle keeps the rails, and does not keep the stream
+/// open, which ends when it is closed or dropped.
 #[derive(Debug, Clone)]
 pub struct Decisions {
     shared: Arc<Shared>,
@@ -16,8 +16,9 @@ impl Decisions {
         Self { shared: shared.clone() }
     }
 
-    /// Hands out what was decided since this was last asked, at most as much as
-    /// [`StreamOptions::record_decisions`](crate::StreamOptions::record_decisions) keeps. `None` if nothing is recorded.
+    /// The decisions since the last call, at most as many entries as
+    /// [`StreamOptions::record_decisions`](crate::StreamOptions::record_decisions) keeps. `None` if the stream records
+    /// none.
     pub fn take(&self) -> Option<Record> {
         self.shared.with(|state| state.connection.take_record())
     }

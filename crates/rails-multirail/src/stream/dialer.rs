@@ -1,4 +1,4 @@
-//! Bringing lanes up, and up again.
+//! Bringing lanes up, and dialling them again after a loss.
 
 use super::{
     MultiRailStream,
@@ -32,25 +32,25 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// What a lane says while the stream is being opened.
+/// A lane's report while the stream is being opened.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) lane: u16,
     pub(super) news: News,
 }
 
-/// What there is to say of a lane.
+/// The outcome of an attempt to bring a lane up.
 #[derive(Debug)]
 pub(super) enum News {
-    /// It has opened the stream; here it is.
+    /// The lane has opened this stream.
     Opened(MultiRailStream),
-    /// It has joined.
+    /// The lane has joined the stream.
     Joined,
-    /// It did not come up. It goes on trying while the others do.
+    /// The lane did not come up. It goes on trying while the others do.
     Failed,
 }
 
-/// Where a lane leads.
+/// A lane's number and its two ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Path {
     /// The lane's number.
@@ -59,25 +59,25 @@ pub(super) struct Path {
     pub(super) remote: LaneAddress,
 }
 
-/// What the lanes of one stream share at the end that opened it.
+/// The state that the lanes of one stream share at the end that opened it.
 #[derive(Debug)]
 pub(super) struct Dialer {
     lanes: u16,
     pub(super) rails: Rails,
     pub(super) options: StreamOptions,
-    /// What a lane that opens the stream brings.
+    /// The credentials of a lane that opens the stream.
     credentials: Credentials,
-    /// The stream, once a lane has opened it.
+    /// The stream, after a lane has opened it.
     opened: watch::Sender<Option<Arc<Shared>>>,
     race: Mutex<Race>,
-    /// Told when an attempt to open the stream has ended.
+    /// Notified when an attempt to open the stream has ended.
     turn: Notify,
-    /// Why lanes did not come up, by their numbers.
+    /// The lanes that did not come up and their errors, by number.
     failed: Mutex<BTreeMap<u16, Arc<FailedLane>>>,
 }
 
 impl Dialer {
-    /// For a stream of that many lanes, which nothing has opened yet.
+    /// A dialer for a stream of that many lanes, which no lane has opened yet.
     pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
         Arc::new(Self {
             lanes,
@@ -91,20 +91,20 @@ impl Dialer {
         })
     }
 
-    /// Starts a lane on the runtime that drives it, which keeps it up as long as the stream lasts.
+    /// Starts a task on the runtime that drives the lane. The task keeps the lane up as long as the stream lasts.
     pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let dialer = self.clone();
-        // The task reports for itself, so its handle is not needed.
+        // The task sends its reports through `report`, so its handle is not needed.
         let home = self.rails[self.options.driver.home(path.rail)].runtime();
         drop(home.spawn(move || dialer.keep(path, report)));
     }
 
-    /// The lanes that have not come up so far, in the order of their numbers.
+    /// The lanes that have not come up so far, by number.
     pub(super) fn failed_lanes(&self) -> Vec<Arc<FailedLane>> {
         self.failed().values().cloned().collect()
     }
 
-    /// The same where none has come up in time: those that have not failed either were not answered.
+    /// The failed lanes if none has come up in time. A lane without an error counts as timed out.
     pub(super) fn unanswered(&self, paths: &[Path]) -> Vec<Arc<FailedLane>> {
         for Path { index, rail, remote } in paths.iter().copied() {
             let unheard = || Arc::new(FailedLane { rail, remote, error: JoinError::Timeout });
@@ -118,8 +118,8 @@ impl Dialer {
         self.opened.borrow().is_some()
     }
 
-    /// Brings one lane up, drives it, and brings it up again, until the stream is over or the lane is taken out. Runs where the
-    /// lane is driven ([`Driver`](super::Driver)).
+    /// Brings one lane up, drives it, and dials it again, until the stream is over or the lane is removed. Runs on the
+    /// runtime that drives the lane ([`Driver`](super::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let first = tokio::select! {
             biased;
@@ -142,7 +142,7 @@ impl Dialer {
         }
     }
 
-    /// Drives a lane to its end, and says what comes after it.
+    /// Drives a lane to its end, and gives the next step.
     async fn drive(&self, kept: &Kept, lane: LaneDriver) -> After {
         let (id, stalled, begun) = (lane.id, lane.stalled.clone(), Instant::now());
         let mut run = pin!(lane.run());
@@ -150,14 +150,14 @@ impl Dialer {
         let after = tokio::select! {
             ended = &mut run => match ended {
                 Ended::Left => return After::Nothing,
-                // Its successor waits for nothing but its place.
+                // The successor only waits for the lane's slot.
                 Ended::Replaced => {
                     let successor = timeout(kept.longest_attempt, instead).await;
                     successor.map_or(After::Dial(Redial::new(Ended::Replaced, begun.elapsed())), After::taken_by)
                 }
                 ended => After::Dial(Redial::new(ended, begun.elapsed())),
             },
-            // The old connection is closed as soon as the new one has taken its place.
+            // The old connection closes as soon as the new one has replaced it.
             successor = &mut instead => {
                 run.await;
                 After::taken_by(successor)
@@ -166,15 +166,15 @@ impl Dialer {
         if !*kept.shared.over.borrow() {
             return after;
         }
-        // A lane that joined just then has to be driven to its end all the same.
+        // A lane that has just joined still has to be driven to its end.
         if let After::Successor(successor) = after {
             successor.run().await;
         }
         After::Nothing
     }
 
-    /// Tries to bring a lane up for the first time until it is, and says how long an attempt to do so again may take. `None` where there is no stream any more
-    /// that it could join.
+    /// Tries until the lane is up for the first time. Gives the lane, and the longest time that an attempt to dial it
+    /// again may take. `None` if the stream that the lane could join is over.
     async fn come_up(&self, path: Path, report: &mpsc::Sender<Report>) -> Option<(LaneDriver, Duration)> {
         let mut attempts = Attempts::default();
         let mut is_told = false;
@@ -184,7 +184,7 @@ impl Dialer {
                 Ok((lane, stream)) => {
                     self.failed().remove(&path.index);
                     let news = stream.map_or(News::Joined, News::Opened);
-                    // The caller may have gone; then the stream is dropped with the report, and the lane sees it.
+                    // If the caller has gone, the stream is dropped with the report, and the lane notices.
                     let _ = report.send(Report { lane: path.index, news }).await;
                     let longest = Redial::longest_attempt(begun.elapsed(), self.options.handshake_timeout);
                     return Some((lane, longest));
@@ -213,7 +213,7 @@ impl Dialer {
         }
     }
 
-    /// Waits until nobody wants a lane any more that has not come up: the caller has given up, or the stream is over.
+    /// Waits until a lane that has not come up is not needed: the caller has given up, or the stream is over.
     async fn given_up(&self, report: &mpsc::Sender<Report>) {
         let shared = tokio::select! {
             biased;
@@ -226,7 +226,7 @@ impl Dialer {
         over(&shared).await;
     }
 
-    /// Tries to join until it works; `None` where the stream is over.
+    /// Tries to join until it succeeds; `None` if the stream is over.
     async fn join_again(&self, kept: &Kept, mut redial: Redial) -> Option<LaneDriver> {
         let Kept { path, shared, longest_attempt } = kept;
         loop {
@@ -238,17 +238,17 @@ impl Dialer {
             };
             tracing::debug!(stream = %shared.id, lane = path.index, remote = %path.remote, %error, "a lane is dialled again");
             if dial_failed(shared, *path, &error) && error.refused().is_some() {
-                // The peer has let go of it, and so may this end.
+                // The peer has forgotten the stream, so this end stops dialling.
                 return None;
             }
             redial.failed(error.refused());
         }
     }
 
-    /// Joins anew when the lane has been stalled for a while: a connection that was cut off by a fault may take far longer to find out
-    /// that the fault is over than a new one takes to be made. While the lane is not stalled this waits for nothing but that.
+    /// Opens a new connection when the lane has been stalled for a while: the old connection may take far longer to
+    /// notice that a fault is over than a new one takes to connect. Waits while the lane is not stalled.
     async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify) -> LaneDriver {
-        // A lane that is taken out is not dialled again.
+        // A removed lane is not dialled again.
         let is_missed =
             || kept.shared.with(|state| state.connection.is_stalled(lane) && !state.connection.is_leaving(lane));
         loop {
@@ -266,7 +266,7 @@ impl Dialer {
         }
     }
 
-    /// Connects, and opens or joins the stream; gives the stream where it was opened.
+    /// Connects, and opens or joins the stream. Gives the stream if this lane opened it.
     async fn join(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
         loop {
             let connection = self.connect(path).await?;
@@ -278,7 +278,7 @@ impl Dialer {
             let attempt = tokio::select! {
                 biased;
                 attempt = self.try_to_open(path, &*connection, turn) => attempt?,
-                // What was said on this connection is about a stream of which nothing comes.
+                // The handshake on this connection is for a stream that loses the race.
                 _ = self.opened() => continue,
             };
             if let Some((lane, stream)) = self.open_over(path, connection, attempt).await? {
@@ -304,20 +304,20 @@ impl Dialer {
         lane.ok_or(JoinError::StreamOver)
     }
 
-    /// Asks for a new stream.
+    /// Asks the listener for a new stream.
     async fn try_to_open<'a>(
         &self,
         path: Path,
         connection: &dyn Lane,
         _turn: Trying<'a>,
     ) -> Result<Attempt<'a>, JoinError> {
-        // Each attempt is about a stream of its own: what became of one that was not answered need not be known.
+        // Each attempt names a stream of its own, so the outcome of an attempt without an answer does not matter.
         let id = StreamId(random().map_err(JoinError::Random)?);
         let joined = self.shake_hands(connection, path.index, Purpose::Open, id, self.credentials.clone()).await?;
         Ok(Attempt { id, joined, _turn })
     }
 
-    /// Takes the stream that was asked for, where no other lane was first, and tells the peer.
+    /// Takes the new stream if no other lane was first, and confirms it to the peer.
     async fn open_over(
         &self,
         path: Path,
@@ -349,10 +349,11 @@ impl Dialer {
         let lane = LaneDriver::up(shared, index, rail, connection.clone(), joined.seals, &self.options).await;
         let lane = lane.ok_or(JoinError::StreamOver)?;
         let confirmation: Vec<_> = joined.confirmation.into_iter().collect();
-        // A connection that fails here is found to have failed when the lane is driven, and another lane that joins says the same.
+        // If the connection fails here, the lane's driver finds out, and another lane that joins confirms the stream as
+        // well.
         let sent = timeout(self.options.handshake_timeout, send_messages(&*connection, &confirmation)).await;
         if sent.is_err() {
-            // It has taken a part of the message at most, and no frame may follow that.
+            // The connection may have taken a part of the message, and no frame may follow that.
             let _ = connection.close_write();
         }
         Ok(Some((lane, stream)))
@@ -411,21 +412,21 @@ impl Dialer {
     }
 }
 
-/// A lane that has been up, and that this end keeps up.
+/// A lane that has been up, and that this end dials again.
 struct Kept {
     path: Path,
     shared: Arc<Shared>,
-    /// How long one attempt to dial it again may take.
+    /// The longest time that one attempt to dial the lane again may take.
     longest_attempt: Duration,
 }
 
-/// What comes after a lane that has ended.
+/// The next step after a lane has ended.
 enum After {
-    /// The lane that has taken its place.
+    /// This lane has replaced it.
     Successor(Box<LaneDriver>),
-    /// It is dialled again.
+    /// The lane is dialled again.
     Dial(Redial),
-    /// It was taken out, or the stream is over.
+    /// None: the lane was removed, or the stream is over.
     Nothing,
 }
 
@@ -435,14 +436,14 @@ impl After {
     }
 }
 
-/// A stream that a listener has made for a lane, and that is not taken yet.
+/// A stream that a listener has made for a lane, and that this end has not taken yet.
 struct Attempt<'a> {
     id: StreamId,
     joined: Joined,
     _turn: Trying<'a>,
 }
 
-/// A lane that tries to open the stream, until this is dropped.
+/// A lane's turn to try to open the stream, until this is dropped.
 struct Trying<'a>(&'a Dialer);
 
 impl Drop for Trying<'_> {
@@ -452,7 +453,7 @@ impl Drop for Trying<'_> {
     }
 }
 
-/// Tells the stream that a lane was not brought up, and says whether the stream is over.
+/// Tells the stream that a lane did not come up, and says whether the stream is over.
 fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
     shared.with(|state| {
         state.connection.dial_failed(Instant::now().into_std(), path.index, error.refused());
@@ -460,7 +461,7 @@ fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
     })
 }
 
-/// Waits until there is nothing left for which a lane would have to be brought up.
+/// Waits until the stream needs no lane any more.
 async fn over(shared: &Shared) {
     // The channel lives as long as `shared`, so waiting for it cannot fail.
     let _ = shared.over.subscribe().wait_for(|over| *over).await;

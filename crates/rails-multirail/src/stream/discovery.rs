@@ -1,4 +1,4 @@
-//! Asking the peer for its lanes, and answering.
+//! Discovery: asking the peer for its lanes, and answering.
 
 use super::{
     io::{receive_exact, send_all},
@@ -20,14 +20,15 @@ use rails_proto::{
 use std::net::{IpAddr, SocketAddr};
 use tokio::time::{Instant, sleep, timeout};
 
-/// What became of a question.
+/// The peer's answer.
 struct Answer {
     offers: Vec<LaneCandidate>,
-    /// The address that it was asked from.
+    /// The local address of the connection.
     from: SocketAddr,
 }
 
-/// Asks at the first contact that can be connected to, and pairs; see [`MultiRailStream::plan_lanes`](crate::MultiRailStream::plan_lanes).
+/// Asks the first contact that accepts a connection, and pairs; see
+/// [`MultiRailStream::plan_lanes`](crate::MultiRailStream::plan_lanes).
 pub(super) async fn plan_lanes(
     rails: &Rails,
     contacts: Vec<LaneAddress>,
@@ -51,7 +52,7 @@ pub(super) async fn plan_lanes(
     Err(last)
 }
 
-/// Asks through every pair from its rail, and says which do not connect.
+/// Asks the peer over every pair from its rail, and gives the pairs that do not connect.
 pub(super) async fn probe(
     rails: &Rails,
     pairing: &Pairing,
@@ -78,7 +79,7 @@ pub(super) async fn probe(
     Ok(failed)
 }
 
-/// Asks on the runtime of `rail`, again where the peer is busy.
+/// Asks on the runtime of `rail`, and again if the peer is busy.
 async fn discover(
     rails: &Rails,
     rail: RailId,
@@ -130,7 +131,7 @@ async fn question(
     Ok(Answer { offers, from: lane.local_addr() })
 }
 
-/// Answers an initiator that has proved itself and came in on `socket`, which `rail` serves.
+/// Answers an initiator that has authenticated itself on `lane`, which `rail` serves.
 pub(super) async fn answer(
     lane: &dyn Lane,
     mut proved: Proved,
@@ -146,8 +147,8 @@ pub(super) async fn answer(
     Ok(())
 }
 
-/// What a listener offers: the address that was called first, then all others that it listens on and that can be called from
-/// elsewhere, at most [`MOST_OFFERS`].
+/// The offers of a listener: first the address that the initiator called, then all other addresses that it listens on
+/// and that other machines can reach, at most [`MOST_OFFERS`].
 fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: LaneAddress) -> Vec<LaneCandidate> {
     let mut all: Vec<LaneCandidate> = Vec::new();
     for (rail, address) in bound {
@@ -170,10 +171,11 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     let is_called = |offer: &&LaneCandidate| key(offer) == (called.scheme, called.socket.ip(), called.port());
     let first = all.iter().find(is_called).cloned().unwrap_or_else(|| listening(rails, rail, called));
     let mut offers = vec![first];
-    // Where there are too many, those of other transports are left out: the initiator pairs the one that it asked by.
+    // If there are too many, those of other transports are left out: the initiator pairs over the transport that it
+    // called.
     all.sort_by_key(|offer| offer.address.scheme != called.scheme);
     for offer in all {
-        // Without the scope, which only a caller knows, nobody can call a link-local address.
+        // A link-local address needs a scope, which only the caller knows, so it is not offered.
         let is_new = offers.iter().all(|known| key(known) != key(&offer));
         if is_new && !offer.is_link_local() && offers.len() < MOST_OFFERS {
             offers.push(offer);
@@ -182,7 +184,7 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     offers
 }
 
-/// An address that is listened on: the offer of the rail that has it, or the address alone.
+/// The offer for an address that the listener has bound: that of the rail with the address, or the address alone.
 fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate {
     let has = |offer: &LaneCandidate| offer.ip() == address.socket.ip();
     let of_rail = rails[rail].offers(address.scheme).into_iter().find(has);
@@ -192,8 +194,8 @@ fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate
     }
 }
 
-/// Whether a socket on that wildcard address is called by IPv4 too (ipv6(7), `IPV6_V6ONLY`; it is not set, so the system's default
-/// holds). Where that cannot be read only what is certain is offered.
+/// Whether a socket on that wildcard address accepts IPv4 too (ipv6(7), `IPV6_V6ONLY`; it is not set, so the system's
+/// default holds). If the default cannot be read, IPv4 addresses are not offered.
 fn takes_ipv4(wildcard: IpAddr) -> bool {
     wildcard.is_ipv4() || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|only| only.trim() == "0")
 }

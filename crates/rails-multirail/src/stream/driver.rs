@@ -1,13 +1,13 @@
-//! Which runtime drives a lane.
+//! The choice of the runtime that drives a lane.
 
 use crate::RailId;
 use serde::{Deserialize, Serialize};
 
-/// Who drives the lanes of a stream: the same state machines, on as many threads as there are rails or on one.
+/// The threads that drive the lanes of a stream: one for each rail, or one for all. The state machines are the same.
 ///
 /// The two are compared for RDMA in Jie Cai, Alistair P. Rendell and Peter E. Strazdins, *Non-threaded and Threaded Approaches to
 /// MultiRail Communication with uDAPL*: a thread for each rail has its own core, one thread for all saves the switches between
-/// them, and which is faster depends on the machine; `rails-bench compare` measures both. Each end chooses for itself.
+/// them. The machine decides which is faster; `rails-bench compare` measures both. Each end chooses for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {

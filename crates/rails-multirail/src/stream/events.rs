@@ -1,4 +1,4 @@
-//! What happened to a stream's lanes, as a record.
+//! The record of events of a stream and its lanes.
 
 use crate::RailId;
 use rails_proto::{
@@ -13,25 +13,25 @@ use std::{
 };
 use tokio::sync::broadcast;
 
-/// Something that happened to a lane of a stream, or to all of them.
+/// An event of one lane of a stream, or of the stream as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StreamEvent {
-    /// Time since this end of the stream was made.
+    /// Time since this end of the stream began.
     #[serde(rename = "at_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
     pub at: Duration,
-    /// The lane's number; `None` where it is about all of them.
+    /// The lane's number; `None` if the event is the stream's.
     pub lane: Option<u16>,
     /// The rail that the lane runs on at this end.
     pub rail: Option<RailId>,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub kind: EventKind,
-    /// How the lane ended, where it ended otherwise than it should.
+    /// The error with which the lane ended, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Keeps the newest events, and tells those who listen.
+/// Keeps the newest events, and passes them to subscribers.
 #[derive(Debug)]
 pub(super) struct EventLog {
     stream: StreamId,
@@ -45,7 +45,7 @@ impl EventLog {
         Self { stream, start: Instant::now(), kept: VecDeque::new(), listeners: broadcast::Sender::new(MOST_KEPT) }
     }
 
-    /// Takes an event; `whose` is the lane's number and rail, and `error` how it ended.
+    /// Adds an event; `whose` is the lane's number and rail, and `error` the error with which the lane ended.
     pub(super) fn add(&mut self, event: Event, whose: Option<(u16, RailId)>, error: Option<String>) {
         let at = event.at.saturating_duration_since(self.start);
         let (lane, rail) = whose.unzip();
@@ -55,11 +55,11 @@ impl EventLog {
             self.kept.pop_front();
         }
         self.kept.push_back(event.clone());
-        // Nobody may be listening, and that is fine.
+        // This fails if there is no subscriber, which is fine.
         let _ = self.listeners.send(event);
     }
 
-    /// Says why the stream stands still, and what each lane does meanwhile.
+    /// Logs why the stream stands still, and the state of each lane.
     pub(super) fn log_standstill(&self, cause: StandstillCause, stood_for: Duration, lanes: &[LaneProgress]) {
         let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
         let lanes = lanes.join("; ");
@@ -76,7 +76,7 @@ impl EventLog {
 }
 
 impl StreamEvent {
-    /// A lane that was lost, has stalled or is of no use, and a stream that stands still, are warnings; the rest is quieter.
+    /// Logs a lost, stalled or unused lane and a standstill as a warning, and other events at a lower level.
     fn log(&self, stream: StreamId) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
@@ -91,13 +91,13 @@ impl StreamEvent {
             EventKind::Restored { .. } | EventKind::Resumed { .. } => {
                 tracing::info!(%stream, lane, event = ?self.kind, "a lane can be used again");
             }
-            // It was logged with its lanes.
+            // `log_standstill` has logged it with its lanes.
             EventKind::Standstill { .. } => {}
             EventKind::Moved { after } => tracing::warn!(%stream, ?after, "the stream makes progress again"),
-            _ => tracing::debug!(%stream, lane, event = ?self.kind, "a lane's life"),
+            _ => tracing::debug!(%stream, lane, event = ?self.kind, "an event of a lane"),
         }
     }
 }
 
-/// How many events are kept, and how many a listener may lag behind.
+/// The most events that are kept, and the most that a subscriber may lag behind.
 const MOST_KEPT: usize = 256;

@@ -1,4 +1,4 @@
-//! The two directions of a stream, by themselves.
+//! The two directions of a stream as separate halves.
 
 use super::{MultiRailStream, shared::Shared};
 use bytes::{Buf, Bytes, BytesMut};
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 pub struct ReadHalf<'a> {
     pub(super) shared: &'a Shared,
-    /// Bytes that were taken from the stream, and not yet copied out.
+    /// Bytes taken from the stream and not yet copied out.
     pub(super) reading: &'a mut Bytes,
 }
 
@@ -29,33 +29,33 @@ pub struct WriteHalf<'a> {
     pub(super) shared: &'a Shared,
 }
 
-/// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it ends nothing: the peer may send up to this end's window. The
-/// stream ends when both halves are dropped.
+/// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it ends nothing: the
+/// peer may still send up to this end's window. The stream ends when both halves are dropped.
 #[derive(Debug)]
 pub struct OwnedReadHalf {
     stream: Arc<MultiRailStream>,
     reading: Bytes,
 }
 
-/// The sending direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it shuts the direction down: the peer receives what was written,
-/// and then the end. [`forget`](Self::forget) does not.
+/// The sending direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it shuts the direction
+/// down: the peer receives the written bytes, and then the end. [`forget`](Self::forget) drops it without a shutdown.
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     stream: Arc<MultiRailStream>,
     shuts_down: bool,
 }
 
-/// Two halves of different streams. Here they are.
+/// The error of [`reunite`](OwnedReadHalf::reunite) for halves of different streams. It hands both back.
 #[derive(Debug)]
 pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 
 impl MultiRailStream {
-    /// Both directions, to be used at the same time by one task, without any cost.
+    /// Splits the stream into its two directions, for one task that uses both at the same time. This costs nothing.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         (ReadHalf { shared: &self.shared, reading: &mut self.reading }, WriteHalf { shared: &self.shared })
     }
 
-    /// Both directions, to be used by different tasks. Neither locks the other out.
+    /// Splits the stream into its two directions, for different tasks. Neither locks the other out.
     pub fn into_split(mut self) -> (OwnedReadHalf, OwnedWriteHalf) {
         let reading = std::mem::take(&mut self.reading);
         let stream = Arc::new(self);
@@ -131,7 +131,7 @@ impl WriteHalf<'_> {
     pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
         self.shared.with(|state| {
             if bytes.is_empty() {
-                // Nothing is written at once, whether or not there is room.
+                // An empty write succeeds at once, with or without room.
                 return Poll::Ready(self.shared.writable(state).map(|()| 0));
             }
             let room = ready!(self.shared.poll_room(state, context))?;
@@ -145,8 +145,8 @@ impl WriteHalf<'_> {
 
 impl AsyncWrite for WriteHalf<'_> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
-        // The copy is made outside the lock. A short buffer is copied without asking for room, which is nearly always there; for a long one, nobody else
-        // writes, so the room cannot shrink meanwhile.
+        // The copy happens outside the lock. A short buffer is copied without asking for room, because there nearly
+        // always is some. For a long one, this half is the only writer, so the room cannot shrink meanwhile.
         let most = match buffer.len() {
             short @ ..=SHORT => short,
             length => ready!(self.shared.with(|state| self.shared.poll_room(state, context)))?.min(length),
@@ -155,7 +155,7 @@ impl AsyncWrite for WriteHalf<'_> {
         self.poll_write_bytes(context, &mut copy)
     }
 
-    /// There is nothing to flush: bytes are sent as soon as a lane has room.
+    /// Does nothing: lanes send bytes as soon as they have room.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
         Poll::Ready(Ok(()))
     }
@@ -207,13 +207,13 @@ impl OwnedReadHalf {
         self.half().poll_read_bytes(context)
     }
 
-    /// The stream again.
+    /// Joins the two halves to the stream again.
     ///
     /// # Errors
-    /// [`ReuniteError`] where the other half is of another stream.
+    /// [`ReuniteError`] if the other half is of another stream.
     ///
     /// # Panics
-    /// Never: a stream has two halves, and both are handed in.
+    /// Never: a stream has two halves, and the caller hands in both.
     pub fn reunite(mut self, other: OwnedWriteHalf) -> Result<MultiRailStream, ReuniteError> {
         if !Arc::ptr_eq(&self.stream, &other.stream) {
             return Err(ReuniteError(self, other));
@@ -248,7 +248,8 @@ impl OwnedReadHalf {
     }
 }
 
-/// The bytes that were taken from the stream and not copied out are lost, of which the peer is told when the stream ends.
+/// Counts the bytes taken from the stream and not copied out as unread. The peer learns of the loss when the stream
+/// ends.
 impl Drop for OwnedReadHalf {
     fn drop(&mut self) {
         self.stream.shared.unread.fetch_add(self.reading.len() as u64, Relaxed);
@@ -282,7 +283,8 @@ impl OwnedWriteHalf {
         self.half().poll_write_bytes(context, bytes)
     }
 
-    /// Drops this half without shutting its direction down. The stream does so when the other half is dropped too.
+    /// Drops this half without shutting its direction down. The direction shuts down when the other half is dropped
+    /// too.
     pub fn forget(mut self) {
         self.shuts_down = false;
     }
@@ -317,7 +319,7 @@ impl OwnedWriteHalf {
     }
 }
 
-/// Shuts the direction down; the bytes that were written are delivered in the background.
+/// Shuts the direction down. The lanes deliver the written bytes in the background.
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.shuts_down {
@@ -364,7 +366,8 @@ impl fmt::Display for ReuniteError {
 
 impl std::error::Error for ReuniteError {}
 
-/// Copying so many bytes costs less than taking the lock.
+/// Copying this many bytes costs less than taking the lock.
 const SHORT: usize = 4 << 10;
-/// The most that one write copies: what a lane takes at once, so that the first chunk is on its way while the next is copied.
+/// The most bytes that one write copies: as many as a lane takes at once, so that the first chunk is on its way while
+/// the next is copied.
 const MOST_COPIED: usize = 256 << 10;

@@ -8,9 +8,9 @@ use std::{
 };
 use tokio::task::coop;
 
-/// Reads what is there, waiting until something is.
+/// Waits for bytes, and reads those that have arrived.
 pub(super) async fn receive(lane: &dyn Lane, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    // A lane that always has something must not keep its rail from its other tasks.
+    // A lane that always has bytes must not starve the other tasks of its rail.
     coop::consume_budget().await;
     loop {
         match lane.try_receive(buffers) {
@@ -23,7 +23,7 @@ pub(super) async fn receive(lane: &dyn Lane, buffers: &mut [IoSliceMut<'_>]) -> 
     }
 }
 
-/// Sends the control frames and then the payload, waiting as often as it takes.
+/// Sends all control frames and then the whole payload.
 pub(super) async fn send_all(lane: &dyn Lane, mut control: &[u8], mut payload: Vec<Bytes>) -> io::Result<()> {
     coop::consume_budget().await;
     let mut first = 0;

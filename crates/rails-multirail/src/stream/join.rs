@@ -14,12 +14,12 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], getrandom::Error> {
     Ok(bytes)
 }
 
-/// A random number to draw a wait by, which is the shortest where the system gives none.
+/// A random number for the length of a wait; 0, for the shortest, if the system gives none.
 pub(crate) fn jitter() -> u8 {
     random().map_or(0, |[jitter]| jitter)
 }
 
-/// Reads one message, whose body has at most `longest` bytes. Its length is looked at before memory is taken for it.
+/// Reads one message, whose body has at most `longest` bytes. Checks the length before it allocates memory.
 pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<Message, JoinError> {
     let mut prefix = [0; PREFIX_LEN];
     receive_exact(lane, &mut prefix).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<Mess
     Ok(Message::decode(&prefix, &body)?)
 }
 
-/// Sends them in one go.
+/// Sends all messages together.
 pub(crate) async fn send_messages(lane: &dyn Lane, messages: &[Message]) -> Result<(), JoinError> {
     let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
     Ok(send_all(lane, &bytes, Vec::new()).await?)
@@ -44,14 +44,14 @@ pub(crate) async fn initiate(lane: &dyn Lane, credentials: Credentials, hello: H
     let mut messages = vec![hello];
     loop {
         let sent = send_messages(lane, &messages).await;
-        // A peer that hung up may have said why before: what it said is still there to be read.
+        // A peer that closed the connection may have sent the reason before, which can still be read.
         let message =
             read_message(lane, initiator.longest_next()).await.map_err(|error| sent.err().unwrap_or(error))?;
         match initiator.handle(message) {
             Ok(InitiatorStep::Send(next)) => messages = next,
             Ok(InitiatorStep::Joined(joined)) => return Ok(*joined),
             Err(error) => {
-                // The peer is told as a courtesy; what matters is the error here.
+                // This end gives the error whether or not it can tell the peer.
                 let _ = send_messages(lane, &initiator.farewell(&error)).await;
                 return Err(error.into());
             }

@@ -1,4 +1,4 @@
-//! The driver of one lane: moves frames between it and its stream's state machine.
+//! The driver of one lane: moves frames between the connection and the state machine of the stream.
 
 use super::{
     lane_metrics::LaneMetrics,
@@ -38,23 +38,23 @@ pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: LaneId,
     pub(crate) metrics: Arc<LaneMetrics>,
-    /// Told that the stream has something for the lane.
+    /// Notified when the stream has frames for the lane.
     pub(crate) notify: Arc<Notify>,
-    /// Told that the lane has stalled.
+    /// Notified when the lane has stalled.
     pub(crate) stalled: Arc<Notify>,
     pub(crate) lane: Arc<dyn Lane>,
-    /// What seals and opens its frames, where they are sealed.
+    /// The keys that seal and open the lane's frames, if the stream is encrypted.
     pub(crate) seals: Option<Seals>,
-    /// The node that the thread which drives it has its pages from, where that is known.
+    /// The node from which the driving thread gets its pages, if it is known.
     pub(super) node: Option<NodeId>,
     /// Whether large messages are interleaved over the nodes of the rails in use.
     pub(super) interleaved: bool,
-    /// How the lane ended, once it has. A lane that is dropped before was on a rail that stopped.
+    /// The lane's end. If the lane is dropped before it ends, its rail has stopped.
     pub(crate) end: Result<(), LaneError>,
 }
 
 impl LaneDriver {
-    /// A lane whose handshake is done, added to its stream; `None` where the stream is over.
+    /// Adds a lane whose handshake is done to its stream; `None` if the stream is over.
     pub(super) async fn up(
         shared: Arc<Shared>,
         index: u16,
@@ -63,7 +63,8 @@ impl LaneDriver {
         seals: Option<Seals>,
         options: &StreamOptions,
     ) -> Option<Self> {
-        // The first round trips of a connection may have waited for the peer's hardware address: the least of them is what the path takes.
+        // The first round trips of a connection may include the resolution of the peer's hardware address, so the least
+        // one is the path's.
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let mut lanes_up = shared.lanes_up.subscribe();
@@ -72,7 +73,7 @@ impl LaneDriver {
             match shared.lane_up(index, rail, &lane, traits) {
                 Ok(joined) => break joined,
                 Err(NoLane::StreamOver) => return None,
-                // As soon as the connection has ended that had the number before.
+                // There is room as soon as the previous connection of the lane has ended.
                 Err(NoLane::Full) => lanes_up.changed().await.ok()?,
             }
         };
@@ -91,7 +92,7 @@ impl LaneDriver {
         })
     }
 
-    /// Drives the lane to its end, and says what that means for who dials it. Runs on the lane's rail.
+    /// Drives the lane to its end, and gives that end in the dialer's terms. Runs on the lane's rail.
     pub(crate) async fn run(mut self) -> Ended {
         let seals = self.seals.take();
         self.end = self.drive(seals).await;
@@ -99,7 +100,7 @@ impl LaneDriver {
         Ended::of(&self.end, is_leaving)
     }
 
-    /// Moves bytes between the connection and the lane's protocol until that has come to its end.
+    /// Moves bytes between the connection and the lane's protocol until the protocol ends.
     async fn drive(&self, seals: Option<Seals>) -> Result<(), LaneError> {
         let most_unsent = self.lane.most_unsent().map(DataSize::as_bytes);
         let mut protocol = LaneProtocol::new(self.id, seals, most_unsent);
@@ -133,7 +134,8 @@ impl LaneDriver {
         }
     }
 
-    /// Receives until the socket is empty. Ready once the lane has used up its yield budget: it yields the thread before it reads on.
+    /// Receives until the socket is empty. Ready when the lane has used up its yield budget: the caller yields the
+    /// thread before it reads on.
     fn poll_receive(
         &self,
         context: &mut Context<'_>,
@@ -167,14 +169,14 @@ impl LaneDriver {
         }
     }
 
-    /// Sends what there is to send, as far as the connection takes it.
+    /// Sends frames as long as there are any and the connection takes them.
     fn transmit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) {
         if let Poll::Ready(end) = self.poll_transmit(context, lane) {
             lane.close_sending(end.map_err(LaneError::from));
         }
     }
 
-    /// Ready once the sending side is closed, or fails.
+    /// Ready when the sending side is closed, or fails.
     fn poll_transmit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) -> Poll<io::Result<()>> {
         loop {
             if lane.needs_room() {
@@ -193,9 +195,9 @@ impl LaneDriver {
         }
     }
 
-    /// Submits outgoing bytes to the connection, as many as it takes at once.
+    /// Submits outgoing bytes to the connection once, as many as it takes.
     fn poll_submit(&self, context: &mut Context<'_>, lane: &mut LaneProtocol<ChunkBuffer>) -> Poll<io::Result<()>> {
-        // A lane that always has something must not keep its rail from its other tasks.
+        // A lane that always has bytes must not starve the other tasks of its rail.
         let budget = ready!(coop::poll_proceed(context));
         loop {
             let (control, payload) = lane.outgoing();
@@ -217,12 +219,12 @@ impl LaneDriver {
     }
 }
 
-/// What a lane has of its stream: the lock's inside, and memory on its rail's node.
+/// The lane's access to its stream: the state under the lock, and memory on the rail's node.
 impl Stream for &LaneDriver {
     type Buffer = ChunkBuffer;
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        // Lanes ask for the scheduler's decisions, and the scheduler traces them without the name of the stream, which it does not know.
+        // The scheduler traces its decisions, and does not know the name of the stream, so the span adds it.
         let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.shared.id);
         self.shared.with(|state| span.in_scope(|| act(&mut state.connection)))
     }
@@ -235,21 +237,22 @@ impl Stream for &LaneDriver {
         buffer.freeze()
     }
 
-    /// Pages are made as they are first written to: each on the node of the rail that receives it, or in turn on those of all rails in use, where that was asked for.
+    /// The kernel allocates each page at the first write to it: on the node of the rail that receives it, or, if the
+    /// options ask for interleaving, in turn on the nodes of all rails in use.
     fn message(&mut self, length: usize) -> MessageBuffer {
         let nodes = if self.interleaved { self.shared.nodes_in_use() } else { None };
         self.shared.buffers.message(length, nodes.as_ref())
     }
 }
 
-/// However a lane ends, its stream gets to know.
+/// Tells the stream that the lane has ended, in every case.
 impl Drop for LaneDriver {
     fn drop(&mut self) {
         self.shared.lane_down(self.id, &self.lane, std::mem::replace(&mut self.end, Ok(())));
     }
 }
 
-/// What the transport says, in the protocol's words.
+/// The transport's figures in the protocol's form.
 fn sample(lane: &dyn Lane) -> TransportSample {
     let Ok(stats) = lane.stats() else { return TransportSample::default() };
     TransportSample {
@@ -262,8 +265,8 @@ fn sample(lane: &dyn Lane) -> TransportSample {
     }
 }
 
-/// Waits until then; for ever where that is never. The timer is set anew for an earlier time alone: that costs two system calls when the runtime is about to
-/// sleep, and what a lane waits for mostly comes first.
+/// Waits until `at`, or for ever for `None`. Resets the timer only for an earlier time: a reset costs two system calls
+/// when the runtime is about to sleep, and other events mostly wake the lane first.
 fn poll_alarm(context: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, at: Option<Instant>) -> Poll<()> {
     let Some(at) = at.map(tokio::time::Instant::from) else { return Poll::Pending };
     loop {

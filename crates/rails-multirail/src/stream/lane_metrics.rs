@@ -1,4 +1,4 @@
-//! A lane's counters, from its first connection to its last.
+//! The counters of a lane over all its connections.
 
 use super::stats::LaneStats;
 use crate::{
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lane's counters, through all the connections that it had; written by its driver and read by anyone.
+/// The counters of a lane over all its connections. The lane's driver writes them, and any thread reads them.
 #[derive(Debug)]
 pub(crate) struct LaneMetrics {
     pub(crate) index: u16,
@@ -32,18 +32,18 @@ pub(crate) struct LaneMetrics {
     past: Mutex<EndedConnections>,
 }
 
-/// What the connections did that have ended.
+/// The sums over the connections that have ended.
 #[derive(Debug, Default)]
 struct EndedConnections {
     figures: LaneFigures,
-    /// `None` where the transport did not say of one of them.
+    /// `None` if the transport did not report the count of one of them.
     retransmitted: Option<Retransmitted>,
-    /// For how long there was none, and since when there is none now.
+    /// The total time without a connection, and the time since which there is none now.
     down: Duration,
     down_since: Option<Instant>,
 }
 
-/// What the transport sent again.
+/// Bytes and packets that the transport sent again.
 #[derive(Debug, Clone, Copy, Default)]
 struct Retransmitted {
     bytes: u64,
@@ -74,7 +74,7 @@ impl LaneMetrics {
         Arc::new(Self { index, rail, remote, joined, losses, sent, received, state, past })
     }
 
-    /// The lane has a connection, its first or another, and is driven by the calling thread.
+    /// Notes that the lane has a new connection, which the calling thread drives.
     pub(crate) fn begin(&self, lane: &Arc<dyn Lane>) {
         self.joined.fetch_add(1, Relaxed);
         let mut past = self.past();
@@ -85,8 +85,8 @@ impl LaneMetrics {
         *self.lock() = LaneState::up(lane);
     }
 
-    /// A connection has ended, having done that much: it is let go, and what its transport knew of it is kept, unless there is another
-    /// already.
+    /// Adds the figures of a connection that has ended. Unless the lane has another connection already, releases this
+    /// one and keeps its transport's figures.
     pub(crate) fn end(&self, ended: &Arc<dyn Lane>, end: Result<(), LaneError>, did: &LaneFigures) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
         let known = ended.detailed_stats().ok();
@@ -103,7 +103,7 @@ impl LaneMetrics {
         }
     }
 
-    /// How it was lost, where it is down now for that reason.
+    /// The error of the last connection, if the lane is down because of it.
     pub(crate) fn lost(&self) -> Option<LostLane> {
         match &*self.lock() {
             LaneState::Ended { local, lost: Some(error), .. } => {
@@ -113,7 +113,7 @@ impl LaneMetrics {
         }
     }
 
-    /// What it did up to `at`; `now` is what its connections did that are up.
+    /// The lane's statistics at `at`; `now` has the figures of the connections that are up.
     pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
         let transport = self.known();
         let up = matches!(&*self.lock(), LaneState::Up { .. });
@@ -165,7 +165,7 @@ impl LaneMetrics {
         }
     }
 
-    /// The transport's figures of the connection, now or at its end.
+    /// The transport's figures of the newest connection, now or at its end.
     fn known(&self) -> Option<TransportStats> {
         match &*self.lock() {
             LaneState::Up { lane, .. } => lane.detailed_stats().ok(),
@@ -177,14 +177,14 @@ impl LaneMetrics {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Taken before the state, where both are.
+    /// A caller that takes both locks takes this one before the state's.
     fn past(&self) -> MutexGuard<'_, EndedConnections> {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LaneState {
-    /// Up on the calling thread, and to stay on it.
+    /// A lane that is up, and stays on the calling thread.
     fn up(lane: &Arc<dyn Lane>) -> Self {
         Self::Up { lane: lane.clone(), thread: thread::current_tid() }
     }
@@ -199,7 +199,7 @@ impl Retransmitted {
 }
 
 impl AtomicByteCount {
-    /// So many more chunks.
+    /// Adds to both counts.
     pub(crate) fn count(&self, chunks: u64, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
         self.chunks.fetch_add(chunks, Relaxed);

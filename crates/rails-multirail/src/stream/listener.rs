@@ -1,4 +1,4 @@
-//! Accepting streams: every rail listens, and what its lanes bring is put together here.
+//! Accepting streams: every rail listens, and the listener joins the lanes of each stream.
 
 use super::{
     MultiRailStream,
@@ -42,23 +42,24 @@ use tokio::{
 
 /// Listens on several addresses, and accepts streams whose lanes come in on any of them.
 ///
-/// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, a certificate that is not trusted) is
-/// refused and logged with `tracing`; the streams that are open, and the listener, go on. A stream is handed out once its initiator has it: the lanes of an
-/// initiator race to open it, and what comes of the attempts that lose is forgotten.
+/// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, an untrusted certificate) is
+/// refused and logged with `tracing`; the open streams and the listener go on. The listener hands out a stream after
+/// its initiator has confirmed it: the lanes of an initiator race to open the stream, and the listener forgets the
+/// attempts that lose.
 ///
-/// Against floods there are [`Limits`](crate::Limits), set by [`StreamOptions::limits`]: unless they are set otherwise, 256 handshakes
-/// are under way at a time, 64 of one peer's address; 1,024 streams are open, 256 of one peer, with windows of 4 GiB
-/// together; and a handshake, TLS and all, is over in [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to
-/// be accepted.
+/// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at most 256 handshakes
+/// are under way, 64 of them from one peer's address; at most 1,024 streams are open, 256 of them of one peer, whose
+/// windows have at most 4 GiB together. A handshake, including that of TLS, may take
+/// [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: Mutex<mpsc::Receiver<Unaccepted>>,
-    /// Told of whatever comes into `incoming`, and of its end.
+    /// Notified of each stream that comes into `incoming`, and of its end.
     arrived: Arc<Notify>,
     addresses: Vec<LaneAddress>,
-    /// Why it listens no more, once it does not.
+    /// The reason why the listener has stopped, if it has.
     ended: Arc<watch::Sender<Option<ListenerClosed>>>,
-    /// What takes lanes in at each address.
+    /// The tasks that accept lanes, one for each address.
     listening: AsyncMutex<Vec<JoinHandle<()>>>,
 }
 
@@ -70,28 +71,28 @@ struct Joining {
     scheme: Scheme,
 }
 
-/// What the listening tasks share. It holds the rails, so they run as long as something listens.
+/// The state that the listening tasks share. It holds the rails, so they run as long as one task listens.
 struct Registry {
     rails: Rails,
     options: StreamOptions,
-    /// What a lane that opens a stream is met with.
+    /// The listener's credentials for a lane that opens a stream.
     credentials: Credentials,
     streams: Streams,
     incoming: mpsc::Sender<Unaccepted>,
-    /// Dropped after `incoming`, whose end it tells.
+    /// Dropped after `incoming`, so that it tells of the end of `incoming`.
     arrived: Arrived,
-    /// Why the listener listens no more, once it does not.
+    /// The reason why the listener has stopped, if it has.
     ended: Arc<watch::Sender<Option<ListenerClosed>>>,
     handshakes: Arc<Handshakes>,
-    /// The addresses that are listened on, and by which rail.
+    /// The addresses that the listener has bound, each with its rail.
     bound: Mutex<Vec<(RailId, LaneAddress)>>,
-    /// Whose turn it is to take a lane that belongs to no rail by its address.
+    /// Counts the lanes on addresses of no rail, which go to the rails in turn.
     turn: AtomicUsize,
-    /// How many addresses are listened on still.
+    /// The number of addresses that still accept connections.
     acceptors: AtomicUsize,
 }
 
-/// Tells every task that accepts that there is something to look at, and at last that nothing more comes.
+/// Wakes every task that waits in `accept`, for each new stream and, when this is dropped, for the end.
 struct Arrived(Arc<Notify>);
 
 impl Drop for Arrived {
@@ -101,10 +102,11 @@ impl Drop for Arrived {
 }
 
 impl MultiRailListener {
-    /// Listens on each address, on the rail that has it (the first on the first where none has).
+    /// Listens on each address, on the rail that has it. If no rail has it, the first address goes to the first rail,
+    /// and so on in turn.
     ///
     /// # Errors
-    /// [`BindListenerError`], and then nothing listens.
+    /// [`BindListenerError`]. In this case no address is bound.
     pub async fn bind(
         rails: &Rails,
         addresses: impl ToLaneAddresses,
@@ -167,14 +169,16 @@ impl MultiRailListener {
         Ok(listener)
     }
 
-    /// The next stream. Its first lane is up; the others join while it is used ([`MultiRailStream::lanes_up`]).
+    /// Waits for the next stream. Its first lane is up; the others join while it is in use
+    /// ([`MultiRailStream::lanes_up`]).
     ///
-    /// Cancel safe: no stream is lost when this is dropped. Several tasks may wait, and each stream is one's.
+    /// Cancel safe: no stream is lost when the future is dropped. Several tasks may wait, and each stream goes to one
+    /// of them.
     ///
     /// # Errors
-    /// [`ListenerClosed`] when nothing listens any more, from then on every time.
+    /// [`ListenerClosed`] after the listener has stopped, on every call from then on.
     pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
-        // A task that waits holds nothing, so one that is not polled keeps nobody from a stream.
+        // A waiting task holds no lock, so a task that is not polled does not keep streams from others.
         loop {
             let mut arrived = pin!(self.arrived.notified());
             arrived.as_mut().enable();
@@ -192,7 +196,8 @@ impl MultiRailListener {
         }
     }
 
-    /// The streams that it accepts, as a stream of them, which ends with the error when nothing listens any more. Dropping it closes the listener.
+    /// The accepted streams as a [`Stream`]. It ends after [`close`](Self::close), or with the error when the listener
+    /// has stopped otherwise. Dropping it closes the listener.
     pub fn into_incoming(self) -> impl Stream<Item = Result<MultiRailStream, ListenerClosed>> + Send {
         stream::unfold(Some(self), async |listener| {
             let listener = listener?;
@@ -204,10 +209,12 @@ impl MultiRailListener {
         })
     }
 
-    /// Listens no more: when this returns, the addresses are free again. Streams that wait to be accepted are given up, and every [`accept`](Self::accept) ends.
-    /// Handshakes that are under way go on to their end, or for [`StreamOptions::handshake_timeout`]: they bring lanes of streams that were accepted.
+    /// Closes the listener: when this returns, the addresses are free again. Streams that wait to be accepted are
+    /// aborted, and every [`accept`](Self::accept) ends. Handshakes under way go on to their end, or to
+    /// [`StreamOptions::handshake_timeout`]: they may bring lanes of accepted streams.
     ///
-    /// Streams that were accepted go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the background.
+    /// Accepted streams go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the
+    /// background.
     pub async fn close(&self) {
         self.ended.send_replace(Some(ListenerClosed::Closed));
         self.arrived.notify_waiters();
@@ -218,13 +225,14 @@ impl MultiRailListener {
         }
         let mut listening = self.listening.lock().await;
         while let Some(task) = listening.last_mut() {
-            // One that has ended, with its rail or by a panic, listens no more either.
+            // A task that has ended with its rail or by a panic does not listen either.
             let _ = task.await;
             listening.pop();
         }
     }
 
-    /// The addresses that it listens on, in the order they were given; a port 0 is replaced by the one that was found.
+    /// The bound addresses, in the order of the call to [`bind`](Self::bind). In place of a port 0 they have the port
+    /// that the kernel chose.
     pub fn local_addrs(&self) -> &[LaneAddress] {
         &self.addresses
     }
@@ -242,7 +250,7 @@ impl Registry {
         self.rails.iter().find(|rail| rail.planned().address == Some(address.ip().to_canonical())).map(|rail| rail.id())
     }
 
-    /// Takes lanes in until the listener is dropped or the acceptor fails for good.
+    /// Accepts lanes until the listener is closed or the acceptor fails with a permanent error.
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
         let mut ended = self.ended.subscribe();
         loop {
@@ -252,7 +260,7 @@ impl Registry {
             };
             match accepted {
                 Ok(lane) => tokio::select! {
-                    // While all places are taken the next lanes wait in the acceptor's backlog.
+                    // While all permits are taken, further lanes wait in the acceptor's backlog.
                     permit = self.handshakes.enter(lane.peer_addr().ip()) => match permit {
                         Ok(permit) => self.clone().take_in(permit, scheme, lane),
                         Err(limit) => send_away(lane, limit).await,
@@ -261,18 +269,18 @@ impl Registry {
                 },
                 Err(error) if error.is_transient() => {
                     tracing::warn!(address = %acceptor.local_addr(), %error, "a connection was not accepted");
-                    // Where file descriptors have run out, trying again at once would only spin.
+                    // If the process has run out of file descriptors, trying again at once would spin.
                     sleep(PAUSE).await;
                 }
                 Err(error) => {
                     let address = LaneAddress { scheme, socket: acceptor.local_addr() };
-                    tracing::error!(%address, error = with_causes(&error), "an address is listened on no more");
-                    // A peer that asks is not told of it.
+                    tracing::error!(%address, error = with_causes(&error), "the listener gives up an address");
+                    // Discovery does not offer this address any more.
                     self.bound.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, bound)| *bound != address);
                     if self.acceptors.fetch_sub(1, Relaxed) > 1 {
                         return;
                     }
-                    // A listener that was closed meanwhile stays so.
+                    // The reason of a listener that has been closed meanwhile stays.
                     self.ended.send_if_modified(|ended| match ended {
                         Some(_) => false,
                         None => {
@@ -287,10 +295,10 @@ impl Registry {
         }
     }
 
-    /// Opens a lane on the runtime that drives the lanes of the rail that it belongs to.
+    /// Opens a lane on the runtime that drives the lanes of its rail.
     fn take_in(self: Arc<Self>, permit: HandshakePermit, scheme: Scheme, lane: IncomingLane) {
         let rail = self.rail_of(lane.local_addr()).unwrap_or_else(|| {
-            // An address that is no rail's own: the lanes that come in on it are spread over all of them.
+            // No rail has the address: lanes on it are spread over all rails.
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
         });
         let (home, registry) = (self.options.driver.home(rail), self.clone());
@@ -299,33 +307,34 @@ impl Registry {
             match lane.open() {
                 Ok(lane) => registry.serve(permit, Joining { lane, rail, scheme }).await,
                 Err(error) => {
-                    tracing::warn!(%peer, error = with_causes(&error), "a connection was lost between two rails")
+                    tracing::warn!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail")
                 }
             }
         }));
     }
 
-    /// Lets a connection join, and drives it to its end.
+    /// Performs the handshake on a connection, and drives its lane to the end.
     async fn serve(self: Arc<Self>, permit: HandshakePermit, joining: Joining) {
         let peer = joining.lane.peer_addr();
         let lane = self.join(joining).await;
         drop((permit, self));
         match lane {
             Ok(Some(lane)) => drop(lane.run().await),
-            Ok(None) => tracing::debug!(%peer, "was told of the lanes here"),
-            // An initiator goes away where another of its lanes was first, and a lane that was joining when its stream ended comes too late.
+            Ok(None) => tracing::debug!(%peer, "a peer has asked for the lanes of this listener"),
+            // An initiator closes the connection if another of its lanes was first, and a lane that was joining when
+            // its stream ended is too late.
             Err(error @ (JoinError::Io(_) | JoinError::StreamOver)) => {
-                tracing::debug!(%peer, error = with_causes(&error), "a lane came to nothing");
+                tracing::debug!(%peer, error = with_causes(&error), "a lane did not join");
             }
             Err(error @ JoinError::Refusing(Refusal::Busy(_))) => {
-                tracing::debug!(%peer, error = with_causes(&error), "a lane is to be tried again");
+                tracing::debug!(%peer, error = with_causes(&error), "a peer was asked to try a lane again");
             }
             Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
         }
     }
 
-    /// The responder's side of the handshake, all of it within the time there is, and what becomes of the lane: nothing where the
-    /// other end only asked.
+    /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None` if the peer only
+    /// asked for the lanes.
     async fn join(&self, joining: Joining) -> Result<Option<LaneDriver>, JoinError> {
         let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining));
         joined.await.map_err(|_| JoinError::Timeout)?
@@ -344,7 +353,7 @@ impl Registry {
             Purpose::Open => {
                 let opening = self.open(&proved, &*lane).await?;
                 send_messages(&*lane, std::slice::from_ref(&proved.accept)).await?;
-                // The initiator may have opened the stream by another lane in the meantime, or given up.
+                // The initiator may have opened the stream by another lane meanwhile, or given up.
                 proved.confirm(&read_message(&*lane, LONGEST_PLAIN).await?)?;
                 let shared = opening.shared.clone();
                 let up = LaneDriver::up(shared.clone(), index, rail, lane, proved.seals, &self.options).await;
@@ -352,12 +361,14 @@ impl Registry {
                 Ok(Some(up.ok_or(JoinError::StreamOver)?))
             }
             Purpose::Join => {
-                // Whoever joins a stream has it, though the confirmation was lost with the lane that opened it.
+                // An initiator that joins a stream has it, even if the confirmation was lost with the lane that opened
+                // it.
                 let Some((shared, announcement)) = self.streams.join(stream) else {
                     self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
-                // The lane is up before the peer is told so, or what it then sends could come before there is a lane to take it.
+                // The lane is up before the peer hears of it. Otherwise frames of the peer could arrive before the
+                // lane.
                 let up = LaneDriver::up(shared.clone(), index, rail, lane.clone(), proved.seals, &self.options).await;
                 self.announce(&shared, announcement);
                 let up = up.ok_or(JoinError::StreamOver)?;
@@ -367,12 +378,12 @@ impl Registry {
         }
     }
 
-    /// Announces a stream that its initiator has, the first time.
+    /// Puts a stream that its initiator has into the accept queue, the first time.
     fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
         if let Some(place) = announcement {
             tokio::spawn(supervise(shared.clone()));
             let stream = Unaccepted::new(MultiRailStream::new(shared.clone()));
-            // Closing waits for this: nobody would find the stream in the queue of a listener that is closed.
+            // `close` waits for this borrow: in the queue of a closed listener the stream would stay for ever.
             let ended = self.ended.borrow();
             if !is_closed(&ended) {
                 place.send(stream);
@@ -381,7 +392,7 @@ impl Registry {
         }
     }
 
-    /// Why a lane does not join a stream that is not there.
+    /// The error of a lane that joins an unknown stream.
     fn no_such(&self, stream: StreamId) -> JoinError {
         if self.streams.has_ended(stream) { JoinError::StreamOver } else { HandshakeError::NoSuchStream.into() }
     }
@@ -423,7 +434,8 @@ impl Registry {
         let credentials = match (&self.credentials, hello.purpose) {
             (Credentials::TlsServer(_), Purpose::Join) => match self.streams.joining(hello.stream) {
                 Some(joining) => joining,
-                // What nobody knows: so a stranger is told the same whether the stream is there or not.
+                // A random secret: so a peer without the stream's secret gets the same answer whether the stream exists
+                // or not.
                 None => Credentials::Secret {
                     mode: Mode::Tls,
                     secret: Secret::of_session(&random().map_err(JoinError::Random)?),
@@ -435,7 +447,7 @@ impl Registry {
         Ok((responder, challenge, hello.stream))
     }
 
-    /// A new stream, with a place in the queue of those that wait to be accepted.
+    /// Opens a new stream, with a place in the accept queue.
     async fn open(&self, proved: &Proved, lane: &dyn Lane) -> Result<Opening<'_>, JoinError> {
         let Hello { stream, parameters, .. } = proved.hello;
         let refusal = match self.incoming.clone().try_reserve_owned() {
@@ -461,7 +473,7 @@ impl Registry {
         Err(JoinError::Refusing(refusal))
     }
 
-    /// Tells the peer, as a courtesy, why the lane may not join; the lane is closed either way.
+    /// Tries to tell the peer why the lane may not join. The lane closes in either case.
     async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
         let _ = send_messages(lane, messages).await;
     }
@@ -471,18 +483,18 @@ fn is_closed(ended: &Option<ListenerClosed>) -> bool {
     matches!(ended, Some(ListenerClosed::Closed))
 }
 
-/// Tells an initiator that it is one too many just now, without waiting for it; the lane is closed with this.
+/// Refuses a connection beyond the limit for now, without waiting for the peer, and closes it.
 async fn send_away(lane: IncomingLane, limit: Limit) {
-    tracing::debug!(peer = %lane.peer_addr(), "a connection is to be tried again: there are {limit}");
+    tracing::debug!(peer = %lane.peer_addr(), "a peer was asked to connect again: there are {limit}");
     let Ok(lane) = lane.open() else { return };
-    // A lane that has just come to its runtime is ready for nothing before the runtime has looked at it.
+    // A lane that is new on its runtime is not ready before the runtime has polled its socket.
     let _ = timeout(PAUSE, poll_fn(|context| lane.poll_submit_ready(context))).await;
-    // A connection that is closed with bytes that nobody has read is reset, and the refusal on it may be lost.
+    // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with it.
     let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
     let _ = lane.try_submit(&Message::Refused(Refusal::Busy(limit)).encode(), &[]);
 }
 
-/// How many streams may wait to be accepted.
+/// The most streams that may wait to be accepted.
 const BACKLOG: usize = 64;
-/// How long a listening socket rests after it could not accept.
+/// The pause of a listening socket after an accept has failed.
 const PAUSE: Duration = Duration::from_millis(50);

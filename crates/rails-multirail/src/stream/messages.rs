@@ -1,4 +1,4 @@
-//! A stream used for messages.
+//! Messages over a stream.
 
 use super::{MultiRailStream, StreamStats};
 use bytes::Bytes;
@@ -16,18 +16,20 @@ use std::{
     time::Instant,
 };
 
-/// Messages in both directions over every lane that is up: each arrives once and whole, and those of one priority in the order in which they
-/// were sent.
+/// Messages in both directions over every lane that is up. Each message arrives once and whole, and messages of one
+/// priority arrive in the order of sending.
 ///
-/// - **Large messages** are received straight into their own buffer, by all lanes at once; several can be on their way. **Small ones** (up to
-///   16 KiB) travel together while lanes are busy, and are taken out of what arrived without a copy unless they would hold much more than themselves.
-/// - **Priorities**: a more urgent message is sent before what is left of others, and may be received before them. It still needs
-///   room in the peer's window: where large messages that nobody reads fill it, it waits.
-/// - **Length**: a message may be as long as three quarters of the peer's [window](crate::StreamOptions::window). One that is more than half of it
-///   is alone on its way.
-/// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the peer receive to the end, and resolves when it
-///   has everything. Each half ends its direction when it is dropped: the peer receives what was sent and then the end; what it sends itself fails.
-///   Only [`abort`](Self::abort) throws away what was sent.
+/// - **Large messages** are received straight into their own buffer, by all lanes at once; several can be on their way.
+///   **Small messages** (up to 16 KiB) share packets while lanes are busy. The receiver takes them out of a packet
+///   without a copy, unless a small message would keep a much larger packet in memory.
+/// - **Priorities**: a more urgent message is sent before the rest of others, and may be received before them. It still
+///   needs room in the peer's window: if large unread messages fill the window, it waits.
+/// - **Length**: a message may be as long as three quarters of the peer's [window](crate::StreamOptions::window). A
+///   message longer than half the window is alone on its way.
+/// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the peer receive to
+///   the end, and resolves when it has every message. Each half ends its direction when it is dropped: after the sender
+///   is dropped, the peer receives the sent messages and then the end; after the receiver is dropped, the peer's sends
+///   fail. Only [`abort`](Self::abort) throws away sent messages.
 #[derive(Debug)]
 pub struct MultiRailMessages {
     sender: MessageSender,
@@ -50,13 +52,13 @@ pub struct MessageReceiver {
     priority: Priority,
 }
 
-/// A message that is too long for the peer.
+/// The error for a message that is too long for the peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {length} bytes: the peer's window of {window} bytes takes at most {longest}")]
 pub struct MessageTooLong {
-    /// Its length in bytes.
+    /// The message's length in bytes.
     pub length: usize,
-    /// The longest that the peer takes, in bytes.
+    /// The length of the longest message that the peer takes, in bytes.
     pub longest: u64,
     /// The peer's window in bytes.
     pub window: u64,
@@ -65,23 +67,23 @@ pub struct MessageTooLong {
 /// Why a message was not sent at once.
 #[derive(Debug, thiserror::Error)]
 pub enum TrySendError {
-    /// The send buffer is full. Here is the message.
+    /// The send buffer is full. The message is handed back.
     #[error("the send buffer is full")]
     Full(Bytes),
-    /// It cannot be sent at all.
+    /// The message cannot be sent, now or later.
     #[error(transparent)]
     Failed(#[from] IoError),
 }
 
 impl MultiRailStream {
-    /// Uses the stream for messages. The peer has to do the same.
+    /// Uses the stream for messages. The peer has to use its end for messages too.
     ///
     /// # Errors
-    /// [`NotForMessages`] inside an [`std::io::Error`], where bytes went out before or the peer takes too little at a time;
-    /// [`StreamError`](crate::StreamError), where the peer sent bytes.
+    /// [`NotForMessages`] inside an [`std::io::Error`] if the stream was used for bytes before, or if the chunks or the
+    /// peer's window are too small; [`StreamError`](crate::StreamError) if the peer sent bytes.
     pub fn into_messages(self) -> IoResult<MultiRailMessages> {
         let outcome: IoResult<()> = self.shared.with(|state| {
-            // Where the stream had failed before, what had arrived can still be received.
+            // If the stream had failed before, messages that have arrived can still be received.
             let has_failed = state.connection.failure().is_some();
             let carried = state.connection.carry_messages(Instant::now());
             if let Some(error) = self.shared.error(state).filter(|_| !has_failed) {
@@ -137,7 +139,7 @@ impl MultiRailMessages {
         self.sender.abort();
     }
 
-    /// Two halves that different tasks can use.
+    /// Splits it into two halves for different tasks.
     pub fn split(self) -> (MessageSender, MessageReceiver) {
         (self.sender, self.receiver)
     }
@@ -147,22 +149,22 @@ impl MultiRailMessages {
         self.sender.stream.id()
     }
 
-    /// How many lanes are up.
+    /// The number of lanes that are up.
     pub fn lanes_up(&self) -> usize {
         self.sender.stream.lanes_up()
     }
 
-    /// What the stream and its lanes have done up to now. Bytes are those of the stream: a message, and small ones together, take up whole
-    /// slots of 512 bytes of it, at least 256 bytes more than they have.
+    /// The statistics of the stream and its lanes up to now. Bytes are those of the stream: a large message, or a
+    /// packet of small ones, takes up whole slots of 512 bytes, and at least 256 bytes more than its own length.
     pub fn stats(&self) -> StreamStats {
         self.sender.stats()
     }
 
-    /// Brings both directions to their end and says what the stream did: finishes, receives the peer's messages to their end (there
-    /// should be none left that matter: they are dropped), and waits until the lanes are closed.
+    /// Ends both directions and gives the statistics: finishes, receives the peer's messages to their end and drops
+    /// them (the caller should have received those that matter), and waits until the lanes are closed.
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails.
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails.
     pub async fn close(mut self) -> IoResult<StreamStats> {
         self.sender.finish().await?;
         while self.receiver.recv().await?.is_some() {}
@@ -172,19 +174,20 @@ impl MultiRailMessages {
 }
 
 impl MessageSender {
-    /// Sends a message: waits until there is room in the send buffer, and then takes it whole, without a copy if it is large. A message may be longer than the
-    /// send buffer.
+    /// Sends a message: waits until there is room in the send buffer, and then takes the message whole, without a copy
+    /// if it is large. A message may be longer than the send buffer.
     ///
-    /// Cancel safe: a message that was not taken is dropped.
+    /// Cancel safe: if the future is dropped before it took the message, the message is dropped.
     ///
     /// # Errors
-    /// [`MessageTooLong`] or [`StreamError`](crate::StreamError) inside an [`std::io::Error`]; [`ErrorKind::BrokenPipe`] after [`finish`](Self::finish).
+    /// [`MessageTooLong`] or [`StreamError`](crate::StreamError) inside an [`std::io::Error`]; [`ErrorKind::BrokenPipe`]
+    /// after [`finish`](Self::finish).
     pub async fn send(&mut self, message: Bytes, priority: Priority) -> IoResult<()> {
         let mut message = Some(message);
         poll_fn(|context| self.poll_send(context, &mut message, priority)).await
     }
 
-    /// As [`send`](Self::send): takes what is in `message` once there is room.
+    /// As [`send`](Self::send): takes the message out of `message` when there is room.
     ///
     /// # Errors
     /// As there.
@@ -208,7 +211,7 @@ impl MessageSender {
     /// Sends a message if there is room for it now.
     ///
     /// # Errors
-    /// [`TrySendError::Full`] with the message where there is none, otherwise as [`send`](Self::send).
+    /// [`TrySendError::Full`] with the message if there is no room; otherwise as [`send`](Self::send).
     pub fn try_send(&mut self, message: Bytes, priority: Priority) -> Result<(), TrySendError> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut message = Some(message);
@@ -218,7 +221,7 @@ impl MessageSender {
         }
     }
 
-    /// Says that there are no more messages, and waits until the peer has all of them in its memory.
+    /// Ends the sending direction, and waits until the peer has all messages in its memory.
     ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`].
@@ -231,7 +234,7 @@ impl MessageSender {
         self.stream.shared.with(|state| state.connection.abort(Instant::now()));
     }
 
-    /// The longest message that the peer takes, in bytes.
+    /// The length of the longest message that the peer takes, in bytes.
     pub fn longest_message(&self) -> u64 {
         self.stream.shared.with(|state| state.connection.longest_message().0)
     }
@@ -243,12 +246,14 @@ impl MessageSender {
 }
 
 impl MessageReceiver {
-    /// The next message: the most urgent that has arrived and has none of its priority before it. `None` at the end of the stream.
+    /// Waits for the next message: the most urgent one that has arrived with no earlier one of its priority missing.
+    /// `None` at the end of the stream.
     ///
-    /// Small messages that arrived together are received one behind the other, before a more urgent one that arrived later. Cancel safe.
+    /// The small messages of one packet are received one after the other, before a more urgent message that arrived
+    /// later. Cancel safe.
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`]. What had arrived before can be received first.
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], after all messages that had arrived before.
     pub async fn recv(&mut self) -> IoResult<Option<Message>> {
         poll_fn(|context| self.poll_recv(context)).await
     }
@@ -275,14 +280,14 @@ impl MessageReceiver {
     }
 }
 
-/// There are no more messages, as [`finish`](MessageSender::finish) says; nobody waits for the peer to have them.
+/// Ends the sending direction as [`finish`](MessageSender::finish) does, without waiting for the peer.
 impl Drop for MessageSender {
     fn drop(&mut self) {
         self.stream.shared.with(|state| state.connection.finish(Instant::now()));
     }
 }
 
-/// Nobody receives any more: the peer is told so as soon as it sends something.
+/// Stops receiving: the peer is told as soon as it sends more.
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let unread = self.packet.len() as u64;

@@ -61,36 +61,40 @@ use tokio::{
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
 ///
-/// It is a tokio stream ([`AsyncRead`] + [`AsyncWrite`]), so whatever runs on a `TcpStream` runs on it. Bulk data goes faster
-/// through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy nothing.
+/// It is a tokio stream ([`AsyncRead`] + [`AsyncWrite`]), so a protocol that runs on a `TcpStream` runs on it. Bulk
+/// data goes faster through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy
+/// nothing.
 ///
-/// - **Half-close**: shutting the write side down lets the peer read to the end of the stream. It resolves when the other
-///   end has every byte in its memory, which is more than a TCP socket says, or has dropped the stream and wants none of them, which is as much.
+/// - **Half-close**: shutting the write side down lets the peer read to the end of the stream. It resolves when the
+///   peer has every byte in its memory, which a TCP socket does not tell, or has dropped the stream and reads no more.
 ///   [`close`](Self::close) tells the two apart.
-/// - **Losing a lane** loses nothing: what the peer does not have goes over the others, and the end that opened the stream dials the lane
-///   again. While no lane can be used the stream waits, up to [`StreamOptions::outage_limit`]; then reads give what had arrived in order and
-///   then a [`StreamError`](crate::StreamError), writes give it at once.
-/// - **Dropping** it ends it as dropping a `TcpStream` does: what was written is delivered, and then the end of file, in the background and within
-///   [`StreamOptions::linger`]. What the peer has sent that was not read, or sends from then on, is in vain, and its writes fail with
-///   [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all that was written here. What cannot be delivered in time is thrown away:
-///   the peer gets an error, and the log a warning. Only [`abort`](Self::abort) gives the stream up at once.
-/// - **The end of the process** is the end of its lanes. The kernel delivers what a `TcpStream` was given, whatever becomes of the process; here the rails' threads
-///   do, so that a program that is about to end shuts its streams down or [closes](Self::close) them first. Dropping [`Rails`] waits for nothing: streams that linger
-///   keep the rails that they need.
-/// - **Memory** is bounded by this end's window for what arrives, and by the send buffer and the peer's window for what
-///   is sent.
+/// - **Losing a lane** loses no bytes: the other lanes send the bytes that the peer does not have, and the end that
+///   opened the stream dials the lane again. While no lane is usable the stream waits, up to
+///   [`StreamOptions::outage_limit`]. Then reads give the bytes that have arrived in order, and after them a
+///   [`StreamError`](crate::StreamError); writes give the error at once.
+/// - **Dropping** it ends it as dropping a `TcpStream` does: the lanes deliver the written bytes and then the end of
+///   file, in the background and within [`StreamOptions::linger`]. Unread bytes of the peer are lost, and its writes
+///   fail with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all bytes written
+///   here. Bytes that cannot be delivered in time are thrown away: the peer gets an error, and the log a warning. Only
+///   [`abort`](Self::abort) gives the stream up at once.
+/// - **The end of the process** ends its lanes. The kernel delivers the bytes of a `TcpStream` after the process has
+///   ended; the bytes of this stream are delivered by the rails' threads, so a program should shut its streams down or
+///   [close](Self::close) them before it ends. Dropping [`Rails`] does not wait: lingering streams keep the rails that
+///   they need.
+/// - **Memory** is bounded: for arriving bytes by this end's window, for sent bytes by the send buffer and the peer's
+///   window.
 ///
 /// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
 #[derive(Debug)]
 pub struct MultiRailStream {
     pub(crate) shared: Arc<Shared>,
-    /// What was taken from the stream and not yet copied out.
+    /// Bytes taken from the stream and not yet copied out.
     reading: Bytes,
-    /// Where this end opened the stream.
+    /// `None` at the end that accepted the stream.
     dialing: Option<Dialing>,
 }
 
-/// What brings up the lanes of a stream.
+/// The dialer of a stream's lanes, at the end that opened the stream.
 #[derive(Debug)]
 struct Dialing {
     dialer: Arc<Dialer>,
@@ -106,11 +110,11 @@ impl MultiRailStream {
     /// Opens a stream from `rails` to a [`MultiRailListener`].
     ///
     /// Lane *i* leads from rail *i* to address *i*; the shorter list starts over, so that two rails to one address make
-    /// two lanes. It returns when every lane is up or has failed, or [`StreamOptions::join_grace`] after the first is up. A
-    /// lane that fails is logged and listed by [`failed_lanes`](Self::failed_lanes), and the stream goes on without it.
+    /// two lanes. It returns when every lane is up or has failed, or [`StreamOptions::join_grace`] after the first is
+    /// up. The stream goes on without a lane that fails; the log and [`failed_lanes`](Self::failed_lanes) name it.
     ///
     /// # Errors
-    /// [`OpenError`] where not one lane came up.
+    /// [`OpenError`] if no lane came up.
     pub async fn connect(
         rails: &Rails,
         remotes: impl ToLaneAddresses,
@@ -125,15 +129,16 @@ impl MultiRailStream {
         Self::connect_paired(rails, &pairing::in_order(&ours, &remotes), options).await
     }
 
-    /// Asks the listener at `contact`, any of its addresses, which lanes it has, and pairs them with `rails`: by subnet and speed, as
-    /// [`pair`](rails_proto::pairing::pair) does. Nothing is opened yet; [`connect_paired`](Self::connect_paired) does that.
+    /// Asks the listener at `contact`, any of its addresses, for its lanes, and pairs them with `rails` by subnet and
+    /// speed, as [`pair`](rails_proto::pairing::pair) does. It opens no stream;
+    /// [`connect_paired`](Self::connect_paired) does that.
     ///
-    /// The question is asked as the routes lead, from no rail in particular. The peer proves itself as for a stream, and what it says
-    /// is authenticated, and encrypted where the stream would be. A contact that the peer knows by another address
-    /// (address translation) keeps the one that was called.
+    /// The kernel's routes choose the path of the request, which no rail is bound to. The peer authenticates itself as
+    /// for a stream. Its answer is authenticated, and encrypted if the stream would be. If the peer knows the contact
+    /// by another address (address translation), the pairing keeps the called address.
     ///
     /// # Errors
-    /// [`PlanLanesError`]. That nothing could be paired is none: the pairing says why.
+    /// [`PlanLanesError`]. A pairing without lanes is not an error: it holds the reasons.
     pub async fn plan_lanes(
         rails: &Rails,
         contact: impl ToLaneAddresses,
@@ -142,12 +147,13 @@ impl MultiRailStream {
         discovery::plan_lanes(rails, addresses::resolve(contact.named()).await?, options).await
     }
 
-    /// Tries every pair, without opening a stream: asks through it from its rail. Gives those that do not connect.
+    /// Tries every pair without opening a stream: sends a request from the pair's rail. Gives the pairs that do not
+    /// connect.
     ///
     /// Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// [`PlanLanesError::Security`]. A lane that does not connect is none.
+    /// [`PlanLanesError::Security`] and [`PlanLanesError::Option`]. A lane that does not connect is not an error.
     pub async fn probe(
         rails: &Rails,
         pairing: &Pairing,
@@ -156,10 +162,11 @@ impl MultiRailStream {
         discovery::probe(rails, pairing, options).await
     }
 
-    /// Opens a stream with one lane for each pair. Lanes that do not connect are as with [`connect`](Self::connect).
+    /// Opens a stream with one lane for each pair, and treats lanes that do not connect as [`connect`](Self::connect)
+    /// does.
     ///
     /// # Errors
-    /// [`OpenError`] where not one lane came up, or the pairing has none, or names rails that are not there.
+    /// [`OpenError`] if no lane came up, or the pairing has none, or it names rails that do not exist.
     pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
         let lanes: Vec<(RailId, LaneAddress)> = pairing.lanes().collect();
         connect::connect(rails, &lanes, options).await
@@ -170,7 +177,7 @@ impl MultiRailStream {
         self.shared.id
     }
 
-    /// This end's address of the lane that has opened the stream, which is the [peer's address](Self::peer_addr) at the peer.
+    /// The local address of the lane that opened the stream.
     ///
     /// # Errors
     /// None; the signature is that of `TcpStream`.
@@ -178,7 +185,7 @@ impl MultiRailStream {
         Ok(self.shared.opened_by.local)
     }
 
-    /// The peer's address of the lane that has opened the stream. Those of each lane are in [`stats`](Self::stats).
+    /// The peer's address of the lane that opened the stream. [`stats`](Self::stats) has the addresses of every lane.
     ///
     /// # Errors
     /// None; the signature is that of `TcpStream`.
@@ -186,24 +193,25 @@ impl MultiRailStream {
         Ok(self.shared.opened_by.peer)
     }
 
-    /// The certificates that the peer has shown when the stream was opened, in DER, its own first (X.509, RFC 5280). Empty unless the stream is kept by
-    /// [TLS](crate::Security::tls_server), and empty at the server where the client has shown none.
+    /// The certificate chain that the peer presented when the stream was opened, in DER, its own certificate first
+    /// (X.509, RFC 5280). Empty without [TLS](crate::Security::tls_server), and at a server whose client presented
+    /// none.
     pub fn peer_certificates(&self) -> &[Bytes] {
         &self.shared.opened_by.peer_certificates
     }
 
-    /// How many lanes are up.
+    /// The number of lanes that are up.
     pub fn lanes_up(&self) -> usize {
         *self.shared.lanes_up.borrow()
     }
 
-    /// The lanes that have not come up so far, each with how its latest attempt went. They are dialled on, and one that comes up leaves this list. Empty at the end
-    /// that accepted the stream.
+    /// The lanes that have not come up so far, each with the error of its latest attempt. This end keeps dialling them,
+    /// and a lane that comes up leaves the list. Empty at the end that accepted the stream.
     pub fn failed_lanes(&self) -> Vec<Arc<FailedLane>> {
         self.dialing.as_ref().map(|dialing| dialing.dialer.failed_lanes()).unwrap_or_default()
     }
 
-    /// What the stream and its lanes have done up to now.
+    /// The statistics of the stream and its lanes up to now.
     pub fn stats(&self) -> StreamStats {
         self.shared.stats()
     }
@@ -213,21 +221,21 @@ impl MultiRailStream {
         Decisions::of(&self.shared)
     }
 
-    /// What happened to the lanes up to now, the newest 256 events of it.
+    /// The newest 256 events of the stream and its lanes.
     pub fn events(&self) -> Vec<StreamEvent> {
         self.shared.events()
     }
 
-    /// What happens to the lanes from now on. Who reads too slowly is told how many events it has missed.
+    /// The events from now on. A subscriber that reads too slowly is told how many events it has missed.
     pub fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
         self.shared.subscribe()
     }
 
-    /// Adds a lane from `rail` to `remote` while the stream runs, and gives its number. It is dialled as long as the stream lasts, until it comes up;
-    /// [`subscribe`](Self::subscribe) tells when.
+    /// Adds a lane from `rail` to `remote` while the stream runs, and gives its number. The stream dials it until it is
+    /// up; [`subscribe`](Self::subscribe) reports when.
     ///
     /// # Errors
-    /// [`AddLaneError`] at the end that accepted the stream, for a rail or a transport that it does not have, and beyond 64 lanes.
+    /// [`AddLaneError`] at the end that accepted the stream, for an unknown rail or transport, and beyond 64 lanes.
     pub fn add_lane(&mut self, rail: RailId, remote: impl Into<LaneAddress>) -> Result<u16, AddLaneError> {
         let remote = remote.into();
         let dialing = self.dialing.as_mut().ok_or(AddLaneError::Accepted)?;
@@ -241,21 +249,21 @@ impl MultiRailStream {
         let index = dialing.next;
         dialing.next += 1;
         self.shared.with(|state| state.connection.dialled(index));
-        // Nobody waits for it.
+        // No caller waits for the report.
         let (report, _) = mpsc::channel(1);
         dialing.dialer.start(Path { index, rail, remote }, report);
         Ok(index)
     }
 
-    /// Takes a lane out while the stream runs, at either end: it is given nothing more, what it carries is waited for, and it is not dialled again.
-    /// `false` where no such lane is up.
+    /// Removes a lane while the stream runs, at either end. The lane gets no more chunks, closes after those in flight
+    /// are acknowledged, and is not dialled again. `false` if no such lane is up.
     pub fn remove_lane(&self, lane: u16) -> bool {
         self.shared.remove_lane(lane)
     }
 
-    /// Writes all of `bytes` without copying them, waiting for room as often as it takes.
+    /// Writes all of `bytes` without copying them, and waits for room as often as needed.
     ///
-    /// Not cancel safe: how much was taken when this is dropped is not known.
+    /// Not cancel safe: after the future is dropped, the caller does not know how many bytes were taken.
     ///
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
@@ -263,8 +271,8 @@ impl MultiRailStream {
         self.writer().write_bytes(bytes).await
     }
 
-    /// Takes from the front of `bytes` what there is room for, at least one byte where there is any. None are taken at once, unless nothing can be written
-    /// any more.
+    /// Takes as many bytes from the front of `bytes` as there is room for, at least one unless `bytes` is empty. For
+    /// empty `bytes` it is ready at once, with an error if the write side is closed.
     ///
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
@@ -272,7 +280,7 @@ impl MultiRailStream {
         self.writer().poll_write_bytes(context, bytes)
     }
 
-    /// The next bytes in order, as they arrived; `None` at the end of the stream. Cancel safe.
+    /// Waits for the next bytes in order, and gives them without a copy; `None` at the end of the stream. Cancel safe.
     ///
     /// # Errors
     /// As [`AsyncRead::poll_read`].
@@ -288,12 +296,12 @@ impl MultiRailStream {
         self.reader().poll_read_bytes(context)
     }
 
-    /// Brings both directions to their end and says what the stream did: shuts the write side down, reads the peer's bytes to
-    /// their end (there should be none left that matter: they are dropped), and waits until the lanes are closed.
+    /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's bytes to their end
+    /// and drops them (the caller should have read those that matter), and waits until the lanes are closed.
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], where one of that fails, or the peer has dropped the stream with bytes that it
-    /// had not read ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped)).
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails, or if the peer has
+    /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped)).
     pub async fn close(mut self) -> IoResult<StreamStats> {
         poll_fn(|context| self.poll_delivered(context)).await?;
         while self.read_bytes().await?.is_some() {}
@@ -301,16 +309,17 @@ impl MultiRailStream {
         Ok(self.stats())
     }
 
-    /// Waits until the lanes of a stream that has come to its end are closed.
+    /// Waits until the lanes of a stream that has ended are closed.
     async fn wait_for_lanes(&self) {
         let mut lanes_up = self.shared.lanes_up.subscribe();
-        // The peer may keep its side open for a while; what it wrote and what it was sent is complete.
+        // The peer may keep its end open for a while, but both directions are complete.
         self.shared.with(|state| state.connection.abandon(Instant::now()));
         let _ = lanes_up.wait_for(|up| *up == 0).await;
         self.shared.summarize();
     }
 
-    /// Shuts the write side down, and waits until the peer has everything, or wants nothing more, which is an error unless it has read everything.
+    /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no more is an error unless
+    /// it has read every byte.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         self.shared.with(|state| {
             ready!(self.shared.poll_finish(state, context))?;
@@ -321,8 +330,9 @@ impl MultiRailStream {
         })
     }
 
-    /// Gives the stream up at once: what the peer does not have yet is thrown away, and it gets an error
-    /// ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) and no end of file. Dropping the stream delivers what was written instead.
+    /// Gives the stream up at once: throws away the bytes that the peer does not have yet. The peer gets an error
+    /// ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) in place of the end of file. Dropping the stream
+    /// delivers the written bytes instead.
     pub fn abort(self) {
         self.shared.with(|state| state.connection.abort(Instant::now()));
     }
@@ -360,7 +370,7 @@ impl AsyncWrite for MultiRailStream {
     }
 }
 
-/// Delivers what was written, and ends the stream.
+/// Ends the stream; the lanes deliver the written bytes in the background.
 impl Drop for MultiRailStream {
     fn drop(&mut self) {
         let unread = self.reading.len() as u64 + self.shared.unread.load(Relaxed);

@@ -1,4 +1,4 @@
-//! What the application's handle and the lanes of one stream share.
+//! The state that the application's handle and the lanes of one stream share.
 
 use super::{
     events::{EventLog, StreamEvent},
@@ -24,48 +24,48 @@ use std::{
 };
 use tokio::sync::{Notify, broadcast, watch};
 
-/// One end of a stream, as its handle and its lanes see it. The lock is held for a decision, never for I/O.
+/// One end of a stream, shared by its handle and its lanes. They hold the lock for a decision, never for I/O.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
     pub(crate) opened_by: OpeningLane,
-    /// What chunks and large messages are received into.
+    /// The buffers into which lanes receive chunks and large messages.
     pub(crate) buffers: Arc<Pool>,
     state: Mutex<State>,
-    /// How many lanes are up.
+    /// The number of lanes that are up.
     pub(crate) lanes_up: watch::Sender<usize>,
-    /// Bytes that a receiving half had taken from the stream and not handed out when it was dropped.
+    /// Bytes that a dropped receiving half had taken from the stream and not handed out.
     pub(crate) unread: AtomicU64,
-    /// There is nothing left for which a lane would have to be brought up.
+    /// Whether the stream needs no lane any more.
     pub(crate) over: watch::Sender<bool>,
-    /// Told that there is news for the supervisor.
+    /// Wakes the supervisor.
     pub(crate) supervise: Notify,
     start: Instant,
-    /// Whether what the stream did was logged.
+    /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
-    /// The lanes run on these: they are kept until the last lane has ended.
+    /// The rails that the lanes run on, kept until the last lane has ended.
     rails: Rails,
 }
 
-/// What is known of a stream from the lane that has opened it.
+/// The facts of a stream that come from the lane that opened it.
 #[derive(Debug)]
 pub(crate) struct OpeningLane {
-    /// What other lanes join with.
+    /// The credentials with which other lanes join.
     pub(crate) joining: Credentials,
-    /// The certificates that the peer has shown, DER, its own first.
+    /// The peer's certificate chain in DER, its own certificate first.
     pub(crate) peer_certificates: Vec<Bytes>,
     /// The lane's address at this end, and the peer's.
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
 }
 
-/// What is under the lock.
+/// The state under the lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) connection: Connection,
-    /// By [`LaneId`].
+    /// The slots, indexed by [`LaneId`].
     lanes: Vec<LaneSlot>,
-    /// Every lane there ever was, for the statistics.
+    /// The metrics of every lane, past or present.
     lane_metrics: Vec<Arc<LaneMetrics>>,
     events: EventLog,
     pub(crate) reader: Option<Waker>,
@@ -76,32 +76,32 @@ pub(crate) struct State {
 #[derive(Debug, Clone)]
 struct LaneSlot {
     up: bool,
-    /// Why its connection ended, where it should not have, until that is told.
+    /// The error with which the connection ended, until the event of the end takes it.
     error: Option<String>,
-    /// The interface that its connection begins on.
+    /// The index of the connection's local interface.
     link: Option<u32>,
     metrics: Arc<LaneMetrics>,
     notify: Arc<Notify>,
     stalled: Arc<Notify>,
 }
 
-/// What a lane is given when it joins.
+/// A joined lane's place in the stream.
 pub(crate) struct Joined {
     pub(crate) id: LaneId,
     pub(crate) metrics: Arc<LaneMetrics>,
-    /// Told that the stream has something for the lane.
+    /// Notified when the stream has frames for the lane.
     pub(crate) notify: Arc<Notify>,
-    /// Told that the lane has stalled.
+    /// Notified when the lane has stalled.
     pub(crate) stalled: Arc<Notify>,
 }
 
 impl State {
-    /// Whether the stream has come to its end, one way or the other.
+    /// Whether the stream is done or has failed.
     pub(crate) fn is_over(&self) -> bool {
         self.connection.is_done() || self.connection.failure().is_some()
     }
 
-    /// What the connections of a lane did that are up: one, or two for the moment in which one takes the place of another.
+    /// The figures of a lane's connections that are up: one, or two while one replaces another.
     fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
         let mut sum = LaneFigures::default();
         let places = self.lanes.iter().enumerate().filter(|(_, slot)| slot.up && Arc::ptr_eq(&slot.metrics, metrics));
@@ -133,7 +133,7 @@ impl State {
 }
 
 impl Shared {
-    /// One end of a stream. Somebody has to [keep its time](super::supervisor::supervise).
+    /// One end of a stream. The caller starts its [supervisor](super::supervisor::supervise).
     pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, opened_by: OpeningLane) -> Arc<Self> {
         let buffers = Pool::new(connection.window());
         let state = State {
@@ -159,7 +159,7 @@ impl Shared {
         })
     }
 
-    /// Does something under the lock, and then wakes whoever is to be woken for it.
+    /// Calls `act` under the lock, and then wakes the tasks that the connection names.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
@@ -170,11 +170,12 @@ impl Shared {
         }
         let reader = state.reader.take_if(|_| wakes.reader);
         let writer = state.writer.take_if(|_| wakes.writer);
-        // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly it is one lane.
+        // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly there is one
+        // lane to wake.
         let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
-        // The application first: what it answers goes out with what the lane is woken for.
+        // The application wakes first: its answer goes out with the frames for which the lane is woken.
         [reader, writer].into_iter().flatten().for_each(Waker::wake);
         first.iter().chain(&others).for_each(|lane| lane.notify_one());
         if wakes.supervisor {
@@ -183,7 +184,7 @@ impl Shared {
         result
     }
 
-    /// The next thing that the application receives, by `read`: `None` at the end of the stream.
+    /// Waits for the next bytes or message that `read` gives; `None` at the end of the stream.
     pub(crate) fn poll_next<T>(
         &self,
         context: &mut Context<'_>,
@@ -204,7 +205,7 @@ impl Shared {
         })
     }
 
-    /// Shuts the write side down, and waits until the peer has everything, or wants nothing more.
+    /// Shuts the write side down, and waits until the peer has every byte, or reads no more.
     pub(crate) fn poll_finish(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         if !state.connection.is_finished() {
             state.connection.finish(Instant::now());
@@ -219,7 +220,7 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Whether anything can be written, be there room for it now or not.
+    /// Fails if the write side is closed, with or without room.
     pub(crate) fn writable(&self, state: &State) -> IoResult<()> {
         if let Some(error) = self.write_error(state) {
             return Err(error.into());
@@ -230,7 +231,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for room to write, in bytes.
+    /// Waits for room, and gives it in bytes.
     pub(crate) fn poll_room(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
         self.writable(state)?;
         match state.connection.room() {
@@ -242,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// A lane has joined.
+    /// Adds a lane that has joined.
     pub(crate) fn lane_up(
         &self,
         index: u16,
@@ -274,7 +275,7 @@ impl Shared {
         })
     }
 
-    /// A lane has ended.
+    /// Removes a lane that has ended.
     pub(crate) fn lane_down(&self, lane: LaneId, connection: &Arc<dyn Lane>, end: Result<(), LaneError>) {
         let was_last = self.with(|state| {
             let now = Instant::now();
@@ -283,11 +284,12 @@ impl Shared {
             slot.up = false;
             let is_done = state.connection.is_done();
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
-            // A stream that is done loses nothing with a lane: a peer that heard of the end first may have let it go.
+            // A stream that is done loses nothing with a lane: the peer may have heard of the end first, and closed the
+            // lane.
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
             slot.error = end.as_ref().err().map(LaneError::to_string);
             slot.metrics.end(connection, end, &did);
-            // Whoever hears of the event finds the count right.
+            // The count is right before a subscriber hears of the event.
             self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(now, lane, how);
             state.connection.needs_no_lane() && !state.lanes.iter().any(|slot| slot.up)
@@ -297,7 +299,7 @@ impl Shared {
         }
     }
 
-    /// Logs what the stream did, once; when this returns, it is logged.
+    /// Logs the stream's summary once. When this returns, it is in the log.
     pub(crate) fn summarize(&self) {
         let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *done, true) && tracing::enabled!(tracing::Level::DEBUG) {
@@ -305,17 +307,17 @@ impl Shared {
         }
     }
 
-    /// What happened to the lanes, as far as it is kept.
+    /// The kept events.
     pub(crate) fn events(&self) -> Vec<StreamEvent> {
         self.lock().events.kept()
     }
 
-    /// What happens to the lanes from now on.
+    /// The events from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
         self.lock().events.subscribe()
     }
 
-    /// Links have gone down or come up.
+    /// Tells the connection of links that went down or came up.
     pub(crate) fn links_changed(&self, changes: &[LinkChange]) {
         self.with(|state| {
             let now = Instant::now();
@@ -329,12 +331,13 @@ impl Shared {
         });
     }
 
-    /// The node that the thread of `rail` has its pages from, as it was read back.
+    /// The node from which the thread of `rail` gets its pages, as read back.
     pub(crate) fn node_of(&self, rail: RailId) -> Option<NodeId> {
         self.rails[rail].runtime().placement().memory_node.as_ref().ok().copied()
     }
 
-    /// The nodes of the rails that have a lane which is up, where there are several: what all of them write to is interleaved over these.
+    /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are
+    /// interleaved over them.
     pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
         let state = self.lock();
         let rails = state.lanes.iter().filter(|slot| slot.up).map(|slot| slot.metrics.rail);
@@ -342,7 +345,7 @@ impl Shared {
         Some(nodes).filter(|nodes| nodes.len() > 1)
     }
 
-    /// Takes lane number `index` out of the stream; `false` where there is none.
+    /// Removes lane number `index` from the stream; `false` if there is none.
     pub(crate) fn remove_lane(&self, index: u16) -> bool {
         self.with(|state| {
             let lane = state.lanes.iter().position(|slot| slot.up && slot.metrics.index == index);
@@ -353,12 +356,12 @@ impl Shared {
         })
     }
 
-    /// Why the stream is over before its time, if it is.
+    /// The error of the stream, if it has failed.
     pub(crate) fn error(&self, state: &State) -> Option<StreamError> {
         Some(self.told_by(state, state.connection.failure()?.clone()))
     }
 
-    /// Why nothing can be written any more, where that is not because it was finished.
+    /// Why nothing can be written any more, for another reason than [`Connection::finish`].
     pub(crate) fn write_error(&self, state: &State) -> Option<StreamError> {
         Some(self.told_by(state, state.connection.write_failure()?))
     }
@@ -376,7 +379,7 @@ impl Shared {
                 state.lane_metrics.iter().map(|metrics| (metrics.clone(), state.figures_of(now, metrics))).collect();
             (lanes, state.connection.figures(now))
         };
-        // The kernel is asked outside the lock.
+        // `LaneMetrics::stats` asks the kernel, outside the lock.
         let mut lanes: Vec<_> = lanes.iter().map(|(metrics, figures)| metrics.stats(now, figures)).collect();
         lanes.sort_by_key(|lane| lane.lane);
         StreamStats {
@@ -399,14 +402,14 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock is a broken invariant of the state machines, which the panic itself has reported; the lanes that
-        // find it broken again will say so again.
+        // A panic under the lock is a broken invariant of the state machines, and the panic has reported it. Lanes that
+        // find it broken again report it again.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Shared {
-    /// A stream that failed while it had no lane has ended only now.
+    /// A stream that failed without a lane has not logged its summary yet.
     fn drop(&mut self) {
         self.summarize();
     }

@@ -1,4 +1,4 @@
-//! What a stream and its lanes have done.
+//! The statistics of a stream and its lanes.
 
 use crate::{RailId, StreamId};
 use rails_bind::{thread::Tid, usage::ThreadUsage};
@@ -12,122 +12,127 @@ use serde::Serialize;
 use serde_with::{As, DisplayFromStr, DurationMicroSeconds};
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-/// What a stream has done up to now, as this end sees it.
+/// The statistics of a stream up to now, as this end sees them.
 ///
-/// Serialized names carry their units; what is not known is `None`. `docs/metrics.md` lists all of it, with what it is good for.
+/// Serialized names carry their units; an unknown value is `None`. `docs/metrics.md` lists all fields and their use.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamStats {
     /// The stream's name.
     #[serde(serialize_with = "As::<DisplayFromStr>::serialize")]
     pub stream: StreamId,
-    /// Time since this end of the stream was made.
+    /// Time since this end of the stream began.
     #[serde(rename = "age_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub age: Duration,
     /// Bytes that this end wrote.
     pub bytes_written: u64,
-    /// Bytes that the peer's application is known to have read of them.
+    /// Bytes of these that the peer has reported as read by its application.
     pub bytes_consumed_by_peer: u64,
     /// Bytes that this end sent more than once: those of lost and stalled lanes, those reinjected on a faster lane, and probes.
     pub bytes_sent_again: u64,
-    /// The same by cause, with the chunks.
+    /// These bytes by cause, with the number of chunks.
     pub sent_again: Reissued,
     /// Bytes that this end read.
     pub bytes_read: u64,
     /// Bytes that arrived more than once.
     pub bytes_duplicated: u64,
-    /// Chunks with such bytes in them.
+    /// Chunks that contained such bytes.
     pub chunks_duplicated: u64,
-    /// Bytes that have arrived and wait for others before them; `None` of messages, whose bytes lie where they belong whatever the order.
+    /// Bytes that have arrived and wait for missing ones before them; `None` of messages, whose bytes go straight to
+    /// their place in any order.
     pub reordered: Option<Reordered>,
-    /// How much of the peer's window is in use by what this end sends.
+    /// The use of the peer's window by the bytes that this end sends.
     pub send_window: WindowUse,
-    /// How much of this end's window is in use by what has arrived.
+    /// The use of this end's window by the bytes that have arrived.
     pub receive_window: WindowUse,
-    /// What the stream waited for.
+    /// The times that the stream waited, by cause.
     pub stalls: Stalls,
-    /// Each lane that the stream has or had, by number.
+    /// Every present and past lane, by number.
     pub lanes: Vec<LaneStats>,
     /// Each thread that drives lanes.
     pub threads: Vec<ThreadStats>,
 }
 
-/// What a lane has done up to now, through all the connections that it had.
+/// The statistics of a lane up to now, over all its connections.
 #[derive(Debug, Clone, Serialize)]
 pub struct LaneStats {
-    /// The number that the initiator gave it.
+    /// The lane's number, which the initiator gave it.
     pub lane: u16,
-    /// The rail that it runs on at this end.
+    /// The lane's rail at this end.
     pub rail: RailId,
-    /// The thread that drives it at this end: its rail's, or the first rail's ([`Driver`](super::Driver)). It may drive other lanes as well.
+    /// The thread that drives the lane at this end: its rail's, or the first rail's ([`Driver`](super::Driver)). It may
+    /// drive other lanes as well.
     pub thread: Tid,
-    /// Its address at this end, that of its newest connection.
+    /// The local address of the lane's newest connection.
     pub local: SocketAddr,
-    /// Its address at the peer.
+    /// The lane's address at the peer.
     pub remote: SocketAddr,
-    /// Whether it is up.
+    /// Whether the lane is up.
     pub up: bool,
-    /// Bytes of the stream that were sent on it.
+    /// Bytes of the stream that this end sent on the lane.
     pub bytes_sent: u64,
-    /// Chunks that were sent on it.
+    /// Chunks that this end sent on the lane.
     pub chunks_sent: u64,
-    /// What it was given of that after another lane had been given it.
+    /// The part of the sent bytes and chunks that another lane had been given before.
     pub sent_again: Reissued,
-    /// Bytes of the stream that arrived on it.
+    /// Bytes of the stream that arrived on the lane.
     pub bytes_received: u64,
-    /// Chunks that arrived on it.
+    /// Chunks that arrived on the lane.
     pub chunks_received: u64,
-    /// What of that had arrived before: bytes, and chunks with such bytes in them.
+    /// The received bytes that had arrived before, and the chunks that contained such bytes.
     pub duplicated: ByteCount,
-    /// Bytes that it was given and that are not acknowledged.
+    /// Bytes given to the lane and not acknowledged.
     pub bytes_in_flight: u64,
-    /// What it was seen to carry lately while it was busy, with a half-life of [`HALF_LIFE`](rails_proto::policy::HALF_LIFE): what the
-    /// scheduler goes by. `None` while it is down, and before anything was acknowledged.
+    /// The rate that the lane lately carried while it was busy, with a half-life of
+    /// [`HALF_LIFE`](rails_proto::policy::HALF_LIFE). The scheduler uses this rate. `None` while the lane is down, and
+    /// before the first acknowledgement.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,
-    /// How long a chunk takes from being taken to being acknowledged; `None` as with the rate.
+    /// The time from taking a chunk to its acknowledgement; `None` as with the rate.
     #[serde(rename = "service_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub service: Option<Duration>,
-    /// Whether it is up and has been given nothing for two seconds in which the stream had work ([`EventKind::Unused`](rails_proto::connection::EventKind::Unused)).
+    /// Whether the lane is up and was given nothing for two seconds in which the stream had work
+    /// ([`EventKind::Unused`](rails_proto::connection::EventKind::Unused)).
     pub unused: bool,
-    /// Smoothed round trip of its newest connection, by the transport; `None` where that does not say.
+    /// Smoothed round trip of the newest connection, as the transport reports it; `None` if the transport does not.
     #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt: Option<Duration>,
-    /// Its least round trip.
+    /// Least round trip of the newest connection.
     #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub least_rtt: Option<Duration>,
-    /// Bytes that the transport sent again below all of this, on all of its connections; `None` where it did not say of one.
+    /// Bytes that the transport retransmitted on all connections of the lane; `None` if it did not report them for one.
     pub bytes_retransmitted: Option<u64>,
-    /// Packets (TCP: segments) that the transport sent again; `None` as with the bytes.
+    /// Packets (TCP: segments) that the transport retransmitted; `None` as with the bytes.
     pub segments_retransmitted: Option<u64>,
-    /// What it did with its time while it was up.
+    /// The times that the lane spent in each state while it was up.
     pub times: LaneTimes,
-    /// For how long it was down between its connections, and since.
+    /// The time without a connection, between connections and since the last.
     #[serde(rename = "down_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub down: Duration,
-    /// The transport's figures of its newest connection, now or at its end, with those that only this transport has; `None` where it did not say.
+    /// The transport's figures of the newest connection, now or at its end, with those that only this transport has;
+    /// `None` if it reported none.
     pub transport: Option<TransportStats>,
-    /// How often it came up: once, and once more for every time that it was dialled again.
+    /// How often the lane came up: once, and once more after each successful redial.
     pub joined: u64,
-    /// How often it was lost.
+    /// How often the lane was lost.
     pub losses: u64,
-    /// How it was lost, where it is down now for that reason.
+    /// The error that lost the lane, if the lane is down because of it.
     pub lost: Option<String>,
 }
 
-/// What a thread that drives lanes has used.
+/// The CPU time of a thread that drives lanes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ThreadStats {
     /// The thread.
     pub thread: Tid,
-    /// The lanes of this stream that it drives. What it used is not told apart by lane, nor by stream where it drives others'.
+    /// The lanes of this stream that the thread drives. Its CPU time is not divided by lane or by stream.
     pub lanes: Vec<u16>,
-    /// Its time on a CPU since it began, for whatever it did; `None` where the kernel does not say.
+    /// The thread's CPU time since it began, for all its work; `None` if the kernel does not report it.
     #[serde(rename = "cpu_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub cpu: Option<Duration>,
 }
 
 impl ThreadStats {
-    /// The threads that drive these lanes. Reads three small files of the kernel for each.
+    /// The threads that drive these lanes. Reads three small files in `/proc` for each.
     pub(super) fn of(lanes: &[LaneStats]) -> Vec<Self> {
         let mut threads = BTreeMap::<Tid, Vec<u16>>::new();
         lanes.iter().for_each(|lane| threads.entry(lane.thread).or_default().push(lane.lane));
@@ -141,7 +146,7 @@ fn cpu(thread: Tid) -> Option<Duration> {
 }
 
 impl StreamStats {
-    /// The summary of a stream that has ended.
+    /// Logs the summary of a stream that has ended.
     pub(super) fn log(&self) {
         for lane in &self.lanes {
             tracing::debug!(
@@ -149,7 +154,7 @@ impl StreamStats {
                 bytes_sent_again = lane.sent_again.total().bytes, bytes_received = lane.bytes_received,
                 chunks_received = lane.chunks_received, bytes_duplicated = lane.duplicated.bytes, rtt = ?lane.rtt, least_rtt = ?lane.least_rtt,
                 segments_retransmitted = lane.segments_retransmitted, joined = lane.joined, losses = lane.losses,
-                times = ?lane.times, down = ?lane.down, "what a lane did"
+                times = ?lane.times, down = ?lane.down, "the summary of a lane"
             );
         }
         tracing::debug!(

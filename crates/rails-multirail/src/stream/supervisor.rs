@@ -1,12 +1,12 @@
-//! What a stream needs beside its lanes: somebody who keeps the time.
+//! The supervisor of one end of a stream: its timeouts, its links, and its idle buffers.
 
 use super::{pool, shared::Shared};
 use rails_net::LinkWatch;
 use std::{sync::Arc, time::Instant};
 use tokio::time::{sleep, sleep_until};
 
-/// Keeps the time of one end of a stream and watches its links, until that end is over: fails it when there has been no lane for too long, and tells those who dial when to
-/// stop.
+/// Handles the timeouts of one end of a stream and watches its links until that end is over. A timeout fails a stream
+/// that has had no lane for too long. At the end, this tells the dialer to stop.
 pub(super) async fn supervise(shared: Arc<Shared>) {
     tokio::select! {
         () = keep_time(&shared) => {}
@@ -17,17 +17,17 @@ pub(super) async fn supervise(shared: Arc<Shared>) {
     let (bytes, failure) =
         shared.with(|state| (state.connection.undelivered(), state.connection.failure().map(ToString::to_string)));
     if bytes > 0 {
-        tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before all that was written was delivered");
+        tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before the peer had all written bytes");
     }
 }
 
-/// Tells the stream of links that go down and come up. It does not end.
+/// Tells the stream of links that go down and come up. Never returns.
 async fn watch_links(shared: &Shared) {
     match LinkWatch::new() {
         Ok(mut links) => loop {
             match links.changed().await {
                 Ok(changes) => shared.links_changed(&changes),
-                // Too many at once, and some are lost: a link that is down shows as a stalled lane.
+                // Too many changes at once, and some are lost: a link that is down shows as a stalled lane.
                 Err(error) => {
                     tracing::debug!(stream = %shared.id, %error, "changes of links were missed");
                     shared.with(|state| state.connection.links_unknown(Instant::now()));
@@ -41,7 +41,7 @@ async fn watch_links(shared: &Shared) {
     }
 }
 
-/// Gives buffers back that have not been used for a while. It does not end, and sleeps while there are none.
+/// Frees buffers that have not been used for a while. Never returns, and sleeps while the pool is empty.
 async fn tidy(shared: &Shared) {
     loop {
         shared.buffers.keeps.notified().await;

@@ -1,10 +1,10 @@
-//! How much a task receives before it yields its thread.
+//! The budget of a task that receives, before it yields its thread.
 
-/// How much a task may still receive before it yields to the others: its lane's other direction, the other tasks of its rail, and the timers and
-/// sockets of its runtime.
+/// The bytes that a task may still receive before it yields: to its lane's other direction, to the other tasks of its
+/// rail, and to the timers and sockets of its runtime.
 ///
-/// A socket that always has something never makes its task wait. tokio's own budget counts calls, 128 of them, and on a busy CPU 128 reads can
-/// take a tenth of a second, for which nothing that came in would be acknowledged.
+/// A socket that always has bytes never makes its task wait. tokio's own budget is 128 calls, and on a busy CPU 128
+/// reads can take a tenth of a second, in which the lane would acknowledge nothing.
 #[derive(Debug)]
 pub(super) struct YieldBudget {
     left: u64,
@@ -15,7 +15,7 @@ impl YieldBudget {
         Self { left: LONGEST }
     }
 
-    /// Notes that one read gave so many bytes. Gives whether that used the budget up; the next budget begins then.
+    /// Subtracts the bytes of one read. Returns whether the budget is used up, and then begins the next one.
     pub(super) fn spend(&mut self, bytes: u64) -> bool {
         let left = self.left.checked_sub(bytes.max(LEAST));
         self.left = left.unwrap_or(LONGEST);
@@ -23,8 +23,9 @@ impl YieldBudget {
     }
 }
 
-/// The bytes of one budget. That is 2.6 ms at 50 MB/s; at 5 GB/s one more look at the sockets for each is less than 1 % of the time.
+/// The bytes of one budget: 2.6 ms at 50 MB/s. At 5 GB/s one more poll of the sockets per budget takes less than 1 % of
+/// the time.
 const LONGEST: u64 = 128 << 10;
-/// A read counts as so many bytes at least, so that small ones use up this budget before they use up tokio's: a lane that has none left can neither send nor see
-/// that a timeout has come.
+/// The least that a read counts, in bytes, so that small reads use up this budget before tokio's: a lane without tokio
+/// budget can neither send nor notice a timeout.
 const LEAST: u64 = 4 << 10;

@@ -1,4 +1,4 @@
-//! Buffers that are used again: for chunks, each kept on the node that it lies on, and for large messages.
+//! A pool of buffers for chunks, kept by the node of their memory, and for large messages.
 
 mod placed;
 mod shelf;
@@ -21,52 +21,56 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What a stream's buffers are taken from, and come back to when the application has let go of what was in them.
+/// The pool of a stream's buffers. A buffer comes back to it when the application has dropped the buffer's content.
 ///
-/// # Where they lie
-/// A rail's thread that makes a buffer for a chunk is the first to write to it, so its pages come from the node of the rail's memory policy; and it comes back for
-/// rails of that node, whoever drops it. (Rails of one node share what is kept: lanes are busy in turn, and each would drive out what the other has just
-/// given back.) Those of 128 KiB and more are mapped for themselves, so that their pages are new ones; smaller ones are from the heap, and lie where that
-/// has its pages: on the rail's node too, but for those that a thread which has ended had before.
-/// Where the node has no free page, the kernel takes one of another: a preferring policy drops no file from memory for it.
+/// # The node of a buffer
+/// The rail's thread that allocates a chunk's buffer is the first to write to it, so its pages come from the node of
+/// the rail's memory policy. Whichever thread drops the buffer, it comes back for the rails of that node. (Rails of one
+/// node share the kept buffers: lanes are busy in turn, and with separate lists each lane would evict the buffers that
+/// another has just given back.) A buffer of 128 KiB or more has its own mapping, so that its pages are new ones.
+/// Smaller buffers come from the heap, and lie on the rail's node too, unless the allocator reuses pages of a thread
+/// that has ended. If the node has no free page, the kernel takes one of another node: a preferring policy evicts no
+/// page cache.
 ///
-/// # How much memory that is
-/// What is kept for later fits into the part of the window that nothing takes up ([`Connection::memory_held`](rails_proto::connection::Connection::memory_held)), so that both together are a
-/// window. A buffer is longer than its chunk by less than 1/64, or a page where it is mapped: lengths are rounded up to one of 64 steps in each doubling. A
-/// kept one that is longer is taken too, as long as all that is wasted in this way is less than 1/64 of the window. What nobody has used
-/// [for 5 to 10 seconds](IDLE) is given back.
+/// # The size of the pool
+/// Kept buffers fit into the unused part of the window
+/// ([`Connection::memory_held`](rails_proto::connection::Connection::memory_held) gives the used part), so that both
+/// together are at most a window. A buffer is longer than its chunk by less than 1/64, or by a page if it is mapped:
+/// lengths are rounded up to one of 64 steps in each doubling. The pool also hands out a longer kept buffer while the
+/// bytes wasted in this way are less than 1/64 of the window. It frees a buffer that was not used
+/// [for 5 to 10 seconds](IDLE).
 #[derive(Debug)]
 pub(crate) struct Pool {
     window: u64,
-    /// How much of the window is taken up, by data.
+    /// Bytes of the window that hold data.
     held: AtomicU64,
-    /// How many bytes are kept, to be seen without the lock.
+    /// A copy of `State::kept` that is read without the lock.
     seen: AtomicU64,
     state: Mutex<State>,
-    /// Told that something is kept where nothing was.
+    /// Notified when the first buffer comes into an empty pool.
     pub(crate) keeps: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is kept, by whose it is.
+    /// The kept buffers, by owner.
     shelves: BTreeMap<Owner, Shelf>,
-    /// How many bytes that is.
+    /// The bytes of all kept buffers.
     kept: u64,
-    /// By how much buffers that are out are longer than a new one would have been.
+    /// The sum of `Home::waste` over the buffers in use.
     wasted: u64,
-    /// How often idle buffers have been looked for.
+    /// How often [`Pool::give_back_idle`] has run.
     round: u64,
 }
 
-/// Whom a buffer comes back to.
+/// The rails that use a buffer again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
-    /// The rails whose threads' pages come from that node; `None` where that is not known.
+    /// The rails whose threads' pages come from that node; `None` if it is unknown.
     Node(Option<NodeId>),
-    /// All rails, as the buffer of a message of which each receives a part.
+    /// All rails: each receives a part of a message.
     All,
-    /// The same, laid page by page round the nodes.
+    /// All rails, with the pages interleaved over these nodes.
     Round(Vec<u32>),
 }
 
@@ -77,25 +81,25 @@ enum Memory {
     Mapped(NumaBuffer),
 }
 
-/// A buffer for one chunk. It goes back to its pool when it, or the last [`Bytes`] made of it, is dropped.
+/// A buffer for one chunk. It returns to its pool when it, or the last [`Bytes`] made of it, is dropped.
 pub(crate) struct ChunkBuffer {
-    /// Nothing once it has gone back.
+    /// `None` after it has returned.
     memory: Option<Memory>,
     length: usize,
     home: Option<Home>,
 }
 
-/// The way back. A stream that has ended takes its pool with it, whatever the application still holds.
+/// A buffer's way back to its pool. The pool goes with its stream, even if the application still holds buffers.
 #[derive(Debug)]
 struct Home {
     pool: Weak<Pool>,
     owner: Owner,
-    /// By how much the buffer is longer than a new one would have been.
+    /// The bytes by which the buffer is longer than a new one would have been.
     waste: u64,
 }
 
 impl Pool {
-    /// An empty one for a stream with that window.
+    /// An empty pool for a stream with that window.
     pub(crate) fn new(window: u64) -> Arc<Self> {
         Arc::new(Self {
             window,
@@ -106,9 +110,10 @@ impl Pool {
         })
     }
 
-    /// A buffer of `length` bytes for a lane whose thread, on which this is called, has its pages from `node`; its content is whatever was there before.
+    /// A buffer of `length` bytes for a lane on the calling thread, whose pages come from `node`. It may contain the
+    /// bytes of its last use.
     pub(crate) fn chunk(self: &Arc<Self>, node: Option<NodeId>, length: usize) -> ChunkBuffer {
-        // What is tiny is copied together with its neighbours, or read at once: it is not worth a way back.
+        // A tiny chunk is copied together with its neighbours, or read at once: its buffer is not worth keeping.
         if length < SMALLEST {
             return ChunkBuffer { memory: Some(Memory::Heap(vec![0; length].into())), length, home: None };
         }
@@ -116,7 +121,8 @@ impl Pool {
         ChunkBuffer { memory: Some(memory), length, home: Some(home) }
     }
 
-    /// A buffer for a message of `length` bytes. A large one is laid page by page round these nodes, if there are any.
+    /// A buffer for a message of `length` bytes. The pages of a large one are interleaved over the nodes in `round`, if
+    /// given.
     pub(crate) fn message(self: &Arc<Self>, length: usize, round: Option<&NodeSet>) -> MessageBuffer {
         if length < MAPPED {
             return MessageBuffer::zeroed(length);
@@ -130,14 +136,14 @@ impl Pool {
         }
     }
 
-    /// Notes how much of the window is taken up.
+    /// Notes how many bytes of the window hold data.
     pub(crate) fn note_held(&self, bytes: u64) {
         self.held.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what does not fit beside what is held.
+    /// Frees kept buffers until they fit into the unused part of the window.
     pub(crate) fn make_room(&self) {
-        // Every lane asks after every chunk, and mostly there is room.
+        // Every lane calls this after every chunk, and mostly there is room.
         if self.bytes_kept() <= self.room() {
             return;
         }
@@ -147,7 +153,7 @@ impl Pool {
         drop(gone);
     }
 
-    /// Gives back what nobody has used since the last call but one; `false` where nothing is kept any more.
+    /// Frees the buffers that were not used since the last call but one; `false` if the pool is empty now.
     pub(crate) fn give_back_idle(&self) -> bool {
         let mut state = self.lock();
         let round = state.round;
@@ -160,12 +166,12 @@ impl Pool {
         keeps
     }
 
-    /// How many bytes are kept for later.
+    /// The bytes of all kept buffers.
     pub(crate) fn bytes_kept(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// One that is kept, or a new one.
+    /// Takes a kept buffer, or makes a new one.
     fn take(self: &Arc<Self>, owner: Owner, length: usize, new: impl FnOnce() -> Memory) -> (Memory, Home) {
         let fit = rounded(length);
         let mut state = self.lock();
@@ -173,7 +179,7 @@ impl Pool {
         let longest = fit + (spare as usize).min(length / 2);
         let found = state.shelves.get_mut(&owner).and_then(|shelf| shelf.take(Fit { least: length, most: longest }));
         let Some(memory) = found else {
-            // What is kept makes way for a new one.
+            // Kept buffers make room for a new one.
             let room = self.room().saturating_sub(fit as u64);
             let gone = state.shrink_to(room);
             self.unlock(state);
@@ -207,7 +213,7 @@ impl Pool {
         }
     }
 
-    /// How much may be kept now.
+    /// The most bytes that may be kept now.
     fn room(&self) -> u64 {
         self.window.saturating_sub(self.held.load(Ordering::Relaxed))
     }
@@ -222,7 +228,8 @@ impl Pool {
 }
 
 impl State {
-    /// Takes out what was not used for longest, until no more than `most` bytes are kept. It is to be dropped outside the lock.
+    /// Takes out the least recently used buffers until at most `most` bytes are kept. The caller drops them outside the
+    /// lock.
     fn shrink_to(&mut self, most: u64) -> Vec<Memory> {
         let mut gone = Vec::new();
         while self.kept > most {
@@ -249,10 +256,10 @@ impl Memory {
 }
 
 impl ChunkBuffer {
-    /// The bytes, to be shared.
+    /// Turns the buffer into shared bytes.
     pub(crate) fn freeze(mut self) -> Bytes {
         match (self.memory.take(), self.home.take()) {
-            // Without a way back it needs no owner of its own.
+            // A buffer that does not return to the pool needs no owner.
             (Some(Memory::Heap(bytes)), None) => Bytes::from(bytes),
             (memory, home) => Bytes::from_owner(Self { memory, length: self.length, home }),
         }
@@ -297,14 +304,14 @@ impl Drop for ChunkBuffer {
     }
 }
 
-/// Memory for `length` bytes: mapped, if it is long and the kernel does as it is told, else from the heap.
+/// Memory for `length` bytes: a mapping if it is long and the kernel grants one, otherwise from the heap.
 fn new(length: usize, policy: &MemoryPolicy) -> Memory {
     let bytes = rounded(length);
     if length >= MAPPED {
         match NumaBuffer::new(bytes, &BufferOptions::new().policy(policy.clone())) {
             Ok(buffer) if buffer.outcome().is_applied() => return Memory::Mapped(buffer),
             Ok(buffer) => {
-                tracing::warn!(wanted = %policy, got = %buffer.outcome().got(), "a buffer does not lie where it was to");
+                tracing::warn!(wanted = %policy, got = %buffer.outcome().got(), "the kernel did not apply the memory policy of a buffer");
                 return Memory::Mapped(buffer);
             }
             Err(error) => tracing::debug!(%error, bytes, "a buffer could not be mapped; it comes from the heap"),
@@ -313,23 +320,25 @@ fn new(length: usize, policy: &MemoryPolicy) -> Memory {
     Memory::Heap(vec![0; bytes].into())
 }
 
-/// The length of a new buffer for so many bytes: one of 64 steps in each doubling, or whole pages.
+/// The length of a new buffer for `length` bytes: one of 64 steps in each doubling, or whole pages.
 fn rounded(length: usize) -> usize {
     let step = (1 << length.max(SMALLEST).ilog2()) / STEPS;
     length.next_multiple_of(if length < MAPPED { step } else { step.max(PAGE) })
 }
 
-/// When buffers that nobody has used are given back: at the second look, so that one is kept between once and twice as long.
+/// The interval of checks for unused buffers. The second check frees a buffer, so it is kept between one and two
+/// intervals.
 pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(5);
-/// Shorter buffers are not kept: the allocator hands them out as fast.
+/// The pool keeps no shorter buffers: the allocator is as fast.
 const SMALLEST: usize = 4 << 10;
-/// Buffers from here on are mapped for themselves. A new one costs about as much as filling it; a page is less than 1/32 of it.
+/// A buffer of this length or more has its own mapping. Mapping a new one costs about as much as filling it; a page is
+/// at most 1/32 of it.
 const MAPPED: usize = 128 << 10;
-/// From here on a message's buffer is laid round the nodes. What is shorter is soon through, by one or two lanes.
+/// Only message buffers of this length or more are interleaved. One or two lanes soon receive a shorter message.
 const LEAST_INTERLEAVED: usize = 1 << 20;
-/// Lengths in each doubling.
+/// The number of lengths in each doubling.
 const STEPS: usize = 64;
-/// The part of the window that may be wasted by taking buffers that are too long.
+/// Buffers in use that are too long may waste at most the window divided by this.
 const MOST_WASTE: u64 = 64;
-/// What a mapping is a multiple of, on most machines.
+/// The page size of most machines, in bytes.
 const PAGE: usize = 4 << 10;

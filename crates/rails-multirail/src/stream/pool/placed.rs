@@ -5,21 +5,21 @@ use rails_bind::memory::BufferPart;
 use rails_proto::messages::MessageMemory;
 use std::{any::Any, sync::Arc};
 
-/// A message's memory, or a part of it, which goes back to its pool when nobody needs it any more.
+/// A message's memory, or a part of it. The whole returns to its pool when it is dropped.
 #[derive(Debug)]
 pub(super) struct Placed {
-    /// Nothing once it has gone.
+    /// `None` after the part was joined to another, and for a part behind the end of the memory.
     part: Option<BufferPart>,
-    /// How much of it is used, from the beginning.
+    /// The used bytes, from the beginning.
     length: usize,
     home: Arc<Home>,
 }
 
 impl Placed {
-    /// The first `length` bytes of `part`, whatever they are; it goes back to `home`.
+    /// Uses the first `length` bytes of `part` with their present content. The memory returns to `home`.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If `part` is shorter than `length`.
     pub(super) fn new(part: BufferPart, length: usize, home: Home) -> Self {
         assert!(length <= part.len(), "the memory is as long as what it is for");
         Self { part: Some(part), length, home: Arc::new(home) }
@@ -28,7 +28,7 @@ impl Placed {
 
 impl MessageMemory for Placed {
     fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory> {
-        // What the memory is longer than the message stays with it, or it would not be whole again.
+        // The memory beyond the message stays with its last part, or the parts could not be joined to the whole again.
         let part = self.part.as_mut().filter(|_| at < self.length).map(|part| part.split_off(at));
         let length = std::mem::replace(&mut self.length, at) - at;
         Box::new(Self { part, length, home: self.home.clone() })
@@ -37,7 +37,7 @@ impl MessageMemory for Placed {
     fn unsplit(&mut self, behind: Box<dyn MessageMemory>) {
         let mut behind = behind.into_any().downcast::<Self>().expect("parts of one message are of one kind");
         self.length += behind.length;
-        // There is none behind the end.
+        // A part behind the end has no memory.
         let Some(behind) = behind.part.take() else { return };
         let joined = self.part.as_mut().map(|part| part.join(behind));
         assert!(matches!(joined, Some(Ok(()))), "parts of one message are parts of one buffer");
@@ -62,7 +62,7 @@ impl AsMut<[u8]> for Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        // A part that is not the whole is of a message that was given up.
+        // A part that is not the whole belongs to a message that was given up, and is freed.
         if let Some(Ok(buffer)) = self.part.take().map(BufferPart::into_whole)
             && let Some(pool) = self.home.pool.upgrade()
         {

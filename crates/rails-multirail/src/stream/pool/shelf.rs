@@ -1,9 +1,9 @@
-//! Buffers that nobody needs now, by length.
+//! The unused buffers of one owner, by length.
 
 use super::Memory;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Buffers of all lengths, of each the newest behind.
+/// Buffers by length; those of one length in the order in which they came back.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     by_length: BTreeMap<usize, VecDeque<Kept>>,
@@ -11,19 +11,19 @@ pub(super) struct Shelf {
 
 #[derive(Debug)]
 struct Kept {
-    /// The round in which it came.
+    /// The round in which the buffer came back.
     since: u64,
     memory: Memory,
 }
 
-/// What lengths will do.
+/// The lengths that fit.
 pub(super) struct Fit {
     pub(super) least: usize,
     pub(super) most: usize,
 }
 
 impl Shelf {
-    /// The shortest that fits; among equals the one that was used last, which is likely to be in a cache.
+    /// Takes the shortest buffer that fits; among equals the one used last, which is likely to be in a cache.
     pub(super) fn take(&mut self, fit: Fit) -> Option<Memory> {
         let (&length, kept) = self.by_length.range_mut(fit.least..=fit.most).next()?;
         let taken = kept.pop_back();
@@ -41,7 +41,7 @@ impl Shelf {
         self.by_length.is_empty()
     }
 
-    /// The round in which that came which was not used for longest.
+    /// The round of the buffer that has not been used for longest.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.by_length.values().filter_map(|kept| kept.front()).map(|kept| kept.since).min()
     }
@@ -57,7 +57,7 @@ impl Shelf {
         removed.map(|kept| kept.memory)
     }
 
-    /// Takes out what came before that round.
+    /// Takes out the buffers that came back before that round.
     pub(super) fn remove_before(&mut self, round: u64) -> Vec<Memory> {
         let mut removed = Vec::new();
         self.by_length.retain(|_, kept| {

@@ -16,7 +16,7 @@ fn buffer_back_on_its_node_after_its_last_bytes() {
     let part = bytes.slice(10..20);
     drop(bytes);
     assert_eq!((pool.bytes_kept(), &part[..]), (0, &[7; 10][..]));
-    // The application's thread is none of the rails'.
+    // The application's thread belongs to no rail.
     std::thread::spawn(move || drop(part)).join().unwrap();
     assert!(pool.bytes_kept() >= 20_000);
     assert_ne!(pool.chunk(HERE, 20_000).as_ptr(), begins);
@@ -48,15 +48,15 @@ fn longer_buffers_are_taken_while_little_is_wasted() {
     drop(taken);
     assert_eq!(pool.lock().wasted, 0);
     drop(pool.chunk(HERE, 32_000));
-    assert!(pool.chunk(HERE, 10_000).memory.as_ref().unwrap().bytes() < 12_000, "at most half as long again");
+    assert!(pool.chunk(HERE, 10_000).memory.as_ref().unwrap().bytes() < 12_000, "the buffer is at most half as long again");
 }
 
 #[test]
 fn what_is_idle_is_given_back_at_the_second_look() {
     let pool = Pool::new(WINDOW);
     drop((pool.chunk(HERE, 10_000), pool.chunk(THERE, 200_000)));
-    assert!(pool.give_back_idle(), "it was used since the last look");
-    // One of the two is used in between.
+    assert!(pool.give_back_idle(), "the buffer was used since the last call");
+    // The test uses one of the two in between.
     drop(pool.chunk(HERE, 10_000));
     assert!(pool.give_back_idle());
     let kept = pool.bytes_kept();
@@ -71,7 +71,7 @@ fn a_pool_that_is_gone_takes_nothing_back() {
     let bytes = pool.chunk(HERE, 10_000).freeze();
     let weak = Arc::downgrade(&pool);
     drop(pool);
-    assert!(weak.upgrade().is_none(), "what an application keeps does not keep the pool");
+    assert!(weak.upgrade().is_none(), "an application's buffer does not keep the pool");
     assert_eq!(bytes.len(), 10_000);
 }
 
@@ -88,7 +88,7 @@ fn messages_buffers_come_back_whole() {
     assert_ne!(pool.message(3_000_000, Some(&NodeSet::single(rails_topo::NodeId(0)))).as_ptr(), begins);
 }
 
-/// The memory of a message, as lanes share it.
+/// Mapped memory for a message of that length.
 fn placed(pool: &Arc<Pool>, length: usize) -> Placed {
     match pool.take(Owner::All, length, || new(length, &MemoryPolicy::Default)) {
         (Memory::Mapped(memory), home) => Placed::new(memory.into_part(), length, home),
@@ -129,21 +129,21 @@ fn message_memory_dropped_in_parts_unmapped() {
     let mut front = placed(&pool, 200_000);
     drop(front.split_off(3_000));
     drop(front);
-    assert_eq!(pool.bytes_kept(), 0, "parts of a message that was given up are of no use to another");
+    assert_eq!(pool.bytes_kept(), 0, "the pool does not keep parts of a message that was given up");
 }
 
-/// What happens to a pool.
+/// One operation on a pool.
 #[derive(Debug, Clone)]
 enum Act {
     Take {
         node: u32,
         length: usize,
     },
-    /// The buffer of that number arrives, and takes up window.
+    /// The buffer of that number arrives, and holds a part of the window.
     Arrive(prop::sample::Index),
-    /// One that has arrived is read and dropped.
+    /// The application reads an arrived buffer and drops it.
     Read(prop::sample::Index),
-    /// One whose bytes had arrived before is dropped.
+    /// A buffer with bytes that had arrived before is dropped.
     Drop(prop::sample::Index),
     Idle,
 }
@@ -159,7 +159,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever comes in whatever lengths: what is held and what is kept are a window, and a part of it for rounding.
+    /// For every order of operations and lengths, held and kept buffers are together at most a window, and 1/16 of it
+    /// for rounding.
     #[test]
     fn what_is_kept_and_what_is_held_are_a_window(acts in prop::collection::vec(act(), 0..200)) {
         let pool = Pool::new(WINDOW);

@@ -1,27 +1,27 @@
-//! Which metrics there are. `docs/metrics.md` has the same list for readers, and a test holds the two against each other.
+//! The list of metrics. `docs/metrics.md` has the same list for readers, and a test compares the two.
 
 use crate::{LaneStats, StreamStats};
 use prometheus_client::{metrics::MetricType, registry::Unit};
 use rails_proto::{connection::WindowUse, scheduler::Reissued};
 use std::time::Duration;
 
-/// One metric: the name without its unit and without `_total`, as the encoder wants it.
+/// One metric. The name has neither the unit nor `_total`, because the encoder adds them.
 pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) unit: Option<&'static str>,
     pub(super) kind: MetricType,
     pub(super) help: &'static str,
-    /// Appends what a stream has of it: nothing where it is not known.
+    /// Appends the stream's samples; none if the value is unknown.
     pub(super) samples: fn(&StreamStats, &mut Vec<Sample>),
 }
 
-/// One series' value now.
+/// The value of one series.
 pub(super) struct Sample {
     pub(super) labels: Vec<(&'static str, String)>,
     pub(super) value: Value,
 }
 
-/// A value, by the kind of metric.
+/// A value of a counter or a gauge.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
     Total(u64),
@@ -29,7 +29,7 @@ pub(super) enum Value {
     Gauge(f64),
 }
 
-/// The unit as the format spells it.
+/// The unit of that name.
 pub(super) fn unit(name: &str) -> Unit {
     match name {
         BYTES => Unit::Bytes,
@@ -41,7 +41,7 @@ pub(super) fn unit(name: &str) -> Unit {
 use Value::{Gauge, Seconds, Total};
 
 pub(super) const METRICS: &[Metric] = &[
-    // Of a stream.
+    // Metrics of a stream.
     gauge("rails_stream_age", Some(SECONDS), "Time since this end of the stream was made.", |stats, to| {
         to.push(of(stats, &[], Gauge(stats.age.as_secs_f64())));
     }),
@@ -119,7 +119,7 @@ pub(super) const METRICS: &[Metric] = &[
             to.extend(causes.map(|(cause, time)| of(stats, &[("cause", cause)], Seconds(time))));
         },
     ),
-    // Of a lane.
+    // Metrics of a lane.
     gauge("rails_lane_up", None, "1 while the lane is up, 0 while it is down.", |stats, to| {
         lanes(stats, to, |lane, put| put(&[], Gauge(f64::from(u8::from(lane.up)))));
     }),
@@ -242,7 +242,7 @@ pub(super) const METRICS: &[Metric] = &[
             to.push(sample);
         }
     }),
-    // Of a thread, which may drive several lanes.
+    // Metrics of a thread, which may drive several lanes.
     counter(
         "rails_thread_cpu",
         Some(SECONDS),
@@ -282,7 +282,7 @@ fn of(stats: &StreamStats, labels: &[(&'static str, &str)], value: Value) -> Sam
     Sample { labels: std::iter::once(stream).chain(own).collect(), value }
 }
 
-/// Puts a sample of a lane, with these labels besides.
+/// Adds a sample of a lane with further labels.
 type Put<'a> = &'a mut dyn FnMut(&[(&'static str, &str)], Value);
 
 /// The samples of each lane.

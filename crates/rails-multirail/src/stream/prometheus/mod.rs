@@ -1,4 +1,4 @@
-//! The statistics as Prometheus reads them: the text format of OpenMetrics.
+//! The statistics for Prometheus, in the text format of OpenMetrics.
 
 mod metrics;
 
@@ -14,12 +14,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// The statistics of many streams, to be served to Prometheus.
+/// The statistics of many streams, for a server that Prometheus reads.
 ///
-/// A stream that is [watched](Self::watch) is in the text as long as it lasts; then its series end. Every series has the label `stream`, so an
-/// application with many short streams had better sum up [`StreamStats`] by itself.
+/// The text has a [watched](Self::watch) stream as long as the stream lasts; then its series end. Every series has the
+/// label `stream`, so an application with many short streams should sum up [`StreamStats`] itself.
 ///
-/// It is a collector of the crate `prometheus-client` as well, so that it can be registered beside the application's own metrics.
+/// It is also a collector of the crate `prometheus-client`, so that an application can register it beside its own
+/// metrics.
 /// `docs/metrics.md` lists the metrics.
 #[derive(Debug, Clone, Default)]
 pub struct StreamMetrics {
@@ -31,19 +32,19 @@ impl StreamMetrics {
     /// The content type of the text.
     pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-    /// Watches no stream yet.
+    /// A set without streams.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a label to every series, to tell this process's from another's.
+    /// Adds a label to every series, to tell this process's series from another's.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.push((name.into(), value.into()));
         self
     }
 
-    /// Tells of `stream` as long as it lasts. It is not kept from ending.
+    /// Adds `stream` to the text as long as it lasts. This does not keep the stream open.
     pub fn watch(&self, stream: &MultiRailStream) {
         let mut watched = self.lock();
         watched.retain(|known| known.strong_count() > 0);
@@ -53,13 +54,14 @@ impl StreamMetrics {
         }
     }
 
-    /// The statistics of all streams that last, as text. Each stream's lock is taken for a moment, and the kernel is asked about each lane and thread.
+    /// The statistics of all watched streams that last, as text. It takes each stream's lock for a moment, and asks the
+    /// kernel about each lane and thread.
     pub fn to_prometheus(&self) -> String {
         text_of(Encoded(self.clone()))
     }
 
     fn stats(&self) -> Vec<StreamStats> {
-        // The list's lock is not held while streams are asked, nor while the last handle of one is let go.
+        // The list's lock is released before the streams are read, and before a last handle is dropped.
         let streams: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         streams.iter().map(|shared| shared.stats()).collect()
     }
@@ -76,22 +78,22 @@ impl Collector for StreamMetrics {
 }
 
 impl StreamStats {
-    /// The statistics as text for Prometheus, with these labels before each series' own: what a stream did, for a file or a push gateway. See
-    /// [`StreamMetrics`] for streams that run.
+    /// The statistics as text for Prometheus, with these labels before each series' own: for a file or a push gateway.
+    /// For open streams see [`StreamMetrics`].
     pub fn to_prometheus(&self, labels: &[(&str, &str)]) -> String {
         let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         text_of(Once { stats: self.clone(), labels: labels.collect() })
     }
 }
 
-/// One stream's statistics as they were.
+/// A snapshot of one stream's statistics.
 #[derive(Debug)]
 struct Once {
     stats: StreamStats,
     labels: Vec<(String, String)>,
 }
 
-/// A collector by value, as a registry takes it.
+/// A collector by value, because a registry takes it so.
 #[derive(Debug)]
 struct Encoded(StreamMetrics);
 
@@ -111,16 +113,16 @@ fn text_of(collector: impl Collector) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(collector));
     let mut text = String::new();
-    text::encode(&mut text, &registry).expect("a string takes whatever is written to it");
+    text::encode(&mut text, &registry).expect("writing to a string does not fail");
     text
 }
 
-/// Every metric with the samples of all streams, as the format wants it.
+/// Encodes each metric once, with the samples of all streams, as the format demands.
 fn encode(mut encoder: DescriptorEncoder<'_>, streams: &[StreamStats], labels: &[(String, String)]) -> fmt::Result {
     for metric in METRICS {
         let mut samples = Vec::new();
         streams.iter().for_each(|stats| (metric.samples)(stats, &mut samples));
-        // Streams share threads, and a series must not come twice.
+        // Streams share threads, and a series must not occur twice.
         let mut told = std::collections::HashSet::new();
         samples.retain(|sample: &Sample| told.insert(sample.labels.clone()));
         if samples.is_empty() {

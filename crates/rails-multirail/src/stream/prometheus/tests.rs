@@ -65,10 +65,10 @@ fn stats(id: u8) -> StreamStats {
     }
 }
 
-/// What the text says: the type of each metric, and each series' value. Panics where a line is not of the format.
+/// Parses the text: the type of each metric, and each series' value. Panics at a line that is not in the format.
 fn parse(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, f64>) {
     let (mut types, mut series) = (BTreeMap::new(), BTreeMap::new());
-    let body = text.strip_suffix("# EOF\n").expect("it ends as it should");
+    let body = text.strip_suffix("# EOF\n").expect("the text ends with EOF");
     for line in body.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
             let (kind, rest) = comment.split_once(' ').expect(line);
@@ -96,7 +96,7 @@ fn parse(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, f64>) {
     (types, series)
 }
 
-/// The name under which its series are found.
+/// The name of the metric's series.
 fn full_name(metric: &metrics::Metric) -> String {
     let unit = metric.unit.map(|unit| format!("_{unit}")).unwrap_or_default();
     let total = if matches!(metric.kind, MetricType::Counter) { "_total" } else { "" };
@@ -108,9 +108,9 @@ fn metrics_text_equals_the_statistics() {
     let text = stats(0xab).to_prometheus(&[("host", "a \"b\"\\")]);
     let stream = "ab".repeat(16);
     let own = format!("host=\"a \\\"b\\\"\\\\\",stream=\"{stream}\"");
-    // The parser above takes no label apart that has a quotation mark in it.
+    // The parser above does not handle a quotation mark in a label.
     let (types, series) = parse(&text.replace("a \\\"b\\\"\\\\", "x"));
-    assert_eq!(types.len(), METRICS.len() - 1, "a metric of which nothing is known is left out: the service time");
+    assert_eq!(types.len(), METRICS.len() - 1, "a metric without samples is left out: the service time");
     assert!(text.contains(&format!("rails_lane_bytes_total{{{own},lane=\"1\",rail=\"1\",direction=\"sent\"}} 1001\n")));
     let value = |name: &str, labels: &str| series[&format!("{name}{{host=\"x\",stream=\"{stream}\"{labels}}}")];
     assert_eq!(value("rails_stream_stalled_seconds_total", ",cause=\"no_room\""), 0.5);

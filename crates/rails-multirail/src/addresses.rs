@@ -1,4 +1,4 @@
-//! Addresses as callers write them, and host names among them.
+//! Addresses and host names that callers pass to streams and listeners.
 
 use rails_proto::{AddressError, LaneAddress, Scheme};
 use std::{
@@ -9,21 +9,22 @@ use tokio::net::lookup_host;
 
 /// One or more addresses that lanes lead to or come in on.
 ///
-/// - [`LaneAddress`], [`SocketAddr`] and `(IpAddr, u16)` are as they stand; the latter two are of TCP.
-/// - Text is `HOST:PORT` or `SCHEME://HOST:PORT`, where the host is an IP address (IPv6 in brackets) or a name. `(&str, u16)` is a host and a port, over TCP.
-/// - Arrays, slices and vectors of these are all of them, in their order.
+/// - [`LaneAddress`], [`SocketAddr`] and `(IpAddr, u16)` stand for themselves; the latter two are TCP addresses.
+/// - Text is `HOST:PORT` or `SCHEME://HOST:PORT`, where the host is an IP address (IPv6 in brackets) or a name.
+///   `(&str, u16)` is a host and a port, over TCP.
+/// - Arrays, slices and vectors stand for all their elements, in order.
 ///
-/// A name stands for all of its addresses that are of the same family as the first, as the system's resolver gives them: a host with one address for each of
-/// its NICs is one name. An address that the resolver gives twice counts once.
+/// A name stands for all of its addresses that have the family of the first one, in the order of the system's resolver:
+/// so one name names a host with one address per NIC. An address that the resolver gives twice counts once.
 pub trait ToLaneAddresses: sealed::Named {}
 
 impl<T: sealed::Named> ToLaneAddresses for T {}
 
-/// A text or name that leads to no address.
+/// The error for a text or name without an address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// No host and port.
+    /// The text has no host and port.
     #[error("`{0}` is no address: it is HOST:PORT or SCHEME://HOST:PORT")]
     Text(String),
     /// The part before `://` is no transport's name.
@@ -39,7 +40,7 @@ pub enum ResolveError {
     },
 }
 
-/// The addresses that these stand for.
+/// Resolves names to addresses.
 pub(crate) async fn resolve(named: Result<Vec<Name>, ResolveError>) -> Result<Vec<LaneAddress>, ResolveError> {
     let mut addresses = Vec::new();
     for name in named? {
@@ -59,7 +60,7 @@ pub(crate) async fn resolve(named: Result<Vec<Name>, ResolveError>) -> Result<Ve
     Ok(addresses)
 }
 
-/// An address, or the name of some.
+/// An address, or a host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
     Address(LaneAddress),
@@ -69,7 +70,7 @@ pub enum Name {
 mod sealed {
     use super::*;
 
-    /// Addresses or names, before names are resolved.
+    /// A value that gives addresses or host names.
     pub trait Named {
         fn named(self) -> Result<Vec<Name>, ResolveError>;
     }
@@ -156,7 +157,7 @@ mod tests {
     use super::{sealed::Named, *};
 
     async fn resolved(addresses: impl ToLaneAddresses) -> Vec<String> {
-        let addresses = resolve(addresses.named()).await.expect("they are addresses");
+        let addresses = resolve(addresses.named()).await.expect("these are addresses");
         addresses.iter().map(ToString::to_string).collect()
     }
 
@@ -176,7 +177,7 @@ mod tests {
     #[tokio::test]
     async fn localhost_is_a_name() {
         for named in ["localhost:7".named(), "tcp://localhost:7".named(), ("localhost", 7).named()] {
-            let addresses = resolve(named).await.expect("every system knows it");
+            let addresses = resolve(named).await.expect("every system resolves localhost");
             assert!(addresses.iter().all(|address| address.socket.ip().is_loopback() && address.port() == 7));
             assert!(addresses.iter().all(|address| address.socket.is_ipv4() == addresses[0].socket.is_ipv4()));
         }

@@ -1,4 +1,4 @@
-//! What can go wrong with a stream and its lanes.
+//! The errors of streams, lanes and listeners.
 
 pub use rails_proto::lane::LaneError;
 
@@ -17,16 +17,16 @@ use std::{
     sync::Arc,
 };
 
-/// Why a stream is over before its time. Reads and writes hand it back inside an [`io::Error`]
-/// (`error.get_ref()` and a downcast give it back).
+/// The error of a stream that has failed. Reads and writes return it inside an [`io::Error`]; `error.get_ref()` and a
+/// downcast extract it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("stream {stream}: {failure}{}", listed_in_line(.lanes))]
 pub struct StreamError {
     /// The stream.
     pub stream: StreamId,
-    /// What became of it.
+    /// The cause.
     pub failure: Failure,
-    /// How its lanes ended, those that were lost.
+    /// The lost lanes, each with its error.
     pub lanes: Vec<LostLane>,
 }
 
@@ -34,17 +34,18 @@ pub struct StreamError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("lane {lane} from {local} to {remote}: {source}")]
 pub struct LostLane {
-    /// Its number.
+    /// The lane's number.
     pub lane: u16,
-    /// Its address at this end.
+    /// The lane's local address.
     pub local: SocketAddr,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// How it was lost.
+    /// The error that ended the lane.
     pub source: LaneError,
 }
 
-/// An address of a transport that the options do not have; [`StreamOptions::transport`](crate::StreamOptions::transport) adds one.
+/// The options have no transport for an address's scheme; [`StreamOptions::transport`](crate::StreamOptions::transport)
+/// adds one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no transport carries lanes to {0}:// addresses here")]
 pub struct NoTransport(pub Scheme);
@@ -56,7 +57,7 @@ pub enum JoinError {
     /// Nothing carries lanes to such an address.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
-    /// No connection.
+    /// The connection was not established.
     #[error("no connection")]
     Connect(#[from] ConnectError),
     /// The connection failed during the handshake.
@@ -74,7 +75,7 @@ pub enum JoinError {
     /// The system gave no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
-    /// This end refused it, and told the peer why.
+    /// This end refused the lane, and told the peer why.
     #[error("this end refused the lane: {0}")]
     Refusing(Refusal),
     /// The stream was over before this lane could join it.
@@ -86,17 +87,17 @@ pub enum JoinError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is nothing to connect from.
+    /// There are no rails.
     #[error("no rails to connect from")]
     NoRails,
-    /// There is nothing to connect to.
+    /// There are no remote addresses.
     #[error("no addresses to connect to")]
     NoAddresses,
     /// The pairing has no lanes.
     #[error("no rail of one end could be paired with one of the other")]
     Unpaired,
     /// The pairing was made for other rails.
-    #[error("the pairing names rail {0}, which is not there: it was made for other rails")]
+    #[error("the pairing names rail {0}, which does not exist here: it was made for other rails")]
     NoSuchRail(RailId),
     /// More lanes than a stream may have.
     #[error("{0} lanes are too many: a stream has at most {MOST_LANES}")]
@@ -110,13 +111,13 @@ pub enum OpenError {
     /// Nothing carries lanes to one of the addresses.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
-    /// The security is that of the end that listens.
+    /// The security is for the listening end.
     #[error("a stream is not opened with the server's side of TLS: the connecting end takes Security::tls_client")]
     Security,
-    /// Not one lane came up.
+    /// No lane came up.
     #[error("no lane came up:{}", listed(.lanes))]
     AllFailed {
-        /// What became of each.
+        /// Each lane with its error.
         lanes: Vec<Arc<FailedLane>>,
     },
     /// The system gave no random numbers.
@@ -128,7 +129,7 @@ pub enum OpenError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddLaneError {
-    /// Lanes are brought up by the end that opened the stream.
+    /// This end accepted the stream, and only the end that opened it adds lanes.
     #[error("this end accepted the stream; the end that opened it adds lanes")]
     Accepted,
     /// There is no such rail.
@@ -137,19 +138,19 @@ pub enum AddLaneError {
     /// Nothing carries lanes to such an address.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
-    /// The stream has had as many as it may have.
+    /// The stream has used all its lane numbers.
     #[error("a stream has at most {MOST_LANES} lanes")]
     TooMany,
 }
 
-/// Why it is not known what lanes the peer has.
+/// Why the peer's lanes are unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanLanesError {
-    /// There is nothing to pair.
+    /// There are no rails to pair.
     #[error("no rails to pair")]
     NoRails,
-    /// There is nobody to ask.
+    /// There is no address to ask.
     #[error("no addresses to ask at")]
     NoAddresses,
     /// A setting is outside its bounds.
@@ -158,15 +159,15 @@ pub enum PlanLanesError {
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The options are those of an end that accepts streams: TLS knows a client from a server.
+    /// The security is for the end that accepts streams: TLS has a client and a server.
     #[error("the options are for the end that accepts streams: in mode tls the end that asks is a client")]
     Security,
-    /// The question was not answered.
-    #[error("{contact} did not say what lanes it has")]
+    /// The contact did not answer.
+    #[error("{contact} did not name its lanes")]
     Discover {
-        /// Whom it was put to.
+        /// The called address.
         contact: LaneAddress,
-        /// Why not.
+        /// The cause.
         source: JoinError,
     },
 }
@@ -174,15 +175,15 @@ pub enum PlanLanesError {
 /// A lane that did not come up.
 #[derive(Debug)]
 pub struct FailedLane {
-    /// The rail it was to run on.
+    /// The lane's rail.
     pub rail: RailId,
-    /// Where it was to lead.
+    /// The lane's remote address.
     pub remote: LaneAddress,
-    /// Why it does not.
+    /// The error of the latest attempt.
     pub error: JoinError,
 }
 
-/// Why a listener does not listen.
+/// Why a listener could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindListenerError {
@@ -204,7 +205,7 @@ pub enum BindListenerError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The security is that of the end that connects.
+    /// The security is for the connecting end.
     #[error("streams are not accepted with the client's side of TLS: the listening end takes Security::tls_server")]
     Security,
     /// A rail's runtime has stopped.
@@ -216,7 +217,7 @@ pub enum BindListenerError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenerClosed {
-    /// Every address has failed; this is how the last one did.
+    /// Every address has failed; this is the error of the last one.
     #[error("no address is listened on any more")]
     Accept(#[source] Arc<AcceptError>),
     /// The rails' runtimes have stopped.
@@ -228,7 +229,7 @@ pub enum ListenerClosed {
 }
 
 impl JoinError {
-    /// What follows from it for further attempts of the lane.
+    /// The consequence for further attempts of the lane.
     pub(crate) fn setback(&self) -> Setback {
         match self {
             Self::Handshake(HandshakeError::Refused(Refusal::Busy(_))) => Setback::Busy,
@@ -241,7 +242,7 @@ impl JoinError {
         }
     }
 
-    /// What the peer has refused by it, where it says that this is for good.
+    /// The permanent refusal, if the peer has sent one.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
             Self::Connect(ConnectError::Refused { .. }) => Some(Refused::Connection),
@@ -281,7 +282,7 @@ impl ResolveError {
     }
 }
 
-/// Of the kind of the first lane's error, where lanes failed.
+/// If lanes failed, the error has the kind of the first lane's.
 impl From<OpenError> for io::Error {
     fn from(error: OpenError) -> Self {
         let kind = match &error {
@@ -339,7 +340,7 @@ impl std::fmt::Display for FailedLane {
     }
 }
 
-/// An error and what it came of, in a line.
+/// An error and its causes, in one line.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

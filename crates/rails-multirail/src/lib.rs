@@ -24,24 +24,29 @@
 //! ```
 //!
 //! # Contract
-//! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lane ended. Losing a lane
-//!   loses nothing: what the peer does not have goes over the others, a lane that stalls is found out within a few round trips, and the end that
-//!   opened the stream dials lost and stalled lanes again as long as the stream lasts. With no lane left the stream waits for
-//!   [`StreamOptions::outage_limit`] and then fails. [`MultiRailStream::events`] tells of all of that.
-//! - Memory per stream is bounded: this end's [window](StreamOptions::window) and a tenth of it for what arrives, whatever the peer sends, the send buffer and the other
-//!   end's window, at most 1 GiB of it, for what is sent; where it is encrypted, the longest chunk besides for each lane.
-//! - What was written is with the peer once the write side has been shut down. A stream that is dropped before delivers it in the background, as a
-//!   `TcpStream` does, while the process lives; [`MultiRailStream::abort`] gives it up.
-//! - What others can do is up to the [`Security`]: with a pre-shared secret nobody joins who does not know it; encrypted, or by
-//!   TLS, nobody on the way reads or changes a byte either.
+//! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lost lane ended.
+//!   Losing a lane loses no bytes: the other lanes send the bytes that the peer does not have, the stream detects a
+//!   stalled lane within a few round trips, and the end that opened the stream dials lost and stalled lanes again as
+//!   long as the stream lasts. With no lane left the stream waits for [`StreamOptions::outage_limit`] and then fails.
+//!   [`MultiRailStream::events`] reports all of this.
+//! - Memory per stream is bounded. Arriving bytes take at most this end's [window](StreamOptions::window) and a tenth
+//!   of it, for every behaviour of the peer. Sent bytes take at most the send buffer and the peer's window, of which at
+//!   most 1 GiB counts. An encrypted stream takes the longest chunk besides for each lane.
+//! - The peer has all written bytes after the write side has been shut down. A stream that is dropped before that
+//!   delivers them in the background, as a `TcpStream` does, while the process lives; [`MultiRailStream::abort`] gives
+//!   them up.
+//! - [`Security`] decides who can join and read. With a pre-shared secret, a peer joins only if it knows the secret.
+//!   With encryption or TLS, no one on the path can read or change a byte.
 //!
 //! # Map
-//! [`planner`] (what would be placed where, and why), [`Pairing`] (which rail here leads to which there), [`runtime`] (one pinned runtime),
-//! [`Rails`] (a plan carried out), [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream used for messages), [`Security`] (who may
-//! join, and what is encrypted), [`error`]. The protocol itself, without I/O, is the crate [`rails_proto`].
+//! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote rail), [`runtime`]
+//! (one pinned runtime), [`Rails`] (the running rails of a plan), [`MultiRailStream`] and [`MultiRailListener`],
+//! [`MultiRailMessages`] (a stream of messages), [`Security`] (authentication and encryption), [`error`]. The protocol
+//! itself, without I/O, is the crate [`rails_proto`].
 //!
-//! # What it does not do
-//! It does not move interrupts. A peer whose machine runs but whose process is stopped is waited for, as TCP does.
+//! # Limits
+//! This crate does not move interrupts. A stream waits for a peer whose machine runs but whose process is stopped, as
+//! TCP does.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Rails that run: a plan carried out.
+//! The running rails of a plan.
 
 use crate::{
     RailId,
@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-/// The rails of a plan, each with its runtime. Clones share them; the last one to be dropped stops the runtimes.
+/// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes.
 #[derive(Debug, Clone)]
 pub struct Rails(Arc<[Rail]>);
 
@@ -31,31 +31,31 @@ pub struct Rail {
 }
 
 impl Rails {
-    /// Carries a plan out: one pinned runtime per rail.
+    /// Builds the rails of a plan: one pinned runtime per rail.
     ///
     /// # Errors
-    /// [`RuntimeError`] of the first rail that could not be built; those before it are stopped again.
+    /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         let rails: Result<Vec<Rail>, RuntimeError> = plan.rails.iter().map(Rail::build).collect();
         Ok(Self(rails?.into()))
     }
 
-    /// How many there are.
+    /// The number of rails.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rails.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What this end can bring to a [`pair`](crate::pair)ing over that transport: every address of every rail, with port 0.
+    /// This end's offers for a [`pair`](crate::pair)ing over that transport: every address of every rail, with port 0.
     pub fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         self.iter().flat_map(|rail| rail.offers(scheme)).collect()
     }
 
-    /// Each of them, by number.
+    /// The rails, by number.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rail> {
         self.0.iter()
     }
@@ -73,34 +73,34 @@ impl Rail {
     fn build(planned: &PlannedRail) -> Result<Self, RuntimeError> {
         let builder = RailRuntimeBuilder::new(format!("rail-{}", planned.id), CpuSet::single(planned.cpu));
         let builder = match planned.node {
-            // Preferred, not strict: a full node makes a rail slower, not the process dead.
+            // Preferred, not strict: a full node makes a rail slower, and does not kill the process.
             Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
             None => builder,
         };
         Ok(Self { planned: planned.clone(), runtime: builder.build()? })
     }
 
-    /// Its number.
+    /// The rail's number.
     pub fn id(&self) -> RailId {
         self.planned.id
     }
 
-    /// What was planned for it, and why.
+    /// The rail's entry in the plan, with reasons.
     pub fn planned(&self) -> &PlannedRail {
         &self.planned
     }
 
-    /// Its runtime.
+    /// The rail's runtime.
     pub fn runtime(&self) -> &RailRuntime {
         &self.runtime
     }
 
-    /// Where its lanes begin: at the address or the device that the plan says.
+    /// The local end of the rail's lanes: the address or the device in the plan.
     pub fn local_end(&self) -> LocalEnd {
         self.planned.end.clone()
     }
 
-    /// Every address that a lane of it may begin at, with port 0; the unspecified one where that is for the routes to say.
+    /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it.
     pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         let known = self.planned.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
         let mut addresses: Vec<_> = known.collect();
@@ -122,11 +122,11 @@ impl Rail {
     }
 
     /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no system call.
-    /// What `options` says of the policy is overruled, the rest is taken as it is; [`BufferOptions::lock`] keeps them in memory
-    /// for good. Where the rail's node is not known, the policy of `options` stays.
+    /// The rail's node replaces the policy in `options`; if the node is unknown, that policy holds. All other options
+    /// apply; [`BufferOptions::lock`] locks the buffers in memory.
     ///
     /// # Errors
-    /// [`MemoryError`], and then nothing is left behind.
+    /// [`MemoryError`]. In this case no buffer stays allocated.
     pub fn buffer_pool(
         &self,
         buffer_bytes: usize,
@@ -140,10 +140,12 @@ impl Rail {
         BufferPool::new(buffer_bytes, count, &options)
     }
 
-    /// Which of the three affinities hold for it now (RTK paper, section II.B), each with what was read. Nothing is taken
-    /// from the plan: the thread's CPUs and the interrupts' CPUs are read anew, the memory's node was read when the rail was built.
+    /// Which of the three affinities hold for the rail now (RTK paper, section II.B), each with its readings. The plan
+    /// is not used: this reads the CPUs of the thread and of the interrupts anew, and the memory's node was read when
+    /// the rail was built.
     ///
-    /// It is a look at one moment; an [`Observer`](rails_bind::affinity::Observer) sees more, in more time.
+    /// It is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer) observes for longer, and reports
+    /// more.
     pub fn affinity(&self, topology: &Topology) -> AffinityReport {
         let nic = self.planned.interface.as_deref().and_then(|name| topology.nic(name));
         let numbers = nic.map(|nic| nic.interrupts.as_slice()).unwrap_or_default();
@@ -157,7 +159,7 @@ impl Rail {
         )
     }
 
-    /// Where memory was found to lie that the rail's thread touched first, when it was built; nothing where that cannot be known.
+    /// The node of a page that the rail's thread touched first when the rail was built; empty if the node is unknown.
     pub fn observed_memory(&self) -> Vec<ObservedMemory> {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()

@@ -1,4 +1,4 @@
-//! One OS thread per rail: bound to its CPUs, its memory policy set, and then a tokio runtime built on it.
+//! One OS thread per rail: bound to its CPUs, with a memory policy, and with a tokio runtime built on it after that.
 
 use futures_util::FutureExt;
 use rails_bind::{
@@ -24,11 +24,11 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-/// How a rail's runtime is to be built.
+/// A builder of a rail's runtime.
 ///
-/// The order is the point of it: the thread is started, bound, its memory policy set and both read back, and only then is the
-/// runtime built on it, so that what the runtime allocates lies beside the CPU that uses it. What fails is handed back from
-/// [`RailRuntimeBuilder::build`]. (A tokio start hook could not do that: it cannot fail, and it does not run for the
+/// The order matters: [`RailRuntimeBuilder::build`] starts the thread, binds it, sets its memory policy and reads both
+/// back. Only then it builds the runtime on the thread, so that the runtime's memory is local to the CPU. It returns
+/// the error of a step that fails. (A tokio start hook could not do that: it cannot fail, and it does not run for the
 /// thread that drives a `current_thread` runtime.)
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -38,8 +38,8 @@ pub struct RailRuntimeBuilder {
     memory: Option<MemoryPolicy>,
 }
 
-/// A pinned thread with a tokio `current_thread` runtime. Dropping it stops the runtime, which ends its tasks where they
-/// wait, and joins the thread.
+/// A pinned thread with a tokio `current_thread` runtime. Dropping it stops the runtime, which drops tasks at their
+/// next await, and joins the thread.
 #[derive(Debug)]
 pub struct RailRuntime {
     jobs: mpsc::UnboundedSender<Job>,
@@ -48,23 +48,23 @@ pub struct RailRuntime {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where a rail's thread was found to be after it was placed.
+/// The placement of a rail's thread, as read back.
 #[derive(Debug, Clone)]
 pub struct Placement {
     /// The thread.
     pub tid: Tid,
-    /// What became of the binding, as `sched_getaffinity` read it back.
+    /// The outcome of the binding, as `sched_getaffinity` read it back.
     pub cpus: Outcome<CpuSet>,
-    /// The CPU it ran on when it was looked at (`getcpu`).
+    /// The CPU that the thread ran on at that moment (`getcpu`).
     pub cpu: CpuId,
-    /// What became of the memory policy, as `get_mempolicy` read it back; `None` where none was asked for, an error's text
-    /// where the kernel has no such thing.
+    /// The outcome of the memory policy, as `get_mempolicy` read it back; `None` if no policy was requested, and an
+    /// error's text if the kernel has no memory policies.
     pub memory: Option<Result<Outcome<MemoryPolicy>, String>>,
-    /// The node on which a page lies that this thread was the first to touch, or why that cannot be known.
+    /// The node of a page that this thread was the first to touch, or why it is unknown.
     pub memory_node: Result<NodeId, String>,
 }
 
-/// Why a rail has no runtime.
+/// Why a rail's runtime could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -94,7 +94,7 @@ pub enum RuntimeError {
     },
 }
 
-/// Why a task on a rail has no outcome.
+/// Why a task on a rail gave no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
@@ -111,7 +111,7 @@ pub struct Panic(Mutex<Payload>);
 
 type Payload = Box<dyn Any + Send>;
 
-/// The outcome of a task on a rail; the task goes on when this is dropped.
+/// The handle of a task on a rail, which resolves to the task's result. Dropping it does not stop the task.
 #[derive(Debug)]
 pub struct RailTask<T>(oneshot::Receiver<Result<T, Payload>>);
 
@@ -123,17 +123,17 @@ impl RailRuntimeBuilder {
         Self { name: name.into(), cpus, memory: None }
     }
 
-    /// Sets the thread's memory policy. Default: the policy that the calling thread would hand down.
+    /// Sets the thread's memory policy. Default: the policy that the thread inherits from the calling thread.
     ///
-    /// A kernel without NUMA policies is no error: [`Placement::memory`] says so.
+    /// A kernel without memory policies is not an error: [`Placement::memory`] reports it.
     pub fn memory(self, policy: MemoryPolicy) -> Self {
         Self { memory: Some(policy), ..self }
     }
 
-    /// Starts the thread, places it, builds its runtime, and says where it is.
+    /// Starts the thread, places it, and builds its runtime.
     ///
     /// # Errors
-    /// [`RuntimeError`], and then nothing is left behind.
+    /// [`RuntimeError`]. In this case the thread has ended.
     ///
     /// # Privileges
     /// None, for CPUs and nodes inside the process's cpuset.
@@ -148,7 +148,7 @@ impl RailRuntimeBuilder {
         match built.recv() {
             Ok(Ok((placement, handle))) => Ok(RailRuntime { jobs, handle, placement, thread: Some(thread) }),
             Ok(Err(error)) => {
-                // It has reported its error as the last thing it does.
+                // The thread ends after it has reported its error.
                 let _ = thread.join();
                 Err(error)
             }
@@ -159,13 +159,14 @@ impl RailRuntimeBuilder {
         }
     }
 
-    /// What the rail's thread does, from its first instruction to its last.
+    /// The main function of the rail's thread.
     fn run(
         self,
         report: &std_mpsc::SyncSender<Result<(Placement, Handle), RuntimeError>>,
         mut inbox: mpsc::UnboundedReceiver<Job>,
     ) {
-        // This thread has inherited what its starter was given; what is bound from here on is the rail's alone.
+        // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
+        // rail's alone.
         let unbound = Unbound::of_this_thread();
         let runtime = self.place().and_then(|placement| Ok((placement, self.runtime(&unbound)?)));
         let runtime = match runtime {
@@ -178,7 +179,7 @@ impl RailRuntimeBuilder {
                 return;
             }
         };
-        // A spawned task is woken faster than the future of `block_on`, so the jobs are taken in a task.
+        // tokio wakes a spawned task faster than the future of `block_on`, so a task takes the jobs.
         let intake = runtime.spawn_local(async move {
             while let Some(job) = inbox.recv().await {
                 job();
@@ -187,7 +188,7 @@ impl RailRuntimeBuilder {
         let _ = runtime.block_on(intake);
     }
 
-    /// Places the calling thread for good, and reads back where it is.
+    /// Places the calling thread until it ends, and reads the placement back.
     fn place(&self) -> Result<Placement, RuntimeError> {
         let failed = |source| RuntimeError::Bind { name: self.name.clone(), source };
         let cpus = thread::bind_current(&self.cpus).map_err(failed)?.keep();
@@ -199,7 +200,8 @@ impl RailRuntimeBuilder {
                 Err(error) => return Err(failed(error)),
             },
         };
-        // First touch decides where a page lies, and nobody else has touched this one: one of the heap may be of a thread that has ended.
+        // The first touch decides the node of a page, and no other thread has touched this one. A page of the heap may
+        // come from a thread that has ended.
         let page = NumaBuffer::new(PROBE, &BufferOptions::new().policy(MemoryPolicy::Default));
         let memory_node = page.map_err(|error| error.to_string()).and_then(|mut page| {
             page.fill(1);
@@ -210,7 +212,8 @@ impl RailRuntimeBuilder {
     }
 
     fn runtime(&self, unbound: &Unbound) -> Result<tokio::runtime::LocalRuntime, RuntimeError> {
-        // Threads of the blocking pool inherit the one-core mask of the rail; file access must not compete with the lane.
+        // Threads of the blocking pool inherit the rail's one-core mask, and file access must not compete with the
+        // lane.
         let unbound = unbound.clone();
         Builder::new_current_thread()
             .enable_all()
@@ -222,19 +225,19 @@ impl RailRuntimeBuilder {
 }
 
 impl RailRuntime {
-    /// Where its thread was found to be.
+    /// The placement of the thread.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// The runtime's handle, for `Handle::spawn` and `Handle::enter`. [`RailRuntime::spawn`] takes futures that are not `Send`
-    /// as well.
+    /// The runtime's handle, for `Handle::spawn` and `Handle::enter`. [`RailRuntime::spawn`] also takes futures that
+    /// are not `Send`.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Runs a task on the rail: `make` is called on the rail's thread, and its future stays there, so it need not be `Send`. A panic is the task's alone:
-    /// [`TaskError::Panicked`] has its payload.
+    /// Runs a task on the rail. The rail's thread calls `make` and keeps the future, which need not be `Send`. A panic
+    /// ends the task alone: [`TaskError::Panicked`] has its payload.
     pub fn spawn<F, Fut>(&self, make: F) -> RailTask<Fut::Output>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -243,31 +246,31 @@ impl RailRuntime {
     {
         let (done, outcome) = oneshot::channel();
         let job = Box::new(move || {
-            // `make` runs inside the task, so that a panic of it is the task's and not the rail's.
+            // `make` runs inside the task, so that its panic ends the task and not the rail.
             tokio::task::spawn_local(async move {
-                // The future is dropped after a panic, and nobody sees it again.
+                // The future is dropped after a panic, so no code sees its broken state.
                 let outcome = AssertUnwindSafe(async { make().await }).catch_unwind().await;
-                // Nobody may be waiting for the outcome, and that is fine.
+                // This fails if the caller has dropped the `RailTask`, which is fine.
                 let _ = done.send(outcome);
             });
         });
-        // Where the rail has stopped the job is dropped, and the waiting side sees that.
+        // If the rail has stopped, the job is dropped, and the caller gets `TaskError::Stopped`.
         let _ = self.jobs.send(job);
         RailTask(outcome)
     }
 
-    /// CPU time and context switches of its thread up to now.
+    /// CPU time and context switches of the thread up to now.
     ///
     /// # Errors
-    /// [`UsageError`] where `/proc` cannot be read.
+    /// [`UsageError`] if `/proc` cannot be read.
     pub fn usage(&self) -> Result<ThreadUsage, UsageError> {
         ThreadUsage::of(self.placement.tid)
     }
 
-    /// The CPUs that its thread may run on now, read back anew.
+    /// The CPUs that the thread may run on now, read anew.
     ///
     /// # Errors
-    /// [`BindError`] where the kernel does not say.
+    /// [`BindError`] if the kernel does not report them.
     pub fn cpus_now(&self) -> Result<CpuSet, BindError> {
         thread::affinity_of(self.placement.tid)
     }
@@ -275,7 +278,7 @@ impl RailRuntime {
 
 impl Drop for RailRuntime {
     fn drop(&mut self) {
-        // The intake task ends when the last sender is gone, and with it `block_on`.
+        // The intake task ends after the last sender is dropped, and `block_on` with it.
         let (closed, _) = mpsc::unbounded_channel();
         drop(std::mem::replace(&mut self.jobs, closed));
         let on_itself = self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id());
@@ -320,7 +323,7 @@ impl fmt::Debug for Panic {
     }
 }
 
-/// Where the threads of the blocking pool belong: where the rail's thread was before it was placed.
+/// The affinity and policy for threads of the blocking pool: those of the rail's thread before it was placed.
 #[derive(Debug, Clone)]
 struct Unbound {
     cpus: Option<CpuSet>,
@@ -332,7 +335,7 @@ impl Unbound {
         Self { cpus: thread::current_affinity().ok(), memory: memory::thread_policy().ok() }
     }
 
-    /// Frees the calling thread from its rail's binding. A hook cannot fail, so what goes wrong is logged.
+    /// Frees the calling thread from its rail's binding. A hook cannot fail, so this logs errors.
     fn apply(&self) {
         let freed = self.cpus.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
         if let Some(Err(error)) = freed {
@@ -345,5 +348,5 @@ impl Unbound {
     }
 }
 
-/// The size of the buffer whose page is looked for: one page is enough.
+/// The size of the buffer whose node is read: one page is enough.
 const PROBE: usize = 4 << 10;

@@ -8,8 +8,8 @@ use axum::{
 };
 use std::{future::pending, io, net::SocketAddr};
 
-/// For `axum::serve`. A listener that [is closed](MultiRailListener::close), or has failed, accepts nothing more, and the server waits until it is told to
-/// shut down.
+/// For `axum::serve`. After the listener [is closed](MultiRailListener::close) or has failed, `accept` waits for ever,
+/// so the server runs until the application shuts it down.
 impl Listener for MultiRailListener {
     type Io = MultiRailStream;
     type Addr = SocketAddr;

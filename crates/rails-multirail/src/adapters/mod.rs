@@ -1,4 +1,4 @@
-//! Listeners and streams as servers take them.
+//! Adapters of listeners and streams for axum and tonic.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -9,7 +9,7 @@ use crate::{MultiRailStream, StreamId};
 use bytes::Bytes;
 use std::net::SocketAddr;
 
-/// A stream's ends, as a server hands them to its handlers.
+/// A stream's name, addresses and peer certificates, which a server hands to its handlers.
 ///
 /// axum: `ConnectInfo<StreamInfo>`, with `into_make_service_with_connect_info::<StreamInfo>()`. tonic: an extension of each request.
 #[derive(Debug, Clone, PartialEq, Eq)]

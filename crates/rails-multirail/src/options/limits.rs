@@ -1,13 +1,15 @@
-//! What peers may have of a listener.
+//! Limits on the resources that peers take at a listener.
 
 use super::{OptionError, bounded};
 
-/// What peers may have of a [`MultiRailListener`](crate::MultiRailListener), all of them together and each by itself.
+/// Limits on the resources that peers take at a [`MultiRailListener`](crate::MultiRailListener), for all peers together
+/// and for each.
 ///
-/// A peer is an IP address: that of the lane that opened a stream, for streams and memory, and each lane's own for handshakes. A peer
-/// with many addresses counts as many, which is what the limits for all are for. What is beyond a limit is refused with the limit's name; what
-/// is there goes on. Handshakes end soon, so those beyond their limit wait: for all peers together in the socket's backlog, and for one peer by
-/// being told to try again, which [`MultiRailStream::connect`](crate::MultiRailStream::connect) does.
+/// A peer is an IP address: for streams and memory that of the lane that opened the stream, and for handshakes that of
+/// each lane. A peer with many addresses counts as many peers; the limits for all peers together bound such a peer. The
+/// listener refuses a stream beyond a limit with the limit's name, and open streams go on. Handshakes end soon, so
+/// further ones wait: beyond the limit for all peers in the socket's backlog; beyond the limit for one peer the
+/// listener tells the peer to try again, which [`MultiRailStream::connect`](crate::MultiRailStream::connect) does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub(crate) handshakes: usize,
@@ -30,43 +32,43 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many connections may be in their handshake. Default: 256. Each costs a socket and its task, and no longer than
-    /// [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout): before a stranger has proved anything, less than a kilobyte is kept of what it
-    /// sends, or, where streams are opened by TLS, what rustls keeps of at most 64 KiB.
+    /// The most connections in their handshake. Default: 256. Each costs a socket and a task, for at most
+    /// [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout). Before a peer is authenticated,
+    /// the listener keeps less than a kilobyte of its bytes; under TLS, rustls keeps state from at most 64 KiB of them.
     ///
-    /// While there are as many, nothing more is accepted: connections wait in the backlog of the socket
+    /// At the limit the listener accepts no more connections: they wait in the backlog of the socket
     /// ([`TcpTransport::backlog`](rails_net::TcpTransport::backlog)).
     #[must_use]
     pub fn handshakes(self, most: usize) -> Self {
         Self { handshakes: most, ..self }
     }
 
-    /// How many of one peer may be. Default: 64, which is as many lanes as a stream may have.
+    /// The most connections of one peer in their handshake. Default: 64, the most lanes of a stream.
     #[must_use]
     pub fn handshakes_per_peer(self, most: usize) -> Self {
         Self { handshakes_per_peer: most, ..self }
     }
 
-    /// How many streams may be open. Default: 1,024.
+    /// The most open streams. Default: 1,024.
     #[must_use]
     pub fn streams(self, most: usize) -> Self {
         Self { streams: most, ..self }
     }
 
-    /// How many streams of one peer may be open. Default: 256.
+    /// The most open streams of one peer. Default: 256.
     #[must_use]
     pub fn streams_per_peer(self, most: usize) -> Self {
         Self { streams_per_peer: most, ..self }
     }
 
-    /// How many bytes may be promised to the streams of one peer: the sum of their windows, which is what a peer can have
-    /// this end keep that nobody reads. Default: 4 GiB, which is 256 streams with the default window.
+    /// The largest sum of the windows of one peer's streams, in bytes: as many unread bytes a peer can make this end
+    /// keep. Default: 4 GiB, which is 256 streams with the default window.
     #[must_use]
     pub fn memory_per_peer(self, bytes: u64) -> Self {
         Self { memory_per_peer: bytes, ..self }
     }
 
-    /// A limit of none would let nobody in, or wait for ever.
+    /// Refuses a limit of zero: it would admit no peer, or let it wait for ever.
     pub(super) fn validate(self) -> Result<(), OptionError> {
         for (what, most) in [
             ("a limit of handshakes", self.handshakes),

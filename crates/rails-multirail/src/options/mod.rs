@@ -1,4 +1,4 @@
-//! How a stream behaves.
+//! The options of streams and listeners.
 
 mod limits;
 
@@ -14,7 +14,7 @@ use rails_proto::{
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// How a stream, or every stream of a listener, behaves. Each end has its own.
+/// The options of a stream, or of every stream of a listener. Each end has its own.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
     pub(crate) security: Security,
@@ -36,7 +36,7 @@ pub struct StreamOptions {
     recorded_decisions: usize,
 }
 
-/// What makes a policy for each stream.
+/// The factory of each stream's policy.
 #[derive(Clone)]
 enum PolicySource {
     Ours(Policy),
@@ -61,7 +61,7 @@ impl fmt::Debug for PolicySource {
     }
 }
 
-/// A setting outside its bounds.
+/// The error for a setting outside its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of {value}: it is at least {least} and at most {most}")]
 pub struct OptionError {
@@ -69,15 +69,15 @@ pub struct OptionError {
     pub what: &'static str,
     /// Its value.
     pub value: u64,
-    /// The least that is taken.
+    /// The least allowed value.
     pub least: u64,
-    /// The most that is taken.
+    /// The largest allowed value.
     pub most: u64,
 }
 
 impl StreamOptions {
-    /// Options with this security, and everything else at its default. A [`Secret`](crate::Secret) stands for
-    /// [`Security::psk`]; [`Security::insecure`] lets anyone join.
+    /// Options with this security, and all others at their defaults. A [`Secret`](crate::Secret) stands for
+    /// [`Security::psk`]; [`Security::insecure`] lets every peer join.
     pub fn new(security: impl Into<Security>) -> Self {
         Self {
             security: security.into(),
@@ -100,70 +100,74 @@ impl StreamOptions {
         }
     }
 
-    /// How bytes are shared out among the lanes. Default: [`Policy::Adaptive`].
+    /// The policy that shares bytes among the lanes. Default: [`Policy::Adaptive`].
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
         Self { policy: PolicySource::Ours(policy), ..self }
     }
 
-    /// Shares bytes out by a policy of the application's own: `make` is called for each stream.
+    /// Shares bytes by the application's own policy: each stream calls `make` once.
     #[must_use]
     pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
         Self { policy: PolicySource::Own(Arc::new(make)), ..self }
     }
 
-    /// How many connections a lane has: each is a lane of its own for the policy, on the same rail and to the same address (parallel TCP). Default: 1.
-    /// It helps where one connection does not fill its link, for loss on a long way or for a window that is too small;
-    /// on a short link it only costs. Only the end that opens the stream asks for it; a stream has at most 64 connections.
+    /// The number of connections for each pair of a rail and an address (parallel TCP). The policy treats each as a
+    /// lane of its own. Default: 1. More help if one connection does not fill its link, because of loss on a long path
+    /// or a window that is too small; on a short link they only cost. Only the end that opens the stream uses this
+    /// option; a stream has at most 64 connections.
     #[must_use]
     pub fn parallel(self, connections: usize) -> Self {
         Self { parallel: connections, ..self }
     }
 
-    /// Which threads drive the lanes of this end. Default: [`Driver::PerRail`].
+    /// The threads that drive the lanes of this end. Default: [`Driver::PerRail`].
     #[must_use]
     pub fn driver(self, driver: Driver) -> Self {
         Self { driver, ..self }
     }
 
-    /// The longest chunk that is sent and taken, in bytes, from 1 KiB to 16 MiB. Default: 512 KiB.
+    /// The longest chunk that this end sends and takes, in bytes, from 1 KiB to 16 MiB. Default: 512 KiB.
     ///
-    /// Longer chunks cost fewer system calls and wakes; lanes that are slow are given shorter ones. The shorter of both ends' wishes
-    /// holds. On an unshaped veth pair one lane carried 1.05 times what a plain flow with 256 KiB writes did with the default, and
-    /// 0.91 times with 256 KiB (two cores of an EPYC, medians of three rounds, `rails-bench compare --rates unshaped`).
+    /// Longer chunks cost fewer system calls and wakes; slow lanes get shorter ones. The smaller limit of the two ends
+    /// holds. On an unshaped veth pair, one lane reached 1.05 times the rate of a plain flow with 256 KiB writes with
+    /// the default, and 0.91 times with 256 KiB (two cores of an EPYC, medians of three rounds,
+    /// `rails-bench compare --rates unshaped`).
     #[must_use]
     pub fn longest_chunk(self, bytes: usize) -> Self {
         Self { longest_chunk: bytes, ..self }
     }
 
-    /// How many written bytes may wait for a lane, from 1 KiB to 1 GiB. Default: 4 MiB. A writer waits beyond that.
+    /// The most written bytes that wait for a lane, from 1 KiB to 1 GiB. Default: 4 MiB. Beyond that the writer waits.
     #[must_use]
     pub fn send_buffer(self, bytes: usize) -> Self {
         Self { send_buffer: bytes, ..self }
     }
 
-    /// How many bytes this end takes that its application has not read, from the longest chunk to 1 GiB. Default: 16 MiB.
+    /// The most unread bytes that this end takes, from the longest chunk to 1 GiB. Default: 16 MiB.
     ///
-    /// It must hold what all lanes carry in the time that the slowest takes for one chunk, or the fast ones wait for it. The default is 8 lanes of
-    /// 200 Mbit/s with 80 ms, or 2 of 25 Gbit/s with 2.7 ms; between machines with longer ways and faster links it is worth raising, together with
-    /// the kernel's `tcp_rmem`.
+    /// The window must hold the bytes that all lanes carry while the slowest lane carries one chunk; otherwise the fast
+    /// lanes wait for it. The default suits 8 lanes of 200 Mbit/s with 80 ms, or 2 of 25 Gbit/s with 2.7 ms. For longer
+    /// paths or faster links, raise it together with the kernel's `tcp_rmem`.
     ///
-    /// # What a stream costs
-    /// This end's memory for what arrives is at most the window and a tenth of it, beside 1 MiB for each lane, whatever the peer sends: with the default, 17.6 MiB
-    /// and 1 MiB per lane (`tests/memory` floods a stream in a dozen ways and reads the process's resident set). That is taken as it is needed: an idle stream
-    /// has next to nothing, for a buffer that was not used for 10 s is given back. What the application has received and not dropped is its own, and not counted. For what
-    /// is sent, up to the [send buffer](Self::send_buffer) and the peer's window are kept; nothing of that is copied where it came as
-    /// [`Bytes`](bytes::Bytes). The kernel's socket buffers are not counted.
+    /// # Memory of a stream
+    /// This end's memory for arriving bytes is at most the window and a tenth of it, and 1 MiB for each lane, for every
+    /// behaviour of the peer: with the default, 17.6 MiB and 1 MiB per lane (`tests/memory` floods a stream in a dozen
+    /// ways and reads the process's resident set). The stream allocates it as needed: an idle stream has next to none,
+    /// because it frees a buffer that was not used for 10 s. Bytes that the application has received and not dropped
+    /// are the application's, and do not count. For sending, the stream keeps bytes up to the
+    /// [send buffer](Self::send_buffer) and the peer's window, without a copy of those that came as
+    /// [`Bytes`](bytes::Bytes). The kernel's socket buffers do not count.
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
     }
 
-    /// Carries lanes over this transport too, with its options: those whose addresses have its [scheme](Transport::scheme). It takes the place of another
-    /// with the same scheme. Default: [`TcpTransport`] with its defaults, whose addresses need no scheme.
+    /// Adds a transport with its options, for lanes whose addresses have its [scheme](Transport::scheme). It replaces a
+    /// transport with the same scheme. Default: [`TcpTransport`] with its defaults, whose addresses need no scheme.
     ///
     /// # Panics
-    /// If the scheme is no name ([`Scheme::new`]).
+    /// If the scheme is not a valid name ([`Scheme::new`]).
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
         let scheme = Scheme::new(transport.scheme()).expect("a transport's scheme is a name");
@@ -171,83 +175,92 @@ impl StreamOptions {
         self
     }
 
-    /// What peers may have of a [`MultiRailListener`](crate::MultiRailListener). The end that connects has no use for it.
+    /// The limits on the resources that peers take at a [`MultiRailListener`](crate::MultiRailListener). The connecting
+    /// end does not use them.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// How long a handshake may take, TLS and all, from the connection to the last message. Default: 5 s.
+    /// The longest time of a handshake, including that of TLS, from the connection to the last message. Default: 5 s.
     #[must_use]
     pub fn handshake_timeout(self, timeout: Duration) -> Self {
         Self { handshake_timeout: timeout, ..self }
     }
 
-    /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) tries to open a stream, all attempts on all lanes together. Default: 15 s.
+    /// The longest time that [`MultiRailStream::connect`](crate::MultiRailStream::connect) tries to open a stream, over
+    /// all attempts on all lanes. Default: 15 s.
     ///
-    /// It takes that long only where a peer is busy and asks to be tried again, or cannot be reached by TCP. Where every lane was refused it fails at once; where
-    /// peers are mute, after a [handshake's time](Self::handshake_timeout) and the second in which attempts on all lanes begin.
+    /// It takes that long only if a peer is busy and asks to try again, or if TCP cannot reach it. If peers refuse
+    /// every lane, it fails at once. If peers do not answer, it fails after a
+    /// [handshake's time](Self::handshake_timeout) and the second in which the attempts on all lanes begin.
     #[must_use]
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { connect_timeout: timeout, ..self }
     }
 
-    /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) waits for the other lanes once one is up. Default: 1 s. Lanes that take longer join later.
+    /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) waits for the other lanes after the first
+    /// is up. Default: 1 s. Slower lanes join later.
     #[must_use]
     pub fn join_grace(self, grace: Duration) -> Self {
         Self { join_grace: grace, ..self }
     }
 
-    /// How long a stream lives on after the application has dropped it, to deliver what was written. Default: 10 s.
+    /// The longest time that a dropped stream goes on to deliver the written bytes. Default: 10 s.
     ///
-    /// It ends sooner where everything is delivered and the peer has ended its own direction, or was told that nobody reads it. What could not be delivered
-    /// by then is thrown away: the peer gets [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes that were.
+    /// The stream ends sooner if all bytes are delivered, and the peer has ended its own direction or was told that
+    /// nobody reads it. Bytes that are not delivered in time are thrown away: the peer gets
+    /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were.
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
     }
 
-    /// The shares of the rails at this end under [`Policy::Weighted`], by rail; a rail beyond the list has a share of 1. Default: none.
+    /// The weights of this end's rails under [`Policy::Weighted`], by rail; a rail beyond the list has a weight of 1.
+    /// Default: none.
     #[must_use]
     pub fn weights(self, weights: impl Into<Vec<u32>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// How long a stream waits for a lane that can be used when every one is down or stalled, before it fails with what was delivered. Default: 10 s.
-    /// Zero: it fails as soon as the last lane is lost.
+    /// How long a stream without a usable lane (every lane is down or stalled) waits before it fails. Default: 10 s.
+    /// With zero it fails as soon as the last lane is lost.
     #[must_use]
     pub fn outage_limit(self, limit: Duration) -> Self {
         Self { outage_limit: limit, ..self }
     }
 
-    /// Whether the buffers of large messages, of 1 MiB and more, are laid page by page in turn on the nodes of the rails that have a lane up.
-    /// Default: no.
+    /// Whether the pages of buffers for messages of 1 MiB and more are interleaved over the nodes of the rails that
+    /// have a lane up. Default: no.
     ///
-    /// Several rails write to such a buffer, so that it cannot lie beside all of them, and whoever reads the message is on one node at most. Without this each
-    /// page of a new buffer comes to lie beside the rail that happened to receive it, and stays there when the buffer is used again. With it both memory
-    /// controllers share each message evenly, whichever rail receives what: the memory interleaving of the Rails Toolkit paper (sections II.A and III.B). Half of what a
-    /// rail writes then is to a remote node. It is for machines where one node's memory, and not the link between them, is what is short. Chunks of bytes are not
-    /// interleaved: one rail writes to each.
+    /// Several rails write to such a buffer, so it cannot be local to all of them, and the thread that reads the
+    /// message is on one node at most. Without interleaving, each page of a new buffer lies on the node of the rail
+    /// that happened to receive it, and stays there when the buffer is used again. With interleaving, the memory
+    /// controllers of the nodes share each message evenly, whichever rail receives a part: the memory interleaving of
+    /// the Rails Toolkit paper (sections II.A and III.B). On two nodes half of a rail's writes then go to the remote
+    /// one. It suits machines whose bottleneck is the memory of one node, and not the link between nodes. Chunks of
+    /// bytes are not interleaved: one rail writes to each.
     ///
-    /// The policy of each buffer is read back; where the kernel does not take it the buffer comes from the heap, or lies on what is left of
-    /// the nodes, and the log says so. On one node this does nothing. What it is worth has not been measured: that takes a machine of several nodes
-    /// whose memory is not all the same, which a virtual one's is. There, `cargo bench --bench messages` compares both.
+    /// The policy of each buffer is read back. If the kernel does not apply it, the buffer comes from the heap, or lies
+    /// on a part of the nodes, and the log says so. On one node the option does nothing. Its gain has not been
+    /// measured: that takes a machine with several physical nodes, because the nodes of a virtual machine may share one
+    /// memory. There, `cargo bench --bench messages` compares both.
     #[must_use]
     pub fn interleaved_messages(self, interleaved: bool) -> Self {
         Self { interleaved_messages: interleaved, ..self }
     }
 
-    /// Whether every setting is inside its bounds. Whatever opens streams or listens with these options asks this first, so that the order of setters does not
-    /// matter.
+    /// Checks that every setting is inside its bounds. Every call that opens streams or listens with these options
+    /// checks first, so the order of setters does not matter.
     ///
     /// # Errors
-    /// [`OptionError`] names the first setting that is not.
+    /// [`OptionError`] names the first setting outside its bounds.
     pub fn validate(&self) -> Result<(), OptionError> {
         let Self { parallel, longest_chunk, send_buffer, window, recorded_decisions, .. } = self;
         bounded("parallel connections", *parallel as u64, 1, MOST_LANES as u64)?;
         bounded("a longest chunk in bytes", *longest_chunk as u64, 1 << 10, 16 << 20)?;
         bounded("a send buffer in bytes", *send_buffer as u64, 1 << 10, 1 << 30)?;
-        // A time that is added to the clock: 34 years are for ever.
+        // These times are added to the clock. The limit is 34 years.
         for (what, time) in [
             ("a connect timeout in seconds", self.connect_timeout),
             ("a join grace in seconds", self.join_grace),
@@ -261,7 +274,8 @@ impl StreamOptions {
         bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
     }
 
-    /// Keeps the newest scheduling decisions of each stream, and what happened between them, up to 1,048,576 entries in all. Default: 0, which keeps none.
+    /// Keeps the newest scheduling decisions of each stream, and the events between them, up to 1,048,576 entries in
+    /// all. Default: 0, which keeps none.
     ///
     /// [`MultiRailStream::decisions`](crate::MultiRailStream::decisions) hands them out, for a file that can be
     /// [replayed](crate::record::Record::replay). An entry takes some 200 bytes, and 80 more for each lane; the ring is allocated with the stream.
@@ -271,12 +285,12 @@ impl StreamOptions {
         Self { recorded_decisions: entries, ..self }
     }
 
-    /// How streams are kept.
+    /// The security of streams.
     pub fn security(&self) -> &Security {
         &self.security
     }
 
-    /// The transport of that scheme, where there is one.
+    /// The transport of that scheme.
     pub(crate) fn transport_of(&self, scheme: Scheme) -> Result<&Arc<dyn Transport>, NoTransport> {
         self.transports.get(&scheme).ok_or(NoTransport(scheme))
     }
@@ -289,7 +303,7 @@ impl StreamOptions {
         TransportParameters { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    /// This end of a new stream to an end with these parameters; `redials` says whether it dials lanes again.
+    /// This end of a new stream, to a peer with these parameters; `redials` says whether this end dials lanes again.
     pub(crate) fn connection(&self, theirs: TransportParameters, redials: bool) -> Connection {
         let config = Config {
             longest_chunk: self.longest_chunk,
@@ -335,11 +349,11 @@ mod tests {
             "a send buffer in bytes of 0: it is at least 1024 and at most 1073741824"
         );
         for nobody in [Limits::default().handshakes(0), Limits::default().memory_per_peer(0)] {
-            assert!(options().limits(nobody).validate().is_err(), "it would let nobody in");
+            assert!(options().limits(nobody).validate().is_err(), "a limit of zero admits no peer");
         }
         assert!(options().longest_chunk(1 << 9).validate().is_err());
         assert!(options().parallel(0).validate().is_err() && options().parallel(65).validate().is_err());
-        assert!(options().window(1 << 10).validate().is_err(), "it holds a chunk");
+        assert!(options().window(1 << 10).validate().is_err(), "a window holds a chunk");
         for both in [options().window(1 << 12).longest_chunk(1 << 12), options().longest_chunk(1 << 12).window(1 << 12)]
         {
             assert_eq!(both.validate(), Ok(()), "in either order");

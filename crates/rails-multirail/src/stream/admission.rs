@@ -379,8 +379,7 @@ mod tests {
         let (_shared, announcement) = streams.join(StreamId([1; 16])).unwrap();
         assert!(announcement.is_some(), "the lane that joined announces it");
         drop(opening);
-        let (_, announcement) =
-            streams.join(StreamId([1; 16])).expect("the stream outlives the lane that opened it");
+        let (_, announcement) = streams.join(StreamId([1; 16])).expect("the stream outlives the lane that opened it");
         assert!(announcement.is_none(), "it is announced once");
     }
 }

@@ -48,7 +48,10 @@ fn longer_buffers_are_taken_while_little_is_wasted() {
     drop(taken);
     assert_eq!(pool.lock().wasted, 0);
     drop(pool.chunk(HERE, 32_000));
-    assert!(pool.chunk(HERE, 10_000).memory.as_ref().unwrap().bytes() < 12_000, "the buffer is at most half as long again");
+    assert!(
+        pool.chunk(HERE, 10_000).memory.as_ref().unwrap().bytes() < 12_000,
+        "the buffer is at most half as long again"
+    );
 }
 
 #[test]

@@ -30,8 +30,8 @@
 //!   long as the stream lasts. With no lane left the stream waits for [`StreamOptions::outage_limit`] and then fails.
 //!   [`MultiRailStream::events`] reports all of this.
 //! - Memory per stream is bounded. Arriving bytes take at most this end's [window](StreamOptions::window) and a tenth
-//!   of it, for every behaviour of the peer. Sent bytes take at most the send buffer and the peer's window, of which at
-//!   most 1 GiB counts. An encrypted stream takes the longest chunk besides for each lane.
+//!   of it, for every behaviour of the peer. Sent bytes take at most the send buffer and the peer's window, up to 1 GiB
+//!   of it. An encrypted stream takes the longest chunk besides for each lane.
 //! - The peer has all written bytes after the write side has been shut down. A stream that is dropped before that
 //!   delivers them in the background, as a `TcpStream` does, while the process lives; [`MultiRailStream::abort`] gives
 //!   them up.

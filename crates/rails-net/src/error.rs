@@ -1,6 +1,6 @@
-//! Why a lane could not be opened, or not be read.
+//! The errors of opening and of reading lanes.
 //!
-//! Each error names the call or option and the addresses; what the operating system said is its source.
+//! Each error names the call or option and the addresses; its source is the error of the operating system.
 
 use crate::LocalEnd;
 use std::{
@@ -13,34 +13,34 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed for {option}{}{}", value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default(), self.wants_privilege().map(|name| format!(", which takes {name}")).unwrap_or_default())]
 pub struct OptionError {
-    /// `setsockopt` or `getsockopt`, or another that the option takes.
+    /// The system call: `setsockopt`, `getsockopt`, or another that sets the option.
     pub call: &'static str,
     /// The kernel's name of the option.
     pub option: &'static str,
-    /// The value that was to be set.
+    /// The value to set; `None` for a read.
     pub value: Option<String>,
-    /// What the operating system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
 impl OptionError {
-    /// The capability whose want the operating system refused the value for, where it did.
+    /// The capability that the value needs, if the operating system refused it for want of that capability.
     pub fn wants_privilege(&self) -> Option<&'static str> {
         let is_privileged = matches!(self.option, "SO_BUSY_POLL" | "TCP_CONGESTION");
         (is_privileged && self.source.raw_os_error() == Some(libc::EPERM)).then_some("CAP_NET_ADMIN")
     }
 }
 
-/// A local end that a socket could not be bound to.
+/// A socket could not be bound to a local end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindEndError {
-    /// The device does not exist, its name is not one, or it may not be used.
+    /// The device does not exist, its name is not valid, or the process may not use it.
     #[error("cannot bind to device `{device}`")]
     Device {
         /// The interface's name.
         device: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
@@ -49,11 +49,11 @@ pub enum BindEndError {
     Address {
         /// The address; port 0 stands for any.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// One address is IPv4 and the other IPv6, or a listener was given two addresses.
+    /// One address is IPv4 and the other IPv6, or the caller gave a listener two addresses.
     #[error("the local end {local} does not go with {other}")]
     Mismatch {
         /// The local end of the options.
@@ -63,7 +63,7 @@ pub enum BindEndError {
     },
 }
 
-/// A connection that was not made.
+/// A connection could not be established.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -75,25 +75,25 @@ pub enum ConnectError {
     #[error(transparent)]
     LocalEnd(#[from] BindEndError),
 
-    /// Nothing listens there, or a firewall says so.
+    /// No process listens at the address, or a firewall refuses.
     #[error("{remote} refused a connection from {local}")]
     Refused {
-        /// The address that was called.
+        /// The remote address.
         remote: SocketAddr,
         /// The local end of the options.
         local: LocalEnd,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// No answer came in time: in the options' time for connecting, or the kernel gave up before.
+    /// No answer came within the connect timeout, or before the kernel gave up.
     #[error("{remote} did not answer a connection from {local} in time")]
     TimedOut {
-        /// The address that was called.
+        /// The remote address.
         remote: SocketAddr,
         /// The local end of the options.
         local: LocalEnd,
-        /// What the operating system said, or how long was waited.
+        /// The error of the operating system, or a text with the connect timeout.
         source: io::Error,
     },
 
@@ -102,27 +102,27 @@ pub enum ConnectError {
     Call {
         /// The system call.
         call: &'static str,
-        /// The address that was called.
+        /// The remote address.
         remote: SocketAddr,
         /// The local end of the options.
         local: LocalEnd,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// The transport failed in a way of its own.
+    /// An error of the transport's own.
     #[error("no connection from {local} to {remote}")]
     Other {
-        /// The address that was called.
+        /// The remote address.
         remote: SocketAddr,
-        /// Where the lane was to begin.
+        /// The local end of the lane.
         local: LocalEnd,
         /// The transport's error.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// A listener that was not opened.
+/// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -141,11 +141,11 @@ pub enum ListenError {
         call: &'static str,
         /// The address to listen on.
         local: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// The transport failed in a way of its own.
+    /// An error of the transport's own.
     #[error("nothing listens on {local}")]
     Other {
         /// The address to listen on.
@@ -155,33 +155,32 @@ pub enum ListenError {
     },
 }
 
-/// A connection that was not accepted. The listener itself goes on unless [`is_transient`](Self::is_transient) denies
-/// it.
+/// A connection could not be accepted. The listener goes on if [`is_transient`](Self::is_transient).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
     /// The call failed.
     #[error("accept failed on {local}")]
     Accept {
-        /// The address that is listened on.
+        /// The listener's address.
         local: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// The accepted connection could not be read back, which concerns it alone.
+    /// The options of an accepted connection could not be read back. This concerns that connection alone.
     #[error("a connection accepted on {local} is lost")]
     Lost {
-        /// The address that is listened on.
+        /// The listener's address.
         local: SocketAddr,
-        /// What could not be read.
+        /// The failed read.
         source: StatsError,
     },
 
-    /// The transport failed in a way of its own, and for good.
+    /// A permanent error of the transport's own.
     #[error("no more lanes come to {local}")]
     Other {
-        /// The address that is listened on.
+        /// The listener's address.
         local: SocketAddr,
         /// The transport's error.
         source: Box<dyn Error + Send + Sync>,
@@ -189,11 +188,11 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
-    /// Whether the next accept may succeed: this one concerned a single connection, or a want that may pass.
+    /// Whether the next accept may succeed: the error concerns a single connection, or a shortage that may pass.
     pub fn is_transient(&self) -> bool {
         match self {
             // accept(2): "Linux accept() passes already-pending network errors on the new socket as an error code from
-            // accept()", to be treated like "try again"; EPERM is a firewall's rule against one connection.
+            // accept()", which a caller treats as "try again"; EPERM is a firewall's rule against one connection.
             Self::Accept { source, .. } => {
                 self.is_out_of_resources()
                     || matches!(
@@ -219,8 +218,8 @@ impl AcceptError {
         }
     }
 
-    /// Whether the process or the system ran out of descriptors or memory. The connection still waits, so a caller does
-    /// well to pause before the next try: trying at once would fail at once.
+    /// Whether the process or the system ran out of descriptors or memory. The connection still waits in the backlog. A
+    /// caller should pause before the next accept, which would otherwise fail at once.
     pub fn is_out_of_resources(&self) -> bool {
         match self {
             Self::Accept { source, .. } => {
@@ -231,7 +230,7 @@ impl AcceptError {
     }
 }
 
-/// Settings or figures of a lane that could not be read.
+/// Settings or figures of a lane could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatsError {
@@ -242,7 +241,7 @@ pub enum StatsError {
         local: SocketAddr,
         /// The peer's address.
         peer: SocketAddr,
-        /// Which option, and why.
+        /// The option and the cause.
         source: Box<OptionError>,
     },
 
@@ -255,11 +254,11 @@ pub enum StatsError {
         local: SocketAddr,
         /// The peer's address.
         peer: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// The transport failed in a way of its own.
+    /// An error of the transport's own.
     #[error("no figures of the lane from {local} to {peer}")]
     Other {
         /// The lane's own address.

@@ -1,4 +1,5 @@
-//! Transports of lanes: connections that begin where a rail is, with their options and statistics read back. TCP is one.
+//! Transports of lanes: connections from a rail's NIC, with their options read back and with statistics. TCP is one
+//! transport.
 //!
 //! A *lane* is one connection on one rail. It leaves by the rail's NIC because it is bound to an address or a device,
 //! and its socket is set for long, fast, watched transfers: no hold-back of small writes, a bounded amount of unsent
@@ -22,31 +23,33 @@
 //! # }
 //! ```
 //!
-//! # What holds
-//! * A lane begins at the address or device that was asked for, or it is an error; a device is read back.
-//! * Where the kernel takes an option and makes something else of it (buffer sizes, congestion control), the lane's
-//!   [`deviations`](TcpLane::deviations) say so; an option that cannot be set is an error that names it, its value and
-//!   the errno.
+//! # Guarantees
+//! * A lane begins at the requested address or device, or opening it fails; a device is read back.
+//! * If the kernel changes the value of an option (buffer sizes, congestion control), the lane's
+//!   [`deviations`](TcpLane::deviations) report it. An option that cannot be set is an error that names it, its value
+//!   and the errno.
 //! * A figure that the kernel does not know, or has not measured, is `None` and never zero.
 //! * A listener goes on after errors that concern one connection ([`AcceptError::is_transient`]).
-//! * `unsafe` is in `sys` alone, each block argued.
+//! * Only `sys` contains `unsafe`, and each block has its argument.
 //!
 //! # Map
-//! [`Transport`] connects and accepts lanes; [`Lane`] is one of them, an [`Acceptor`] gives [`IncomingLane`]s, and [`TransportStats`] are the figures that mean
-//! the same for all transports. Another transport is a type that implements these three traits; nothing above knows it.
+//! [`Transport`] connects and accepts lanes; a [`Lane`] is one connection, an [`Acceptor`] gives [`IncomingLane`]s, and
+//! [`TransportStats`] has the figures that all transports share. Another transport implements these three traits; the
+//! crates above do not know its type.
 //!
-//! [`TcpTransport`] is TCP with its options, which [`LocalEnd`] and [`KeepAlive`] belong to; it opens a [`TcpLane`] or a [`TcpAcceptor`]. [`TcpSettings`] are a
-//! lane's options read back, [`TcpStats`] its figures. [`LinkWatch`] tells when the link under a lane goes down; [`local_address_towards`] asks the routing table
-//! where a lane would begin.
+//! [`TcpTransport`] is TCP with its options, such as [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
+//! [`TcpAcceptor`]. [`TcpSettings`] are a lane's options read back, [`TcpStats`] its figures. [`LinkWatch`] reports
+//! when the link under a lane goes down; [`local_address_towards`] asks the routing table for the local address of a
+//! lane.
 //!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
 //! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` and [`TcpTransport::busy_poll`] need `CAP_NET_ADMIN`, and a
 //! listener below port 1024 `CAP_NET_BIND_SERVICE`.
 //!
-//! # What it does not do
-//! It binds no threads and no memory (`rails-bind` does), resolves no names, encrypts nothing, and has neither UDP nor
-//! `SO_MAX_PACING_RATE` yet. It runs on Linux only.
+//! # Limits
+//! This crate binds no threads and no memory (`rails-bind` does), resolves no names, does not encrypt, and has neither
+//! UDP nor `SO_MAX_PACING_RATE` yet. It runs on Linux only.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]

@@ -1,31 +1,33 @@
-//! Whether the links under lanes are up, as the kernel tells it.
+//! The kernel's reports of links that go up and down.
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags};
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use std::{fmt, io};
 
-/// Hears of the changes of this network namespace's links, by rtnetlink's group for them ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)).
+/// Receives the changes of this network namespace's links from rtnetlink's link group
+/// ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)).
 ///
-/// A link is up when it is set up and its carrier is there: both ends of a cable hear of it when it is pulled, and of nothing that happens
-/// behind the next switch. That a link was set down is told at once; of carriers that come and go the kernel may tell once a second only
-/// (`linkwatch_urgent_event` in net/core/link_watch.c), so that a lane's own silence is often known before.
+/// A link is up if the administrator has set it up and it has a carrier. Both ends of a cable notice when it is pulled,
+/// but neither notices a fault behind the next switch. The kernel reports at once that a link was set down. It may
+/// report carrier changes only once a second (`linkwatch_urgent_event` in net/core/link_watch.c), so the stream often
+/// notices the lane's silence earlier.
 pub struct LinkWatch(TokioSocket);
 
-/// The state of a link, at a change of it or of something else about the link.
+/// The state of a link after a change of that state, or of another attribute of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkChange {
     /// The interface's number (`if_nametoindex(3)`).
     pub index: u32,
-    /// Whether it can carry anything.
+    /// Whether the link can carry packets.
     pub up: bool,
 }
 
 impl LinkWatch {
-    /// Starts to listen.
+    /// Subscribes to the link group.
     ///
     /// # Errors
-    /// The kernel's, where it gives no such socket.
+    /// The kernel's, if it gives no such socket.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O enabled.
@@ -38,10 +40,11 @@ impl LinkWatch {
         Ok(Self(socket))
     }
 
-    /// What has changed next; some of the links that are named may be as they were. Cancel safe.
+    /// Waits for the next changes. The state of a named link may be the same as before. Cancel safe.
     ///
     /// # Errors
-    /// The kernel's: `ENOBUFS` where changes came faster than they were read, and some are lost; the next call goes on.
+    /// The kernel's: `ENOBUFS` if changes came faster than the caller read them. Some are lost then, and the next call
+    /// goes on.
     pub async fn changed(&mut self) -> io::Result<Vec<LinkChange>> {
         let (datagram, _) = self.0.recv_from_full().await?;
         Ok(changes(&datagram))
@@ -54,7 +57,7 @@ impl fmt::Debug for LinkWatch {
     }
 }
 
-/// The links that a datagram of the kernel speaks of. What this crate does not understand of it is left out.
+/// The links that a datagram of the kernel names, without messages that this crate does not parse.
 fn changes(mut datagram: &[u8]) -> Vec<LinkChange> {
     let mut changes = Vec::new();
     while let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram) {
@@ -63,7 +66,8 @@ fn changes(mut datagram: &[u8]) -> Vec<LinkChange> {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => Some((link, false)),
             _ => None,
         };
-        // A bridge tells of its ports in the same group, and that one has left it is no end of the link (net/bridge/br_netlink.c).
+        // A bridge reports its ports in the same group, and a port that leaves the bridge is not a link that goes down
+        // (net/bridge/br_netlink.c).
         let link = link.filter(|(link, _)| link.header.interface_family == AddressFamily::Unspec);
         changes.extend(link.map(|(link, exists)| LinkChange {
             index: link.header.index,

@@ -1,17 +1,17 @@
-//! Where a lane begins.
+//! The local end of a lane.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
 
-/// The local end of a lane: what decides which NIC it leaves by.
+/// The local end of a lane, which decides by which NIC the lane leaves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LocalEnd {
     /// The kernel's routes decide.
     #[default]
     Any,
-    /// An address of this machine. Which NIC its packets leave by is still the routes' decision (with several NICs in
-    /// one network, or without rules by source address, it can be another's).
+    /// An address of this machine. The routes still choose the NIC of its packets, which can be another's (with several
+    /// NICs in one network, or without rules by source address).
     Address(IpAddr),
     /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive by it and no other.
     Device(String),

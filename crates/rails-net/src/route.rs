@@ -1,4 +1,4 @@
-//! Where the routing table would send from.
+//! The local address that the routing table chooses.
 
 use std::{
     io,
@@ -7,13 +7,13 @@ use std::{
 
 /// The local address from which the routing table would send to `remote`.
 ///
-/// It connects a UDP socket, for which the kernel looks the route up and chooses the source address, and sends nothing: that
-/// there is a route does not mean that anybody answers. Policy routing by mark, port or user may choose otherwise for a
-/// real connection.
+/// It connects a UDP socket, for which the kernel looks up the route and chooses the source address, and sends no
+/// packet. A route does not mean that a host answers. Policy routing by mark, port or user may choose another address
+/// for a real connection.
 ///
 /// # Errors
-/// What the operating system said: `ENETUNREACH` where no route leads there, `EHOSTUNREACH` or `EACCES` where the route
-/// says so, `EAFNOSUPPORT` where the machine has no IPv6.
+/// The error of the operating system: `ENETUNREACH` if no route leads there, `EHOSTUNREACH` or `EACCES` if the route is
+/// of that type, `EAFNOSUPPORT` if the machine has no IPv6.
 ///
 /// # Privileges
 /// None.
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn an_address_that_nothing_leads_to_is_an_error() {
-        // The kernel refuses a broadcast address to a socket without SO_BROADCAST, whatever routes there are.
+        // The kernel refuses a broadcast address to a socket without SO_BROADCAST, for all routes.
         assert!(local_address_towards("255.255.255.255:7575".parse().unwrap()).is_err());
     }
 }

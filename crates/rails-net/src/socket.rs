@@ -7,11 +7,11 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// Binds the socket to a device, and reads back that it is.
+/// Binds the socket to a device, and reads the device back.
 pub(crate) fn bind_device(socket: &Socket, device: &str) -> Result<(), BindEndError> {
     let failed = |source| BindEndError::Device { device: device.to_owned(), source };
     // The kernel takes an empty name for "no device" and cuts a long one (`sock_setbindtodevice` in net/core/sock.c):
-    // either would bind to something else than was asked for.
+    // neither would bind to the requested device.
     if device.is_empty() || device.len() >= libc::IFNAMSIZ {
         return Err(failed(io::Error::from_raw_os_error(libc::ENODEV)));
     }
@@ -27,7 +27,7 @@ pub(crate) fn bind_address(socket: &Socket, address: SocketAddr) -> Result<(), B
     socket.bind(&address.into()).map_err(|source| BindEndError::Address { address, source })
 }
 
-/// Binds the near end of a connection to `remote`.
+/// Binds the local end of a connection to `remote`.
 pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) -> Result<(), BindEndError> {
     let device = local.device();
     device.map_or(Ok(()), |device| bind_device(socket, device))?;

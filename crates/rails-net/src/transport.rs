@@ -1,4 +1,4 @@
-//! The seam below which transports lie: what a stream needs of a transport and of its lanes.
+//! The interface between streams and transports.
 
 use crate::{AcceptError, ConnectError, ListenError, LocalEnd, StatsError, TcpStats, ZeroCopyStats};
 use bytes::Bytes;
@@ -15,54 +15,57 @@ use std::{
     time::Duration,
 };
 
-/// A way to carry lanes between two hosts: it connects them at one end, and accepts them at the other.
+/// A transport of lanes between two hosts: it connects lanes at one end, and accepts them at the other.
 ///
-/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type; nothing above this trait knows them. The repository's
-/// `docs/decisions/transport-trait.md` lists the files of a new one.
+/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type; users of this trait do
+/// not know them. The repository's `docs/decisions/transport-trait.md` lists the files of a new one.
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
-    /// Its name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a lower-case letter, then lower-case letters, digits, `+`, `-` and `.`,
-    /// at most 15 in all.
+    /// The transport's name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a lower-case letter,
+    /// then lower-case letters, digits, `+`, `-` and `.`, at most 15 characters in all.
     fn scheme(&self) -> &'static str;
 
-    /// Opens a lane from `local` to `remote`. The caller is on the runtime that will drive the lane, and may open several lanes at a time. Dropping the future
-    /// gives the lane up.
+    /// Opens a lane from `local` to `remote`. The caller runs on the runtime that will drive the lane, and may open
+    /// several lanes at a time. Dropping the future closes the lane.
     fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a>;
 
-    /// Accepts the lanes that peers open to `address`; port 0 stands for any free one, and [`Acceptor::local_addr`] tells which it is. The caller is on
-    /// the runtime that will accept.
+    /// Accepts the lanes that peers open to `address`. Port 0 stands for any free port, which [`Acceptor::local_addr`]
+    /// then has. The caller runs on the runtime that will accept.
     ///
     /// # Errors
-    /// [`ListenError`] for an address that is not of this machine, or is taken, and where the transport cannot listen.
+    /// [`ListenError`] for an address that this machine does not have or that is in use, and if the transport cannot
+    /// listen.
     fn listen(&self, address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError>;
 }
 
-/// A lane on its way.
+/// The future of a lane that is being opened.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Lane>, ConnectError>> + Send + 'a>>;
 
-/// The lanes that peers open to one address.
+/// A listener that accepts the lanes that peers open to one address.
 pub trait Acceptor: fmt::Debug + Send + 'static {
-    /// The address that peers open lanes to, with the port that was found for port 0.
+    /// The address that peers open lanes to, with the chosen port in place of port 0.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Waits for the next lane. One task waits at a time. Dropping the wait loses no lane.
+    /// Waits for the next lane. One task waits at a time. Cancelling the wait loses no lane.
     ///
     /// # Errors
-    /// [`AcceptError`]. The acceptor goes on after one that [`is_transient`](AcceptError::is_transient), and is of no use after any other.
+    /// [`AcceptError`]. The acceptor goes on after an error that [`is_transient`](AcceptError::is_transient); any other
+    /// error is permanent.
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>>;
 }
 
-/// A lane that a peer has opened, and that belongs to no runtime yet: the rail that will drive it [opens](Self::open) it. Dropping it closes the lane.
+/// A lane that a peer has opened, and that has no runtime yet: the rail that will drive it [opens](Self::open) it.
+/// Dropping it closes the lane.
 pub struct IncomingLane {
     local: SocketAddr,
     peer: SocketAddr,
     open: Box<OpenLane>,
 }
 
-/// Makes the lane, on the runtime that will drive it.
+/// Creates the lane on the runtime that will drive it.
 type OpenLane = dyn FnOnce() -> Result<Arc<dyn Lane>, AcceptError> + Send;
 
 impl IncomingLane {
-    /// A lane between these addresses, which `open` makes on the runtime that will drive it.
+    /// A lane between these addresses. `open` creates it on the runtime that will drive it.
     pub fn new(
         local: SocketAddr,
         peer: SocketAddr,
@@ -71,7 +74,7 @@ impl IncomingLane {
         Self { local, peer, open: Box::new(open) }
     }
 
-    /// The address that the peer has called.
+    /// The local address that the peer has called.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -81,10 +84,10 @@ impl IncomingLane {
         self.peer
     }
 
-    /// The lane, on the runtime that this is called on.
+    /// Creates the lane on the calling runtime.
     ///
     /// # Errors
-    /// [`AcceptError::Lost`] where the connection has failed since, or an option cannot be set.
+    /// [`AcceptError::Lost`] if the connection has failed since, or an option cannot be set.
     pub fn open(self) -> Result<Arc<dyn Lane>, AcceptError> {
         (self.open)()
     }
@@ -98,7 +101,7 @@ impl fmt::Debug for IncomingLane {
 
 /// One connection on one rail, over any transport. A stream holds its lanes as `Arc<dyn Lane>`.
 ///
-/// # What an implementation promises
+/// # Contract of an implementation
 /// - **Ordered and reliable**: the peer receives the bytes that were submitted, in their order, each once, up to where the lane fails. A lane that cannot
 ///   keep that fails: every call then gives an error, and every wait ends. Bytes may arrive in other portions than they were submitted in. Chunks have
 ///   checksums or tags of their own, so a transport needs none for them.
@@ -126,77 +129,83 @@ impl fmt::Debug for IncomingLane {
 /// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still | The lane has stalled after a few round trips: other lanes carry its chunks |
 /// | [`least_rtt`](TransportStats::least_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
-    /// This end's address.
+    /// The local address.
     fn local_addr(&self) -> SocketAddr;
 
     /// The peer's address.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// Takes bytes from the front of `control`, and then of `payload`, as one run of bytes, and says how many. It is at least one, unless both are
-    /// empty.
+    /// Takes bytes from the front of `control`, and then of `payload`, as one run of bytes, and returns how many: at
+    /// least one, unless both are empty.
     ///
-    /// Bytes of `control` are copied, or gone when this returns. Of `payload` a transport may keep clones until it has sent them.
+    /// When this returns, the transport has copied or sent the taken bytes of `control`. It may keep clones of
+    /// `payload` until it has sent them.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] where it can take nothing now. Any other is the end of the lane.
+    /// [`io::ErrorKind::WouldBlock`] if the lane can take no bytes now. Any other error ends the lane.
     fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize>;
 
     /// Waits until [`try_submit`](Self::try_submit) is worth calling.
     ///
     /// # Errors
-    /// The lane's, where it has failed.
+    /// The lane's, if it has failed.
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Waits until the lane would soon begin to send the bytes that it is given: few wait in it unsent. The scheduler chooses the bytes then, and not before. The
-    /// driver does not ask while less than 16 KiB of the lane are unacknowledged.
+    /// Waits until the lane would soon begin to send further bytes, because few wait in it unsent. The scheduler
+    /// chooses the bytes then, and not before. The driver does not call this while less than 16 KiB of the lane are
+    /// unacknowledged.
     ///
     /// # Errors
-    /// The lane's, where it has failed; it may as well be ready, so that submitting finds out.
+    /// The lane's, if it has failed. A failed lane may also be ready, so that the next submit gives the error.
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// The most that may wait unsent in the lane before it has no [room](Self::poll_room), as it was opened; `None` where there is nothing to be set.
+    /// The most bytes that may wait unsent in the lane before it has no [room](Self::poll_room), as set when it was
+    /// opened; `None` if the transport has no such limit to set.
     ///
-    /// The default is that: right for a transport in which nothing waits that it has not begun to send, and for one whose limit is fixed.
+    /// The default is `None`: right for a transport in which no bytes wait unsent, and for one whose limit is fixed.
     fn most_unsent(&self) -> Option<DataSize> {
         None
     }
 
-    /// How much may wait unsent from now on, for a lane whose speed turned out other than expected. A hint: it is given only where
-    /// [`most_unsent`](Self::most_unsent) names a size, and never exceeds that. The default does nothing, as there is nothing to be set.
+    /// Limits the bytes that may wait unsent from now on, for a lane whose speed differs from the expected one. A hint:
+    /// the driver calls it only if [`most_unsent`](Self::most_unsent) gives a size, and never exceeds that size. The
+    /// default does nothing.
     ///
     /// # Errors
-    /// The transport's, and the end of the lane.
+    /// The transport's. An error ends the lane.
     fn limit_unsent(&self, size: DataSize) -> io::Result<()> {
         let _ = size;
         Ok(())
     }
 
-    /// Closes the sending side: the peer receives to the end of the bytes that were submitted, and then zero bytes.
+    /// Closes the sending side: the peer receives the submitted bytes to their end, and then zero bytes.
     ///
     /// # Errors
-    /// The transport's, most of all that the lane is gone.
+    /// The transport's, usually that the lane has ended.
     fn close_write(&self) -> io::Result<()>;
 
-    /// Puts bytes that have arrived into the buffers, in their order, and says how many: zero where the peer has closed its sending side and
-    /// everything was received.
+    /// Puts arrived bytes into the buffers, in order, and returns how many: zero if the peer has closed its sending
+    /// side and all bytes were received.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] where nothing is there now. Any other is the end of the lane.
+    /// [`io::ErrorKind::WouldBlock`] if no bytes have arrived. Any other error ends the lane.
     fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Waits until [`try_receive`](Self::try_receive) is worth calling: something is there, or the lane has ended.
+    /// Waits until [`try_receive`](Self::try_receive) is worth calling: bytes have arrived, or the lane has ended.
     ///
     /// # Errors
-    /// The lane's, where it has failed.
+    /// The lane's, if it has failed.
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// The transport's figures of the lane now. The health of a lane is judged by them some times per round trip, so they are to be cheap.
+    /// The transport's present figures of the lane. The stream judges the lane's health by them several times per round
+    /// trip, so this should be cheap.
     ///
     /// # Errors
-    /// [`StatsError`] where it cannot say at the moment. That does not end the lane.
+    /// [`StatsError`] if the figures cannot be read at the moment. That does not end the lane.
     fn stats(&self) -> Result<TransportStats, StatsError>;
 
-    /// All that [`stats`](Self::stats) says, and the figures that only this transport has, for reports. The default has none of those.
+    /// The figures of [`stats`](Self::stats) and those that only this transport has, for reports. The default has none
+    /// of the latter.
     ///
     /// # Errors
     /// As [`stats`](Self::stats).
@@ -204,8 +213,9 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         self.stats()
     }
 
-    /// The number of the interface that the lane leaves by, as [`LinkWatch`](crate::LinkWatch) names links; `None` where there is none, or none is
-    /// known. Without it the stream notices a link that went down only by the silence of its lane.
+    /// The index of the interface that the lane leaves by, by which [`LinkWatch`](crate::LinkWatch) names links; `None`
+    /// if there is none, or it is unknown. Without it the stream notices a link that went down only by the silence of
+    /// its lane.
     fn link_index(&self) -> Option<u32> {
         None
     }
@@ -213,8 +223,8 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
 
 /// Figures of a lane that mean the same for every transport.
 ///
-/// A figure that a transport does not know is `None`, and never zero. Serialized names carry their units. Another crate starts from the default, which knows
-/// nothing, and sets what its transport knows.
+/// A figure that a transport does not know is `None`, and never zero. Serialized names carry their units. Another crate
+/// starts from the default, in which every figure is unknown, and sets those that its transport knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TransportStats {
@@ -227,25 +237,25 @@ pub struct TransportStats {
     /// Least round-trip time seen lately.
     #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub least_rtt: Option<Duration>,
-    /// Packets that were sent and are not acknowledged. A lane that leaves out this or [`bytes_acknowledged`](Self::bytes_acknowledged) never stalls: it is
-    /// used until it fails.
+    /// Packets sent and not acknowledged. A lane without this figure or
+    /// [`bytes_acknowledged`](Self::bytes_acknowledged) never stalls: the stream uses it until it fails.
     pub unacknowledged_packets: Option<u64>,
-    /// Bytes that the peer has acknowledged since the lane was made, give or take a few for its beginning and its end: it matters whether
-    /// they become more.
+    /// Bytes that the peer has acknowledged since the lane was opened. It may differ by a few for the lane's beginning
+    /// and end: only its growth matters.
     pub bytes_acknowledged: Option<u64>,
-    /// Time since the peer last acknowledged anything, be it news or not.
+    /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,
-    /// Bytes sent again since the lane was made.
+    /// Bytes retransmitted since the lane was opened.
     pub bytes_retransmitted: Option<u64>,
-    /// Packets sent again since the lane was made.
+    /// Packets retransmitted since the lane was opened.
     pub packets_retransmitted: Option<u64>,
     /// The congestion control, by its name.
     pub congestion: Option<String>,
-    /// How sending without copies went; `None` where the lane copies.
+    /// The counters of sending without copies; `None` if the lane copies.
     pub zero_copy: Option<ZeroCopyStats>,
     /// The figures that only this transport has ([`Lane::detailed_stats`]).
     #[serde(flatten)]

@@ -213,7 +213,7 @@ async fn refusal_of_an_address_without_transport() {
     let opened = MultiRailStream::connect(&rails, address, &options()).await.unwrap_err();
     assert!(matches!(opened, OpenError::NoTransport(scheme) if scheme == unknown), "{opened}");
     let asked = MultiRailStream::plan_lanes(&rails, address, &options()).await.unwrap_err();
-    let said = "memory://127.0.0.1:0 did not say what lanes it has";
+    let said = "memory://127.0.0.1:0 did not name its lanes";
     assert_eq!(asked.to_string(), said);
     let (_listener, remotes) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();

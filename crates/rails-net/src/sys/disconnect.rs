@@ -10,8 +10,8 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Cuts a TCP connection: what waits to be sent is thrown away, and the peer is told by a reset (`tcp_disconnect` in net/ipv4/tcp.c). The descriptor
-/// stays open, and with it the socket's error queue.
+/// Cuts a TCP connection: the kernel throws unsent bytes away, and sends the peer a reset (`tcp_disconnect` in
+/// net/ipv4/tcp.c). The descriptor stays open, and with it the socket's error queue.
 pub(crate) fn disconnect(socket: BorrowedFd<'_>) -> io::Result<()> {
     let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
     // SAFETY: "Some protocol sockets (e.g., TCP sockets ...) may dissolve the association by connecting to an address with the sa_family member of sockaddr

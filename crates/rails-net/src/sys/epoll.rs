@@ -1,7 +1,8 @@
 //! An epoll instance that a runtime watches.
 //!
 //! # Safety
-//! tokio wants to be promised that what it watches stays what it is. The one block argues that it does.
+//! tokio requires that a watched descriptor stays open and keeps its file description. The one block argues that it
+//! does.
 #![allow(unsafe_code)]
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -22,7 +23,7 @@ impl Watched {
         Ok(Self(epoll))
     }
 
-    /// Puts it on the runtime that this is called on, to be readable there when something has happened.
+    /// Registers the instance with the calling runtime, where it is readable after an event.
     pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
         // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must remain open and refer to the same
         // underlying file description for the entire lifetime of the AsyncFd": the Epoll owns its descriptor and closes it when it is dropped, which the
@@ -31,7 +32,7 @@ impl Watched {
         registered.map_err(|error| error.into_parts().1)
     }
 
-    /// Takes note of what has happened, so that what happens from here on is an event again.
+    /// Consumes the events so far, so that later ones are reported again.
     pub(crate) fn clear(&self) {
         let _ = self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO);
     }

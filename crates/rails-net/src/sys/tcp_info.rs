@@ -1,7 +1,7 @@
 //! `getsockopt(TCP_INFO)`, into bytes that are read by the offsets of the kernel's `struct tcp_info`.
 //!
-//! The struct grows at its end from kernel to kernel and the kernel returns as much of it as it has, so a Rust struct
-//! of one kernel's header would show zeros for what another kernel does not know. Reading by offset leaves that
+//! The struct grows at its end from kernel to kernel, and a kernel returns as much of it as it has. A Rust struct after
+//! one kernel's header would show zeros for fields that another kernel does not know. Reading by offset leaves them
 //! unknown.
 //!
 //! # Safety
@@ -13,14 +13,14 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// What the kernel returned, as much of it as there is.
+/// The bytes that the kernel returned.
 #[derive(Debug, Clone)]
 pub(crate) struct TcpInfo {
     bytes: [u8; CAPACITY],
     length: usize,
 }
 
-/// A field of `struct tcp_info`, by its offset (include/uapi/linux/tcp.h; the fields keep their places for good).
+/// A field of `struct tcp_info`, by its offset (include/uapi/linux/tcp.h; the offsets never change).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Field(pub(crate) usize);
 
@@ -75,7 +75,7 @@ impl TcpInfo {
         Ok(Self { bytes, length: (length as usize).min(CAPACITY) })
     }
 
-    /// What a kernel with a struct of these bytes would return.
+    /// The answer of a kernel with a struct of these bytes.
     #[cfg(test)]
     pub(crate) fn from_bytes(known: &[u8]) -> Self {
         let mut bytes = [0; CAPACITY];
@@ -83,7 +83,7 @@ impl TcpInfo {
         Self { bytes, length: known.len() }
     }
 
-    /// How many bytes the kernel returned.
+    /// The number of bytes that the kernel returned.
     pub(crate) fn length(&self) -> usize {
         self.length
     }

@@ -1,4 +1,4 @@
-//! Lanes that peers open.
+//! Accepting lanes that peers open.
 
 use super::socket_options;
 use crate::{
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::net::{TcpListener, TcpStream};
 
-/// A listening socket, whose lanes begin as its options say.
+/// A listening socket. Its lanes have its options.
 #[derive(Debug)]
 pub struct TcpAcceptor {
     listener: TcpListener,
@@ -21,13 +21,14 @@ pub struct TcpAcceptor {
 }
 
 impl TcpTransport {
-    /// Listens on `local`; port 0 lets the kernel choose, and [`TcpAcceptor::local_addr`] tells.
+    /// Listens on `local`; for port 0 the kernel chooses a port, which [`TcpAcceptor::local_addr`] has.
     ///
-    /// A device in [`local`](Self::local) holds here too: connections come in by it alone. An address in it must be
+    /// A device in [`local`](Self::local) also applies here: connections come in by it alone. An address in it must be
     /// that of `local`.
     ///
     /// # Errors
-    /// [`ListenError::LocalEnd`] for an address that is not of this machine or is taken, and for a wrong device.
+    /// [`ListenError::LocalEnd`] for an address that this machine does not have or that is in use, and for a wrong
+    /// device.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
@@ -54,7 +55,7 @@ impl TcpTransport {
 }
 
 impl TcpAcceptor {
-    /// The address that is listened on.
+    /// The listener's address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -86,7 +87,7 @@ impl Acceptor for TcpAcceptor {
         let (stream, peer) = ready!(self.listener.poll_accept(context)).map_err(failed)?;
         let local = called(&stream, peer, listening)?;
         let lost = move |source| lost(listening, StatsError::Call { call: "epoll_ctl", local, peer, source });
-        // The socket leaves the runtime that accepts it: it belongs to the one that drives the lane.
+        // The socket leaves the accepting runtime for the one that drives the lane.
         let stream = stream.into_std().map_err(lost)?;
         let options = self.options.clone();
         let open = move || {
@@ -97,7 +98,7 @@ impl Acceptor for TcpAcceptor {
     }
 }
 
-/// The address that the peer has called: a listener on a wildcard address learns it here.
+/// The local address that the peer has called, also for a listener on a wildcard address.
 fn called(stream: &TcpStream, peer: SocketAddr, listening: SocketAddr) -> Result<SocketAddr, AcceptError> {
     let failed = |source| lost(listening, StatsError::Call { call: "getsockname", local: listening, peer, source });
     stream.local_addr().map_err(failed)

@@ -1,11 +1,11 @@
-//! Asking a socket again and again before sleeping.
+//! Busy polling: reading a socket repeatedly before the thread sleeps.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// For how long a lane that has just been used is asked for more, before its thread may sleep.
+/// For how long a lane polls its socket after a use, before its thread may sleep.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
     time: Duration,
@@ -17,12 +17,12 @@ impl BusyPoll {
         Self { time, idle_since: Mutex::new(None) }
     }
 
-    /// The lane is in use: the time begins anew when it is next found idle.
+    /// Notes a use of the lane: the time begins anew at the next idle poll.
     pub(crate) fn note_use(&self) {
         *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether a lane that has nothing at `now` is to be asked again at once.
+    /// Whether a lane without bytes at `now` polls again at once.
     pub(crate) fn goes_on(&self, now: Instant) -> bool {
         let mut idle_since = self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
         now.saturating_duration_since(*idle_since.get_or_insert(now)) < self.time

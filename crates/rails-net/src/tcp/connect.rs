@@ -1,4 +1,4 @@
-//! Lanes that this end opens.
+//! Opening lanes.
 
 use super::socket_options;
 use crate::{ConnectError, TcpLane, TcpTransport, socket};

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// A TCP connection whose options were set as [`TcpTransport`] say, and read back where the kernel may differ.
+/// A TCP connection with the options of a [`TcpTransport`]. Options that the kernel may change are read back.
 #[derive(Debug)]
 pub struct TcpLane {
     stream: TcpStream,
@@ -32,58 +32,56 @@ pub struct TcpLane {
     peer: SocketAddr,
     deviations: Vec<Deviation>,
     pub(crate) busy_poll: Option<BusyPoll>,
-    /// What sends without copies, where the lane does.
+    /// The zero-copy sender, if the options ask for one.
     pub(crate) zero_copy: Option<ZeroCopySender>,
 }
 
-/// An option that the kernel took and made something else of.
+/// An option whose value the kernel has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "option", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Deviation {
     /// `SO_SNDBUF`: cut by `net.core.wmem_max`, or raised to the kernel's least.
     SendBuffer {
-        /// What was asked for.
+        /// The requested value.
         #[serde(rename = "wanted_bytes")]
         wanted: DataSize,
-        /// What was read back.
+        /// The value read back.
         #[serde(rename = "got_bytes")]
         got: DataSize,
     },
     /// `SO_RCVBUF`: cut by `net.core.rmem_max`, or raised to the kernel's least.
     ReceiveBuffer {
-        /// What was asked for.
+        /// The requested value.
         #[serde(rename = "wanted_bytes")]
         wanted: DataSize,
-        /// What was read back.
+        /// The value read back.
         #[serde(rename = "got_bytes")]
         got: DataSize,
     },
     /// `TCP_CONGESTION`: a route to the peer prescribes another (`ip route ... congctl`).
     Congestion {
-        /// What was asked for.
+        /// The requested value.
         wanted: String,
-        /// What was read back.
+        /// The value read back.
         got: String,
     },
 }
 
-/// A lane's options as the kernel has them.
+/// A lane's options, read from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TcpSettings {
     /// Whether small writes are sent at once.
     pub no_delay: bool,
     /// Congestion control.
     pub congestion: String,
-    /// What the kernel may hold for sending, with its own bookkeeping: twice of what was asked for, or what it tuned it
-    /// to.
+    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
     #[serde(rename = "send_buffer_bytes")]
     pub send_buffer: DataSize,
-    /// What the kernel may hold for reading, with its own bookkeeping: twice of what was asked for, or what it tuned it
-    /// to.
+    /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: DataSize,
-    /// What may wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
+    /// The most bytes that wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
     #[serde(rename = "not_sent_lowat_bytes")]
     pub not_sent_lowat: Option<DataSize>,
     /// How a silent peer is probed; `None` is not at all.
@@ -91,10 +89,11 @@ pub struct TcpSettings {
     /// How long sent data may wait for its acknowledgement; `None` is the system's time.
     #[serde(rename = "user_timeout_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub user_timeout: Option<Duration>,
-    /// The longest retransmission timeout; `None` where the kernel (before Linux 6.15) knows no such option, and doubles it up to 2 minutes.
+    /// The longest retransmission timeout; `None` if the kernel (before Linux 6.15) does not have the option, and
+    /// doubles the timeout up to 2 minutes.
     #[serde(rename = "rto_max_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub rto_max: Option<Duration>,
-    /// Whether it may send without copies.
+    /// Whether the lane may send without copies.
     pub zero_copy: bool,
     /// For how long reads poll the NIC; `None` is not at all.
     #[serde(rename = "busy_poll_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
@@ -112,7 +111,7 @@ impl TcpLane {
     ) -> Result<Self, OptionError> {
         let deviations = deviations(&SockRef::from(&stream), options)?;
         for deviation in &deviations {
-            tracing::warn!(%local, %peer, %deviation, "an option of a lane was not taken as it was given");
+            tracing::warn!(%local, %peer, %deviation, "the kernel changed an option of a lane");
         }
         let busy_poll = options.busy_poll.map(BusyPoll::new);
         let zero_copy = match options.zero_copy {
@@ -126,7 +125,7 @@ impl TcpLane {
         Ok(Self { stream, local, peer, deviations, busy_poll, zero_copy })
     }
 
-    /// This end's address.
+    /// The local address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -136,12 +135,12 @@ impl TcpLane {
         self.peer
     }
 
-    /// Options that the kernel took and made something else of, found by reading back when the lane was opened.
+    /// The options whose values the kernel had changed when the lane was opened.
     pub fn deviations(&self) -> &[Deviation] {
         &self.deviations
     }
 
-    /// The options as the kernel has them now.
+    /// Reads the present options from the kernel.
     ///
     /// # Errors
     /// [`StatsError::Option`] names the option that could not be read.
@@ -149,15 +148,16 @@ impl TcpLane {
         settings(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))
     }
 
-    /// What the kernel knows of the connection now.
+    /// Reads the kernel's present figures of the connection.
     ///
     /// # Errors
-    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Other`] if it knows less than every Linux does.
+    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Other`] if it returns fewer fields than every Linux
+    /// has.
     pub fn stats(&self) -> Result<TcpStats, StatsError> {
         TcpStats::read(&self.stream, self.local, self.peer)
     }
 
-    /// What became of sending without copies; `None` where the lane does not ([`TcpTransport::zero_copy`]).
+    /// The counters of sending without copies; `None` if the lane does not ([`TcpTransport::zero_copy`]).
     pub fn zero_copy_stats(&self) -> Option<ZeroCopyStats> {
         self.zero_copy.as_ref().map(ZeroCopySender::stats)
     }
@@ -178,7 +178,8 @@ impl TcpLane {
         socket::interface_of(local.ip()).map_err(|source| StatsError::Call { call: "getifaddrs", local, peer, source })
     }
 
-    /// The number of that [`interface`](Self::interface), as [`LinkWatch`](crate::LinkWatch) names links; `None` where there is none, or none is known.
+    /// The index of that [`interface`](Self::interface), by which [`LinkWatch`](crate::LinkWatch) names links; `None`
+    /// if there is none, or it is unknown.
     pub fn link_index(&self) -> Option<u32> {
         let name = self.interface().ok().flatten()?;
         nix::net::if_::if_nametoindex(name.as_str()).ok()
@@ -194,7 +195,7 @@ impl TcpLane {
         &mut self.stream
     }
 
-    /// The stream alone.
+    /// The stream without the lane.
     pub fn into_stream(self) -> TcpStream {
         if let Some(zero_copy) = &self.zero_copy {
             zero_copy.leave();
@@ -202,8 +203,8 @@ impl TcpLane {
         self.stream
     }
 
-    /// Changes how many bytes may wait unsent in the kernel before the socket takes no more (`TCP_NOTSENT_LOWAT`, tcp(7)), for a lane
-    /// whose speed turned out other than expected.
+    /// Changes the most bytes that may wait unsent in the kernel before the socket takes no more (`TCP_NOTSENT_LOWAT`,
+    /// tcp(7)), for a lane whose speed differs from the expected one.
     ///
     /// # Errors
     /// The kernel's.
@@ -212,14 +213,14 @@ impl TcpLane {
         SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes)
     }
 
-    /// Waits until the kernel takes more to send: there is room in the socket's buffer, and less waits unsent than half of
-    /// [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in include/net/tcp.h). What is to be
-    /// sent can so be chosen when it can be sent, and not before.
+    /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait unsent than half of
+    /// [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in
+    /// include/net/tcp.h). So the caller can choose the bytes when they can be sent, and not before.
     ///
     /// Cancel safe.
     ///
     /// # Errors
-    /// The kernel's. A connection that was reset has room, so that sending finds out.
+    /// The kernel's. A connection that was reset has room, so that the next send gives the error.
     pub async fn room(&self) -> io::Result<()> {
         if let Some(sender) = &self.zero_copy {
             return poll_fn(|context| sender.poll_room(context)).await;
@@ -233,9 +234,11 @@ impl TcpLane {
         }
     }
 
-    /// Whether there is room; blocked where there is none, and then the socket is not taken for writable before the kernel says so.
+    /// Checks for room. Without room it gives `WouldBlock`, and tokio takes the socket for writable only after the
+    /// kernel's next event.
     pub(crate) fn try_room(&self) -> io::Result<()> {
-        // tokio remembers that the socket was writable until a call says that it is not, and the kernel tells only those who have asked.
+        // tokio remembers that the socket was writable until a call reports that it is not, and the kernel sends an
+        // event only after a call that found no room.
         self.stream.try_io(Interest::WRITABLE, || self.ask_for_room())
     }
 
@@ -251,10 +254,10 @@ impl TcpLane {
         }
     }
 
-    /// Closes the sending side: the peer reads to the end of what was sent (`shutdown(2)` with `SHUT_WR`).
+    /// Closes the sending side: the peer reads to the end of the sent bytes (`shutdown(2)` with `SHUT_WR`).
     ///
     /// # Errors
-    /// The kernel's, most of all that the connection is gone.
+    /// The kernel's, usually that the connection has ended.
     pub fn close_write(&self) -> io::Result<()> {
         SockRef::from(&self.stream).shutdown(Shutdown::Write)
     }

@@ -100,7 +100,8 @@ impl Lane for TcpLane {
     fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let received = match &self.busy_poll {
-            // The runtime does not know yet what the socket is asked for here.
+            // The busy poll may have found bytes of which the runtime has not heard yet, so this reads the socket
+            // directly.
             Some(_) => (&*SockRef::from(self.get_ref())).read_vectored(buffers),
             None => self.get_ref().try_read_vectored(buffers),
         };
@@ -112,7 +113,7 @@ impl Lane for TcpLane {
                 if let Some(busy) = &self.busy_poll {
                     busy.note_use();
                 }
-                // What has arrived says that something was acknowledged: a good time to let go of it.
+                // Arriving bytes bring acknowledgements, so the kernel may be done with some memory.
                 if let Some(sender) = &self.zero_copy {
                     sender.settle();
                 }
@@ -127,7 +128,7 @@ impl Lane for TcpLane {
         let ready = self.get_ref().poll_read_ready(context);
         match &self.busy_poll {
             Some(busy) if ready.is_pending() && busy.goes_on(Instant::now()) => {
-                // Without a wait, and with a look at the NIC's queue on the way (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
+                // This does not wait, and polls the NIC's queue (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
                 match SockRef::from(self.get_ref()).peek(&mut [MaybeUninit::uninit()]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         context.waker().wake_by_ref();
@@ -174,7 +175,7 @@ impl TcpLane {
     }
 }
 
-/// Hands both to `send` as one list of slices, without taking memory for a few of them.
+/// Calls `send` with both as one list of slices. A short list needs no heap memory.
 fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
     if payload.len() < FEW {
         let mut slices = [IoSlice::new(&[]); FEW];
@@ -182,19 +183,19 @@ fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice
         slices[1..].iter_mut().zip(payload).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
         return send(&slices[..=payload.len()]);
     }
-    // The kernel takes no more of them at once (`UIO_MAXIOV` in include/uapi/linux/uio.h).
+    // The kernel takes no more slices at once (`UIO_MAXIOV` in include/uapi/linux/uio.h).
     let slices: Vec<IoSlice<'_>> =
         [control].into_iter().chain(payload.iter().map(|bytes| &bytes[..])).map(IoSlice::new).take(MOST).collect();
     send(&slices)
 }
 
-/// The socket gave less than it was asked for, so it is drained, and epoll tells when there is more: asking it now would only cost a call. (tokio's own
-/// reads do the same.)
+/// Marks the socket as not readable. It gave fewer bytes than the read had room for, so it is empty, and another read
+/// would only cost a call. epoll reports the next bytes. (tokio's own reads do the same.)
 fn note_drained(stream: &TcpStream) {
     let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
 }
 
-/// So many slices lie on the stack.
+/// The number of slices on the stack.
 const FEW: usize = 16;
 const MOST: usize = 1024;
 
@@ -211,7 +212,7 @@ mod tests {
         let listener = options.listen(([127, 0, 0, 1], 0).into()).expect("loopback is there");
         let near = options.connect(listener.local_addr()).await.expect("it listens");
         let mut far = listener.accept().await.expect("it was connected");
-        // The socket's own option takes a privilege; asking again and again takes none.
+        // The socket's own option needs a privilege; repeated reads need none.
         far.busy_poll = Some(BusyPoll::new(time));
         for pause in [Duration::ZERO, time / 5, 10 * time] {
             let mut buffer = [0; 100];
@@ -228,7 +229,7 @@ mod tests {
                     }
                 }
             };
-            // One thread for both: a lane that polls lets the other task run.
+            // Both tasks share one thread: a lane that polls lets the other task run.
             assert_eq!(tokio::join!(sent, received), (4, 4));
             assert_eq!(&buffer[..4], b"late");
         }

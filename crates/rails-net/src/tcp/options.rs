@@ -6,7 +6,7 @@ use rails_topo::{CpuId, DataSize};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// TCP: how its lanes are opened, where they begin, and how their sockets behave.
+/// The TCP transport: the options with which it opens lanes and sets their sockets.
 ///
 /// Setters take and return the options, so they chain. One value opens any number of lanes, with
 /// [`connect`](Self::connect) and [`listen`](Self::listen).
@@ -25,31 +25,31 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct TcpTransport {
-    // Where the lane begins.
+    // The local end.
     pub(crate) local: LocalEnd,
     pub(crate) incoming_cpu: Option<CpuId>,
-    // How much the kernel holds for it.
+    // The kernel's buffers.
     pub(crate) send_buffer: Option<DataSize>,
     pub(crate) receive_buffer: Option<DataSize>,
     pub(crate) not_sent_lowat: Option<DataSize>,
-    // How it sends.
+    // Sending.
     pub(crate) no_delay: bool,
     pub(crate) congestion: Option<String>,
     pub(crate) zero_copy: Option<ZeroCopy>,
-    // How it waits.
+    // Waiting.
     pub(crate) busy_poll: Option<Duration>,
-    // When it is given up.
+    // Timeouts.
     pub(crate) connect_timeout: Duration,
     pub(crate) keepalive: Option<KeepAlive>,
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) rto_max: Option<Duration>,
-    // How it is listened for.
+    // Listening.
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
     pub(crate) backlog: u32,
 }
 
-/// How a silent peer is probed.
+/// The probes of a silent peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeepAlive {
     /// Silence before the first probe (`TCP_KEEPIDLE`); whole seconds, rounded up.
@@ -58,7 +58,7 @@ pub struct KeepAlive {
     /// Time between probes (`TCP_KEEPINTVL`); whole seconds, rounded up.
     #[serde(rename = "interval_s", with = "seconds")]
     pub interval: Duration,
-    /// Probes without an answer after which the peer is taken for dead (`TCP_KEEPCNT`).
+    /// The number of unanswered probes after which the kernel takes the peer for dead (`TCP_KEEPCNT`).
     pub probes: u32,
 }
 
@@ -85,7 +85,8 @@ impl TcpTransport {
         }
     }
 
-    /// Where lanes begin. A listener takes its address from [`listen`](Self::listen) and only the device from here.
+    /// The local end of lanes. A listener takes its address from [`listen`](Self::listen) and only the device from
+    /// here.
     ///
     /// # Default
     /// [`LocalEnd::Any`].
@@ -118,15 +119,15 @@ impl TcpTransport {
     /// [`deviations`](crate::TcpLane::deviations) say if it did.
     ///
     /// # Worth
-    /// Over 400 Mbit/s and 50 ms, with both buffers set: tuned 352 Mbit/s, 4 MiB 298, 1 MiB 201, 256 KiB 51 (`docs/lanes.md`). It is for paths of which the
-    /// system's limits are known to be too low, and for holding memory down.
+    /// Over 400 Mbit/s and 50 ms, with both buffers set: tuned 352 Mbit/s, 4 MiB 298, 1 MiB 201, 256 KiB 51
+    /// (`docs/lanes.md`). A fixed size suits paths for which the system's limits are too low, and bounds memory.
     pub fn send_buffer(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.send_buffer = size.into();
         self
     }
 
-    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`); it is set before the connection is made, which bounds
-    /// the window that the peer is ever offered.
+    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`). It is set before the connection is established, and
+    /// bounds the window that the kernel ever offers the peer.
     ///
     /// # Default
     /// None: the kernel tunes it by itself, up to `net.ipv4.tcp_rmem`.
@@ -142,8 +143,7 @@ impl TcpTransport {
         self
     }
 
-    /// Bytes that may wait in the kernel without having been sent; with that many, the socket stops being writable
-    /// (`TCP_NOTSENT_LOWAT`).
+    /// The unsent bytes in the kernel at which the socket stops being writable (`TCP_NOTSENT_LOWAT`).
     ///
     /// # Default
     /// 128 KiB: two packets of the largest size that segmentation offload takes (64 KiB), one on its way and one in
@@ -151,14 +151,15 @@ impl TcpTransport {
     /// is no limit unless someone set it.
     ///
     /// # Cost
-    /// What waits in the kernel is bound to this lane, even if another is free: more keeps a late sender's lane busy,
-    /// less leaves more to be shared out.
+    /// Bytes that wait in the kernel belong to this lane, even if another is free: more of them keep the lane of a late
+    /// sender busy, fewer leave more bytes to share among lanes.
     pub fn not_sent_lowat(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.not_sent_lowat = size.into();
         self
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`) and not held back to be joined with the next.
+    /// Whether the kernel sends small writes at once (`TCP_NODELAY`), and does not hold them back to join them with the
+    /// next.
     ///
     /// # Default
     /// On.
@@ -182,36 +183,40 @@ impl TcpTransport {
         self
     }
 
-    /// Whether large payload is sent from where it lies, without the kernel copying it (`MSG_ZEROCOPY`), by
-    /// [`Lane::try_submit`](crate::Lane::try_submit). What lies there is kept until the kernel is done with it, also beyond the lane's end.
+    /// Whether [`Lane::try_submit`](crate::Lane::try_submit) sends large payload straight from its memory, without the
+    /// kernel copying it (`MSG_ZEROCOPY`). That memory is kept until the kernel is done with it, also beyond the lane's
+    /// end.
     ///
     /// # Default
-    /// None: it is copied.
+    /// None: the kernel copies payload.
     ///
     /// # Cost
-    /// Pages are pinned, and each send is followed by a notice that is read by a call of its own; two more descriptors and memory
-    /// ([`ZeroCopy::most_outstanding`]) for each lane. Where the kernel copies in the end all the same, it is plain loss; [`ZeroCopyStats`](crate::ZeroCopyStats) tells, and the lane stops asking.
-    /// tokio takes the kernel's notices for the end of the sending side, so such a lane is written to by the trait alone, and not by
+    /// The kernel pins pages, and each send causes a notice that takes a call of its own to read. Each lane takes two
+    /// more descriptors and memory ([`ZeroCopy::most_outstanding`]). If the kernel copies after all, the option only
+    /// costs; [`ZeroCopyStats`](crate::ZeroCopyStats) reports that, and the lane stops asking. tokio takes the kernel's
+    /// notices for the end of the sending side, so write to such a lane only through the trait, and not through
     /// [`get_mut`](crate::TcpLane::get_mut).
     ///
-    /// An encrypted stream seals what it sends into a buffer that is used again, and has it copied from there whatever this says.
+    /// An encrypted stream seals its bytes into a buffer that it uses again, and the kernel copies them from there
+    /// regardless of this option.
     ///
     /// # Worth
-    /// Between namespaces, where the kernel copies after all: none, 26.7 Gbit/s against 23.4 with spreads that overlap (`docs/lanes.md`). With a NIC it saves the
-    /// sender's copy; that has not been measured.
+    /// None between namespaces, where the kernel copies after all: 26.7 Gbit/s against 23.4 with spreads that overlap
+    /// (`docs/lanes.md`). With a NIC it saves the sender's copy; that has not been measured.
     pub fn zero_copy(mut self, zero_copy: impl Into<Option<ZeroCopy>>) -> Self {
         self.zero_copy = zero_copy.into();
         self
     }
 
-    /// For how long a lane that has just been used is asked for more before its thread sleeps, in whole microseconds, rounded up (`SO_BUSY_POLL`).
+    /// For how long a lane polls its socket after a use before its thread sleeps, in whole microseconds, rounded up
+    /// (`SO_BUSY_POLL`).
     ///
-    /// The kernel polls the NIC's queue at each read that finds nothing, where the driver lets it; that alone does nothing for a thread that
-    /// sleeps in epoll. So [`Lane::poll_receive_ready`](crate::Lane::poll_receive_ready) asks the socket again and again for that long, and lets the other tasks of its thread
-    /// run in between.
+    /// The kernel polls the NIC's queue at each read that finds no bytes, if the driver supports it; that alone does
+    /// not help a thread that sleeps in epoll. So [`Lane::poll_receive_ready`](crate::Lane::poll_receive_ready) reads
+    /// the socket repeatedly for that long, and lets the other tasks of its thread run in between.
     ///
     /// # Default
-    /// None: the thread sleeps at once, and the system's `net.core.busy_read` is left as it is. Zero is refused when the lane is opened.
+    /// None: the thread sleeps at once, and the system's `net.core.busy_read` holds. Opening a lane with zero fails.
     ///
     /// # Cost
     /// A core that spins for that long after each use of the lane.
@@ -220,14 +225,14 @@ impl TcpTransport {
     /// `CAP_NET_ADMIN` for more than `net.core.busy_read`.
     ///
     /// # Worth
-    /// With 50 us at both ends, each with a CPU to itself, 64 bytes went and came back in 24 us instead of 97 (medians, `docs/lanes.md`), where a plain tokio
-    /// TCP flow takes 64.
+    /// With 50 us at both ends, each with a CPU to itself, the round trip of 64 bytes took 24 us instead of 97
+    /// (medians, `docs/lanes.md`); a plain tokio TCP flow takes 64.
     pub fn busy_poll(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.busy_poll = time.into();
         self
     }
 
-    /// How long a connection may take to be made.
+    /// The longest time to establish a connection.
     ///
     /// # Default
     /// 10 s.
@@ -236,47 +241,52 @@ impl TcpTransport {
         self
     }
 
-    /// How a silent peer is probed (`SO_KEEPALIVE`).
+    /// The probes of a silent peer (`SO_KEEPALIVE`).
     ///
     /// # Default
-    /// After 10 s of silence, every 5 s, three times. None: not at all, so that a peer that vanished is only noticed by
-    /// sending.
+    /// After 10 s of silence, every 5 s, three times. With `None` there are no probes, so only a send notices that a
+    /// peer has vanished.
     pub fn keepalive(mut self, keepalive: impl Into<Option<KeepAlive>>) -> Self {
         self.keepalive = keepalive.into();
         self
     }
 
-    /// How long sent data may wait for its acknowledgement before the connection is given up (`TCP_USER_TIMEOUT`), in
-    /// milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
+    /// How long sent data may wait for its acknowledgement before the kernel gives the connection up
+    /// (`TCP_USER_TIMEOUT`), in milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
     ///
     /// # Default
-    /// 20 s. Zero is refused when the lane is opened. None: the system's, which retransmits for some 15 minutes
+    /// 20 s. Opening a lane with zero fails. None: the system's, which retransmits for some 15 minutes
     /// (`net.ipv4.tcp_retries2`).
     pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.user_timeout = timeout.into();
         self
     }
 
-    /// The longest time between two attempts to get something through that is not acknowledged (`TCP_RTO_MAX_MS`), in milliseconds, rounded up to them and by the kernel to its own ticks. It doubles
-    /// with each attempt otherwise, so that a path which is back after seconds is found out to be as late again. The end that listens cannot dial anew.
+    /// The longest time between two retransmissions of an unacknowledged segment (`TCP_RTO_MAX_MS`), in milliseconds,
+    /// rounded up, and by the kernel to its own ticks. Otherwise the time doubles with each retransmission, so an
+    /// outage of some seconds may take as many seconds more to end for TCP. The listening end cannot dial again to
+    /// avoid that.
     ///
     /// # Default
     /// 1 s, the least that Linux takes; the most is 120 s. None: the system's (`net.ipv4.tcp_rto_max_ms`, 120 s).
     ///
-    /// Before Linux 6.15 there is no such option, and lanes do without; [`TcpSettings::rto_max`](crate::TcpSettings::rto_max) tells.
+    /// Before Linux 6.15 the option does not exist, and lanes work without it;
+    /// [`TcpSettings::rto_max`](crate::TcpSettings::rto_max) is `None` then.
     ///
     /// # Cost
-    /// A packet each second on a lane that gets nothing through. Without a [`user_timeout`](Self::user_timeout), the connection is given up after as many
-    /// attempts (`net.ipv4.tcp_retries2`), which are sooner over.
+    /// A packet each second on a lane without acknowledgements. Without a [`user_timeout`](Self::user_timeout), the
+    /// kernel gives the connection up after as many retransmissions as before (`net.ipv4.tcp_retries2`), which now take
+    /// less time.
     ///
     /// # Worth
-    /// A link that was down for 4 s behind a bridge carried again after 3.1 s where the accepting end sent; with it, after a second at most.
+    /// A link was down for 4 s behind a bridge, and the accepting end sent. The link carried bytes again 3.1 s later;
+    /// with this option, after a second at most.
     pub fn rto_max(mut self, longest: impl Into<Option<Duration>>) -> Self {
         self.rto_max = longest.into();
         self
     }
 
-    /// Whether a listener may take a port of which connections are still winding down (`SO_REUSEADDR`).
+    /// Whether a listener may take a port whose former connections are still closing (`SO_REUSEADDR`).
     ///
     /// # Default
     /// On.
@@ -285,20 +295,20 @@ impl TcpTransport {
         self
     }
 
-    /// Whether several listeners of one user may share a port (`SO_REUSEPORT`), each on its own rail; the kernel deals
-    /// connections out among them.
+    /// Whether several listeners of one user may share a port (`SO_REUSEPORT`), each on its own rail; the kernel
+    /// distributes connections among them.
     ///
     /// # Default
     /// Off.
     ///
     /// # Cost
-    /// A program that is started twice by mistake takes half of the connections and no error tells.
+    /// A program that is started twice by mistake takes half of the connections, without an error.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
         self
     }
 
-    /// How many connections may wait to be accepted; `net.core.somaxconn` cuts it.
+    /// The most connections that wait to be accepted; `net.core.somaxconn` cuts it.
     ///
     /// # Default
     /// 1,024.
@@ -314,7 +324,7 @@ impl Default for TcpTransport {
     }
 }
 
-/// Probes after 10 s of silence, every 5 s, three times: a peer that vanished is noticed after 25 s.
+/// Probes after 10 s of silence, every 5 s, three times: the kernel notices that a peer has vanished after 25 s.
 impl Default for KeepAlive {
     fn default() -> Self {
         Self { idle: Duration::from_secs(10), interval: Duration::from_secs(5), probes: 3 }

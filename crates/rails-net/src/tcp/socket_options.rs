@@ -9,9 +9,10 @@ use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{io, time::Duration};
 
-/// Sets what applies to every lane; accepted sockets inherit it from their listener.
+/// Sets the options of every lane. Accepted sockets inherit them from their listener.
 ///
-/// Buffer sizes are set before the connection is made, because the window scale is settled in the handshake (tcp(7)).
+/// Buffer sizes must be set before the connection is established, because the handshake fixes the window scale
+/// (tcp(7)).
 pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), OptionError> {
     if let Some(size) = options.send_buffer {
         set("SO_SNDBUF", size, socket.set_send_buffer_size(c_int(size)))?;
@@ -47,7 +48,7 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     if let Some(time) = options.rto_max {
         let milliseconds = round_up(time, Duration::from_millis(1)).min(libc::c_int::MAX as u64) as libc::c_int;
         match SocketOption::RTO_MAX.set(socket, milliseconds) {
-            // Older kernels do without; what is read back says so.
+            // Older kernels do not have the option; the settings read back show it.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
             result => set("TCP_RTO_MAX_MS", format_args!("{time:?}"), result)?,
         }
@@ -63,13 +64,13 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     Ok(())
 }
 
-/// For how long reads poll the NIC; `None` where they do not.
+/// For how long reads poll the NIC; `None` if they do not.
 pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
     let micros = get("SO_BUSY_POLL", SocketOption::BUSY_POLL.get(&**socket))?;
     Ok(u64::try_from(micros).ok().filter(|micros| *micros > 0).map(Duration::from_micros))
 }
 
-/// The longest retransmission timeout; `None` where the kernel knows no such option.
+/// The longest retransmission timeout; `None` if the kernel does not have the option.
 pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
     match SocketOption::RTO_MAX.get(&**socket) {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
@@ -80,7 +81,7 @@ pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionEr
     }
 }
 
-/// Lets a connected socket send without copies, and reads back that it may.
+/// Lets a connected socket send without copies, and reads the option back.
 pub(crate) fn allow_zero_copy(socket: &SockRef<'_>) -> Result<(), OptionError> {
     set("SO_ZEROCOPY", 1, SocketOption::ZEROCOPY.set(&**socket, 1))?;
     match zero_copy(socket)? {
@@ -94,7 +95,7 @@ pub(crate) fn zero_copy(socket: &SockRef<'_>) -> Result<bool, OptionError> {
     Ok(get("SO_ZEROCOPY", SocketOption::ZEROCOPY.get(&**socket))? != 0)
 }
 
-/// What was asked for and what the kernel made of it, where the two may differ.
+/// The options that the kernel may change: the send buffer, the receive buffer and the congestion control.
 pub(crate) fn read_back(socket: &SockRef<'_>) -> Result<(DataSize, DataSize, String), OptionError> {
     let send = get("SO_SNDBUF", socket.send_buffer_size())?;
     let receive = get("SO_RCVBUF", socket.recv_buffer_size())?;
@@ -108,22 +109,23 @@ pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<String, OptionError> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// The kernel takes zero for "the system's value" in these options, which is not what a caller means by it.
+/// Refuses zero, which the kernel takes for "the system's value" in these options, and a caller does not mean.
 fn not_zero<N: Default + PartialEq>(value: N) -> io::Result<N> {
     if value == N::default() { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(value) }
 }
 
-/// The kernel counts seconds, and refuses zero; rounding down would make a shorter time of it than was asked for.
+/// Rounds up to whole seconds, which the kernel counts. Rounding down would shorten the time, down to zero, which the
+/// kernel refuses.
 fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(round_up(time, Duration::from_secs(1)))
 }
 
-/// How many `unit`s cover `time`.
+/// The number of `unit`s that cover `time`.
 fn round_up(time: Duration, unit: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(unit.as_nanos())).unwrap_or(u64::MAX)
 }
 
-/// The kernel reads buffer sizes as an `int`; more than it holds is more than any limit, which cuts it.
+/// Cuts a buffer size to an `int`, which the kernel reads. A larger size is beyond every limit of the kernel.
 fn c_int(size: DataSize) -> usize {
     size.as_bytes().min(libc::c_int::MAX as u64) as usize
 }

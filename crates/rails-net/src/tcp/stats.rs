@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection.
+//! The kernel's figures of a connection.
 
 use super::socket_options;
 use crate::{
@@ -13,7 +13,7 @@ use std::{net::SocketAddr, os::fd::AsFd, time::Duration};
 
 /// A connection's figures, from `TCP_INFO` and `TCP_CONGESTION`.
 ///
-/// A figure is `None` where the kernel is too old to know it, and where there has been nothing to measure yet.
+/// A figure is `None` if the kernel is too old to have it, or has not measured it yet.
 /// Serialized names carry their units.
 ///
 /// # References
@@ -37,51 +37,52 @@ pub struct TcpStats {
     /// Least round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
     #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
-    /// Time since the peer last acknowledged anything, be it news or not. The kernel counts in its own ticks, of 1 to 10 ms.
+    /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before. The kernel counts in its
+    /// own ticks, of 1 to 10 ms.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
 
-    // Bytes since the connection was made.
-    /// Bytes sent, those sent again among them.
+    // Bytes since the connection was established.
+    /// Bytes sent, including retransmitted ones.
     pub bytes_sent: Option<u64>,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub bytes_retransmitted: Option<u64>,
     /// Bytes that the peer has acknowledged. The connection's own start and end count as a byte each, once
     /// acknowledged: the side that connected begins with 1.
     pub bytes_acked: Option<u64>,
-    /// Bytes received in order; the peer's closing counts as one.
+    /// Bytes received in order; the peer's FIN counts as one.
     pub bytes_received: Option<u64>,
 
     // Segments.
-    /// Segments sent again since the connection was made.
+    /// Segments retransmitted since the connection was established.
     pub retransmitted_segments: u32,
-    /// Segments that were sent and are not acknowledged.
+    /// Segments sent and not acknowledged.
     pub unacked_segments: u32,
-    /// Segments that are taken for lost now.
+    /// Segments that the kernel now takes for lost.
     pub lost_segments: u32,
     /// Congestion window.
     pub congestion_window_segments: u32,
-    /// Payload of the largest segment that is sent.
+    /// Payload of the largest segment to send.
     pub segment_size_bytes: u32,
 
-    // The sender's pace and what holds it back.
-    /// Bytes that were written and never sent yet.
+    // The sender's rate and its limits.
+    /// Bytes written and not sent yet.
     pub not_sent_bytes: Option<u32>,
-    /// Rate of the latest delivery, payload and as the receiver acknowledged it.
+    /// Rate of the latest delivery, of payload that the receiver acknowledged.
     #[serde(rename = "delivery_rate_bits_per_second")]
     pub delivery_rate: Option<Bandwidth>,
-    /// Whether that rate was bounded by the application, which had no more to send: the network could have done more.
+    /// Whether the application bounded that rate, because it had no more to send: the network could have carried more.
     pub delivery_rate_app_limited: Option<bool>,
-    /// Rate at which the kernel paces sending; `None` too if it does not.
+    /// Rate at which the kernel paces sending; `None` also if it does not pace.
     #[serde(rename = "pacing_rate_bits_per_second")]
     pub pacing_rate: Option<Bandwidth>,
     /// Time with data to send or unacknowledged.
     #[serde(rename = "busy_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub busy: Option<Duration>,
-    /// Time of it that the peer's window held sending back: the receiver was too slow.
+    /// Time of this in which the peer's window held sending back: the receiver was too slow.
     #[serde(rename = "receive_window_limited_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub receive_window_limited: Option<Duration>,
-    /// Time of it that the send buffer was too small.
+    /// Time of this in which the send buffer was too small.
     #[serde(rename = "send_buffer_limited_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub send_buffer_limited: Option<Duration>,
 }
@@ -168,7 +169,7 @@ impl TcpState {
         match number {
             1 => Self::Established,
             2 => Self::SynSent,
-            // 12 is TCP_NEW_SYN_RECV, the same state before the socket is made.
+            // 12 is TCP_NEW_SYN_RECV, the same state before the kernel has created the socket.
             3 | 12 => Self::SynReceived,
             4 => Self::FinWait1,
             5 => Self::FinWait2,
@@ -183,8 +184,8 @@ impl TcpState {
     }
 }
 
-/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte, which C compilers lay at the end of lesser
-/// weight on little-endian machines and of greater weight on big-endian ones.
+/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte: C compilers use the least significant bit on
+/// little-endian machines and the most significant one on big-endian machines.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
 
 #[cfg(test)]
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(stats.state, TcpState::Established);
         assert_eq!((stats.rtt, stats.rtt_variation, stats.min_rtt), (None, None, None));
         assert_eq!((stats.delivery_rate, stats.delivery_rate_app_limited, stats.pacing_rate), (None, None, None));
-        assert_eq!(stats.bytes_received, Some(0), "nothing received is a figure");
+        assert_eq!(stats.bytes_received, Some(0), "zero received bytes is a figure");
     }
 
     #[test]

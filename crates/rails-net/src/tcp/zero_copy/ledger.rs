@@ -1,9 +1,9 @@
-//! What the kernel may still be reading, send by send: no socket, no clock.
+//! The record of sends whose memory the kernel may still read. It has no socket and no clock.
 
 use super::ZeroCopyStats;
 use std::collections::VecDeque;
 
-/// What was sent without a copy and is kept until the kernel is done with it.
+/// The sends without a copy whose memory is kept until the kernel is done with it.
 ///
 /// "The kernel assigns each sendmsg call with data a counter, beginning with 0 and wrapping after UINT_MAX calls; a notification carries a range of them,
 /// and notifications may come out of order" (Documentation/networking/msg_zerocopy.rst, in short).
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 pub(super) struct Ledger<K> {
     /// The number of the first send in `sends`.
     first: u32,
-    /// `None` where the kernel is done with it, and not yet with one before it.
+    /// `None` for a send that the kernel is done with, while an earlier one is outstanding.
     sends: VecDeque<Option<(K, u64)>>,
     copied_in_a_row: u32,
     pub(super) stats: ZeroCopyStats,
@@ -24,17 +24,17 @@ impl<K> Default for Ledger<K> {
 }
 
 impl<K> Ledger<K> {
-    /// Whether the kernel may still be reading anything.
+    /// Whether the kernel is done with every send.
     pub(super) fn is_settled(&self) -> bool {
         self.sends.is_empty()
     }
 
-    /// How many sends wait for the kernel.
+    /// The number of sends, from the first that the kernel is not done with.
     pub(super) fn outstanding(&self) -> usize {
         self.sends.len()
     }
 
-    /// The kernel has taken `bytes` and reads them from what is kept.
+    /// Adds a send of `bytes`, which the kernel reads from `kept`.
     pub(super) fn add(&mut self, kept: K, bytes: u64) {
         self.sends.push_back(Some((kept, bytes)));
         self.stats.sends += 1;
@@ -42,10 +42,11 @@ impl<K> Ledger<K> {
         self.stats.outstanding_bytes += bytes;
     }
 
-    /// The kernel is done with the sends from number `low` to `high`, and has `copied` them after all. Gives back what was kept for them.
+    /// Notes that the kernel is done with the sends from number `low` to `high`, and whether it has `copied` them.
+    /// Gives back their memory.
     pub(super) fn complete(&mut self, low: u32, high: u32, copied: bool) -> Vec<K> {
         let mut released = Vec::new();
-        // Numbers that are not there any more, or not yet, are none of the kernel's.
+        // This ignores numbers of sends that are completed, or do not exist yet.
         let from = low.wrapping_sub(self.first) as usize;
         let to = from.saturating_add(high.wrapping_sub(low) as usize);
         for send in self.sends.iter_mut().take(to.saturating_add(1)).skip(from) {
@@ -66,7 +67,8 @@ impl<K> Ledger<K> {
     }
 }
 
-/// So many sends in a row the kernel copies before it is not asked any more: one or two may have met a packet tap, or memory that was short.
+/// The number of copied sends in a row after which the lane stops asking for none: one or two copies may come from a
+/// packet tap, or from a shortage of memory.
 const PATIENCE: u32 = 16;
 
 #[cfg(test)]
@@ -87,7 +89,7 @@ mod tests {
         assert_eq!(
             (ledger.outstanding(), ledger.stats.outstanding_bytes),
             (4, 200),
-            "their places wait for those before"
+            "their places wait for the sends before"
         );
         assert_eq!(ledger.complete(0, 1, false), [0, 1]);
         assert!(ledger.is_settled());
@@ -115,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a kernel says, nothing is given back twice, nothing is given back that it did not name, and the sums hold.
+        /// For every sequence of notices, memory is given back once and only if a notice names it, and the sums hold.
         #[test]
         fn nothing_is_given_back_that_was_not_named(first: u32, sends in 0..40_u32, said in prop::collection::vec((0..50_u32, 0..50_u32, any::<bool>()), 0..30)) {
             let mut ledger = Ledger { first, ..Ledger::default() };

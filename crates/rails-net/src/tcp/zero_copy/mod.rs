@@ -28,7 +28,7 @@ use std::{
 };
 use watch::{Watch, Writable};
 
-/// When payload is sent without copying it ([`TcpTransport::zero_copy`](crate::TcpTransport::zero_copy)).
+/// The conditions for sending payload without a copy ([`TcpTransport::zero_copy`](crate::TcpTransport::zero_copy)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct ZeroCopy {
@@ -36,22 +36,23 @@ pub struct ZeroCopy {
     most_outstanding: DataSize,
 }
 
-/// What became of sending without a copy, since the lane was made. Serialized names carry their units.
+/// The counters of sending without a copy since the lane was opened. Serialized names carry their units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ZeroCopyStats {
-    /// Sends that the kernel took without a copy, as far as it said then.
+    /// Sends that the kernel accepted without a copy at first.
     pub sends: u64,
-    /// Bytes of those.
+    /// Bytes of these sends.
     pub bytes: u64,
-    /// Sends of them that the kernel is done with.
+    /// Those of these sends that the kernel is done with.
     pub completed: u64,
-    /// Sends of those that it copied after all, later (`SO_EE_CODE_ZEROCOPY_COPIED`), as on the loopback interface and between namespaces.
+    /// Those of the completed sends that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`), as on the loopback
+    /// interface and between namespaces.
     pub copied: u64,
-    /// Bytes that the kernel may still read, and that are kept for it.
+    /// Bytes that the lane keeps because the kernel may still read them.
     pub outstanding_bytes: u64,
-    /// Sends that were made with a copy as too much was outstanding, or because the kernel wanted it so (`ENOBUFS`).
+    /// Sends with a copy because too many bytes or sends were outstanding, or because the kernel refused (`ENOBUFS`).
     pub refused: u64,
-    /// The kernel copied 16 sends in a row, and is not asked any more on this connection.
+    /// Whether the kernel copied 16 sends in a row, after which the lane sends with copies.
     pub stopped: bool,
 }
 
@@ -61,22 +62,23 @@ impl ZeroCopy {
         Self { least: DataSize::bytes(32 << 10), most_outstanding: DataSize::bytes(16 << 20) }
     }
 
-    /// The least payload that is sent without a copy.
+    /// The least payload to send without a copy.
     ///
     /// # Default
-    /// 32 KiB. To pin pages and to tell of them costs about as much as to copy 10 KB, by the kernel's documentation.
+    /// 32 KiB. Pinning pages and the notices cost about as much as copying 10 KB, by the kernel's documentation.
     pub fn least(mut self, size: DataSize) -> Self {
         self.least = size;
         self
     }
 
-    /// The most that is kept for the kernel to read. What would exceed it is copied.
+    /// The most bytes that the lane keeps for the kernel to read. A send that would exceed it is copied.
     ///
     /// # Default
     /// 16 MiB.
     ///
     /// # Cost
-    /// As much memory for each lane, besides what a stream holds already: chunks of a lane that was given up stay until the kernel has let them go.
+    /// As much memory for each lane, beside the memory of the stream: chunks of a closed lane stay until the kernel is
+    /// done with them.
     pub fn most_outstanding(mut self, size: DataSize) -> Self {
         self.most_outstanding = size;
         self
@@ -96,25 +98,25 @@ pub(crate) struct ZeroCopySender {
     owed: Owed,
 }
 
-/// What the kernel is owed: the memory it reads from.
+/// The memory that the kernel reads from, and the lane's socket.
 #[derive(Debug)]
 struct Owed {
-    /// The lane's socket, by a descriptor of its own: it outlives the lane's.
+    /// A descriptor of the lane's socket that outlives the lane's own.
     socket: Arc<OwnedFd>,
     options: ZeroCopy,
     state: Mutex<State>,
-    /// The socket is used on by someone else.
+    /// Whether another owner uses the socket further.
     left: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     ledger: Ledger<Kept>,
-    /// To be used again.
+    /// Empty records for further sends.
     spare: Vec<Kept>,
 }
 
-/// What one send was made of.
+/// The bytes of one send.
 #[derive(Debug, Default)]
 struct Kept {
     control: Vec<u8>,
@@ -122,7 +124,7 @@ struct Kept {
 }
 
 impl ZeroCopySender {
-    /// For a connected socket with `SO_ZEROCOPY`. Must be called on its runtime.
+    /// A sender for a connected socket with `SO_ZEROCOPY`. Must be called on the socket's runtime.
     pub(crate) fn new(socket: BorrowedFd<'_>, options: ZeroCopy) -> io::Result<Self> {
         let socket = Arc::new(socket.try_clone_to_owned()?);
         let watch = Watch::attach(Watched::new(&socket)?)?;
@@ -145,7 +147,7 @@ impl ZeroCopySender {
         loop {
             match watch::ask(&self.owed.socket)? {
                 Writable::Yes => return Poll::Ready(Ok(())),
-                // An error that is no notice: writing finds it out.
+                // Without a notice it is an error of the socket, which the next write gives.
                 Writable::Error if !self.owed.settle() => return Poll::Ready(Ok(())),
                 Writable::Error => {}
                 Writable::No => ready!(self.watch.poll_changed(context))?,
@@ -153,7 +155,7 @@ impl ZeroCopySender {
         }
     }
 
-    /// Lets go of what the kernel is done with.
+    /// Frees the memory that the kernel is done with.
     pub(crate) fn settle(&self) {
         if !self.owed.lock().ledger.is_settled() {
             self.owed.settle();
@@ -165,14 +167,14 @@ impl ZeroCopySender {
         self.owed.lock().ledger.stats
     }
 
-    /// The socket is used on, without its lane.
+    /// Notes that another owner uses the socket further, without its lane.
     pub(crate) fn leave(&self) {
         self.owed.left.store(true, Relaxed);
     }
 }
 
 impl Owed {
-    /// `None` where it is to be sent with a copy.
+    /// Sends without a copy; `None` if the caller should send with a copy.
     fn send_without_copy(&self, control: &[u8], payload: &[Bytes], length: u64) -> Option<io::Result<usize>> {
         let mut state = self.lock();
         let State { ledger, spare } = &mut *state;
@@ -193,7 +195,7 @@ impl Owed {
         match sent {
             Ok(0) => spare.push(kept.emptied()),
             Ok(count) => {
-                // What was not taken is handed in again, and need not be kept for this send.
+                // The caller submits again the bytes that were not taken, so this send need not keep them.
                 let mut taken = count.saturating_sub(kept.control.len());
                 let needed = payload.iter().take_while(|bytes| {
                     let is_needed = taken > 0;
@@ -205,7 +207,8 @@ impl Owed {
             }
             Err(error) => {
                 spare.push(kept.emptied());
-                // "sendmsg fails with ENOBUFS: the socket exceeds its optmem limit or the user exceeds its ulimit on locked pages." (msg_zerocopy.rst)
+                // "sendmsg fails with ENOBUFS: the socket exceeds its optmem limit or the user exceeds its ulimit on
+                // locked pages." (msg_zerocopy.rst)
                 if error.raw_os_error() == Some(libc::ENOBUFS) {
                     ledger.stats.refused += 1;
                     return None;
@@ -216,7 +219,7 @@ impl Owed {
         Some(sent)
     }
 
-    /// Lets go of what the kernel is done with, and says whether it said anything.
+    /// Frees the memory that the kernel is done with, and returns whether there was a notice.
     fn settle(&self) -> bool {
         let mut state = self.lock();
         let State { ledger, spare } = &mut *state;
@@ -230,7 +233,7 @@ impl Owed {
     }
 }
 
-/// The lane is gone; its memory stays until the kernel is done with it.
+/// Keeps the memory of the closed lane until the kernel is done with it.
 impl Drop for Owed {
     fn drop(&mut self) {
         self.settle();
@@ -240,7 +243,7 @@ impl Drop for Owed {
         }
         let may_be_cut = !self.left.load(Relaxed);
         if may_be_cut {
-            // The descriptor that stays open must not keep the peer waiting for the end of the connection.
+            // This descriptor stays open, and must not keep the peer waiting for the end of the connection.
             let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
         }
         orphans::adopt(Orphan { socket: self.socket.clone(), ledger, may_be_cut });
@@ -255,7 +258,7 @@ impl Kept {
     }
 }
 
-/// Reads the kernel's notices, and gives back what was kept for the sends that it is done with, emptied.
+/// Reads the kernel's notices, and gives back the emptied records of the sends that it is done with.
 fn settle(ledger: &mut Ledger<Kept>, socket: BorrowedFd<'_>) -> Vec<Kept> {
     let mut released = Vec::new();
     while !ledger.is_settled() {
@@ -265,5 +268,5 @@ fn settle(ledger: &mut Ledger<Kept>, socket: BorrowedFd<'_>) -> Vec<Kept> {
     released
 }
 
-/// How many sends may wait for the kernel: a partial send is one too, and each keeps memory of its own.
+/// The most outstanding sends. A partial send counts too, and each keeps memory of its own.
 const MOST_SENDS: usize = 1024;

@@ -1,4 +1,4 @@
-//! The kernel's notices that it is done with what was sent without a copy.
+//! The kernel's notices that it is done with sends without a copy.
 
 use nix::{
     cmsg_space,
@@ -16,7 +16,7 @@ pub(super) struct Notice {
     pub(super) copied: bool,
 }
 
-/// Reads the next notice from the socket's error queue, without waiting; `None` where there is none.
+/// Reads the next notice from the socket's error queue, without waiting; `None` if there is none.
 ///
 /// # References
 /// Documentation/networking/msg_zerocopy.rst; `struct sock_extended_err` in include/uapi/linux/errqueue.h
@@ -27,14 +27,14 @@ pub(super) fn next(socket: BorrowedFd<'_>) -> Option<Notice> {
         let message = match recvmsg::<()>(socket.as_raw_fd(), &mut [], Some(&mut space), flags) {
             Ok(message) => message,
             Err(Errno::EINTR) => continue,
-            // Mostly EAGAIN. Whatever else it is, writing will find it out as well.
+            // Mostly EAGAIN. Any other error also occurs at the next write.
             Err(_) => return None,
         };
         let notice = message.cmsgs().ok()?.find_map(|control| match control {
             ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _) => of(&error),
             _ => None,
         });
-        // What else there is in the queue (nobody asks for anything else) is none of ours.
+        // Other messages in the queue, which this crate does not request, are skipped.
         if notice.is_some() {
             return notice;
         }

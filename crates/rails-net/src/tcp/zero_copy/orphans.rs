@@ -1,4 +1,4 @@
-//! What the kernel still reads of lanes that are gone.
+//! Memory of closed lanes that the kernel still reads.
 
 use super::{Kept, Ledger, settle};
 use crate::sys;
@@ -10,35 +10,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A socket whose lane is gone, and what the kernel may still send from. Memory that is let go before the kernel is done with it would be filled with
-/// something else, and that would be what is sent.
+/// The socket of a closed lane, and the memory that the kernel may still send from. If the memory were freed before the
+/// kernel is done with it, the kernel would send its next content.
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) ledger: Ledger<Kept>,
-    /// Whether the connection may be cut: nobody uses it any more.
+    /// Whether the connection may be cut: no other owner uses it.
     pub(super) may_be_cut: bool,
 }
 
-/// All of the process, and whether a thread looks after them.
+/// All orphans of the process, and whether a thread waits for them.
 #[derive(Debug)]
 struct Orphans {
-    /// Each with the time when it is cut.
+    /// Each orphan with the time when its connection is cut.
     waiting: Vec<(Orphan, Instant)>,
     tended: bool,
 }
 
 static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), tended: false });
 
-/// Keeps it until the kernel is done. There is a thread for that while there are any: a task would end with its runtime.
+/// Keeps an orphan until the kernel is done. A thread waits while there are any: a task would end with its runtime.
 pub(super) fn adopt(orphan: Orphan) {
     let mut orphans = lock();
     orphans.waiting.push((orphan, Instant::now() + GRACE));
     if !orphans.tended {
         match thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend) {
             Ok(_) => orphans.tended = true,
-            // They are kept all the same; the next one brings another attempt.
-            Err(error) => tracing::warn!(%error, "no thread to wait until the kernel has sent what a lane left behind"),
+            // The orphans stay, and the next one starts another attempt.
+            Err(error) => {
+                tracing::warn!(%error, "no thread waits until the kernel has sent the memory of closed lanes")
+            }
         }
     }
 }
@@ -48,15 +50,15 @@ fn tend() {
     loop {
         thread::sleep(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);
-        // What is let go may run anyone's code, which must find the lock free.
+        // Dropping memory may run foreign code, which must find the lock free.
         let mut waiting = mem::take(&mut lock().waiting);
         let now = Instant::now();
         waiting.retain_mut(|(orphan, deadline)| {
             settle(&mut orphan.ledger, orphan.socket.as_fd());
             if now >= *deadline && mem::take(&mut orphan.may_be_cut) {
-                // The connection is cut, which throws away what waits in it; the notices for that come like others.
+                // This cuts the connection and throws away its unsent bytes. The notices for them come as usual.
                 if let Err(error) = sys::disconnect::disconnect(orphan.socket.as_fd()) {
-                    tracing::warn!(%error, "a connection that is gone cannot be cut");
+                    tracing::warn!(%error, "the connection of a closed lane cannot be cut");
                 }
             }
             !orphan.ledger.is_settled()
@@ -74,7 +76,7 @@ fn lock() -> MutexGuard<'static, Orphans> {
     ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long the kernel may take to send what a lane left behind.
+/// The longest time for the kernel to send the memory of a closed lane.
 const GRACE: Duration = Duration::from_secs(20);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);

@@ -12,21 +12,21 @@ use std::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// An epoll instance that watches the socket, and is itself watched by the runtime.
+/// An epoll instance that watches the socket. The runtime watches the instance.
 ///
-/// The runtime cannot watch the socket's writing side itself: a notice in the error queue is an `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for
-/// "closed for writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio never forgets that, and a lane without room would spin. Of this instance
-/// the runtime hears only that it is readable.
+/// The runtime cannot watch the socket's writing side itself: a notice in the error queue is an `EPOLLERR`, mio takes
+/// `EPOLLERR` with `EPOLLOUT` for "closed for writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio
+/// never forgets that, and a lane without room would spin. The runtime only sees that this instance is readable.
 #[derive(Debug)]
 pub(super) struct Watch(AsyncFd<Watched>);
 
 impl Watch {
-    /// Puts it on the runtime that this is called on.
+    /// Registers the instance with the calling runtime.
     pub(super) fn attach(watched: Watched) -> io::Result<Self> {
         Ok(Self(watched.attach()?))
     }
 
-    /// Waits until something has changed on the socket since this was last ready: it has room, or notices.
+    /// Waits until the socket has changed since this was last ready: it has room, or notices.
     pub(super) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut ready = ready!(self.0.poll_read_ready(context))?;
         self.0.get_ref().clear();
@@ -35,12 +35,12 @@ impl Watch {
     }
 }
 
-/// What `poll(2)` says of a socket.
+/// The result of `poll(2)` for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writable {
-    /// It takes more, or has ended, which writing finds out.
+    /// The socket takes more bytes, or has ended, which the next write finds out.
     Yes,
-    /// It takes nothing, and has notices or an error.
+    /// The socket takes no bytes, and has notices or an error.
     Error,
     No,
 }

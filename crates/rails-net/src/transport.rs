@@ -102,21 +102,24 @@ impl fmt::Debug for IncomingLane {
 /// One connection on one rail, over any transport. A stream holds its lanes as `Arc<dyn Lane>`.
 ///
 /// # Contract of an implementation
-/// - **Ordered and reliable**: the peer receives the bytes that were submitted, in their order, each once, up to where the lane fails. A lane that cannot
-///   keep that fails: every call then gives an error, and every wait ends. Bytes may arrive in other portions than they were submitted in. Chunks have
-///   checksums or tags of their own, so a transport needs none for them.
-/// - **Bound when taken**: bytes that [`try_submit`](Self::try_submit) has taken are this lane's, and cannot be given to a faster one. So a lane has
-///   [room](Self::poll_room) only while little waits in it unsent.
-/// - **Nothing waits inside a call**: the `try_` methods give [`io::ErrorKind::WouldBlock`] where they would have to wait, and have done nothing then. So
-///   dropping a future that waits loses nothing (cancel safety).
-/// - **Wakers**: a `poll_` method that is pending wakes the waker of its context, once it is worth calling again. One task waits in each direction at
-///   a time, for [room](Self::poll_room) or to [submit](Self::poll_submit_ready) in one and to [receive](Self::poll_receive_ready) in the other, so
-///   that the latest waker of each direction is enough; both may be the same task's. Ready may be wrong: the next `try_` call then blocks, and the
-///   waiting begins anew. It must not be wrong for ever, or a rail's thread spins.
-/// - **Threads**: any thread may call any method at any time. The thread of its rail drives a lane; others ask it for its figures. No method blocks, but
-///   for the time of a system call.
-/// - **Dropping** a lane ends it: the peer finds its end or an error, now or after the bytes that were submitted. Memory that was handed in and is still
-///   being read, by a kernel or by a device, stays as it is for as long. Dropping the [`Acceptor`] that a lane came from does not end it.
+/// - **Ordered and reliable**: the peer receives the submitted bytes in order, each once, up to the point where the
+///   lane fails. A lane that cannot do that fails: every call then gives an error, and every wait ends. Bytes may
+///   arrive in other portions than those of the calls. Chunks have checksums or tags of their own, so a transport needs
+///   none for them.
+/// - **Bound when taken**: bytes that [`try_submit`](Self::try_submit) has taken belong to this lane, and cannot move
+///   to a faster one. So a lane has [room](Self::poll_room) only while few bytes wait in it unsent.
+/// - **No call blocks**: the `try_` methods give [`io::ErrorKind::WouldBlock`] if they would have to wait, and have no
+///   effect then. So dropping a future that waits loses no bytes (cancel safety).
+/// - **Wakers**: a pending `poll_` method wakes the waker of its context when another call is worthwhile. One task
+///   waits in each direction at a time, for [room](Self::poll_room) or to [submit](Self::poll_submit_ready) in one and
+///   to [receive](Self::poll_receive_ready) in the other. So the latest waker of each direction is enough; both may be
+///   the same task's. A ready result may be wrong: the next `try_` call then gives `WouldBlock`, and the task waits
+///   again. It must not be wrong for ever, or a rail's thread spins.
+/// - **Threads**: any thread may call any method at any time. The thread of its rail drives a lane; other threads read
+///   its figures. No method blocks for longer than a system call.
+/// - **Dropping** a lane ends it: the peer receives its end or an error, now or after the submitted bytes. Submitted
+///   memory that a kernel or a device still reads stays unchanged for as long. Dropping the [`Acceptor`] that a
+///   lane came from does not end it.
 ///
 /// # The stream's conclusions
 /// | the transport | the stream |

@@ -1,5 +1,4 @@
-//! Lanes over the loopback interface: they begin where they should, behave as their options say, and count what they
-//! carry.
+//! Lanes over the loopback interface: their local ends, their options and their counters.
 
 use rails_net::{
     BindEndError, ConnectError, Deviation, KeepAlive, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
@@ -18,9 +17,9 @@ const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 const OTHER_LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 async fn pair(connecting: &TcpTransport, listening: &TcpTransport) -> (TcpLane, TcpLane) {
-    let listener: TcpAcceptor = listening.listen(LOOPBACK).expect("loopback is there");
-    let near = connecting.connect(listener.local_addr()).await.expect("it listens");
-    (near, listener.accept().await.expect("it was connected"))
+    let listener: TcpAcceptor = listening.listen(LOOPBACK).expect("every machine has a loopback interface");
+    let near = connecting.connect(listener.local_addr()).await.expect("the listener accepts");
+    (near, listener.accept().await.expect("a peer has connected"))
 }
 
 /// The errno at the root of an error.
@@ -60,10 +59,12 @@ async fn device_and_address_at_once() {
     let (near, _far) = pair(&by_both, &TcpTransport::new()).await;
     assert_eq!(near.local_addr().ip(), OTHER_LOOPBACK);
     assert_eq!(near.settings().expect("readable").device.as_deref(), Some("lo"));
-    let other_family = TcpTransport::new().listen("[::1]:0".parse().expect("an address")).expect("loopback is there");
-    let near = by_both.connect(other_family.local_addr()).await.expect("it listens");
+    let other_family = TcpTransport::new()
+        .listen("[::1]:0".parse().expect("an address"))
+        .expect("every machine has a loopback interface");
+    let near = by_both.connect(other_family.local_addr()).await.expect("the listener accepts");
     assert_eq!(near.settings().expect("readable").device.as_deref(), Some("lo"));
-    let error = by_both.listen(LOOPBACK).expect_err("it is another address");
+    let error = by_both.listen(LOOPBACK).expect_err("the listener's address is another one");
     assert!(matches!(error, ListenError::LocalEnd(BindEndError::Mismatch { .. })), "{error}");
 }
 
@@ -76,7 +77,7 @@ async fn default_options_at_both_ends() {
         assert_eq!(settings.not_sent_lowat, Some(DataSize::bytes(128 << 10)));
         assert_eq!(settings.keepalive, Some(KeepAlive::default()));
         assert_eq!(settings.user_timeout, Some(Duration::from_secs(20)));
-        // None where the kernel knows no such option.
+        // `None` if the kernel does not have the option.
         assert!(settings.rto_max.is_none_or(|longest| longest == Duration::from_secs(1)), "{settings:?}");
         assert_eq!(settings.device, None);
         assert!(!settings.congestion.is_empty());
@@ -148,19 +149,19 @@ async fn a_lane_counts_what_it_carries() {
             let room = left.min(buffer.len());
             left -= far.get_mut().read(&mut buffer[..room]).await.expect("the lane holds");
         }
-        // One byte back: the answer to it acknowledges all that came before.
+        // One byte back: its segment acknowledges all bytes before it.
         far.get_mut().write_all(&[1]).await.expect("the lane holds");
         far
     });
     near.get_mut().write_all(&vec![7; BYTES as usize]).await.expect("the lane holds");
     let mut answer = [0];
     near.get_mut().read_exact(&mut answer).await.expect("the lane holds");
-    let far = received.await.expect("it does not panic");
+    let far = received.await.expect("the task does not panic");
 
     let (sent, got) = (near.stats().expect("readable"), far.stats().expect("readable"));
     assert_eq!((sent.state, got.state), (TcpState::Established, TcpState::Established));
     assert_eq!(got.bytes_received, Some(BYTES));
-    // The byte back carries the acknowledgement of all; the handshake of the side that connected counts as one.
+    // The byte back carries the acknowledgement of all bytes; the handshake of the connecting side counts as one.
     assert_eq!(sent.bytes_acked, Some(BYTES + 1));
     assert_eq!(sent.bytes_sent.zip(sent.bytes_retransmitted).map(|(all, again)| all - again), Some(BYTES));
     assert_eq!(sent.not_sent_bytes, Some(0));
@@ -182,10 +183,10 @@ async fn the_peers_closing_is_seen_and_counts_as_one_byte() {
 
 #[tokio::test]
 async fn a_refused_port_is_refused() {
-    // A port that is taken and not listened on, so that no other program can come to listen there meanwhile.
+    // This socket holds a port without listening, so that no other program can listen there meanwhile.
     let silent = tokio::net::TcpSocket::new_v4().expect("a socket");
-    silent.bind(LOOPBACK).expect("loopback is there");
-    let unused = silent.local_addr().expect("it is bound");
+    silent.bind(LOOPBACK).expect("every machine has a loopback interface");
+    let unused = silent.local_addr().expect("the socket is bound");
     let error = TcpTransport::new().local(OTHER_LOOPBACK).connect(unused).await.expect_err("nothing listens");
     assert!(matches!(&error, ConnectError::Refused { remote, .. } if *remote == unused), "{error}");
     assert_eq!(error.to_string(), format!("{unused} refused a connection from 127.0.0.2"));
@@ -195,7 +196,7 @@ async fn a_refused_port_is_refused() {
 #[tokio::test]
 async fn an_unanswered_call_times_out() {
     // A listener whose queue is full answers no further call.
-    let full = TcpTransport::new().backlog(0).listen(LOOPBACK).expect("loopback is there");
+    let full = TcpTransport::new().backlog(0).listen(LOOPBACK).expect("every machine has a loopback interface");
     let options = TcpTransport::new().connect_timeout(Duration::from_millis(50));
     let mut waiting = Vec::new();
     let error = loop {
@@ -211,16 +212,18 @@ async fn an_unanswered_call_times_out() {
 
 #[tokio::test]
 async fn an_address_of_another_machine_cannot_be_begun_at() {
-    // RFC 5737: an address for documentation, of no machine.
+    // An address for documentation (RFC 5737), which no machine has.
     let foreign: IpAddr = [192, 0, 2, 1].into();
     let remote = SocketAddr::new(LOOPBACK.ip(), 9);
-    let error = TcpTransport::new().local(foreign).connect(remote).await.expect_err("it is not ours");
+    let error =
+        TcpTransport::new().local(foreign).connect(remote).await.expect_err("this machine does not have the address");
     assert!(
         matches!(&error, ConnectError::LocalEnd(BindEndError::Address { address, .. }) if address.ip() == foreign),
         "{error}"
     );
     assert_eq!(errno(&error), Some(libc::EADDRNOTAVAIL));
-    let error = TcpTransport::new().listen(SocketAddr::new(foreign, 0)).expect_err("it is not ours");
+    let error =
+        TcpTransport::new().listen(SocketAddr::new(foreign, 0)).expect_err("this machine does not have the address");
     assert!(matches!(error, ListenError::LocalEnd(BindEndError::Address { .. })), "{error}");
 }
 
@@ -287,7 +290,7 @@ async fn times_are_never_shorter_than_asked_for() {
 #[tokio::test]
 async fn a_taken_port_is_an_error_unless_it_is_shared() {
     let shared = TcpTransport::new().reuse_port(true);
-    let first = shared.listen(LOOPBACK).expect("loopback is there");
+    let first = shared.listen(LOOPBACK).expect("every machine has a loopback interface");
     let second = shared.listen(first.local_addr()).expect("both share");
     assert_eq!(second.local_addr(), first.local_addr());
     let error = TcpTransport::new().listen(first.local_addr()).expect_err("this one does not share");
@@ -299,8 +302,8 @@ async fn busy_poll_time_or_missing_privilege() {
     let options = TcpTransport::new().busy_poll(Duration::from_nanos(49_001));
     match options.listen(LOOPBACK) {
         Ok(listener) => {
-            let near = options.connect(listener.local_addr()).await.expect("it listens");
-            let far = listener.accept().await.expect("it was connected");
+            let near = options.connect(listener.local_addr()).await.expect("the listener accepts");
+            let far = listener.accept().await.expect("a peer has connected");
             for lane in [&near, &far] {
                 assert_eq!(lane.settings().expect("readable").busy_poll, Some(Duration::from_micros(50)), "rounded up");
             }

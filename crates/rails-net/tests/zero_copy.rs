@@ -1,4 +1,4 @@
-//! Sending without copies, over the loopback interface, where the kernel copies in the end and says so.
+//! Sending without copies, over the loopback interface, where the kernel copies after all and reports it.
 
 use bytes::Bytes;
 use rails_net::{Lane, TcpLane, TcpTransport, Transport, ZeroCopy, ZeroCopyStats};
@@ -26,15 +26,15 @@ fn zero_copy() -> TcpTransport {
     TcpTransport::new().zero_copy(ZeroCopy::new())
 }
 
-/// A lane that sends without copies, and one that holds little.
+/// A lane that sends without copies, and a peer with a small receive buffer.
 async fn pair(sending: TcpTransport) -> (TcpLane, TcpLane) {
     let receiving = TcpTransport::new().receive_buffer(DataSize::bytes(64 << 10));
-    let listener = receiving.listen(LOOPBACK).expect("loopback is there");
-    let near = sending.connect(listener.local_addr()).await.expect("it listens");
-    (near, listener.accept().await.expect("it was connected"))
+    let listener = receiving.listen(LOOPBACK).expect("every machine has a loopback interface");
+    let near = sending.connect(listener.local_addr()).await.expect("the listener accepts");
+    (near, listener.accept().await.expect("a peer has connected"))
 }
 
-/// Memory that tells when it is let go.
+/// Memory that sets a flag when it is dropped.
 struct Watched(Vec<u8>, Arc<AtomicBool>);
 
 impl AsRef<[u8]> for Watched {
@@ -45,7 +45,7 @@ impl AsRef<[u8]> for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // What is sent after this is something else.
+        // A kernel that still reads this memory sends other bytes from now on.
         self.0.fill(0xdd);
         self.1.store(true, SeqCst);
     }
@@ -57,13 +57,13 @@ fn watched(length: usize) -> (Bytes, Arc<AtomicBool>) {
     (Bytes::from_owner(Watched(bytes, gone.clone())), gone)
 }
 
-/// Hands in as much as is taken without waiting, once.
+/// Waits until the lane is ready, and submits once.
 async fn submit(lane: &dyn Lane, payload: &Bytes) -> usize {
     loop {
-        poll_fn(|context| lane.poll_submit_ready(context)).await.expect("it is up");
+        poll_fn(|context| lane.poll_submit_ready(context)).await.expect("the lane is up");
         match lane.try_submit(CONTROL, std::slice::from_ref(payload)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            taken => return taken.expect("it is up"),
+            taken => return taken.expect("the lane is up"),
         }
     }
 }
@@ -72,7 +72,7 @@ async fn receive(lane: &dyn Lane, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
     while filled < length {
-        poll_fn(|context| lane.poll_receive_ready(context)).await.expect("it is up");
+        poll_fn(|context| lane.poll_receive_ready(context)).await.expect("the lane is up");
         match lane.try_receive(&mut [IoSliceMut::new(&mut bytes[filled..])]) {
             Ok(0) => break,
             Ok(count) => filled += count,
@@ -85,7 +85,7 @@ async fn receive(lane: &dyn Lane, length: usize) -> Vec<u8> {
 }
 
 fn stats(lane: &dyn Lane) -> ZeroCopyStats {
-    lane.stats().expect("readable").zero_copy.expect("it sends without copies")
+    lane.stats().expect("readable").zero_copy.expect("the lane sends without copies")
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -111,11 +111,11 @@ async fn payload_kept_until_the_kernel_is_done() {
     let got = receive(&far, taken).await;
     assert_eq!(&got[..CONTROL.len()], CONTROL);
     assert!(got[CONTROL.len()..] == expected[..taken - CONTROL.len()], "other bytes arrived");
-    until("the kernel does not say that it is done", || stats(&near).completed == 1).await;
+    until("the kernel sends no notice", || stats(&near).completed == 1).await;
     assert_eq!(stats(&near).outstanding_bytes, 0);
-    assert!(!gone.load(SeqCst), "we still have it");
+    assert!(!gone.load(SeqCst), "the caller still holds the memory");
     drop(expected);
-    assert!(gone.load(SeqCst), "the lane keeps what the kernel is done with");
+    assert!(gone.load(SeqCst), "the lane keeps memory that the kernel is done with");
 }
 
 #[tokio::test]
@@ -128,12 +128,12 @@ async fn payload_kept_after_its_lane_is_dropped() {
     assert!(taken > 300 << 10, "the receiver cannot hold that much: {taken}");
     drop(near);
     sleep(Duration::from_millis(100)).await;
-    assert!(!gone.load(SeqCst), "memory was let go that is still being sent");
-    // All of it arrives as it was, and then the end.
+    assert!(!gone.load(SeqCst), "the lane freed memory that the kernel still sends");
+    // All bytes arrive unchanged, and then the end.
     let got = receive(&far, 16 << 20).await;
     assert_eq!(got.len(), taken);
     assert!(got[CONTROL.len()..] == expected[..taken - CONTROL.len()], "other bytes arrived");
-    until("what the kernel is done with is not let go", || gone.load(SeqCst)).await;
+    until("the lane keeps memory that the kernel is done with", || gone.load(SeqCst)).await;
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn little_is_copied_as_ever() {
     assert!(gone.load(SeqCst));
     assert_eq!(receive(&far, taken).await.len(), CONTROL.len() + 1000);
     assert_eq!(stats(&near), ZeroCopyStats::default());
-    assert_eq!(Lane::stats(&far).expect("readable").zero_copy, None, "it was not asked to");
+    assert_eq!(Lane::stats(&far).expect("readable").zero_copy, None, "the accepting lane has no zero copy");
 }
 
 #[tokio::test]
@@ -173,13 +173,13 @@ async fn no_more_is_outstanding_than_was_allowed() {
     let (near, far) = pair(TcpTransport::new().zero_copy(most).not_sent_lowat(None)).await;
     let (payload, _) = watched(40_000);
     let mut taken = 0;
-    // Until the socket takes no more.
+    // Submits until the socket takes no more.
     while let Ok(count) = near.try_submit(CONTROL, std::slice::from_ref(&payload)) {
         taken += count;
         assert!(stats(&near).outstanding_bytes <= limit);
     }
     assert!(stats(&near).refused > 0, "{:?}", stats(&near));
-    assert_eq!(receive(&far, taken).await.len(), taken, "what was not allowed went with a copy");
+    assert_eq!(receive(&far, taken).await.len(), taken, "bytes beyond the limit were sent with a copy");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn wait_for_room_beside_many_notices() {
     let polls = Arc::new(AtomicUsize::new(0));
     let mut total = 0;
     for _ in 0..10 {
-        // Sends until there is no room and, as nobody reads, none comes.
+        // Sends until there is no room. No more room comes, because the peer does not read.
         loop {
             while let Ok(count) = near.try_submit(CONTROL, std::slice::from_ref(&payload)) {
                 total += count;
@@ -207,12 +207,12 @@ async fn wait_for_room_beside_many_notices() {
         total = 0;
         timeout(Duration::from_secs(30), poll_fn(|context| near.poll_room(context)))
             .await
-            .expect("what was read makes room")
-            .expect("it is up");
+            .expect("reading makes room")
+            .expect("the lane is up");
     }
     assert!(stats(&near).completed > 0, "{:?}", stats(&near));
     let polls = polls.load(SeqCst);
-    assert!(polls < 2000, "woken {polls} times for nothing");
+    assert!(polls < 2000, "{polls} wakes without room");
 }
 
 #[test]
@@ -220,24 +220,24 @@ fn incoming_lane_opens_on_another_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (accepting, driving) = (runtime(), runtime());
     let (incoming, far) = accepting.block_on(async {
-        let mut acceptor = Transport::listen(&zero_copy(), LOOPBACK).expect("loopback is there");
-        let far = TcpTransport::new().connect(acceptor.local_addr()).await.expect("it listens");
-        let incoming = poll_fn(|context| acceptor.poll_accept(context)).await.expect("it was connected");
+        let mut acceptor = Transport::listen(&zero_copy(), LOOPBACK).expect("every machine has a loopback interface");
+        let far = TcpTransport::new().connect(acceptor.local_addr()).await.expect("the listener accepts");
+        let incoming = poll_fn(|context| acceptor.poll_accept(context)).await.expect("a peer has connected");
         assert_eq!((incoming.local_addr(), incoming.peer_addr()), (far.peer_addr(), far.local_addr()));
-        (incoming, far.into_stream().into_std().expect("it lets go"))
+        (incoming, far.into_stream().into_std().expect("the runtime releases the socket"))
     });
     drop(accepting);
     driving.block_on(async {
-        let near = incoming.open().expect("it is up");
-        let mut far = TcpStream::from_std(far).expect("it is taken");
+        let near = incoming.open().expect("the lane is up");
+        let mut far = TcpStream::from_std(far).expect("the runtime takes the socket");
         let (payload, gone) = watched(1 << 20);
         let expected = payload.to_vec();
         let taken = submit(&*near, &payload).await;
         drop(payload);
         let mut received = vec![0; taken];
-        far.read_exact(&mut received).await.expect("all of it comes");
+        far.read_exact(&mut received).await.expect("every byte arrives");
         assert!(received[CONTROL.len()..] == expected[..taken - CONTROL.len()], "other bytes arrived");
-        until("the kernel does not say that it is done", || stats(&*near).completed == 1).await;
+        until("the kernel sends no notice", || stats(&*near).completed == 1).await;
         assert!(gone.load(SeqCst));
     });
 }
@@ -248,7 +248,7 @@ async fn the_end_of_the_other_side_ends_the_wait_for_room() {
     let (payload, gone) = watched(1 << 20);
     while near.try_submit(CONTROL, std::slice::from_ref(&payload)).is_ok() {}
     drop(far);
-    // Closed with bytes unread, it resets the connection.
+    // The kernel resets a connection that is closed with unread bytes.
     let failed = async {
         loop {
             match near.try_submit(CONTROL, std::slice::from_ref(&payload)) {
@@ -260,8 +260,8 @@ async fn the_end_of_the_other_side_ends_the_wait_for_room() {
             }
         }
     };
-    let error = timeout(Duration::from_secs(30), failed).await.expect("it finds out");
+    let error = timeout(Duration::from_secs(30), failed).await.expect("the sender gets the error");
     assert!(matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{error}");
     drop((near, payload));
-    until("what the kernel threw away is not let go", || gone.load(SeqCst)).await;
+    until("the lane keeps memory of bytes that the kernel threw away", || gone.load(SeqCst)).await;
 }

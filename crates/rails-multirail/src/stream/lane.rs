@@ -33,7 +33,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Drives one lane that has joined, whatever its transport.
+/// Drives one lane that has joined, over any transport.
 pub(crate) struct LaneDriver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: LaneId,

@@ -1,6 +1,6 @@
-//! Where received bytes lie, on a machine of two nodes: run inside the NUMA guest, which sets `RAILS_GUEST=1`.
+//! The node of received bytes on a machine of two nodes. Runs inside the NUMA guest, which sets `RAILS_GUEST=1`.
 //!
-//! The application's thread is bound to node 0 in every case, so that what is found on node 1 was put there by a rail.
+//! The application's thread is bound to node 0 in every case, so bytes on node 1 were put there by a rail.
 
 use bytes::Bytes;
 use rails_bind::{
@@ -13,9 +13,10 @@ use rails_multirail::{
 use rails_topo::{CpuSet, NodeId, Topology};
 use std::{fs, net::SocketAddr};
 
-/// The calling thread on node 0, in the guest, with room on both nodes: a preferring policy takes pages from the other node rather than
-/// files out of memory, and the programs that were run before are such files. Automatic NUMA balancing is off: it unmaps pages for a while to see which CPU
-/// touches them, and move_pages(2) does not say then where they lie.
+/// Binds the calling thread to node 0 in the guest, and makes room on both nodes: a preferring policy takes pages from
+/// the other node rather than evict cached files, such as programs that ran before. It switches automatic NUMA
+/// balancing off: that unmaps pages for a while to see which CPU touches them, and move_pages(2) does not give their
+/// node then.
 fn guest() -> ThreadGuard {
     rails_lab::guest::require();
     fs::write("/proc/sys/kernel/numa_balancing", "0").expect("the guest's tests run as root");
@@ -77,10 +78,11 @@ fn guest_chunks_on_the_receiving_rails_node() {
     }
 }
 
-/// Receives 64 MiB, each chunk dropped by the application's thread, and says where those lie that are long enough for a buffer of their own pages.
+/// Receives 64 MiB, drops each chunk on the application's thread, and checks the node of those that are long enough for
+/// a mapping of their own.
 async fn receive(rails: &Rails) -> Vec<Residency> {
     const ROUNDS: usize = 64;
-    // Long chunks, whatever the speed of the lane, which is an emulated machine's.
+    // Long chunks at any speed of the lane, which is that of an emulated machine.
     let (mut near, mut far) = pair(rails, &options().policy(Policy::Static)).await;
     let payload = Bytes::from(vec![7; 1 << 20]);
     let sending = tokio::spawn(async move {
@@ -91,7 +93,7 @@ async fn receive(rails: &Rails) -> Vec<Residency> {
     });
     let mut looked_at = Vec::new();
     let mut lengths = std::collections::BTreeMap::new();
-    while let Some(bytes) = far.read_bytes().await.expect("nothing is wrong") {
+    while let Some(bytes) = far.read_bytes().await.expect("the stream does not fail") {
         *lengths.entry(bytes.len()).or_insert(0) += 1;
         if bytes.len() >= OWN_PAGES {
             looked_at.push(residency(&bytes));
@@ -99,11 +101,11 @@ async fn receive(rails: &Rails) -> Vec<Residency> {
     }
     println!("chunks by length: {lengths:?}");
     far.close().await.expect("there is nothing to send");
-    sending.await.expect("it does not fail");
+    sending.await.expect("the sending task does not fail");
     looked_at
 }
 
-/// From here on a buffer is mapped for itself.
+/// The least length of a buffer with a mapping of its own.
 const OWN_PAGES: usize = 128 << 10;
 
 #[test]
@@ -115,14 +117,16 @@ fn guest_interleaved_large_messages() {
     let on_nodes = |interleaved: bool, rails: &Rails| {
         run(async {
             let (near, far) = pair(rails, &options().interleaved_messages(interleaved)).await;
-            let (near, mut far) =
-                (near.into_messages().expect("it is fresh"), far.into_messages().expect("it is fresh"));
+            let (near, mut far) = (
+                near.into_messages().expect("the stream is unused"),
+                far.into_messages().expect("the stream is unused"),
+            );
             let (mut sender, _receiver) = near.split();
             let message = Bytes::from(vec![7; LENGTH]);
             let mut on_nodes = Vec::new();
             for _ in 0..8 {
                 sender.send(message.clone(), Priority::NORMAL).await.expect("it is received");
-                let message = far.recv().await.expect("nothing is wrong").expect("it was sent");
+                let message = far.recv().await.expect("the stream does not fail").expect("it was sent");
                 assert!(message.payload[..] == [7; LENGTH]);
                 let pages = residency(&message.payload);
                 on_nodes.push([0, 1].map(|node| pages.pages_on(NodeId(node))));
@@ -130,10 +134,10 @@ fn guest_interleaved_large_messages() {
             on_nodes
         })
     };
-    // From the first message on, and also where a buffer is used again.
+    // This holds from the first message on, and for a buffer that is used again.
     let half = (LENGTH / 4096 / 2) as u64;
     assert_eq!(on_nodes(true, &rails), vec![[half, half]; 8]);
-    // One node is in use: there is nothing to go round.
+    // One node is in use, so there is nothing to interleave.
     for pages in on_nodes(true, &rails_on(&[1, 1])) {
         assert_eq!(pages, [0, 2 * half]);
     }

@@ -1,6 +1,7 @@
-//! What a stream takes of the process's memory while a peer floods it and the application does not read, by the kernel's count.
+//! The memory of a stream that a peer floods while the application does not read, by the kernel's count.
 //!
-//! Each case runs in a process of its own, which is this program again: what one case leaves in the allocator must not be lent to the next.
+//! Each case runs in a process of its own, which is this program again: memory that one case leaves in the allocator
+//! must not serve the next.
 
 #[path = "../peer/mod.rs"]
 mod join;
@@ -17,12 +18,13 @@ use std::{fs, future::Future, net::SocketAddr, process::Command, time::Duration}
 use tokio::time::{sleep, timeout};
 
 const WINDOW: u64 = 16 << 20;
-/// Beside the window and its tenth, for each lane: the chunk that is on its way in, what is read ahead, and what the allocator and the runtime keep.
+/// The bound for each lane beside the window and its tenth: the arriving chunk, the bytes read ahead, and memory of the
+/// allocator and the runtime.
 const FIXED_PER_LANE: u64 = 1 << 20;
 /// Names the case to a process that runs it.
 const CASE: &str = "RAILS_MEMORY_CASE";
 
-/// Everything that a peer might do, by name.
+/// The cases of a peer's behaviour, by name.
 const CASES: [(&str, Case); 13] = [
     ("bytes of a well-behaved peer", Case::Bytes),
     ("messages of a well-behaved peer", Case::Messages(100_000)),
@@ -41,13 +43,13 @@ const CASES: [(&str, Case); 13] = [
 
 #[derive(Debug, Clone, Copy)]
 enum Case {
-    /// Bytes by our own sender, over two lanes.
+    /// Bytes from this crate's sender, over two lanes.
     Bytes,
-    /// Messages of that length by our own sender, over two lanes.
+    /// Messages of that length from this crate's sender, over two lanes.
     Messages(usize),
     /// A peer on a bare socket.
     Flood(Flood),
-    /// The same, once some windows were sent in order and read: the pool is full then.
+    /// The same after some windows were sent in order and read, so that the pool is full.
     ThenFlood(Flood),
     MessageFlood(Flood),
 }
@@ -55,13 +57,14 @@ enum Case {
 #[test]
 fn memory_bound_against_floods() {
     if let Ok(name) = std::env::var(CASE) {
-        let (_, case) = CASES.iter().find(|(other, _)| *other == name).expect("it is one of the cases");
+        let (_, case) = CASES.iter().find(|(other, _)| *other == name).expect("the name is that of a case");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         return runtime.block_on(run(*case));
     }
-    let program = std::env::current_exe().expect("this program is somewhere");
+    let program = std::env::current_exe().expect("this program has a path");
     for (name, _) in CASES {
-        let output = Command::new(&program).arg("--nocapture").env(CASE, name).output().expect("it runs again");
+        let output =
+            Command::new(&program).arg("--nocapture").env(CASE, name).output().expect("this program runs again");
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         text.lines().filter(|line| line.contains("MiB")).for_each(|line| println!("{name}: {line}"));
@@ -84,7 +87,10 @@ async fn run(case: Case) {
         }
         Case::Messages(length) => {
             let (_rails, near, far) = pair(2).await;
-            let (near, far) = (near.into_messages().expect("it is fresh"), far.into_messages().expect("it is fresh"));
+            let (near, far) = (
+                near.into_messages().expect("the stream is unused"),
+                far.into_messages().expect("the stream is unused"),
+            );
             let message = Bytes::from(vec![7; length]);
             assert!(length as u64 <= longest_message(WINDOW));
             let (growth, _) = grown(async {
@@ -105,13 +111,19 @@ async fn run(case: Case) {
             let (growth, ()) = grown(async {
                 let mut read = 0;
                 for round in 0..4 {
-                    // Each round in other lengths, and read at the end only, so that the window is full in between.
+                    // Each round has other lengths, and the application reads only at its end, so that the window is
+                    // full in between.
                     let length = [512 << 10, 200_000, 60_000, 20_000][round];
                     let chunks = Flood::Chunks { length, step: length as u64 };
                     arrived(&mut peer, read, chunks, || stream.stats()).await;
                     let until = read + WINDOW / length as u64 * length as u64;
                     while read < until {
-                        read += stream.read_bytes().await.expect("nothing is wrong").expect("it goes on").len() as u64;
+                        read += stream
+                            .read_bytes()
+                            .await
+                            .expect("the stream does not fail")
+                            .expect("the stream goes on")
+                            .len() as u64;
                     }
                 }
                 arrived(&mut peer, read, flood, || stream.stats()).await;
@@ -121,14 +133,14 @@ async fn run(case: Case) {
         }
         Case::MessageFlood(flood) => {
             let (_listening, stream, mut peer) = victim().await;
-            let messages = stream.into_messages().expect("nothing has come");
+            let messages = stream.into_messages().expect("no bytes have arrived");
             let (growth, ()) = grown(arrived(&mut peer, 0, flood, || messages.stats())).await;
             check(growth, 1);
         }
     }
 }
 
-/// Sends the flood from that offset on, and waits until all of it has arrived.
+/// Sends the flood from that offset on, and waits until every chunk has arrived.
 async fn arrived(peer: &mut Peer, from: u64, flood: Flood, stats: impl Fn() -> StreamStats) {
     let before = stats().lanes[0].chunks_received;
     let sent = peer.send(from, WINDOW, flood).await;
@@ -147,23 +159,23 @@ fn check(growth: u64, lanes: u64) {
     let bound = WINDOW + WINDOW / 10 + FIXED_PER_LANE * lanes;
     println!("{:.2} MiB of {:.2} MiB", mib(growth), mib(bound));
     assert!(growth <= bound, "{growth} bytes, where {bound} are the bound");
-    // Else it would not have been a flood, or was not counted.
-    assert!(growth >= WINDOW / 2, "{growth} bytes are too few to be true");
+    // Less growth means that there was no flood, or that it was not counted.
+    assert!(growth >= WINDOW / 2, "{growth} bytes are too few for a flood");
 }
 
-/// By how much the process's memory grew at its highest while that was done.
+/// The growth of the process's memory to its peak while `act` runs.
 async fn grown<T>(act: impl Future<Output = T>) -> (u64, T) {
-    // Sets the highest to what it is now (proc_pid_clear_refs(5)).
-    fs::write("/proc/self/clear_refs", "5").expect("a process may forget its own");
+    // Resets the peak to the present value (proc_pid_clear_refs(5)).
+    fs::write("/proc/self/clear_refs", "5").expect("a process may reset its own peak");
     let before = status("VmRSS:");
     let result = act.await;
     (status("VmHWM:").saturating_sub(before), result)
 }
 
 fn status(line: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("every process has one");
-    let value = text.lines().find_map(|text| text.strip_prefix(line)).expect("Linux says how much that is");
-    value.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") << 10
+    let text = fs::read_to_string("/proc/self/status").expect("every process has a status file");
+    let value = text.lines().find_map(|text| text.strip_prefix(line)).expect("Linux reports the value");
+    value.trim().trim_end_matches(" kB").parse::<u64>().expect("the value is a number") << 10
 }
 
 fn rails(count: usize) -> Rails {
@@ -199,5 +211,5 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// For how long nothing has happened where a writer waits for the window.
+/// The silence after which a writer counts as waiting for the window.
 const QUIET: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! A peer on a bare socket, which joins in order and then sends what costs most.
+//! A peer on a bare socket, which joins in order and then sends the most expensive chunks.
 
 use crate::join::join;
 use bytes::Bytes;
@@ -16,10 +16,10 @@ use tokio::{
     net::tcp::OwnedWriteHalf,
 };
 
-/// What is sent, within one window.
+/// A flood within one window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Flood {
-    /// A chunk at every step, from the second byte on where they leave gaps, so that nothing can be read.
+    /// A chunk at every step. If the chunks leave gaps, they begin at the second byte, so that no byte can be read.
     Chunks { length: usize, step: u64 },
     /// Chunks side by side, the last one first.
     Backwards { length: usize },
@@ -34,7 +34,7 @@ pub(crate) enum Flood {
 pub(crate) struct Peer {
     socket: OwnedWriteHalf,
     bytes: Bytes,
-    /// What is to be sent, gathered: its memory is there from the beginning.
+    /// The gathered chunks to send, allocated before the measurement.
     batch: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl Peer {
         Self { socket, bytes: vec![7; 512 << 10].into(), batch }
     }
 
-    /// Sends what fits into the window from that offset on, and says how many chunks that were.
+    /// Sends as many chunks as fit into the window from that offset on, and gives their number.
     pub(crate) async fn send(&mut self, from: u64, window: u64, flood: Flood) -> u64 {
         let mut sent = 0;
         match flood {
@@ -64,7 +64,7 @@ impl Peer {
                 }
             }
             Flood::Backwards { length } => {
-                // The first is left out, so that nothing can be read.
+                // The first chunk is left out, so that no byte can be read.
                 for index in (1..window / length as u64).rev() {
                     self.chunk(None, from + index * length as u64, length).await;
                     sent += 1;

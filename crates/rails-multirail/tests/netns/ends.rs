@@ -23,14 +23,14 @@ pub(crate) struct Ends {
     pub(crate) lab: LinkLab,
     ends: [End; 2],
     runtime: Runtime,
-    /// The lanes run on these.
+    /// The rails that the lanes run on.
     _rails: [Rails; 2],
 }
 
-/// One end, which a task reads and writes.
+/// One end, with a task that reads and writes.
 struct End {
     stream: Arc<Mutex<MultiRailStream>>,
-    /// Whether the task writes, and whether it has written enough.
+    /// Whether the task writes, and whether it should end.
     writes: Arc<AtomicBool>,
     enough: Arc<AtomicBool>,
     task: JoinHandle<std::io::Result<[u64; 2]>>,
@@ -48,7 +48,7 @@ impl Ends {
             let listener = MultiRailListener::bind(&rails[1], &addresses, options).await.expect("it can listen");
             let near = MultiRailStream::connect(&rails[0], listener.local_addrs(), options).await.expect("it listens");
             let far = listener.accept().await.expect("a stream was opened");
-            // It takes in lanes that are dialled again.
+            // The listener accepts lanes that are dialled again.
             tokio::spawn(async move { listener.accept().await.map(drop) });
             (near, far)
         });
@@ -66,17 +66,18 @@ impl Ends {
     }
 
     pub(crate) fn stream(&self, side: Side) -> MutexGuard<'_, MultiRailStream> {
-        self.ends[side as usize].stream.lock().expect("nothing panics with it")
+        self.ends[side as usize].stream.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Has both ends write from now on.
+    /// Makes both ends write from now on.
     pub(crate) fn write(&self) {
         self.ends.iter().for_each(|end| end.writes.store(true, Relaxed));
     }
 
-    /// The numbers of the lanes that this end has and can use.
+    /// The numbers of the usable lanes at this end.
     pub(crate) fn usable_lanes(&self, side: Side) -> Vec<u16> {
-        // How many connections of a lane are up, and how many of them are stalled: it has two while one takes the place of the other.
+        // The number of a lane's connections that are up, and of those that are stalled. A lane has two while one
+        // replaces the other.
         let mut connections = BTreeMap::<u16, (i32, i32)>::new();
         for event in self.stream(side).events() {
             let Some(lane) = event.lane else { continue };
@@ -93,17 +94,17 @@ impl Ends {
         connections.into_iter().filter(|(_, (up, stalled))| up > stalled).map(|(lane, _)| lane).collect()
     }
 
-    /// How many bytes have arrived at this end by each lane.
+    /// The bytes that have arrived at this end, by lane.
     pub(crate) fn arrived(&self, side: Side) -> BTreeMap<u16, u64> {
         self.stream(side).stats().lanes.iter().map(|lane| (lane.lane, lane.bytes_received)).collect()
     }
 
-    /// Whether a task has come to its end, which before it was told to is a failure.
+    /// Whether a task has ended before the test told it to, which is a failure.
     pub(crate) fn has_failed(&self) -> bool {
         self.ends.iter().any(|end| end.task.is_finished())
     }
 
-    /// Waits for something, and gives the time that it took.
+    /// Waits for a condition, and gives the time that it took.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
         let since = Instant::now();
@@ -115,12 +116,12 @@ impl Ends {
         since.elapsed()
     }
 
-    /// Lets time pass, in which the ends read and write.
+    /// Waits while the ends read and write.
     pub(crate) fn pass(&self, time: Duration) {
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 
-    /// What happened, as both ends tell it.
+    /// The events of both ends, as text.
     pub(crate) fn story(&self) -> String {
         let of = |side: Side| {
             let stream = self.stream(side);
@@ -142,7 +143,7 @@ impl Ends {
         Side::BOTH.map(of).join("\n")
     }
 
-    /// Ends the stream in order: every byte has arrived. Gives how many each side sent.
+    /// Ends the stream in order, and checks that every byte has arrived. Gives the number of bytes that each side sent.
     pub(crate) fn finish(self) -> [u64; 2] {
         for end in &self.ends {
             end.enough.store(true, Relaxed);
@@ -159,7 +160,7 @@ impl Ends {
     }
 }
 
-/// Writes where it is to until it is enough, and reads and compares what comes. Gives how many bytes it wrote and read.
+/// Writes while it should, and reads and compares the arriving bytes. Gives the number of bytes written and read.
 async fn exchange(
     stream: Arc<Mutex<MultiRailStream>>,
     writes: Arc<AtomicBool>,
@@ -169,11 +170,11 @@ async fn exchange(
     let block = Bytes::from(pattern.repeat(2));
     let (mut written, mut read) = (0, 0);
     let (mut all_written, mut all_read) = (false, false);
-    // Nobody wakes it for what it is told.
+    // No waker announces a change of the flags.
     let mut tick = tokio::time::interval(TICK);
     while !(all_written && all_read) {
         let turn = poll_fn(|context| {
-            let mut stream = stream.lock().expect("nothing panics with it");
+            let mut stream = stream.lock().expect("no thread panics while it holds the lock");
             let mut progress = tick.poll_tick(context).is_ready();
             if !all_read && let Poll::Ready(bytes) = stream.poll_read_bytes(context)? {
                 progress = true;
@@ -215,14 +216,14 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Rails {
     let described = described.with_allowed(machine.allowed_cpus().clone());
     let names: Vec<&str> = (0..lab.link_count()).map(|link| lab.interface(side, link)).collect();
     let wish: RailRequest = names.join(",").parse().expect("they are names");
-    // The threads of the rails are born here, and so in the namespace.
+    // The rails' threads start here, and so in the namespace.
     let _inside = lab.enter(side).expect("this is root");
     Rails::build(&plan_rails(&described, &wish).expect("each link is a rail")).expect("a rail on each link")
 }
 
-/// How long a pattern is before it begins anew: longer than most writes, and no power of two.
+/// The length of the repeated pattern: longer than most writes, and not a power of two.
 const PERIOD: usize = 65_521;
-/// How often the tasks and those who wait look.
+/// The interval at which tasks and waits check.
 const TICK: Duration = Duration::from_millis(10);
-/// Nothing here takes so long: what does hangs.
+/// Every step here is shorter. A step that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);

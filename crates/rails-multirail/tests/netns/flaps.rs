@@ -12,24 +12,24 @@ use std::{
     time::Duration,
 };
 
-/// A link goes down at one end and comes back.
+/// A case: a link goes down at one end and comes back.
 #[derive(Debug, Clone)]
 struct Flap {
-    /// Lanes over each link.
+    /// The number of lanes over each link.
     parallel: usize,
     links: usize,
-    /// Whether the peer of the end that goes down keeps its carrier.
+    /// Whether the other end of the link keeps its carrier.
     bridged: bool,
     congestion: &'static str,
-    /// At which end the first link goes down, and for how long.
+    /// The end at which the first link goes down, and for how long.
     side: Side,
     down: Duration,
-    /// Who writes all the time.
+    /// The ends that write all the time.
     writers: Vec<Side>,
 }
 
 impl Flap {
-    /// Of a stream with one lane.
+    /// The case for a stream with one lane.
     fn of_one_lane(side: Side, writers: &[Side]) -> Self {
         let (down, writers) = (Duration::from_millis(400), writers.to_vec());
         Self { parallel: 1, links: 1, bridged: true, congestion: "cubic", side, down, writers }
@@ -53,7 +53,7 @@ impl Flap {
         ends.lab.set_link_up(self.side, 0, true).unwrap();
     }
 
-    /// How long it took, after the link was back, until every lane was usable at both ends.
+    /// The time from the return of the link until every lane is usable at both ends.
     fn until_usable(&self) -> Duration {
         let ends = self.open();
         let all = ends.usable_lanes(Side::A);
@@ -61,7 +61,7 @@ impl Flap {
         self.happen(&ends);
         let took = ends
             .wait_until("every lane is usable again", || Side::BOTH.iter().all(|side| ends.usable_lanes(*side) == all));
-        // Each of them carries something, both ways.
+        // Each lane carries bytes both ways.
         let before = Side::BOTH.map(|side| ends.arrived(side));
         ends.write();
         ends.wait_until("every lane carries bytes again", || {
@@ -72,7 +72,8 @@ impl Flap {
         took
     }
 
-    /// How long it took, after the link was back, until its lane had carried so much that it must be in use; and what happened.
+    /// The time from the return of the link until its lane has carried so many bytes that it must be in use; and the
+    /// events.
     fn until_used(&self) -> (Duration, String) {
         let ends = self.open();
         self.happen(&ends);
@@ -98,7 +99,7 @@ fn netns_a_flap_that_one_end_saw_is_got_over() {
     }
 }
 
-/// `RAILS_RUNS=20` has each of all cases happen so many times; without it, there are few of the short ones.
+/// `RAILS_RUNS=20` runs every case 20 times. Without it, a third of the short cases run once.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_rail_is_used_soon_after_it_is_back() {
@@ -116,7 +117,7 @@ fn netns_a_rail_is_used_soon_after_it_is_back() {
         }
     }
     if runs.is_none() {
-        // Of the short ones, each is met in half of the cases.
+        // Every third case, so that each value of each parameter still occurs.
         cases = cases.into_iter().step_by(3).collect();
     }
     let failed = run_all(&cases, runs.unwrap_or(1));
@@ -129,7 +130,7 @@ fn netns_a_rail_is_used_soon_after_it_is_back() {
     );
 }
 
-/// Runs each of these so many times, some at a time; gives those that took too long.
+/// Runs each case `runs` times, several at a time, and gives those that took too long.
 fn run_all(cases: &[Flap], runs: usize) -> Vec<String> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -139,21 +140,24 @@ fn run_all(cases: &[Flap], runs: usize) -> Vec<String> {
             let (took, story) = flap.until_used();
             println!("{flap:?}: used after {took:?}");
             if took > LONGEST {
-                failed.lock().expect("nothing panics with it").push(format!("{flap:?}: {took:?}\n{story}"));
+                failed
+                    .lock()
+                    .expect("no thread panics while it holds the lock")
+                    .push(format!("{flap:?}: {took:?}\n{story}"));
             }
         }
     };
     std::thread::scope(|scope| (0..AT_A_TIME).for_each(|_| drop(scope.spawn(work))));
-    failed.into_inner().expect("nothing panics with it")
+    failed.into_inner().expect("no thread panics while it holds the lock")
 }
 
-/// Of a link, in Mbit/s.
+/// The rate of a link, in Mbit/s.
 const RATE: u64 = 50;
 /// Before something happens.
 const SETTLE: Duration = Duration::from_millis(300);
-/// A lane is usable, and used, again so soon after its link is back.
+/// The longest time until a lane is usable and used again after its link is back.
 const LONGEST: Duration = Duration::from_secs(2);
-/// So many bytes are more than a lane has in flight: it was given others.
+/// More bytes than a lane has in flight: a lane that has carried them was given new ones.
 const IN_USE: u64 = 1 << 20;
-/// How many streams there are at a time: what they wait for is time, most of it.
+/// The number of concurrent streams, which mostly wait.
 const AT_A_TIME: usize = 4;

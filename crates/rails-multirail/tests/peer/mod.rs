@@ -1,4 +1,4 @@
-//! A peer on a bare socket that joins in order; what it does then is up to the test.
+//! A peer on a bare socket that joins in order. The test decides what it sends after that.
 
 use rails_multirail::StreamId;
 use rails_proto::{
@@ -11,7 +11,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Opens a stream of one lane, and gives its socket and what was agreed.
+/// Opens a stream of one lane, and gives its socket and the result of the handshake.
 pub(crate) async fn join(
     address: SocketAddr,
     credentials: Credentials,
@@ -35,12 +35,15 @@ pub(crate) async fn join(
         }
         let mut prefix = [0; PREFIX_LEN];
         socket.read_exact(&mut prefix).await.expect("it answers");
-        let mut body = vec![0; Message::body_len(&prefix).expect("it is a message")];
-        socket.read_exact(&mut body).await.expect("it is whole");
-        match initiator.handle(Message::decode(&prefix, &body).expect("it is known")).expect("it is in turn") {
+        let mut body = vec![0; Message::body_len(&prefix).expect("the prefix is that of a message")];
+        socket.read_exact(&mut body).await.expect("the message is whole");
+        match initiator
+            .handle(Message::decode(&prefix, &body).expect("the message is valid"))
+            .expect("the message is in turn")
+        {
             InitiatorStep::Send(next) => messages = next,
             InitiatorStep::Joined(joined) => {
-                let confirmation = joined.confirmation.clone().expect("it opens a stream");
+                let confirmation = joined.confirmation.clone().expect("the handshake opens a stream");
                 socket.write_all(&confirmation.encode()).await.expect("it reads");
                 return (socket, *joined);
             }

@@ -66,7 +66,7 @@ fn address_of_another_interface() {
     );
 }
 
-/// Over real sockets: each lane begins at an address of its own and leads to one of its own.
+/// Over real sockets: each lane has a local and a remote address of its own.
 #[tokio::test]
 async fn two_lanes_over_two_loopback_addresses() {
     let topology = Topology::detect().unwrap();

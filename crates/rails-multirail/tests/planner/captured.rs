@@ -43,5 +43,5 @@ fn nics_of_two_sockets_get_rails_beside_them() {
     let nodes: Vec<_> = plan.rails.iter().map(|rail| rail.node).collect();
     assert_eq!(nodes, [1, 1, 0, 0].map(|node| Some(NodeId(node))));
     let cpus: BTreeSet<_> = plan.rails.iter().map(|rail| rail.cpu).collect();
-    assert_eq!(cpus.len(), 4, "each has a core of its own: {plan}");
+    assert_eq!(cpus.len(), 4, "each rail has a core of its own: {plan}");
 }

@@ -1,4 +1,4 @@
-//! Which CPU and which memory a rail gets.
+//! The CPU and the memory of planned rails.
 
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, served_by, two_packages};
 use rails_topo::{CpuId, Nic, NicKind, NodeId, Topology};
@@ -46,7 +46,7 @@ fn cpu_that_serves_the_interrupt_is_preferred() {
 
 #[test]
 fn next_best_cpu_shares_the_interrupts_cache() {
-    // One node, two L3s, and the NIC is near to all of it.
+    // One node with two L3s. The NIC is near to both.
     let nic = served_by(nic("eth0", 0, 10, "10.0.0.1"), "6");
     let machine =
         Topology::synthetic("package:1 numa:1 l3:2 core:4 pu:1", vec![nic]).unwrap().with_allowed(cpus("0-5"));

@@ -1,4 +1,4 @@
-//! Which lanes a request means.
+//! The lanes that a request stands for.
 
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, two_packages};
 use rails_multirail::{

@@ -89,7 +89,7 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<RailPlan>(&json).unwrap(), plan);
     }
 
-    /// As long as there are free cores near a lane, no two rails meet on one.
+    /// While cores near a lane are free, no two rails share one.
     #[test]
     fn loopback_rails_share_a_core_last(machine in machines(), count in 1usize..16) {
         let Ok(plan) = plan_rails(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! Streams that end as they should say nothing about it, however busy the machine is. In a file of its own: what the whole process logs is looked at.
+//! Streams that end in order log no warning, even on a busy machine. This test has a file of its own, because it reads
+//! the log of the whole process.
 
 use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 use rails_topo::Topology;
@@ -12,7 +13,7 @@ use std::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What was logged.
+/// The log's text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -27,12 +28,12 @@ impl io::Write for Log {
     }
 }
 
-/// Says something, hears the answer, and brings both directions to their end.
+/// Sends bytes, receives the answer, and ends both directions.
 async fn talk(mut stream: MultiRailStream) {
     stream.write_all(&[1; 1000]).await.expect("the stream is up");
     stream.shutdown().await.expect("everything arrives");
     let mut got = Vec::new();
-    stream.read_to_end(&mut got).await.expect("it ends as it should");
+    stream.read_to_end(&mut got).await.expect("the stream ends in order");
     assert_eq!(got.len(), 1000);
 }
 
@@ -45,12 +46,12 @@ async fn a_regular_end_is_silent() {
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .finish();
-    tracing::subscriber::set_global_default(warnings).expect("it is the only one");
+    tracing::subscriber::set_global_default(warnings).expect("the process has no other subscriber");
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan_rails(&topology, &RailRequest::Loopback(Some(4))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
-    // Streams end while lanes are still joining: nobody waits for them.
-    let secret = Secret::pre_shared(b"0123456789abcdef").expect("it is long enough");
+    // The streams end while lanes are still joining, and do not wait for them.
+    let secret = Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough");
     let options = StreamOptions::new(secret).join_grace(std::time::Duration::ZERO);
     let addresses: Vec<SocketAddr> = (1..=4).map(|last| SocketAddr::from(([127, 0, 0, last], 0))).collect();
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback");
@@ -68,7 +69,7 @@ async fn a_regular_end_is_silent() {
             .map(|_| {
                 let (rails, addresses, options) = (rails.clone(), addresses.clone(), options.clone());
                 tokio::spawn(async move {
-                    talk(MultiRailStream::connect(&rails, &addresses, &options).await.expect("it is up")).await;
+                    talk(MultiRailStream::connect(&rails, &addresses, &options).await.expect("the stream opens")).await;
                 })
             })
             .collect();
@@ -77,17 +78,18 @@ async fn a_regular_end_is_silent() {
             answers.push(tokio::spawn(talk(listener.accept().await.expect("it listens"))));
         }
         for talk in talks.into_iter().chain(answers) {
-            talk.await.expect("it does not panic");
+            talk.await.expect("the task does not panic");
         }
     }
     is_over.store(true, Relaxed);
-    hogs.into_iter().for_each(|hog| hog.join().expect("it does nothing"));
-    // Lanes that were joining have come to nothing by then.
+    hogs.into_iter().for_each(|hog| hog.join().expect("the thread does not panic"));
+    // By then, lanes that were joining have failed.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let said = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
     assert!(said.is_empty(), "{} warnings:\n{said}", said.lines().count());
 }
 
 const STREAMS: usize = 200;
-/// So many have a lane silent for no longer than it should be, though they share two processors with the hogs.
+/// The number of concurrent streams for which no lane is silent too long, although they share two processors with the
+/// hogs.
 const AT_ONCE: usize = 5;

@@ -1,4 +1,5 @@
-//! A stream that stands still says so in the log. In a file of its own: what the whole process logs is looked at.
+//! A stream that stands still logs a warning. This test has a file of its own, because it reads the log of the whole
+//! process.
 
 use rails_multirail::{
     EventKind, MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StandstillCause, StreamOptions,
@@ -16,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-/// What was logged.
+/// The log's text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -46,11 +47,11 @@ async fn a_peer_that_does_not_read_is_logged() {
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .finish();
-    tracing::subscriber::set_global_default(warnings).expect("it is the only one");
+    tracing::subscriber::set_global_default(warnings).expect("the process has no other subscriber");
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
-    let secret = Secret::pre_shared(b"0123456789abcdef").expect("it is long enough");
+    let secret = Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough");
     let options = StreamOptions::new(secret).join_grace(PATIENCE).longest_chunk(64 << 10).window(256 << 10);
     let addresses: Vec<SocketAddr> = (1..=2).map(|last| SocketAddr::from(([127, 0, 0, last], 0))).collect();
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await.expect("loopback");
@@ -58,7 +59,7 @@ async fn a_peer_that_does_not_read_is_logged() {
     let mut far = listener.accept().await.expect("a stream was opened");
     let mut events = near.subscribe();
 
-    // An idle stream says nothing: neither before there is anything to do, nor after all was done.
+    // An idle stream logs nothing, neither before the first transfer nor after it.
     near.write_all(b"read at once").await.expect("a lane is whole");
     far.read_exact(&mut [0; 12]).await.expect("a lane is whole");
     tokio::time::sleep(Duration::from_millis(2_500)).await;
@@ -71,7 +72,7 @@ async fn a_peer_that_does_not_read_is_logged() {
         near.shutdown().await?;
         near.read_to_end(&mut Vec::new()).await
     });
-    // The third comes after a second, two and four.
+    // The warnings come after one, two and four seconds.
     for least in [1, 2, 4] {
         let stood = async {
             loop {
@@ -81,7 +82,7 @@ async fn a_peer_that_does_not_read_is_logged() {
                 }
             }
         };
-        let (cause, stood_for) = timeout(PATIENCE, stood).await.expect("it stands still");
+        let (cause, stood_for) = timeout(PATIENCE, stood).await.expect("the stream stands still");
         assert_eq!(cause, StandstillCause::PeerDoesNotRead);
         assert!(stood_for >= Duration::from_secs(least), "{stood_for:?}");
     }
@@ -98,13 +99,17 @@ async fn a_peer_that_does_not_read_is_logged() {
     let mut got = vec![0; TOTAL];
     far.read_exact(&mut got).await.expect("a lane is whole");
     far.shutdown().await.expect("a lane is whole");
-    timeout(PATIENCE, written).await.expect("it ends").expect("it does not panic").expect("all arrives");
+    timeout(PATIENCE, written)
+        .await
+        .expect("the write ends")
+        .expect("the task does not panic")
+        .expect("every byte arrives");
     let lines = log.lines();
     assert_eq!(lines.len(), 4, "{lines:#?}");
     assert!(lines[3].contains("the stream makes progress again"), "{}", lines[3]);
 }
 
-/// More than the window and the send buffer.
+/// More bytes than the window and the send buffer hold.
 const TOTAL: usize = 8 << 20;
-/// Nothing here takes long: what does hangs.
+/// Every step here is short. A step that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Rails whose threads are busy with something else for a while.
+//! Rails whose threads are blocked for a while.
 
 use crate::util::{listener, options, rails};
 use rails_multirail::{MultiRailStream, RailId};
@@ -13,7 +13,7 @@ use tokio::{
 
 #[tokio::test]
 async fn a_blocked_rail_does_not_delay_an_answer() {
-    // At either end, as nobody knows which lane is given what.
+    // Each rail at each end, because the test does not know which lane carries the bytes.
     let took = tokio::join!(answer(0, 0), answer(0, 1), answer(1, 0), answer(1, 1));
     println!("{took:?}");
     for took in [took.0, took.1, took.2, took.3] {
@@ -21,7 +21,7 @@ async fn a_blocked_rail_does_not_delay_an_answer() {
     }
 }
 
-/// How long a question and its answer take over two rails of which one is blocked at one end.
+/// The time of a question and its answer over two rails, one of which is blocked at one end.
 async fn answer(end: usize, rail: usize) -> Duration {
     let rails = [rails(2), rails(2)];
     let options = options().outage_limit(10 * BLOCKED);
@@ -35,7 +35,7 @@ async fn answer(end: usize, rail: usize) -> Duration {
     let (began, begun) = tokio::sync::oneshot::channel();
     drop(rails[end][RailId(rail)].runtime().spawn(|| async move {
         let _ = began.send(());
-        // Until it is told, or for so long.
+        // Blocks until the test ends it, or for `BLOCKED`.
         let _ = blocked.recv_timeout(BLOCKED);
     }));
     begun.await.expect("the rail runs");
@@ -49,5 +49,5 @@ async fn answer(end: usize, rail: usize) -> Duration {
     took
 }
 
-/// For how long a rail is blocked.
+/// The longest time that a rail is blocked.
 const BLOCKED: Duration = Duration::from_secs(4);

@@ -1,10 +1,10 @@
-//! Which threads drive the lanes.
+//! The threads that drive the lanes.
 
 use crate::util::{echoed, options, pair, pattern, rails};
 use rails_bind::thread::Tid;
 use rails_multirail::{Driver, Rails, StreamStats};
 
-/// Moves bytes both ways over two lanes; gives what both ends say of it.
+/// Moves bytes both ways over two lanes, and gives the statistics of both ends.
 async fn driven(rails: &Rails, driver: Driver) -> [StreamStats; 2] {
     let (near, far) = pair(rails, &options().driver(driver)).await;
     echoed(near, far, &pattern(3 << 20)).await

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), what).await.expect("it does not hang")
+    timeout(Duration::from_secs(20), what).await.expect("no step hangs")
 }
 
 fn failure(error: &io::Error) -> &Failure {
@@ -35,7 +35,7 @@ async fn refused(stream: &mut MultiRailStream) -> io::Error {
     .await
 }
 
-/// Waits until all lanes have ended, which they did as they should.
+/// Waits until all lanes have ended, and checks that none ended with an error.
 async fn lanes_end_in_peace(mut events: broadcast::Receiver<StreamEvent>, lanes: usize) {
     let mut ended = 0;
     while ended < lanes {
@@ -93,7 +93,7 @@ async fn an_aborted_stream_is_an_error_to_the_peer() {
     assert_eq!(far.write_all(b"x").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
-/// The reply arrives, though the peer is in the middle of a write that nobody reads to its end.
+/// The reply arrives although the peer is in the middle of a write that this end never reads to its end.
 #[tokio::test]
 async fn a_reply_written_before_a_drop_arrives() {
     let rails = rails(2);
@@ -113,7 +113,8 @@ async fn a_reply_written_before_a_drop_arrives() {
         let (error, reply, mut far) = in_time(asks).await.unwrap();
         assert_eq!((error.kind(), reply.as_str()), (ErrorKind::BrokenPipe, "enough, thank you"));
         assert!(matches!(failure(&error), Failure::Stopped { unread } if *unread > 0), "{error}");
-        // The end is read as often as is asked for it. Shutting down works as on TCP's sockets, and closing tells that not everything was read.
+        // Every further read gives the end again. Shutting down works as on a TCP socket, and closing reports that the
+        // peer did not read every byte.
         assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
         far.shutdown().await.unwrap();
         assert_eq!(far.close().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -171,7 +172,7 @@ async fn dropped_stream_whose_peer_does_not_read() {
     assert!(got == sent[..64 << 10], "a window full, and then an error: no end of file");
 }
 
-/// Neither side has anything to complain of.
+/// Neither end has an error.
 #[tokio::test]
 async fn a_half_open_stream_ends_with_the_linger() {
     let rails = rails(2);
@@ -185,7 +186,7 @@ async fn a_half_open_stream_ends_with_the_linger() {
         lanes_end_in_peace(events, 2).await;
     }
     assert_eq!(refused(&mut far).await.kind(), ErrorKind::BrokenPipe);
-    // Everything that was written before was read.
+    // The peer has read all bytes written before.
     far.shutdown().await.unwrap();
 }
 
@@ -234,7 +235,7 @@ async fn halves_of_messages_end_their_own_direction() {
         assert_eq!(in_time(far_receiver.recv()).await.unwrap().unwrap().payload, message(number));
     }
     assert!(in_time(far_receiver.recv()).await.unwrap().is_none());
-    // The other direction goes on, until nobody receives it.
+    // The other direction goes on until its receiver is dropped.
     far_sender.send(message(7), Priority::NORMAL).await.unwrap();
     assert_eq!(in_time(near_receiver.recv()).await.unwrap().unwrap().payload, message(7));
     drop(near_receiver);
@@ -248,7 +249,7 @@ async fn halves_of_messages_end_their_own_direction() {
     assert!(matches!(failure(&error.await), Failure::Stopped { .. }));
 }
 
-/// Small messages came together, and not all of them were received.
+/// Small messages arrived in one packet, and the application did not receive all of them.
 #[tokio::test]
 async fn a_packet_received_in_part_is_told_of() {
     let rails = rails(1);
@@ -263,7 +264,7 @@ async fn a_packet_received_in_part_is_told_of() {
     assert!(matches!(failure(&error), Failure::Stopped { unread } if *unread > 0), "{error}");
 }
 
-/// The linger of the peer was over before anybody said that the stream carries messages.
+/// The peer's linger is over before this end says that the stream carries messages.
 #[tokio::test]
 async fn messages_of_a_peer_long_gone_are_received() {
     let rails = rails(2);
@@ -281,7 +282,7 @@ async fn messages_of_a_peer_long_gone_are_received() {
     far.finish().await.unwrap();
 }
 
-/// The peer was told that they had arrived, and was right to go.
+/// The peer knew that its messages had arrived, and then aborted.
 #[tokio::test]
 async fn messages_of_a_failed_stream_are_received() {
     let rails = rails(2);

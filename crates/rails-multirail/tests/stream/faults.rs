@@ -1,4 +1,4 @@
-//! Lanes that are cut or damaged, and peers that go away.
+//! Lanes that are cut or damaged, and peers that vanish.
 
 use crate::util::{PATIENCE, moved, moved_while, options, pair, pattern, rails, relayed_pair};
 use rails_multirail::{Failure, StreamError};
@@ -40,11 +40,11 @@ async fn when_the_last_lane_is_cut_both_ends_say_so() {
     let mut got = [0; 14];
     far.read_exact(&mut got).await.unwrap();
     relays.iter().for_each(|relay| relay.cut());
-    let error = timeout(PATIENCE, far.read_u8()).await.expect("it does not hang").unwrap_err();
+    let error = timeout(PATIENCE, far.read_u8()).await.expect("the read does not hang").unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     assert!(matches!(failure(&error), Failure::LanesLost { delivered: 14, .. }), "{error}");
     assert!(error.to_string().contains("closed it before the stream was done"), "{error}");
-    let error = timeout(PATIENCE, near.read_u8()).await.expect("it does not hang").unwrap_err();
+    let error = timeout(PATIENCE, near.read_u8()).await.expect("the read does not hang").unwrap_err();
     assert!(matches!(failure(&error), Failure::LanesLost { .. }), "{error}");
     assert!(near.write_all(b"x").await.is_err());
 }

@@ -25,7 +25,7 @@ async fn echo_by_owned_halves() {
     assert_eq!(read.stream().id(), write.stream().id());
     let sent = pattern(LENGTH);
     let expected = sent.clone();
-    // The end of the file follows from the end of this task.
+    // The end of this task drops the half, which ends the stream's direction.
     let writing = tokio::spawn(async move { write.write_all(&sent).await });
     let mut got = Vec::new();
     timeout(PATIENCE, read.read_to_end(&mut got)).await.expect("it ends").unwrap();
@@ -42,10 +42,10 @@ async fn reunited_halves_lose_no_byte() {
     let sent = pattern(100_000);
     far.write_all(&sent).await.unwrap();
     let (mut read, write) = near.into_split();
-    // A part of a chunk is taken, and the rest of it is kept with the half.
+    // This takes a part of a chunk, and the half keeps the rest.
     let mut got = vec![0; 10];
     read.read_exact(&mut got).await.unwrap();
-    let mut near = write.reunite(read).expect("they are of one stream");
+    let mut near = write.reunite(read).expect("the halves are of one stream");
     far.shutdown().await.unwrap();
     timeout(PATIENCE, near.read_to_end(&mut got)).await.expect("it ends").unwrap();
     assert!(got == sent);
@@ -63,7 +63,7 @@ async fn halves_of_different_streams_stay_apart() {
     let ((read, write), (other_read, other_write)) = (one.into_split(), other.into_split());
     let error = read.reunite(other_write).unwrap_err();
     assert_eq!(error.1.stream().id(), other_read.stream().id());
-    let mut one = error.0.reunite(write).expect("neither was harmed");
+    let mut one = error.0.reunite(write).expect("both halves still work");
     one.write_all(b"on").await.unwrap();
     let mut got = [0; 2];
     far.read_exact(&mut got).await.unwrap();

@@ -1,4 +1,4 @@
-//! A peer that joins in order and then misbehaves, on a real socket.
+//! A peer that joins in order and then violates the protocol, on a real socket.
 
 use crate::{
     peer,
@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-/// A stream whose other end is in the test's hands, with all that keeps it alive.
+/// A stream whose other end the test controls, with its rails and listener.
 struct Victim {
     stream: MultiRailStream,
     peer: TcpStream,
@@ -38,7 +38,7 @@ impl Victim {
         Self { stream, peer, parameters: joined.parameters, _listening: (rails, listener) }
     }
 
-    /// Sends a chunk as if nothing were wrong with it.
+    /// Sends a chunk with a valid frame.
     async fn send(&mut self, offset: u64, bytes: &[u8], fin: bool) {
         let payload = Bytes::copy_from_slice(bytes);
         let header = DataHeader::of(offset, std::slice::from_ref(&payload), fin);
@@ -47,11 +47,11 @@ impl Victim {
 
     async fn send_frame(&mut self, header: DataHeader, bytes: &[u8]) {
         self.peer.write_all(&Frame::Data(header).encode()).await.expect("it reads");
-        // It may have hung up when it saw the header.
+        // The stream's end may have closed the connection after the header.
         let _ = self.peer.write_all(bytes).await;
     }
 
-    /// How the stream failed.
+    /// The failure of the stream.
     async fn failure(&mut self) -> Failure {
         let read = timeout(PATIENCE, self.stream.read_u8()).await.expect("it does not hang");
         let error = read.expect_err("the stream has failed");
@@ -59,10 +59,10 @@ impl Victim {
         error.failure.clone()
     }
 
-    /// What the peer is told, up to the hang-up.
+    /// The bytes that the peer receives until the connection closes.
     async fn told(&mut self) -> Vec<Frame> {
         let mut bytes = Vec::new();
-        let _ = timeout(PATIENCE, self.peer.read_to_end(&mut bytes)).await.expect("it is hung up on");
+        let _ = timeout(PATIENCE, self.peer.read_to_end(&mut bytes)).await.expect("the connection closes");
         bytes
             .chunks_exact(FRAME_LEN)
             .map(|frame| Frame::decode(frame.try_into().expect("its length")).unwrap())

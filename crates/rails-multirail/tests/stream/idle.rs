@@ -1,4 +1,4 @@
-//! What a stream costs that carries nothing.
+//! The cost of an idle stream.
 
 use crate::util::{listener, options, rails};
 use rails_bind::thread::Tid;
@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often these threads have gone to sleep, which they do once for every wake.
+/// How often these threads have gone to sleep: once for every wake.
 fn sleeps(threads: &[Tid]) -> u64 {
     let of = |thread: &Tid| -> u64 {
         let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).expect("the thread runs");
@@ -33,7 +33,7 @@ async fn an_idle_stream_wakes_no_thread() {
     near.write_all(b"the last for a while").await.expect("a lane is whole");
     far.read_exact(&mut [0; 20]).await.expect("a lane is whole");
     let threads: Vec<Tid> = rails.iter().flat_map(threads).collect();
-    // What was used is given back in the end; from then on there is nothing to do.
+    // The pool frees its buffers first; from then on the stream has nothing to do.
     let quiet = async {
         loop {
             let before = sleeps(&threads);
@@ -47,7 +47,7 @@ async fn an_idle_stream_wakes_no_thread() {
     drop((near, far));
 }
 
-/// No thread wakes for so long.
+/// The time in which no thread may wake.
 const QUIET: Duration = Duration::from_secs(3);
-/// Buffers are kept for 10 s.
+/// The pool keeps buffers for at most 10 s.
 const PATIENCE: Duration = Duration::from_secs(40);

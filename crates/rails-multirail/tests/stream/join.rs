@@ -1,4 +1,4 @@
-//! Who may join, and what becomes of those who may not.
+//! Peers that may join, and refusals of those that may not.
 
 use crate::util::{PATIENCE, listener, options, patient, pattern, rails};
 use rails_multirail::{HandshakeError, Mode, MultiRailStream, OpenError, Secret, Security, error::JoinError};
@@ -64,7 +64,7 @@ async fn refusal_of_an_old_version() {
 async fn stream_without_a_lane_that_cannot_connect() {
     let rails = rails(2);
     let (listener, mut addresses) = listener(&rails, &options()).await;
-    // A port that nobody listens on any more.
+    // A port whose listener is closed.
     addresses[1] = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
     assert_eq!(near.failed_lanes().len(), 1);

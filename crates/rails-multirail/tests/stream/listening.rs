@@ -1,4 +1,4 @@
-//! What a listener does for the tasks that use it, and errors as those of `std`.
+//! Listeners that several tasks use, and errors converted to those of `std`.
 
 use crate::util::{PATIENCE, listener, options, rails};
 use rails_multirail::{ListenerClosed, MultiRailListener, MultiRailStream, OpenError, Rails, ResolveError};
@@ -33,14 +33,14 @@ async fn several_tasks_accept() {
     let mut ids: Vec<_> = opened.iter().map(|stream| stream.id().0).collect();
     let mut accepted = Vec::new();
     for task in accepting {
-        accepted.push(timeout(PATIENCE, task).await.expect("each gets one").unwrap().unwrap().0);
+        accepted.push(timeout(PATIENCE, task).await.expect("each task gets a stream").unwrap().unwrap().0);
     }
     ids.sort_unstable();
     accepted.sort_unstable();
     assert!(ids == accepted);
 }
 
-/// A task that waits to accept, and is not polled any more, keeps nobody from a stream and from closing.
+/// A task that waits in `accept` and is not polled any more does not keep other tasks from a stream or from closing.
 #[tokio::test]
 async fn accept_beside_an_accept_that_is_not_polled() {
     let rails = rails(1);
@@ -48,10 +48,10 @@ async fn accept_beside_an_accept_that_is_not_polled() {
     let mut idle = pin!(listener.accept());
     timeout(Duration::from_millis(10), &mut idle).await.expect_err("no stream was opened");
     let near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
-    let far = timeout(PATIENCE, listener.accept()).await.expect("it is not held up").unwrap();
+    let far = timeout(PATIENCE, listener.accept()).await.expect("accept does not hang").unwrap();
     assert_eq!(near.id(), far.id());
     timeout(PATIENCE, listener.close()).await.expect("it closes");
-    assert!(matches!(timeout(PATIENCE, idle).await.expect("it is woken"), Err(ListenerClosed::Closed)));
+    assert!(matches!(timeout(PATIENCE, idle).await.expect("the task is woken"), Err(ListenerClosed::Closed)));
 }
 
 #[tokio::test]
@@ -64,20 +64,20 @@ async fn closed_listener_frees_its_addresses() {
     let waiting = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
     let accepting = tokio::spawn({
         let first = first.clone();
-        // The stream that waits is this task's, or nobody's.
+        // This task gets the waiting stream, or no task does.
         async move {
             while first.accept().await.is_ok() {}
             first.accept().await
         }
     });
     timeout(PATIENCE, first.close()).await.expect("it closes");
-    let ended = timeout(PATIENCE, accepting).await.expect("it is woken").unwrap();
+    let ended = timeout(PATIENCE, accepting).await.expect("the task is woken").unwrap();
     assert!(matches!(ended, Err(ListenerClosed::Closed)), "{ended:?}");
-    timeout(PATIENCE, first.close()).await.expect("it is closed");
+    timeout(PATIENCE, first.close()).await.expect("the listener closes");
 
     let second = MultiRailListener::bind(&rails, &addresses, &options()).await.expect("the addresses are free");
     assert_eq!(second.local_addrs(), first.local_addrs());
-    // The stream that was accepted goes on.
+    // The accepted stream goes on.
     near.write_all(b"on").await.unwrap();
     timeout(PATIENCE, far.read_exact(&mut [0; 2])).await.expect("it comes").unwrap();
     drop(waiting);
@@ -89,10 +89,10 @@ async fn stream_that_waits_when_its_listener_closes() {
     let rails = rails(1);
     let (listener, addresses) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &addresses, &options()).await.unwrap();
-    // It waits in the queue, or is about to.
+    // The stream is in the queue, or about to be.
     tokio::time::sleep(Duration::from_millis(50)).await;
     timeout(PATIENCE, listener.close()).await.expect("it closes");
-    timeout(PATIENCE, near.read_u8()).await.expect("it is told").unwrap_err();
+    timeout(PATIENCE, near.read_u8()).await.expect("the initiator learns of the end").unwrap_err();
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn listener_and_stream_by_host_name() {
     let rails = rails(1);
     let listener = MultiRailListener::bind(&rails, "localhost:0", &options()).await.expect("every host is localhost");
     let port = listener.local_addrs()[0].port();
-    // The rail begins at 127.0.0.1, wherever the name leads: an IPv6 localhost is refused, as TCP would.
+    // The rail's address is 127.0.0.1. If the name resolves to IPv6, connecting fails, as with TCP.
     match MultiRailStream::connect(&rails, ("localhost", port), &options()).await {
         Ok(near) => assert_eq!(near.id(), listener.accept().await.unwrap().id()),
         Err(error) => assert!(listener.local_addrs()[0].socket.is_ipv6(), "{error}"),

@@ -1,4 +1,4 @@
-//! A transport that is not TCP: lanes through the memory of the test, which know nothing of themselves.
+//! A transport other than TCP: lanes through the memory of the test, without figures.
 
 use bytes::{Buf, Bytes};
 use rails_net::{
@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// One end of a lane: what flows out of it, and into it.
+/// One end of a lane: its outgoing and its incoming flow.
 #[derive(Debug)]
 pub(crate) struct MemoryLane {
     local: SocketAddr,
@@ -35,9 +35,9 @@ struct Pipe(Arc<Mutex<Flow>>);
 struct Flow {
     under_way: VecDeque<Bytes>,
     length: usize,
-    /// How many more bytes it ever takes, where that is bounded.
+    /// The number of bytes that it still takes, if that is bounded.
     left: Option<usize>,
-    /// What arrives again and again behind all that was sent.
+    /// Bytes that arrive repeatedly behind all sent ones.
     flood: Option<Bytes>,
     closed: bool,
     broken: bool,
@@ -45,19 +45,19 @@ struct Flow {
     sender: Option<Waker>,
 }
 
-/// A transport of such lanes, for listeners and callers of one process.
+/// A transport of such lanes, for listeners and initiators in one process.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryNetwork(Arc<Links>);
 
 #[derive(Debug)]
 struct Links {
-    /// Who listens where.
+    /// The listeners, by address.
     listening: Mutex<BTreeMap<SocketAddr, UnboundedSender<MemoryLane>>>,
-    /// How long it takes to make a lane.
+    /// The time to connect a lane.
     delay: Duration,
-    /// How many bytes a lane ever takes, where that is bounded.
+    /// The number of bytes that a lane takes in all, if that is bounded.
     most: Option<usize>,
-    /// The first lane that was made, to be broken.
+    /// The first lane, for the test to break.
     first: OnceLock<[Pipe; 2]>,
     made: AtomicUsize,
 }
@@ -73,31 +73,31 @@ impl MemoryNetwork {
         Self::taking(delay, None)
     }
 
-    /// The same, where each lane takes so many bytes from the end that dials, and then no more.
+    /// The same, with lanes that take that many bytes from the dialling end, and then no more.
     pub(crate) fn taking(delay: Duration, most: Option<usize>) -> Self {
         let (listening, first, made) = Default::default();
         Self(Arc::new(Links { listening, delay, most, first, made }))
     }
 
-    /// Breaks the lane that was made first, in whatever it is in the middle of.
+    /// Breaks the first lane at once.
     pub(crate) fn break_first(&self) {
         for pipe in self.0.first.get().expect("a lane was made") {
             pipe.update(|flow| flow.broken = true);
         }
     }
 
-    /// Has these bytes arrive without end at the end that dialled the lane which was made first.
+    /// Makes these bytes arrive without end at the dialling end of the first lane.
     pub(crate) fn flood_first(&self, bytes: Bytes) {
         let [_, into] = self.0.first.get().expect("a lane was made");
         into.update(|flow| flow.flood = Some(bytes));
     }
 
-    /// Has every acceptor fail for good.
+    /// Makes every acceptor fail with a permanent error.
     pub(crate) fn cut_off(&self) {
         self.0.listening.lock().unwrap().clear();
     }
 
-    /// How many lanes were made.
+    /// The number of lanes made.
     pub(crate) fn made(&self) -> usize {
         self.0.made.load(SeqCst)
     }
@@ -134,7 +134,7 @@ impl Transport for MemoryNetwork {
             address.set_port(1 + listening.len() as u16);
         }
         if listening.insert(address, sender).is_some() {
-            return Err(ListenError::Other { local: address, source: "it is taken".into() });
+            return Err(ListenError::Other { local: address, source: "the address is in use".into() });
         }
         Ok(Box::new(MemoryAcceptor { local: address, incoming }))
     }
@@ -272,13 +272,13 @@ impl Pipe {
         self.0.lock().unwrap()
     }
 
-    /// The flow, or an error where it is broken.
+    /// The flow, or an error if it is broken.
     fn open(&self) -> io::Result<MutexGuard<'_, Flow>> {
         let flow = self.lock();
         if flow.broken { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(flow) }
     }
 
-    /// Does something to the flow, and wakes who waits for a change of it.
+    /// Changes the flow, and wakes the tasks that wait for a change.
     fn update(&self, act: impl FnOnce(&mut Flow)) {
         let mut flow = self.lock();
         act(&mut flow);
@@ -288,5 +288,5 @@ impl Pipe {
     }
 }
 
-/// How many bytes are under way at most.
+/// The most bytes under way.
 const CAPACITY: usize = 100_000;

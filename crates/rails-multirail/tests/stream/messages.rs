@@ -23,13 +23,13 @@ async fn message_pair(options: &StreamOptions) -> (MultiRailMessages, MultiRailM
     (near.into_messages().unwrap(), far.into_messages().unwrap())
 }
 
-/// The message of that number: no two of a test are alike, and each is known by its first bytes.
+/// The message of that number. No two messages of a test are alike, and the first bytes identify each.
 fn message(source: &Bytes, number: usize, length: usize) -> Bytes {
     let at = number * 7919 % (source.len() - length + 1);
     source.slice(at..at + length)
 }
 
-/// Receives to the end, and compares each priority with what was sent of it.
+/// Receives to the end, and compares the messages of each priority with the sent ones.
 async fn receive_all(receiver: &mut MessageReceiver, source: &Bytes, lengths: &[usize]) {
     let mut expected: Vec<Vec<usize>> = vec![Vec::new(); 3];
     (0..lengths.len()).for_each(|number| expected[number % 3].push(number));
@@ -37,7 +37,7 @@ async fn receive_all(receiver: &mut MessageReceiver, source: &Bytes, lengths: &[
     while let Some(received) = receiver.recv().await.unwrap() {
         let priority = PRIORITIES.iter().position(|priority| *priority == received.priority).expect("one of those");
         let number = expected[priority][next[priority]];
-        assert!(received.payload == message(source, number, lengths[number]), "message {number} is another");
+        assert!(received.payload == message(source, number, lengths[number]), "message {number} has other bytes");
         next[priority] += 1;
     }
     assert_eq!(next.iter().sum::<usize>(), lengths.len());
@@ -138,7 +138,7 @@ async fn requests_are_answered_while_more_are_on_their_way() {
     for round in 0..200u32 {
         let request = Bytes::copy_from_slice(&round.to_be_bytes());
         sender.send(request.clone(), Priority::NORMAL).await.unwrap();
-        let answer = timeout(PATIENCE, receiver.recv()).await.expect("nothing holds it back").unwrap();
+        let answer = timeout(PATIENCE, receiver.recv()).await.expect("nothing holds the answer back").unwrap();
         assert_eq!(answer.unwrap().payload, request);
     }
     sender.finish().await.unwrap();
@@ -161,7 +161,7 @@ async fn an_urgent_message_overtakes_what_waits() {
         order.push(receiver.recv().await.unwrap().unwrap().priority);
     }
     let urgent = order.iter().position(|priority| *priority == Priority::HIGHEST).unwrap();
-    assert!(urgent < 4, "it came last");
+    assert!(urgent < 4, "the urgent message came last");
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn error_for_a_message_beyond_the_peers_window() {
     near.send(Bytes::from(vec![0; 785_408]), Priority::NORMAL).await.unwrap();
 }
 
-/// Each waits for the one before it to be received.
+/// Each message waits until the one before it is received.
 #[tokio::test]
 async fn messages_as_long_as_the_window_allows() {
     let options = options().window(1 << 20);
@@ -184,7 +184,7 @@ async fn messages_as_long_as_the_window_allows() {
     let writer = tokio::spawn(send_all(near, source.clone(), lengths.clone()));
     let (mut sender, mut receiver) = far.split();
     let received = receive_all(&mut receiver, &source, &lengths);
-    timeout(Duration::from_secs(30), received).await.expect("the room is told of");
+    timeout(Duration::from_secs(30), received).await.expect("the sender learns of the room");
     sender.finish().await.unwrap();
     writer.await.unwrap().unwrap();
 }
@@ -195,7 +195,8 @@ async fn a_sender_waits_while_nobody_receives() {
     let (mut near, mut far) = message_pair(&options).await;
     let message = Bytes::from(pattern(1_000));
     let (mut sent, mut refused) = (0, 0);
-    // What waits for a lane may be taken in a moment; what is refused for long finds the window and the buffer full.
+    // A lane may soon take waiting bytes. Only a message that is refused for long shows that the window and the buffer
+    // are full.
     while refused < 100 {
         match near.try_send(message.clone(), Priority::NORMAL) {
             Ok(()) => (sent, refused) = (sent + 1, 0),

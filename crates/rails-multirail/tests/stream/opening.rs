@@ -1,4 +1,4 @@
-//! Streams that are opened though some of their addresses say nothing, or the wrong things.
+//! Opening a stream while some of its addresses do not answer, or answer wrongly.
 
 use crate::{
     security::by_tls,
@@ -23,21 +23,22 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A connect takes less where one address is honest: much less than a handshake may take. The last lane of a race begins 1 s after the first.
+/// The longest time to connect if one address is honest: much less than a handshake may take. The last lane of a race
+/// begins 1 s after the first.
 const SOON: Duration = Duration::from_secs(3);
 
-/// What stands at an address beside the honest ones.
+/// The fault at an address beside the honest ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Trouble {
-    /// It accepts, and says nothing.
+    /// The address accepts, and does not answer.
     Mute,
-    /// It says something else to the first connection, and then leads to the listener.
+    /// The address answers the first connection with another protocol, and forwards later ones to the listener.
     GarbageFirst,
-    /// It leads to the listener, and lets so many messages of the handshake pass.
+    /// The address forwards that many messages of the handshake to and from the listener.
     StallsAfter(usize),
 }
 
-/// Something that makes trouble before `to`, and its address. It lasts as long as the test's runtime.
+/// Starts a faulty relay before `to`, and gives its address. It lasts as long as the test's runtime.
 async fn trouble(trouble: Trouble, to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((to.ip(), 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -67,7 +68,7 @@ async fn trouble(trouble: Trouble, to: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Hands messages on until so many have passed in both directions, and then says nothing more.
+/// Forwards messages until that many have passed in both directions together, and then none.
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -80,7 +81,7 @@ async fn pass(
         let mut body = vec![0; Message::body_len(&prefix).expect("a message of the handshake")];
         from.read_exact(&mut body).await?;
         if passed.fetch_add(1, Ordering::SeqCst) >= most {
-            // The rest of the connection is swallowed; it stays open.
+            // The relay discards further bytes and keeps the connection open.
             tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
             sleep(Duration::from_secs(60)).await;
         }
@@ -88,7 +89,7 @@ async fn pass(
     }
 }
 
-/// The two ends' options, for each kind of security, with how many messages its handshake has.
+/// The options of both ends for each kind of security, with the number of messages of its handshake.
 fn kinds() -> [(StreamOptions, StreamOptions, usize); 3] {
     let (client, server) = by_tls();
     let psk = || StreamOptions::new(Security::psk(secret()));
@@ -98,7 +99,8 @@ fn kinds() -> [(StreamOptions, StreamOptions, usize); 3] {
     [(quick(psk()), psk(), 5), (quick(insecure()), insecure(), 5), (quick(client), server, 8)]
 }
 
-/// Connects to that many addresses, of which the last is honest, and makes sure that both ends have one stream and the same.
+/// Connects to that many addresses, of which only the last is honest, and checks that both ends have the same single
+/// stream.
 async fn connects(rails: &Rails, lanes: usize, kind: Trouble, ours: &StreamOptions, theirs: &StreamOptions) {
     let (listener, honest) = listener(rails, theirs).await;
     let mut remotes = Vec::new();
@@ -126,7 +128,7 @@ async fn connects(rails: &Rails, lanes: usize, kind: Trouble, ours: &StreamOptio
     nothing_more(&listener, &said).await;
 }
 
-/// No stream is handed out that nobody has.
+/// The listener hands out no stream that the initiator does not have.
 async fn nothing_more(listener: &MultiRailListener, said: &str) {
     let orphan = timeout(Duration::from_millis(300), listener.accept()).await;
     assert!(orphan.is_err(), "{said}: a stream that the client does not have: {orphan:?}");
@@ -135,7 +137,7 @@ async fn nothing_more(listener: &MultiRailListener, said: &str) {
 #[tokio::test]
 async fn mute_addresses_hold_no_connect_up() {
     let rails = &rails(8);
-    // The kinds at once: each waits most of its time.
+    // All kinds run at once, because each mostly waits.
     join_all(kinds().map(async |(ours, theirs, _)| {
         for lanes in [2, 4, 8] {
             connects(rails, lanes, Trouble::Mute, &ours, &theirs).await;
@@ -178,7 +180,7 @@ async fn no_orphan_where_the_only_address_stalls() {
         let brief = Duration::from_millis(500);
         let (ours, theirs) = (ours.handshake_timeout(brief), theirs.handshake_timeout(brief));
         let (listener, honest) = listener(&rails, &theirs).await;
-        // The listener's acceptance is lost: the client has no stream.
+        // The relay drops the listener's acceptance: the client has no stream.
         let remote = trouble(Trouble::StallsAfter(messages - 2), honest[0]).await;
         let failed = MultiRailStream::connect(&rails, &[remote], &ours).await;
         assert!(matches!(failed, Err(OpenError::AllFailed { .. })), "{failed:?}");
@@ -235,12 +237,13 @@ async fn refused_addresses_fail_a_connect_at_once() {
     assert!(matches!(failed, Err(OpenError::AllFailed { lanes }) if lanes.len() == 2));
 }
 
-/// Twice as many streams at once as wait in a listener's queue, three times as many as shake hands, with two lanes each.
+/// Opens twice as many streams at once as a listener's queue holds, and three times as many as its handshakes, with two
+/// lanes each.
 #[tokio::test]
 async fn two_hundred_streams_at_once_come_up() {
     const STREAMS: usize = 200;
     let rails = rails(2);
-    // Much is done here at a time by debug code: the deadline is the test's own.
+    // Debug code does much work here at once, so the test has a longer deadline.
     let options = StreamOptions::new(secret()).connect_timeout(Duration::from_secs(120));
     let (listener, addresses) = listener(&rails, &options.clone().limits(Limits::default())).await;
     let accepting = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Asking for lanes, and streams over what was paired.
+//! Asking the peer for its lanes, and streams over the pairs.
 
 use crate::{
     security::by_tls,
@@ -49,7 +49,7 @@ async fn paired_lane_that_is_gone() {
     let rails = rails(2);
     let (_listener, addresses) = listener(&rails, &options()).await;
     let mut pairing = MultiRailStream::plan_lanes(&rails, addresses[0], &options()).await.unwrap();
-    // A port that nobody listens on any more.
+    // A port whose listener is closed.
     let gone = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     pairing.pairs[1].theirs.address = gone.into();
     let failed = MultiRailStream::probe(&rails, &pairing, &options()).await.unwrap();
@@ -66,7 +66,7 @@ async fn offers_of_a_wildcard_listener() {
     let pairing = MultiRailStream::plan_lanes(&rails, ("127.0.0.2", port), &options()).await.unwrap();
     let remotes: Vec<String> = pairing.lanes().map(|(_, remote)| remote.to_string()).collect();
     assert_eq!(remotes, [format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")], "{pairing}");
-    // An address that is no rail's own is offered where it is what was called.
+    // The listener offers an address of no rail if the peer called it.
     let pairing = MultiRailStream::plan_lanes(&rails, ("127.0.0.9", port), &options()).await.unwrap();
     let called: SocketAddr = ([127, 0, 0, 9], port).into();
     let offered: Vec<SocketAddr> = pairing.pairs.iter().map(|pair| pair.theirs.address.socket).collect();
@@ -109,7 +109,7 @@ async fn discovery_answered_with_something_else() {
     };
 }
 
-/// An address where one question is handed on, and only the first `most` bytes of what is answered.
+/// An address that forwards one question, and only the first `most` bytes of the answer.
 async fn cut_after(most: u64, to: SocketAddr) -> SocketAddr {
     let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = between.local_addr().unwrap();
@@ -126,7 +126,7 @@ async fn cut_after(most: u64, to: SocketAddr) -> SocketAddr {
     address
 }
 
-/// In the challenge, behind it, in the acceptance, in the list of lanes: each byte in turn is the last.
+/// Each byte of the answer in turn is the last: in the challenge, behind it, in the acceptance, in the list of lanes.
 #[tokio::test]
 async fn answer_of_lanes_cut_off_anywhere() {
     let rails = rails(2);
@@ -137,14 +137,14 @@ async fn answer_of_lanes_cut_off_anywhere() {
         loop {
             let contact = cut_after(whole, addresses[0]).await;
             let planned = timeout(PATIENCE, MultiRailStream::plan_lanes(&rails, contact, &options));
-            match planned.await.expect("it does not wait for what never comes") {
+            match planned.await.expect("the initiator does not wait for missing bytes") {
                 Ok(_) => break,
                 Err(PlanLanesError::Discover { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,
                 Err(error) => panic!("{error:?} after {whole} bytes"),
             }
-            assert!(whole < 1_000, "it is never enough");
+            assert!(whole < 1_000, "every prefix of the answer fails");
         }
-        // The challenge, the acceptance, and the list of two lanes with its proof are all waited for.
+        // The initiator waits for the challenge, the acceptance, and the list of two lanes with its proof.
         assert!(whole > 8 + 32 + 8 + 32 + 8 + 2 * 52 + 32, "{whole} bytes were enough");
     }
 }

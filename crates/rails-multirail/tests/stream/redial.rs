@@ -1,4 +1,4 @@
-//! Lanes that come back, are added and are taken out.
+//! Lanes that come back, are added and are removed.
 
 use crate::util::{Relay, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
 use rails_multirail::{AddLaneError, EventKind, MultiRailStream, RailId, StreamEvent};
@@ -44,7 +44,7 @@ async fn a_lane_that_was_cut_is_dialled_again_and_used() {
     near.write_all(b"before").await.unwrap();
     far.read_exact(&mut [0; 6]).await.unwrap();
     relays[0].cut();
-    // On a busy machine the lane may have been silent before, and then its successor comes first.
+    // On a busy machine the lane may have been silent before; then its successor comes first.
     let (mut has_ended, mut has_joined) = (false, false);
     while !(has_ended && has_joined) {
         let event = wait_for(&mut events, |event| event.lane == Some(0)).await;
@@ -55,7 +55,7 @@ async fn a_lane_that_was_cut_is_dialled_again_and_used() {
         let lane = end.lanes.iter().find(|lane| lane.lane == 0).unwrap();
         assert!(lane.joined >= 2 && lane.lost.is_none(), "{lane:?}");
         assert!(lane.bytes_sent + lane.bytes_received > 1 << 20, "{lane:?}");
-        assert_eq!(end.lanes.len(), 2, "it is the same lane");
+        assert_eq!(end.lanes.len(), 2, "the lane keeps its number");
     }
 }
 
@@ -69,7 +69,7 @@ async fn a_stream_outlives_the_loss_of_every_lane() {
         wait_for(&mut events, |event| event.kind == EventKind::Joined).await;
     }
     moved_while(near, far, pattern(40 << 20), || relays.iter().for_each(|relay| relay.cut())).await;
-    // Both were cut. Whether there was a moment without any lane depends on how soon the first was back.
+    // The relays cut both lanes. The stream has a moment without lanes unless the first comes back in time.
     let mut cut = BTreeSet::new();
     while cut.len() < relays.len() {
         let is_lost = |event: &StreamEvent| matches!(event.kind, EventKind::Ended { .. }) && event.error.is_some();
@@ -85,10 +85,10 @@ async fn stream_that_the_peer_does_not_have_any_more() {
     let relay = Relay::start_lasting(addresses[0]).await;
     let mut near = MultiRailStream::connect(&near_rails, &[relay.address], &options).await.unwrap();
     let far = listening.accept().await.unwrap();
-    // What it says at its end is lost with the connection.
+    // The frames of its end are lost with the connection.
     relay.cut();
     far.abort();
-    let error = timeout(PATIENCE, near.read_u8()).await.expect("it does not wait for a minute").unwrap_err();
+    let error = timeout(PATIENCE, near.read_u8()).await.expect("the stream fails before a minute").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
@@ -111,7 +111,7 @@ async fn lanes_are_added_and_taken_out_while_bytes_flow() {
         written.unwrap();
         arrived.unwrap();
         assert!(got == sent);
-        // By turns the oldest and the newest, at this end and at the other.
+        // In turn the oldest and the newest lane, at this end and at the other.
         let goes = if round % 2 == 0 { round as u16 / 2 } else { added };
         assert!(if round < 2 { near.remove_lane(goes) } else { far.remove_lane(goes) });
         let ended =
@@ -131,23 +131,24 @@ async fn lanes_are_added_and_taken_out_while_bytes_flow() {
 async fn an_outage_that_lasts_too_long_fails_the_stream() {
     let rails = rails(1);
     let options = options().outage_limit(Duration::from_millis(300));
-    // Its relays hand on one connection only.
+    // The relays forward one connection only.
     let (mut near, mut far, relays) = relayed_pair_by(&rails, &options, false).await;
     near.write_all(b"delivered").await.unwrap();
     far.read_exact(&mut [0; 9]).await.unwrap();
     relays[0].cut();
-    let error = timeout(PATIENCE, far.read_u8()).await.expect("it does not hang").unwrap_err();
+    let error = timeout(PATIENCE, far.read_u8()).await.expect("the read does not hang").unwrap_err();
     assert!(error.to_string().contains("9 bytes received in order"), "{error}");
-    assert!(timeout(PATIENCE, near.read_u8()).await.expect("it does not hang").is_err());
+    assert!(timeout(PATIENCE, near.read_u8()).await.expect("the read does not hang").is_err());
     let kinds: Vec<EventKind> = far.events().iter().map(|event| event.kind).collect();
     assert!(matches!(kinds[..], [EventKind::Joined, EventKind::Ended { .. }, EventKind::Outage]), "{kinds:?}");
 }
 
-/// Hands connections on to a listener. A cut is heard of by the end that dialled alone: towards the listener connections stay open and say nothing more.
+/// Forwards connections to a listener. Only the dialling end notices a cut: towards the listener, connections stay open
+/// and carry no more bytes.
 struct Door {
     address: SocketAddr,
     cut: watch::Sender<()>,
-    /// How many of the next connections are answered with something else.
+    /// How many of the next connections get an answer of another protocol.
     garbage: Arc<AtomicUsize>,
     open: watch::Sender<bool>,
 }
@@ -181,7 +182,7 @@ impl Door {
         door
     }
 
-    /// One before each address, and where they are.
+    /// Starts one relay before each address, and gives the relays' addresses.
     async fn before_each(addresses: &[SocketAddr]) -> (Vec<Self>, Vec<SocketAddr>) {
         let mut doors = Vec::new();
         for address in addresses {
@@ -253,13 +254,13 @@ async fn removed_lane_that_is_dialled_again() {
     let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();
     let mut far = listening.accept().await.unwrap();
     let mut events = near.subscribe();
-    // The end that dials does not hear that its lane is taken out, for the connection is cut.
+    // The dialling end does not learn that the lane is removed, because the connection is cut.
     doors[0].open.send_replace(false);
     near.add_lane(RailId(0), remotes[1]).unwrap();
     wait_for(&mut events, |event| event.lane == Some(2) && event.kind == EventKind::Joined).await;
     doors[0].cut.send_replace(());
     wait_for(&mut events, |event| event.lane == Some(0) && matches!(event.kind, EventKind::Ended { .. })).await;
-    assert!(far.remove_lane(0), "it is up at this end");
+    assert!(far.remove_lane(0), "the lane is up at this end");
     doors[0].open.send_replace(true);
     wait_for(&mut events, |event| event.lane == Some(0) && event.kind == EventKind::Leaving).await;
     let ended =
@@ -275,7 +276,7 @@ async fn removed_lane_that_is_dialled_again() {
 async fn a_peer_that_was_killed_is_not_waited_for() {
     let rails = rails(2);
     let options = options().outage_limit(Duration::from_secs(60));
-    // Its relays hand on one connection only, and refuse the next.
+    // The relays forward one connection only, and refuse the next.
     let (mut near, mut far, relays) = relayed_pair_by(&rails, &options, false).await;
     near.write_all(b"delivered").await.unwrap();
     far.read_exact(&mut [0; 9]).await.unwrap();

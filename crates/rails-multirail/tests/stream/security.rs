@@ -1,4 +1,4 @@
-//! Streams that are sealed, on real sockets, with someone in between who does harm.
+//! Encrypted streams on real sockets, with an attacker on the path.
 
 use crate::util::{PATIENCE, Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
 use rails_multirail::{
@@ -16,7 +16,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Patient, so that every lane is up when a stream is, however busy the machine; and over when the last one is lost.
+/// Options with a long join grace, so that every lane is up with its stream even on a busy machine, and without an
+/// outage limit, so that the stream fails with its last lane.
 fn options(security: Security) -> StreamOptions {
     StreamOptions::new(security).join_grace(Duration::from_secs(20)).outage_limit(Duration::ZERO)
 }
@@ -25,7 +26,7 @@ fn encrypted() -> StreamOptions {
     options(Security::encrypted(secret()))
 }
 
-/// A certificate that it signed itself, and its key, as PEM.
+/// A self-signed certificate and its key, as PEM.
 fn certificate() -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()]).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
@@ -40,7 +41,7 @@ pub(crate) fn by_tls() -> (StreamOptions, StreamOptions) {
     (options(Security::tls_client(client)), options(Security::tls_server(server)))
 }
 
-/// A stream's two ends by TLS, with a relay before each lane.
+/// A stream's two ends under TLS, with a relay before each lane.
 async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay>) {
     let (client, server) = by_tls();
     let (listener, addresses) = listener(rails, &server).await;
@@ -53,7 +54,7 @@ async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay
     (near, listener.accept().await.expect("a stream was opened"), relays)
 }
 
-/// The server's is known to the client; the client's to the server, where it has shown one.
+/// The client knows the server's certificate; the server knows the client's, if the client has presented one.
 #[tokio::test]
 async fn certificates_of_tls_peers() {
     let rails = rails(2);
@@ -101,7 +102,7 @@ async fn sealed_streams_show_no_byte_on_the_wire() {
         let seen: Vec<u8> = relays.iter().flat_map(|relay| relay.heard()).collect();
         let sent = pattern(3 << 20);
         assert!(seen.len() > 3 << 20);
-        // Chunks begin at many places; any sixteen bytes of the stream would tell.
+        // Chunks begin at many offsets; any sixteen bytes of the stream would show plain text.
         let known: std::collections::HashSet<&[u8]> = sent.chunks_exact(16).step_by(1000).collect();
         assert!(!seen.windows(16).any(|window| known.contains(window)));
     }
@@ -119,7 +120,7 @@ async fn sealed_frame_changed_on_the_way() {
     }
 }
 
-/// Acknowledgements and headers as well: the other direction of a transfer has nothing else.
+/// Acknowledgements and headers are sealed too: the other direction of a transfer has only these.
 #[tokio::test]
 async fn sealed_acknowledgement_changed_on_the_way() {
     let rails = rails(2);
@@ -130,7 +131,7 @@ async fn sealed_acknowledgement_changed_on_the_way() {
     assert!(lost.len() == 1 && lost[0].contains("does not open"), "{lost:?}");
 }
 
-/// The lanes of two streams are exchanged in between once they have joined.
+/// The relay exchanges the lanes of two streams after they have joined.
 #[tokio::test]
 async fn lane_of_one_stream_spliced_into_another() {
     let rails = rails(1);
@@ -138,15 +139,15 @@ async fn lane_of_one_stream_spliced_into_another() {
     let (two, mut far_two, relays_of_two) = relayed_pair(&rails, &encrypted()).await;
     relays_of_one[0].divert_to(&relays_of_two[0]);
     one.write_all(b"for the far end of one").await.unwrap();
-    let read = timeout(PATIENCE, far_two.read_u8()).await.expect("it does not hang");
+    let read = timeout(PATIENCE, far_two.read_u8()).await.expect("the read does not hang");
     let error = read.unwrap_err();
     assert!(error.to_string().contains("does not open"), "{error}");
     relays_of_one[0].cut();
     drop((one, two));
-    assert!(timeout(PATIENCE, far_one.read_u8()).await.expect("it does not hang").is_err());
+    assert!(timeout(PATIENCE, far_one.read_u8()).await.expect("the read does not hang").is_err());
 }
 
-/// What a listener answers to a join with a secret that is not the stream's: each message that it sends.
+/// The messages with which a listener answers a join with a wrong secret.
 async fn answers(address: SocketAddr, stream: StreamId, secret: &Secret) -> Vec<Message> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let hello = Hello {
@@ -198,7 +199,7 @@ async fn join_of_a_foreign_and_of_an_unknown_stream() {
     assert_eq!(&got, b"undisturbed");
 }
 
-/// A clean end of the connection is not the stream's end, whoever makes it.
+/// A clean end of the connection, from the peer or the relay, is not the stream's end.
 #[tokio::test]
 async fn sealed_stream_cut_off_between_two_frames() {
     let rails = rails(1);
@@ -209,7 +210,7 @@ async fn sealed_stream_cut_off_between_two_frames() {
         let mut got = [0; 10];
         far.read_exact(&mut got).await.unwrap();
         relays[0].cut();
-        let error = timeout(PATIENCE, far.read_u8()).await.expect("it does not hang").unwrap_err();
+        let error = timeout(PATIENCE, far.read_u8()).await.expect("the read does not hang").unwrap_err();
         assert!(error.to_string().contains("closed it before the stream was done"), "{error}");
         drop(near);
     }
@@ -221,7 +222,7 @@ async fn untrusted_server() {
     let ((stranger, _), (_, server)) = (by_tls(), by_tls());
     let (_listener, addresses) = listener(&rails, &server).await;
     let Err(OpenError::AllFailed { lanes }) = MultiRailStream::connect(&rails, &addresses, &stranger).await else {
-        panic!("a server that is not trusted has a stream");
+        panic!("an untrusted server has a stream");
     };
     assert!(matches!(lanes[0].error, JoinError::Handshake(HandshakeError::Tls(_))), "{lanes:?}");
     assert!(lanes[0].to_string().contains("the TLS handshake failed: invalid peer certificate"), "{}", lanes[0]);
@@ -269,7 +270,7 @@ async fn streams_and_memory_of_one_peer() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(Duration::from_secs(10), again).await.expect("its place is free again");
+        timeout(Duration::from_secs(10), again).await.expect("the handshake's place is free again");
     }
 }
 
@@ -284,7 +285,7 @@ async fn handshakes_of_one_peer() {
     }
     let mut one_more = TcpStream::connect(addresses[0]).await.unwrap();
     let mut answer = Vec::new();
-    timeout(PATIENCE, one_more.read_to_end(&mut answer)).await.expect("it is answered at once").unwrap();
+    timeout(PATIENCE, one_more.read_to_end(&mut answer)).await.expect("the listener answers at once").unwrap();
     assert_eq!(answer, Message::Refused(Refusal::Busy(Limit::PeerHandshakes)).encode());
     let short = encrypted().connect_timeout(Duration::from_millis(300));
     let busy = MultiRailStream::connect(&rails, &addresses, &short).await;
@@ -294,10 +295,10 @@ async fn handshakes_of_one_peer() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         drop(silent);
     });
-    connected.expect("it has tried again until there was a place");
+    connected.expect("the initiator tried again until there was a place");
 }
 
-/// A byte now and then keeps no handshake alive. The hello is through in time, the first flight of TLS is not.
+/// Slow single bytes keep no handshake alive. The hello arrives in time, the first flight of TLS does not.
 #[tokio::test]
 async fn dripping_handshake_in_every_mode() {
     let rails = rails(1);
@@ -308,10 +309,10 @@ async fn dripping_handshake_in_every_mode() {
     relay.drip();
     let begin = std::time::Instant::now();
     let remotes = [relay.address];
-    // It is the listener that has lost its patience.
+    // The listener's timeout has ended the handshake.
     let client = client.handshake_timeout(PATIENCE);
     let connect = MultiRailStream::connect(&rails, &remotes, &client);
-    let opened = timeout(PATIENCE, connect).await.expect("it is hung up on");
+    let opened = timeout(PATIENCE, connect).await.expect("the listener closes the connection");
     assert!(opened.is_err());
     assert!(begin.elapsed() >= patience);
 }

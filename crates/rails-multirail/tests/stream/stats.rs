@@ -1,4 +1,4 @@
-//! What both ends say of a stream adds up.
+//! The statistics of both ends of a stream agree.
 
 use crate::util::{PATIENCE, moved, options, pair, pattern, rails, relayed_pair, relayed_pair_by};
 use rails_multirail::{LaneStats, StreamMetrics, StreamStats};
@@ -16,7 +16,7 @@ fn sum(stats: &StreamStats, count: impl Fn(&LaneStats) -> u64) -> u64 {
     stats.lanes.iter().map(count).sum()
 }
 
-/// What holds at either end, whatever happened.
+/// The invariants of the statistics at each end.
 fn assert_adds_up(stats: &StreamStats) {
     assert_eq!(sum(stats, |lane| lane.bytes_received), stats.bytes_read + stats.bytes_duplicated, "{stats:?}");
     assert_eq!(sum(stats, |lane| lane.duplicated.bytes), stats.bytes_duplicated, "{stats:?}");
@@ -83,7 +83,7 @@ async fn statistics_of_a_lane_that_is_dialled_again() {
     assert_adds_up(&received);
     let again = sent.lanes.iter().find(|lane| lane.losses > 0).expect("one was lost");
     assert!(again.joined > 1 && again.down > Duration::ZERO, "{again:?}");
-    // What was under way when the lane was cut may have been given to it and not sent, or sent and not received.
+    // When the lane was cut, some bytes may have been given to it and not sent, or sent and not received.
     assert!(sum(&sent, |lane| lane.bytes_sent) <= (40 << 20) + sent.bytes_sent_again);
     assert!(received.bytes_duplicated <= sent.bytes_sent_again, "{sent:?} {received:?}");
 }
@@ -140,7 +140,7 @@ async fn streams_are_told_of_as_long_as_they_last() {
     .expect("an ended stream is told of no longer");
 }
 
-/// What is logged, by whatever thread.
+/// The log of all threads.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -159,9 +159,9 @@ impl Write for Log {
 async fn one_log_line_per_stream_and_end() {
     let log = Log::default();
     let lines = log.clone();
-    // Below that, each decision of a scheduler is traced.
+    // At the next level the scheduler traces each decision.
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
-    // The lanes log on their own threads, so it is for the process; other tests' streams have other names.
+    // The lanes log on their own threads, so the subscriber is for the process; other tests' streams have other names.
     subscriber.with_ansi(false).with_writer(move || lines.clone()).try_init().expect("no other test listens");
     let rails = rails(2);
     let (near, far) = pair(&rails, &options().longest_chunk(16 << 10)).await;

@@ -1,4 +1,4 @@
-//! Bytes arrive, in order, in both directions, however they are written and read.
+//! Bytes arrive in order in both directions, with every way to write and read them.
 
 use crate::util::{PATIENCE, moved, options, pair, pattern, rails};
 use bytes::Bytes;
@@ -69,7 +69,7 @@ async fn a_half_closed_stream_still_answers() {
 #[tokio::test]
 async fn whole_buffers_are_moved_over_every_lane() {
     let rails = rails(2);
-    // Under the adaptive policy one lane may be so fast that the other finds nothing to do.
+    // Under the adaptive policy one lane may be so fast that the other gets no bytes.
     let (mut near, mut far) = pair(&rails, &options().policy(Policy::Static)).await;
     let block = Bytes::from(pattern(1 << 20));
     let writer = {
@@ -128,10 +128,10 @@ async fn stalled_reader_stops_the_writer() {
     writer.await.unwrap();
 }
 
-/// A part of the stream by the lane that joined first, and all the rest by the second.
+/// Gives a part of the stream to the lane that joined first, and the rest to the second.
 #[derive(Debug)]
 struct InTwoParts {
-    /// How much of its part the first lane has had.
+    /// The bytes of its part that the first lane has been given.
     first_had: usize,
 }
 
@@ -172,7 +172,7 @@ async fn recorded_decisions_outlive_their_stream() {
     let (near, far) = pair(&rails, &options().record_decisions(10_000)).await;
     let [decisions, idle] = [near.decisions(), far.decisions()];
     moved(near, far, pattern(3 << 20)).await;
-    let record = decisions.take().expect("it was recorded");
+    let record = decisions.take().expect("the stream records decisions");
     assert_eq!((record.policy, record.dropped), (Some(Policy::Adaptive), 0));
     assert_eq!(record.replay(&mut *Policy::Adaptive.build()), []);
     let sent = |record: &Record| -> u64 {
@@ -181,7 +181,7 @@ async fn recorded_decisions_outlive_their_stream() {
     };
     assert!(sent(&record) >= 3 << 20, "{} bytes", sent(&record));
     assert_eq!(idle.take().map(|record| sent(&record)), Some(0));
-    assert_eq!(decisions.take().map(|record| record.entries.len()), Some(0), "each is handed out once");
+    assert_eq!(decisions.take().map(|record| record.entries.len()), Some(0), "each decision is handed out once");
 }
 
 #[tokio::test]

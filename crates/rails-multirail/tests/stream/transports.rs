@@ -1,4 +1,4 @@
-//! Streams over lanes that are not TCP: the seam that other transports come in by.
+//! Streams over a transport other than TCP.
 
 use crate::{
     memory_lane::MemoryNetwork,
@@ -27,7 +27,7 @@ async fn listening(rails: &Rails, options: &StreamOptions) -> (MultiRailListener
     (listener, addresses)
 }
 
-/// A stream's two ends over lanes through memory, and their listener, which takes in lanes that are dialled again.
+/// A stream's two ends over lanes through memory, and their listener, which accepts lanes that are dialled again.
 async fn memory_pair(
     rails: &Rails,
     options: &StreamOptions,
@@ -41,7 +41,7 @@ async fn memory_pair(
     (near, far, listener, network)
 }
 
-/// Moves bytes both ways, each direction shut down by itself.
+/// Moves bytes both ways, and shuts each direction down separately.
 async fn move_both_ways(
     mut near: MultiRailStream,
     mut far: MultiRailStream,
@@ -55,7 +55,7 @@ async fn move_both_ways(
         far.read_exact(&mut got).await.expect("half of a stream");
         far.read_to_end(&mut got).await.expect("the rest of it");
         assert!(got == expected, "other bytes arrived");
-        // The other direction lives on after the end of this one.
+        // The other direction goes on after the end of this one.
         far.write_all(&answer).await.expect("it is open");
         far.close().await.expect("both are done")
     });
@@ -69,7 +69,7 @@ async fn move_both_ways(
     let ends = [near.close().await.expect("both are done"), other.await.expect("it ran")];
     for end in &ends {
         for lane in &end.lanes {
-            // What a transport does not know is unknown, not zero.
+            // A figure that the transport does not know is `None`, not zero.
             assert_eq!(lane.transport, Some(TransportStats::default()), "{lane:?}");
             assert_eq!((lane.rtt, lane.bytes_retransmitted), (None, None), "{lane:?}");
         }
@@ -103,7 +103,7 @@ async fn lane_loss_on_a_path_of_over_a_second() {
     is_dialled_again(Duration::from_millis(1200)).await;
 }
 
-/// Breaks one of two lanes, of which each takes so long to be made.
+/// Breaks one of two lanes, each of which takes that long to connect.
 async fn is_dialled_again(delay: Duration) {
     let rails = rails(2);
     let options = options().outage_limit(Duration::from_secs(10));
@@ -115,7 +115,7 @@ async fn is_dialled_again(delay: Duration) {
         loop {
             let event = events.recv().await.expect("the stream lives");
             if matches!(event.kind, EventKind::Ended { .. }) {
-                // Reset, or closed by the peer, where that has seen it before.
+                // Reset, or closed by the peer, if the peer has noticed before.
                 assert!(event.error.is_some());
                 break;
             }
@@ -132,7 +132,7 @@ async fn is_dialled_again(delay: Duration) {
     }
 }
 
-/// Duplicates without end: the lane never waits for more, and does what else there is to do.
+/// Duplicates without end: the lane never waits for bytes, and still does its other work.
 #[tokio::test]
 async fn abort_on_a_flooded_lane() {
     let rails = rails(1);
@@ -143,7 +143,7 @@ async fn abort_on_a_flooded_lane() {
     network.flood_first([&Frame::Data(header).encode()[..], &payload].concat().into());
     near.read_exact(&mut vec![0; payload.len()]).await.unwrap();
     near.abort();
-    // That the stream was given up, or that more has arrived than was sent.
+    // The error is that the stream was given up, or that more bytes arrived than were sent.
     timeout(PATIENCE, far.read_u8()).await.expect("the peer is told").unwrap_err();
     timeout(PATIENCE, far.close()).await.expect("its lane is let go").unwrap_err();
 }
@@ -162,7 +162,7 @@ async fn connect_over_a_lane_that_takes_no_confirmation() {
     assert!(orphan.is_err(), "nobody has confirmed it: {orphan:?}");
 }
 
-/// The same pairing, discovery and stream as over TCP, by the address's scheme alone.
+/// Pairing, discovery and stream work as over TCP; only the address's scheme differs.
 #[tokio::test]
 async fn discovery_over_another_transport() {
     let rails = rails(2);
@@ -177,7 +177,7 @@ async fn discovery_over_another_transport() {
     move_both_ways(near, far, async |_| {}).await;
 }
 
-/// One stream over TCP and memory at once: nothing above the transports knows of a difference.
+/// One stream over TCP and memory at once: the layers above the transports see no difference.
 #[tokio::test]
 async fn stream_over_two_transports() {
     let rails = rails(2);

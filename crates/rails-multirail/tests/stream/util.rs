@@ -1,4 +1,4 @@
-//! Rails and streams on the loopback interface, and a relay that does harm.
+//! Rails and streams on the loopback interface, and a relay that cuts, damages and records.
 
 use rails_multirail::{
     MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamOptions, StreamStats, plan_rails,
@@ -29,7 +29,7 @@ pub(crate) fn rails(count: usize) -> Rails {
 }
 
 pub(crate) fn secret() -> Secret {
-    Secret::pre_shared(b"0123456789abcdef").expect("it is long enough")
+    Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough")
 }
 
 /// Streams that fail as soon as their last lane is lost.
@@ -37,7 +37,8 @@ pub(crate) fn options() -> StreamOptions {
     patient(secret()).outage_limit(Duration::ZERO)
 }
 
-/// As patient as a busy machine takes: how many lanes a stream begins with must not depend on what else runs there.
+/// Options with long timeouts for a busy machine: other load must not change the number of lanes with which a stream
+/// begins.
 pub(crate) fn patient(security: impl Into<Security>) -> StreamOptions {
     StreamOptions::new(security).join_grace(PATIENCE).handshake_timeout(PATIENCE)
 }
@@ -59,7 +60,7 @@ pub(crate) async fn relayed_pair(
     relayed_pair_by(rails, options, false).await
 }
 
-/// The same with relays that hand on a connection that is made anew, too.
+/// The same with relays that forward later connections too.
 pub(crate) async fn relayed_pair_by(
     rails: &Rails,
     options: &StreamOptions,
@@ -74,7 +75,7 @@ pub(crate) async fn relayed_pair_by(
     let near = MultiRailStream::connect(rails, &remotes, options).await.expect("the relays let it through");
     let far = listener.accept().await.expect("a stream was opened");
     if lasting {
-        // It takes in lanes that are dialled again.
+        // The listener accepts lanes that are dialled again.
         tokio::spawn(async move { listener.accept().await.map(drop) });
     }
     (near, far, relays)
@@ -87,12 +88,12 @@ pub(crate) async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailSt
     (near, far)
 }
 
-/// Sends the bytes, checks that they arrive, and gives what both ends say of it, the sender first.
+/// Sends the bytes, checks that they arrive, and gives the statistics of both ends, the sender's first.
 pub(crate) async fn moved(near: MultiRailStream, far: MultiRailStream, bytes: Vec<u8>) -> [StreamStats; 2] {
     moved_while(near, far, bytes, || {}).await
 }
 
-/// The same, and something happens once the first few megabytes have arrived.
+/// The same, and calls `happens` after the first bytes have arrived.
 pub(crate) async fn moved_while(
     mut near: MultiRailStream,
     mut far: MultiRailStream,
@@ -113,7 +114,7 @@ pub(crate) async fn moved_while(
     [timeout(PATIENCE, writer).await.expect("it ends").unwrap(), received]
 }
 
-/// Sends the bytes there and, once all have arrived, back; gives what both ends say of it.
+/// Sends the bytes there and, after all have arrived, back. Gives the statistics of both ends.
 pub(crate) async fn echoed(mut near: MultiRailStream, mut far: MultiRailStream, bytes: &[u8]) -> [StreamStats; 2] {
     let echo = tokio::spawn(async move {
         let mut got = Vec::new();
@@ -129,7 +130,7 @@ pub(crate) async fn echoed(mut near: MultiRailStream, mut far: MultiRailStream, 
     [near.close().await.unwrap(), echo.await.unwrap()]
 }
 
-/// Bytes that differ from their neighbours near and far.
+/// Bytes that differ from their neighbours, near and far.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     use rand::{Rng, SeedableRng};
     let mut bytes = vec![0; length];
@@ -137,14 +138,14 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Hands a connection on to another address, and can do harm to what flows through it.
+/// Forwards a connection to another address, and can damage, record or cut it.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     cut: Arc<tokio::sync::Notify>,
     harm: Arc<Harm>,
 }
 
-/// What is done to the bytes on their way.
+/// The relay's treatment of the bytes.
 #[derive(Default)]
 struct Harm {
     flip: AtomicBool,
@@ -152,18 +153,19 @@ struct Harm {
     drip: AtomicBool,
     listening_in: AtomicBool,
     heard: Mutex<Vec<u8>>,
-    /// Where the way there leads instead, and the end of the connection for whoever diverts to this one.
+    /// The relay to whose destination forward bytes go instead, and this relay's socket to its destination, for a
+    /// diverting relay.
     diverted: Mutex<Option<Arc<Harm>>>,
     way_there: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
 }
 
 impl Relay {
-    /// Hands one connection on.
+    /// Forwards one connection.
     pub(crate) async fn start(to: SocketAddr) -> Self {
         Self::serve(to, 1).await
     }
 
-    /// Hands one connection on after the other.
+    /// Forwards one connection after the other.
     pub(crate) async fn start_lasting(to: SocketAddr) -> Self {
         Self::serve(to, usize::MAX).await
     }
@@ -205,37 +207,37 @@ impl Relay {
         relay
     }
 
-    /// Cuts the connection, in whatever it is in the middle of.
+    /// Cuts the connection at once.
     pub(crate) fn cut(&self) {
         self.cut.notify_one();
     }
 
-    /// Damages one bit of what flows next.
+    /// Damages one bit of the next forward bytes.
     pub(crate) fn flip_a_bit(&self) {
         self.harm.flip.store(true, Ordering::SeqCst);
     }
 
-    /// Damages one bit of what flows back next.
+    /// Damages one bit of the next bytes on the way back.
     pub(crate) fn flip_an_answer(&self) {
         self.harm.flip_answer.store(true, Ordering::SeqCst);
     }
 
-    /// Lets a byte through now and then.
+    /// Forwards single bytes at long intervals.
     pub(crate) fn drip(&self) {
         self.harm.drip.store(true, Ordering::SeqCst);
     }
 
-    /// Writes down what flows from now on.
+    /// Records the bytes from now on.
     pub(crate) fn listen_in(&self) {
         self.harm.listening_in.store(true, Ordering::SeqCst);
     }
 
-    /// What was written down.
+    /// The recorded bytes.
     pub(crate) fn heard(&self) -> Vec<u8> {
         std::mem::take(&mut self.harm.heard.lock().unwrap())
     }
 
-    /// Sends what flows next to where the other relay leads.
+    /// Diverts the next bytes to the destination of the other relay.
     pub(crate) fn divert_to(&self, other: &Self) {
         *self.harm.diverted.lock().unwrap() = Some(other.harm.clone());
     }
@@ -272,7 +274,7 @@ impl Harm {
     }
 }
 
-/// How many bytes arrive before something happens: so many that every lane is in the middle of something.
+/// The bytes that arrive before the disturbance: so many that every lane is in the middle of a chunk.
 const FIRST: usize = 4 << 20;
-/// Nothing here takes long: what does hangs.
+/// Every step here is short. A step that takes longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ fn zero_copy() -> TcpTransport {
     TcpTransport::new().zero_copy(ZeroCopy::new().least(DataSize::bytes(4 << 10)))
 }
 
-/// Moves bytes, and gives what the end that sent them says.
+/// Moves bytes, and gives the zero-copy counters of the sending end.
 async fn moved(rails: &Rails, options: &StreamOptions) -> StreamStats {
     let (mut near, mut far) = pair(rails, options).await;
     let bytes = pattern(8 << 20);
@@ -32,7 +32,7 @@ async fn moved(rails: &Rails, options: &StreamOptions) -> StreamStats {
 
 fn without_copies(stats: &StreamStats) -> Vec<ZeroCopyStats> {
     let of_lanes = stats.lanes.iter().map(|lane| lane.transport.as_ref().expect("known"));
-    of_lanes.map(|transport| transport.zero_copy.expect("it sends without copies")).collect()
+    of_lanes.map(|transport| transport.zero_copy.expect("the lane sends without copies")).collect()
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn zero_copy_stream_and_its_statistics() {
     let lanes = without_copies(&stats);
     assert!(lanes.iter().map(|lane| lane.sends).sum::<u64>() > 0, "{lanes:?}");
     for lane in lanes {
-        assert_eq!((lane.completed, lane.outstanding_bytes), (lane.sends, 0), "it ended in order: {lane:?}");
+        assert_eq!((lane.completed, lane.outstanding_bytes), (lane.sends, 0), "the lane ended in order: {lane:?}");
     }
 }
 

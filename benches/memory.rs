@@ -31,7 +31,7 @@ fn pool(criterion: &mut Criterion) {
         group.bench_function(format!("malloc/{} KiB", bytes >> 10), |bencher| {
             bencher.iter(|| drop(black_box(Vec::<u8>::with_capacity(bytes))));
         });
-        // What the reader of a socket needs: memory that is there.
+        // The reader of a socket needs memory whose pages exist.
         group.bench_function(format!("pool, a byte written to each page/{} KiB", bytes >> 10), |bencher| {
             bencher.iter(|| touch(&mut pool.take().expect("none is out")));
         });

@@ -66,7 +66,7 @@ async fn fill(stream: &mut MultiRailStream, waker: &Waker) -> usize {
         while written < WINDOW + SEND_BUFFER {
             match poll_write(stream, waker, &block) {
                 Poll::Ready(count) => written += count,
-                // What waits for a lane now is taken in a moment.
+                // A lane takes the waiting bytes in a moment.
                 Poll::Pending => sleep(Duration::from_millis(1)).await,
             }
         }

@@ -211,7 +211,7 @@ async fn unread_body_stops_itself_alone() {
         for _ in 0..10 {
             in_time(endless.frame()).await.unwrap().unwrap();
         }
-        // What has come of it meanwhile is thrown away, and the server is told.
+        // This throws away the bytes that have arrived meanwhile, and tells the server.
         drop(endless);
         in_time(gone.notified()).await;
         // A body that the server does not take.

@@ -51,7 +51,7 @@ pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topolog
 /// Whether a file is one of facts about a machine, and not a machine: files of several kinds stand behind one flag.
 pub(crate) fn is_toml(path: &Path) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
-    // Whatever is wrong with a file that is called TOML is said when it is read.
+    // Errors in a file with a TOML name are reported when it is read.
     is_named_so || fs::read_to_string(path).is_ok_and(|text| Config::is_toml(&text))
 }
 

@@ -118,7 +118,7 @@ impl Observer for Progress {
                 self.line("unchanged", format_args!("{path} ({bytes})"));
             }
             Outcome::Failed(reason) => {
-                // What will not move any more is taken off, so that the bar can reach its end.
+                // Bytes that will not be sent any more are subtracted, so that the bar can reach its end.
                 let total = self.bar.length().unwrap_or(0);
                 self.bar.set_length(total.saturating_sub(size.saturating_sub(done)));
                 print::note(format_args!("failed    {path}: {reason}"));

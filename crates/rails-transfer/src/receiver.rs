@@ -77,7 +77,8 @@ where
             result = &mut worker, if worked.is_none() => worked = Some(result),
         }
         match &worked {
-            // What ends the batch was queued for the peer and, as far as the stream took it, written just now.
+            // The message that ends the batch was queued for the peer and, as far as the stream took it, written just
+            // now.
             Some(Err(_) | Ok(Err(_))) => break None,
             Some(Ok(Ok(_))) if has_written => break None,
             _ => {}
@@ -184,7 +185,7 @@ impl Worker {
                 break Err(violation);
             }
         };
-        // Whatever is unfinished stays as a part.
+        // Every unfinished file stays as a part.
         std::mem::take(&mut self.files).into_values().for_each(|file| file.file.park());
         match outcome {
             Ok(complete) => Ok(complete.then_some(self.summary)),

@@ -163,7 +163,7 @@ impl Incoming {
             let mode = Permissions::from_mode(self.mode);
             whole.set_permissions(mode).map_err(because("set the mode of the file that is there"))?;
         }
-        // What was read may be in memory alone, where the machine stopped before an earlier run had said that it is on disk.
+        // The bytes read may be in memory alone, if the machine stopped before an earlier run had synced them to disk.
         whole.sync_all().map_err(because("put the file that is there on disk"))
     }
 

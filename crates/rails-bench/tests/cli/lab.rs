@@ -143,7 +143,7 @@ fn netns_warning_of_unplanned_drops() {
         let status = Command::new("ip").args(["netns", "exec", &namespaces(&side)[0], "bash", "-c", script]).status();
         assert!(status.unwrap().success(), "{script}");
     };
-    // What counts is what is sent here, and no question of ARP.
+    // A permanent entry avoids ARP requests, so only the packets sent here count.
     run("ip neighbour replace 10.77.0.2 lladdr 02:72:61:69:00:02 nud permanent dev rail0a");
     send(child.id(), Signal::SIGSTOP);
     run("for _ in {1..9000}; do echo > /dev/udp/10.77.0.2/9; done");

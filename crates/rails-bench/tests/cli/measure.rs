@@ -167,7 +167,7 @@ fn netns_comparison_with_every_sample() {
     for entry in &absent {
         let reason = entry["absent"].as_str().expect("a reason");
         assert!(stderr(&output).contains(reason) && printed.contains(reason), "{reason} is said loudly");
-        // What is in every Linux that these tests run on may not be missing.
+        // Only programs and features that not every Linux has may be missing.
         assert!(["iperf3", "ucx", "mptcp"].contains(&entry["contender"].as_str().unwrap()), "{entry}");
     }
     let samples = list("samples");

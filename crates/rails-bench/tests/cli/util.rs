@@ -16,7 +16,7 @@ use std::{
 pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(cargo_bin("rails-bench"));
     command.args(args).env_remove("RAILS_SECRET").stdin(Stdio::null());
-    // What the user of this machine says of it is no part of a test.
+    // The configuration of this machine's user is no part of a test.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }

@@ -42,7 +42,7 @@ impl Server {
         let mut said = Vec::new();
         while let Some(line) = lines.next() {
             if line.starts_with("listening on ") {
-                // What it says further must not fill the pipe.
+                // The program's further output must not fill the pipe.
                 std::thread::spawn(move || lines.for_each(drop));
                 return Self(child);
             }

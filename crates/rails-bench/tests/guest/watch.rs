@@ -99,7 +99,7 @@ fn take_a_block_offline() -> (u64, Written) {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("memory")?.parse().ok())
         .collect();
     blocks.sort_unstable();
-    // What cannot be moved now may be let go in a moment.
+    // A block that cannot be moved now may be free in a moment.
     for block in std::iter::repeat_n(blocks, PASSES).flat_map(|blocks| blocks.into_iter().rev()) {
         let file = folder.join(format!("memory{block}/state"));
         if fs::read_to_string(&file).is_ok_and(|state| state.trim() == "online") && fs::write(&file, "offline").is_ok()

@@ -189,7 +189,7 @@ impl Worker {
                     counters.frames += 1;
                     counters.bytes += frame.len() as u64;
                 }
-                // What tun_get_user() of drivers/net/tun.c answers while the interface is down.
+                // tun_get_user() in drivers/net/tun.c gives EIO while the interface is down.
                 Err(error) if error.raw_os_error() == Some(Errno::EIO as i32) => counters.interface_down += 1,
                 Err(_) => counters.refused += 1,
             }

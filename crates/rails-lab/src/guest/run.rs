@@ -66,7 +66,7 @@ pub(crate) fn run(
         .map_err(|source| SystemError::Spawn { command: qemu.display().to_string(), source })?;
     let lines = read_lines(kept.output())?;
     let in_time = pass_on(&lines, deadline, &mut sink);
-    // What the reader still holds is of no use; it ends with the emulator.
+    // The reader's remaining lines are of no use; it ends with the emulator.
     drop(lines);
     let ended = kept.end().map_err(file_error("wait", &qemu))?;
 

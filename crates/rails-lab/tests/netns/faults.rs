@@ -20,7 +20,7 @@ fn netns_black_hole_at_one_end_and_its_end() {
             let address: SocketAddr = to.local_addr().unwrap();
             from.send_to(what.as_bytes(), address).unwrap();
         };
-        // What comes next, and in between nothing else.
+        // Gives the next datagram.
         let next = |to: &UdpSocket| {
             let mut buffer = [0; 16];
             let length = to.recv(&mut buffer).unwrap();

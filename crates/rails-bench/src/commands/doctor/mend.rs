@@ -29,7 +29,7 @@ pub(super) fn mend(
     let mut staying = Vec::new();
     // Once for each property: where a thread belongs is known when the interrupt is in place, and memory after the thread.
     for _ in 0..PROPERTIES {
-        // What several of them ask for is changed once; of two different wishes the first counts.
+        // A change that several subjects ask for is made once; of two different values the first counts.
         let mut changes = BTreeMap::new();
         for change in examined.iter().flat_map(|one| one.next_changes(&tried)) {
             changes.entry(change.setting.clone()).or_insert(change);

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let journal = args.journal.open()?;
         let mut mended = Vec::new();
         let now = mend(&host, &journal, &topology, &subject, args.seconds, examined, &mut mended);
-        // What was changed is said also if something went wrong after it, and beside the JSON.
+        // The changes are reported also after a later error, and beside the JSON.
         if args.json || now.is_err() {
             print::note(show::mended(&mended).trim_end());
         } else {

@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         }
     });
     match (status.map_err(explained)?, unheard) {
-        // Who went away does not want to read what comes after.
+        // A reader that has closed the pipe does not want further output.
         (_, Some(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         (status, _) if status.is_success() => Ok(Exit::Done),
         (status, _) => Ok(Exit::Command(status.code())),

@@ -1,11 +1,11 @@
-//! A thread bound to one CPU: with what it was read back and put back, and by a rival that only calls; and a thread's usage read.
+//! Binding a thread to one CPU: with reading and putting back, and by a rival without; and reading a thread's usage.
 //!
 //! Run: `cargo bench --bench bind`
 //!
-//! The rival, `core_affinity`, sets and says whether the call succeeded. `bind_current` reads the former CPUs (also those that are
-//! offline), sets, and reads what came of it; its guard sets and reads again. "The same work" is done by both: to set and then to
-//! read where the thread may run, which the rival does by `get_core_ids`. The ratio of these two is the fair one, the ratio to the bare
-//! call is what knowing costs.
+//! The rival, `core_affinity`, sets the CPUs and returns whether the call succeeded. `bind_current` reads the former
+//! CPUs (also offline ones), sets the new ones, and reads the result; its guard sets and reads again. In "the same
+//! work" both set the CPUs and then read where the thread may run, which the rival does by `get_core_ids`. The ratio of
+//! these two is the fair one; the ratio to the bare call is the cost of reading back.
 //!
 //! Target: `bind_current` with its reading back within 20 us.
 //!

@@ -2,9 +2,10 @@
 //!
 //! Run: `cargo bench --bench detect`, with RAILS_CAPTURES=FOLDER for the largest captured tree where that is elsewhere ([`captures`])
 //!
-//! Three machines: this one, the largest tree that somebody captured, and one of 192 PUs with a NIC of 129 interrupts that is written here
-//! ([`machine`]). The trees are in `/dev/shm`. lstopo is a process, whose start is part of its time; what rails do is measured within this one.
-//! `the kernel's files` is the reader that needs no hwloc, `hwloc and the kernel's files` what `Topology::detect` does, and `a capture` includes unpacking it.
+//! Three machines: this one, the largest captured tree, and a described one of 192 PUs with a NIC of 129 interrupts
+//! ([`machine`]). The trees are in `/dev/shm`. lstopo is a process, whose start is part of its time; the code of rails
+//! is measured within this process. `the kernel's files` is the reader that needs no hwloc,
+//! `hwloc and the kernel's files` is `Topology::detect`, and `a capture` includes unpacking it.
 //!
 //! Target: this machine, and the largest captured tree, each within 1.5 times lstopo's time and within 100 ms.
 

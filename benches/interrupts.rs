@@ -2,7 +2,7 @@
 //!
 //! Run: `cargo bench --bench interrupts`
 //!
-//! The file lies in `/dev/shm`. "The text alone" is what reading it without looking into it costs.
+//! The file lies in `/dev/shm`. "The text alone" is the cost of reading it without parsing.
 //!
 //! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were compiling (load 2 to 4): read
 //! takes 32 to 42 times as long as the text alone with 64 interrupts (0.46 to 0.66 ms), and 13 to 14 times with 10,000 (76 to 99 ms: 40 to 50 ns

@@ -1,11 +1,11 @@
-//! A buffer from the pool against the heap, where pages lie and laying them against libnuma.
+//! A buffer from the pool against the heap, and the residency and placement of pages against libnuma.
 //!
 //! Run: `cargo bench --bench memory`
 //!
 //! libnuma is loaded when it is there (`apt-get install libnuma1`). `numa_move_pages` is the bare system call about
 //! addresses that were written down beforehand; `residency` also makes the addresses and counts the answer.
-//! `numa_alloc_onnode` maps and binds, and looks at nothing; a `NumaBuffer` is bound, made, looked at and read back,
-//! so the rival's pages are touched as well.
+//! `numa_alloc_onnode` maps and binds, and reads nothing back; a `NumaBuffer` is bound, allocated, touched and read
+//! back, so the bench touches the rival's pages as well.
 //!
 //! Targets: a buffer from the pool within 50 ns, the residency of 1 GiB of small pages within 50 ms.
 //!
@@ -98,7 +98,7 @@ fn touch(bytes: &mut [u8]) {
     black_box(bytes);
 }
 
-/// The rival, or a loud word that it is not there.
+/// The rival, or a message that it is missing.
 fn numa() -> Option<sys::Numa> {
     let numa = sys::Numa::load();
     if let Err(error) = &numa {
@@ -125,7 +125,7 @@ mod sys {
         move_pages: MovePages,
         alloc_onnode: AllocOnNode,
         free: Free,
-        /// Keeps what the pointers point into.
+        /// Keeps the memory that the pointers point into.
         _library: Library,
     }
 

@@ -1,4 +1,5 @@
-//! Messages over two loopback rails: small ones against a codec on one plain TCP connection, large ones against the stream of bytes.
+//! Messages over two loopback rails: small ones against a codec on one plain TCP connection, large ones against a
+//! stream of bytes.
 //!
 //! Run: `cargo bench --bench messages`. Both ends run on this machine, so a figure is that of both together; the loopback interface has no
 //! lanes to add up.
@@ -46,7 +47,7 @@ fn large(criterion: &mut Criterion) {
     group.bench_function("messages over two rails", |bencher| {
         bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone(), false)));
     });
-    // Worth a look on a machine of several nodes; on one it is the same.
+    // This differs only on a machine of several nodes.
     group.bench_function("messages over two rails, interleaved over their nodes", |bencher| {
         bencher.iter_custom(|count| runtime.block_on(by_messages(count, message.clone(), true)));
     });

@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo bench --bench runtime`
 //!
-//! `one at a time` is the way there and back, and mostly the price of waking two threads that had nothing to do; `64 at
-//! a time` has them busy, and is what a job costs by then. The figures are for one job. The waiting side is a task of its
-//! own runtime: waiting in `block_on` itself, as criterion's asynchronous bencher does, is slower and would be measured too.
+//! `one at a time` is the round trip, and mostly the cost of waking two idle threads; `64 at a time` keeps them busy,
+//! and is the cost of a job then. The figures are for one job. The waiting side is a task of its own runtime: waiting
+//! in `block_on` itself, as criterion's asynchronous bencher does, is slower and would be measured too.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
@@ -54,7 +54,7 @@ fn jobs(criterion: &mut Criterion) {
     }
 }
 
-/// How long `jobs` jobs take of which `at_a_time` are under way, started and awaited by a task on `from`.
+/// The time of `jobs` jobs, `at_a_time` of them under way, which a task on `from` starts and awaits.
 fn timed<F, Fut>(from: &RailRuntime, jobs: u64, at_a_time: u64, start: F) -> Duration
 where
     F: Fn() -> Fut + Send + 'static,

@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo run --example follow_the_interrupt -- 10.0.1.2:7575`, or without an address for one on this machine.
 //!
-//! Expected: which NIC the socket uses and what became of its interrupts, the CPUs that the thread was bound to, and which of
-//! the three affinities hold. The loopback interface has no interrupt; then the thread goes where the socket says that its
-//! packets come out, which takes no privilege.
+//! Expected: the socket's NIC and the placement of its interrupts, the CPUs that the thread was bound to, and which of
+//! the three affinities hold. The loopback interface has no interrupt; then the thread moves to the CPU on which the
+//! kernel delivers the socket's packets, which takes no privilege.
 
 use anyhow::Context;
 use rails::{
@@ -49,7 +49,7 @@ pub(crate) struct Seen {
     pub(crate) report: AffinityReport,
 }
 
-/// Places what can be placed for this socket, and the calling thread where its packets are.
+/// Places the interrupts of the socket's NIC if possible, and binds the calling thread to the CPUs of its packets.
 pub(crate) fn run(stream: &TcpStream) -> anyhow::Result<Seen> {
     let interrupts = InterruptAffinity::of_socket(stream);
     let thread = match &interrupts {

@@ -1,9 +1,9 @@
-//! HTTP/1.1 over two rails, by an HTTP library that knows nothing of them.
+//! HTTP/1.1 over two rails, with an HTTP library that has no support for them.
 //!
 //! Run: `cargo run --release --example hyper_over_rails`
 //!
 //! Expected: four requests on one connection, one of which has 16 MiB echoed and verified by its BLAKE3 digest, and
-//! what each lane carried in either direction. Whatever runs on a `TcpStream` (gRPC, WebSocket, TLS) runs on a
+//! the bytes of each lane in both directions. Other protocols on a `TcpStream` (gRPC, WebSocket, TLS) run on a
 //! `MultiRailStream` in the same way.
 
 use anyhow::{Context, ensure};
@@ -56,8 +56,8 @@ pub(crate) async fn run() -> anyhow::Result<Done> {
     Ok(done)
 }
 
-/// Answers requests until the client has no more. `without_shutdown` hands the stream back, so that it can be closed, which
-/// waits until the peer has everything: this program ends then, and its rails with it.
+/// Answers requests until the client has no more. `without_shutdown` hands the stream back for `close`, which waits
+/// until the peer has every byte: this program ends then, and its rails with it.
 async fn serve(stream: MultiRailStream) -> anyhow::Result<()> {
     let connection = server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
     connection.without_shutdown().await?.io.into_inner().close().await?;
@@ -99,7 +99,7 @@ async fn ask(stream: MultiRailStream) -> anyhow::Result<Done> {
             }
             answers.push(format!("{method} {path}: {status}, {} bytes", body.len()));
         }
-        // The connection ends when nobody can send a request any more.
+        // The connection ends when the last sender of requests is dropped.
         drop(requests);
         Ok(answers)
     };
@@ -108,7 +108,7 @@ async fn ask(stream: MultiRailStream) -> anyhow::Result<Done> {
     Ok(Done { answers, stats: parts.io.into_inner().close().await? })
 }
 
-/// Bytes of which none repeat, so that no exchange of two chunks goes unnoticed.
+/// Bytes without a repeated pattern, so that the digest notices an exchange of two chunks.
 fn made_up(length: usize) -> Bytes {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);

@@ -1,9 +1,10 @@
-//! Requests, answers and bulk data as messages over two rails: boundaries kept, the urgent ones first.
+//! Requests, answers and bulk data as messages over two rails, the urgent ones first.
 //!
 //! Run: `cargo run --release --example messages`
 //!
-//! Expected: 16 large messages arrive whole, and every question is answered, although it was asked while they were on their way. How long the answers
-//! took is printed: they pass what is not yet sent of the large messages, not what is in the sockets already.
+//! Expected: 16 large messages arrive whole, and every question is answered while they are on their way. The example
+//! prints the times of the answers: an answer overtakes unsent bytes of large messages, but not bytes that are in the
+//! sockets.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -47,7 +48,7 @@ pub(crate) struct Exchanged {
 /// Sends `large` messages of 4 MiB, and asks `questions` questions meanwhile.
 pub(crate) async fn run(large: usize, questions: usize) -> anyhow::Result<Exchanged> {
     let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
-    // Two programs would be given the secret when they start.
+    // Two programs would get the secret at their start.
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);
@@ -66,7 +67,7 @@ pub(crate) async fn run(large: usize, questions: usize) -> anyhow::Result<Exchan
     Ok(Exchanged { large: arrived, bytes, answers_took })
 }
 
-/// Sends large messages and, in between, questions; when each was asked.
+/// Sends large messages with questions in between, and gives the time of each question.
 async fn ask(mut sender: MessageSender, large: usize, questions: usize) -> anyhow::Result<Vec<Instant>> {
     let bulk = Bytes::from(vec![7; 4 << 20]);
     let mut asked = Vec::new();
@@ -83,7 +84,7 @@ async fn ask(mut sender: MessageSender, large: usize, questions: usize) -> anyho
     Ok(asked)
 }
 
-/// When each answer came. They come in the order of the questions, for both have one priority.
+/// The time of each answer. Answers arrive in the order of the questions, because they have one priority.
 async fn take_answers(mut receiver: MessageReceiver, questions: usize) -> anyhow::Result<Vec<Instant>> {
     let mut answered = Vec::new();
     while let Some(answer) = receiver.recv().await? {
@@ -95,7 +96,7 @@ async fn take_answers(mut receiver: MessageReceiver, questions: usize) -> anyhow
     Ok(answered)
 }
 
-/// Answers what is urgent and counts the rest.
+/// Answers urgent messages and counts the others.
 async fn answer(messages: MultiRailMessages) -> anyhow::Result<(usize, usize)> {
     let (mut sender, mut receiver) = messages.split();
     let (mut large, mut bytes) = (0, 0);

@@ -2,8 +2,9 @@
 //!
 //! Run: `cargo run --release --example metrics`, and while it runs `curl http://127.0.0.1:9464/metrics`
 //!
-//! Expected: the address, then nothing for 30 seconds, in which the page tells of a stream over two loopback rails: bytes, rates, round trips and stalls
-//! of each lane. At the end it prints what one request was answered. `docs/metrics.md` says what each line means.
+//! Expected: the address, then no output for 30 seconds, in which the page shows a stream over two loopback rails:
+//! bytes, rates, round trips and stalls of each lane. At the end it prints the answer to one request. `docs/metrics.md`
+//! explains each line.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -34,10 +35,10 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends for `time`, and gives what `/metrics` said at the end of it.
+/// Sends for `time`, and gives the answer of `/metrics` at its end.
 pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<String> {
     let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
-    // Two programs would be given the secret when they start.
+    // Two programs would get the secret at their start.
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
     let options = StreamOptions::new(Secret::pre_shared(&random)?);
@@ -45,7 +46,7 @@ pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<S
     let mut stream = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
     let mut other = listener.accept().await?;
 
-    // One of these for the whole process; every stream that is to be seen is watched.
+    // One instance for the whole process watches every stream of interest.
     let metrics = StreamMetrics::new().label("process", "example");
     metrics.watch(&stream);
     let server = TcpListener::bind(address).await?;
@@ -74,7 +75,7 @@ async fn serve(server: TcpListener, metrics: StreamMetrics) {
                 let answer = answer(&request, &metrics);
                 async { answer }
             });
-            // The client may go away before it has the answer.
+            // The client may close the connection before it has the answer.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(connection), answer).await;
         });
     }

@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo run --example pin_one_rail`, or `cargo run --example pin_one_rail -- eth0` for a rail on that NIC.
 //!
-//! Expected: the plan with its reasons, the sum that the task came to, the thread and its CPUs as the kernel gives them
-//! back, and which of the three affinities hold. On the loopback interface two of them are unknown, for it has no
-//! interrupt; nothing is claimed that was not seen.
+//! Expected: the plan with its reasons, the sum that the task computes, the thread and its CPUs as read back from the
+//! kernel, and which of the three affinities hold. On the loopback interface two of them are unknown, because it has no
+//! interrupt.
 
 use anyhow::Context;
 use rails::{
@@ -34,9 +34,9 @@ async fn main() -> anyhow::Result<()> {
 
 /// The observations of the rail.
 pub(crate) struct Pinned {
-    /// The CPU that was planned.
+    /// The planned CPU.
     pub(crate) planned: CpuId,
-    /// Where the thread was found when it was built.
+    /// The placement of the thread when the rail was built.
     pub(crate) placement: Placement,
     /// The CPUs that it may run on now.
     pub(crate) cpus_now: CpuSet,
@@ -64,7 +64,7 @@ pub(crate) async fn run(wish: &str) -> anyhow::Result<Pinned> {
     })
 }
 
-/// Two futures share a counter without a lock or an atomic: they run on one thread, and an `Rc` may stay there.
+/// Two futures share a counter without a lock or an atomic: both run on one thread, so they can share an `Rc`.
 async fn count_together(runtime: &RailRuntime) -> anyhow::Result<u32> {
     let task = runtime.spawn(|| async {
         let counter = Rc::new(Cell::new(0));

@@ -2,9 +2,10 @@
 //!
 //! Run: `cargo run --example show_topology`
 //!
-//! Expected: a line for each package and node, one for the cores, and a few for each NIC. What neither the kernel nor
-//! hwloc knows is said to be unknown, with what that means for a rail on it; on a virtual machine that is much. The method
-//! `Topology::tree` prints all of this and more in one call; here the model is walked, so that it can be seen.
+//! Expected: a line for each package and node, one for the cores, and a few for each NIC. Facts that neither the kernel
+//! nor hwloc knows are printed as unknown, with the consequence for a rail; a virtual machine has many of them. The
+//! method `Topology::tree` prints all of this and more in one call; this example walks the model instead to show its
+//! parts.
 
 use rails::topo::{Nic, NicKind, Topology};
 use std::fmt::{Display, Write};
@@ -48,7 +49,7 @@ fn write_nic(out: &mut String, topology: &Topology, nic: &Nic) -> std::fmt::Resu
         writeln!(out, "  address {}/{}", address.ip, address.prefix_len)?;
     }
     if nic.kind != NicKind::Device {
-        // Nothing is beside it, and no interrupt is missing.
+        // An interface without a device has no PCI address, node or interrupts.
         return Ok(());
     }
     writeln!(out, "  PCI address {}, node {}", known(nic.pci.as_ref()), known(nic.node.as_ref()))?;

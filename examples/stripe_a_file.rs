@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo run --release --example stripe_a_file`, or with `-- FILE`; without a file, 64 MiB are made up.
 //!
-//! Expected: how many bytes came and how fast, what each lane carried, and that the BLAKE3 digests of both ends are the
-//! same; if they are not, the exit status is not 0. The time includes reading and hashing at both ends, all on this machine;
-//! the loopback interface is no NIC, so two lanes are not faster than one here.
+//! Expected: the number of bytes and their rate, the bytes of each lane, and the same BLAKE3 digest at both ends; if
+//! the digests differ, the exit status is not 0. The time includes reading and hashing at both ends, all on this
+//! machine; the loopback interface is not a NIC, so two lanes are not faster than one here.
 
 use anyhow::{Context, ensure};
 use blake3::{Hash, Hasher};
@@ -34,7 +34,8 @@ async fn main() -> anyhow::Result<()> {
     let bytes = striped.stats.bytes_read;
     let goodput = bytes as f64 * 8.0 / 1e9 / striped.elapsed.as_secs_f64();
     println!("{bytes} bytes arrived, {goodput:.2} Gbit/s, BLAKE3 {}", striped.digest);
-    // An idle lane may have sent once more what another held up, so the lanes together can carry more than arrives.
+    // An idle lane may send again the bytes that another holds up, so the lanes together can carry more bytes than the
+    // file has.
     let carried: u64 = striped.stats.lanes.iter().map(|lane| lane.bytes_received).sum();
     println!("the lanes carried {carried} bytes, {} of them twice", striped.stats.bytes_duplicated);
     for lane in &striped.stats.lanes {
@@ -47,20 +48,20 @@ async fn main() -> anyhow::Result<()> {
 
 /// The bytes that arrived.
 pub(crate) struct Striped {
-    /// Its digest, the same at both ends.
+    /// The file's digest, the same at both ends.
     pub(crate) digest: Hash,
     /// The receiver's counters.
     pub(crate) stats: StreamStats,
-    /// From the open stream to the closed one.
+    /// The time from the open stream to the closed one.
     pub(crate) elapsed: Duration,
 }
 
-/// Sends all of `source` over two loopback rails, and fails if anything else arrives.
+/// Sends `source` to its end over two loopback rails, and fails if other bytes arrive.
 pub(crate) async fn run(source: impl AsyncRead + Unpin) -> anyhow::Result<Striped> {
     let topology = Topology::detect()?;
     let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(2)))?)?;
 
-    // Two programs would be given the secret when they start.
+    // Two programs would get the secret at their start.
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);
@@ -99,12 +100,12 @@ async fn receive(mut stream: MultiRailStream) -> anyhow::Result<(Hash, StreamSta
     Ok((hasher.finalize(), stream.close().await?))
 }
 
-/// Bytes of which none repeat, so that no exchange of two chunks goes unnoticed.
+/// Bytes without a repeated pattern, so that the digest notices an exchange of two chunks.
 pub(crate) fn made_up(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Hasher::new().finalize_xof().fill(&mut bytes);
     bytes
 }
 
-/// How much of the source is read at a time: a few chunks of a lane (256 KiB unless the options say otherwise).
+/// The bytes of one read of the source: a few chunks of a lane.
 const BLOCK: usize = 1 << 20;

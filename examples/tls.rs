@@ -1,9 +1,10 @@
-//! Two ends that know each other by certificates: TLS 1.3 on the lane that opens the stream, and every frame of every lane sealed.
+//! Two ends that authenticate each other by certificates: TLS 1.3 on the lane that opens the stream, and every frame of
+//! every lane sealed.
 //!
 //! Run: `cargo run --release --example tls`
 //!
-//! Expected: the server's greeting, with the pin of the client's key as the server has seen it, and the client's of the server. A client with another
-//! certificate is refused.
+//! Expected: the server's greeting with the pin of the client's key, and the client's line with the pin of the server's
+//! key. The server refuses a client with another certificate.
 
 use anyhow::{Context, ensure};
 use rails::{
@@ -21,7 +22,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A certificate and its key, as an administrator would have them made: both as PEM.
+/// A certificate and its key as PEM, as an administrator would create them.
 fn certificate() -> anyhow::Result<(String, String)> {
     let made = rcgen::generate_simple_self_signed(["rails.example".to_owned()])?;
     Ok((made.cert.pem(), made.signing_key.serialize_pem()))
@@ -35,7 +36,7 @@ pub(crate) async fn run() -> anyhow::Result<String> {
     let server = Identity::from_pem(server_pem.as_bytes(), server_key.as_bytes())?;
     // The client trusts this one key; `TlsClient::trusting` takes a certificate authority and a name instead.
     let pin = server.pin().context("a certificate has a key")?;
-    // The server takes clients whose certificates these authorities have signed; here the client's signed itself.
+    // The server accepts clients whose certificates these authorities have signed; here the client's is self-signed.
     let server = TlsServer::for_clients_of(server, client_pem.as_bytes())?;
     let server = StreamOptions::new(Security::tls_server(server));
     let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &server).await?;

@@ -2,8 +2,8 @@
 //!
 //! A server has several NIC lanes, several memory nodes and many cores, and a program that ignores this loses much of
 //! them: its threads run far from the NIC, its buffers lie on the wrong node, and its one TCP stream uses one lane. A
-//! *rail* is one NIC lane with what belongs beside it, owned by one pinned tokio runtime. A program asks for rails, gets
-//! one runtime per rail, and moves one logical stream over all of them.
+//! *rail* is one NIC lane, its interrupt, and the cores and memory beside it, owned by one pinned tokio runtime. A
+//! program asks for rails, gets one runtime per rail, and moves one logical stream over all of them.
 //!
 //! # Smallest use
 //!
@@ -17,7 +17,7 @@
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // The machine, the plan of what is placed where, and then one pinned runtime per rail.
+//!     // The machine, the plan of the rails, and then one pinned runtime per rail.
 //!     let topology = Topology::detect()?;
 //!     let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2)))?;
 //!     let rails = Rails::build(&plan)?;
@@ -54,14 +54,15 @@
 //!
 //! # Where tasks run
 //!
-//! A task on a rail's runtime ([`RailRuntime::spawn`](multirail::runtime::RailRuntime::spawn)) runs beside the rail's lanes, and is woken by them on their own
-//! thread. From another runtime each wake crosses threads, which small requests feel and bulk data does not.
+//! A task on a rail's runtime ([`RailRuntime::spawn`](multirail::runtime::RailRuntime::spawn)) runs beside the rail's
+//! lanes, which wake it on their own thread. On another runtime each wake crosses threads, which slows small requests
+//! down, but not bulk data.
 //!
-//! The folder `examples/` goes on from here, in the order of its `README.md`.
+//! The folder `examples/` has larger programs, in the order of its `README.md`.
 //!
-//! # Which crate holds what
+//! # Crates
 //!
-//! This crate only names the others, each of which can be used alone. Each depends on those above it.
+//! This crate only re-exports the others. Each of them can be used alone, and depends only on those above it.
 //!
 //! | module | crate | holds |
 //! |---|---|---|
@@ -71,17 +72,19 @@
 //! | [`proto`] | `rails-proto` | the protocol of a stream as state machines, for drivers of their own |
 //! | [`multirail`] | `rails-multirail` | plans, pinned runtimes, and streams over several lanes |
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! - Planning, applying, reading back and undoing are four steps. A plan changes nothing and says why for every choice.
-//! - A binding is reported as it was read back. What is unknown is `None` with a reason, never 0.
+//! - Planning, applying, reading back and undoing are four steps. A plan changes nothing and gives a reason for every
+//!   choice.
+//! - A binding is reported as it was read back. An unknown value is `None` with a reason, never 0.
 //! - Losing a lane loses no byte as long as another is up.
 //! - Bytes from the network cause neither a panic nor memory beyond a stream's window.
 //!
-//! # What it does not do
+//! # Limits
 //!
-//! It encrypts only where it is told to: a secret alone says who may join, not who may listen in. It moves no interrupt: where one is served
-//! is taken into account when a CPU is chosen.
+//! Streams are encrypted only with the security options that encrypt: a secret alone decides which peers may join, and
+//! does not keep others from reading. Rails move no interrupt: the planner considers the CPU that serves an interrupt
+//! when it chooses a rail's CPU.
 //!
 //! # Platforms and privileges
 //!
@@ -93,7 +96,7 @@
 //! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs libhwloc 2.8 or newer and
 //!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
 //! - `config` (on by default): TOML files that add, override and hide facts of the machine.
-//! - `monitor`: `topo::monitor`, a stream of what changes on this machine.
+//! - `monitor`: `topo::monitor`, a stream of this machine's changes.
 //! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs, which
 //!   takes a C compiler to build.
 //! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and

@@ -56,8 +56,8 @@ impl Decoder for Raw {
 
 type Answers = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// `/rails.Echo/One` gives a message back, `/rails.Echo/Each` each of a stream as it comes, `/rails.Echo/Forever` one again and again until nobody listens,
-/// which `gone` is told of.
+/// `/rails.Echo/One` returns a message, `/rails.Echo/Each` each message of a stream as it arrives.
+/// `/rails.Echo/Forever` repeats one message until the client has gone, and then notifies `gone`.
 async fn echo(request: HttpRequest<Incoming>, gone: Arc<Notify>) -> Result<hyper::Response<Body>, Infallible> {
     let path = request.uri().path().to_owned();
     let mut grpc = tonic::server::Grpc::new(Raw).apply_max_message_size_config(Some(LONGEST), Some(LONGEST));
@@ -188,7 +188,7 @@ async fn many_calls_stream_both_ways_at_once() {
     }
 }
 
-/// The server's half of a stream of messages is dropped with the client's.
+/// The server's half of a stream of messages is dropped after the client's.
 #[tokio::test]
 async fn call_given_up_is_given_up_at_the_peer() {
     let call = Call::over(narrow_pair().await).await;

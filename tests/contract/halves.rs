@@ -1,4 +1,4 @@
-//! Two directions, each in hands of its own.
+//! The two directions of a stream as separate halves.
 
 use crate::{in_time, made_up, pair};
 use rails::multirail::ReuniteError;
@@ -43,7 +43,7 @@ async fn half_close_leaves_the_other_direction_open() {
         let mut question = Vec::new();
         pair.far.read_to_end(&mut question).await.unwrap();
         assert_eq!(question, b"question");
-        // Only now, long after the near end has shut its side down.
+        // This answer comes long after the near end has shut its side down.
         for piece in answer.chunks(100_000) {
             pair.far.write_all(piece).await.unwrap();
         }
@@ -67,12 +67,12 @@ async fn a_dropped_half_leaves_the_other_one_working() {
     let mut got = [0; 10];
     in_time(pair.far.read_exact(&mut got)).await.unwrap();
     assert_eq!(&got, b"on its own");
-    // With the second half the stream goes, and ends.
+    // Dropping the second half drops the stream, and ends it.
     drop(write);
     assert_eq!(in_time(pair.far.read(&mut got)).await.unwrap(), 0);
 }
 
-/// As those of `TcpStream`: each in a task of its own, and put together again.
+/// As with the halves of `TcpStream`: each runs in a task of its own, and both are reunited.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owned_halves_in_two_tasks() {
     let mut pair = pair().await;
@@ -135,7 +135,7 @@ async fn forgotten_owned_write_half_ends_nothing() {
     assert_eq!(in_time(pair.far.read(&mut got)).await.unwrap(), 0);
 }
 
-/// Bytes that were taken from the stream and not copied out belong to the stream again.
+/// Bytes taken from the stream and not copied out belong to the stream again.
 #[tokio::test]
 async fn reunited_halves_lose_no_byte() {
     let mut pair = pair().await;
@@ -162,7 +162,7 @@ async fn halves_of_two_streams_do_not_reunite() {
     other_read.reunite(other_write).expect("they are of one stream");
 }
 
-/// As with a whole stream that is dropped: the peer learns that its bytes were in vain.
+/// As with a whole stream that is dropped: the peer learns that nobody has read its bytes.
 #[tokio::test]
 async fn bytes_unread_by_a_dropped_owned_half() {
     let mut pair = pair().await;
@@ -191,7 +191,7 @@ async fn copy_moves_everything_and_knows_how_much() {
     assert_eq!((count, sent.await.unwrap()), (9_000_007, 9_000_007));
 }
 
-/// A proxy from one stream to another, which passes on each end as it comes.
+/// A proxy from one stream to another, which forwards the end of each direction as it arrives.
 #[tokio::test]
 async fn copy_bidirectional_joins_two_streams_to_one() {
     let (mut first, mut second) = (pair().await, pair().await);
@@ -262,7 +262,7 @@ async fn buffered_halves_talk_line_by_line() {
     for length in [0, 1, 80, 5_000, 100_000] {
         write.write_all("x".repeat(length).as_bytes()).await.unwrap();
         write.write_all(b"\n").await.unwrap();
-        // Nothing goes out before the flush, everything does with it.
+        // The flush sends the buffered bytes.
         write.flush().await.unwrap();
         assert_eq!(in_time(lines.next_line()).await.unwrap(), Some(format!("{length} bytes")));
     }

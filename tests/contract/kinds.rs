@@ -1,4 +1,4 @@
-//! Streams of two kinds under one type, so that a test runs over TCP, which says what is right, and over rails.
+//! Streams of two kinds under one type, so that a test runs over TCP, which is the reference, and over rails.
 
 use crate::{Pair, in_time, pair};
 use rails::multirail::{MultiRailStream, Rails};
@@ -43,7 +43,7 @@ impl Kind {
 pub(crate) struct Ends {
     pub(crate) near: Stream,
     pub(crate) far: Stream,
-    /// Those that it runs over live as long as it does.
+    /// The rails of the stream, which live as long as it does.
     _rails: Option<Rails>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn ends(kind: Kind) -> Ends {
     }
 }
 
-/// Runs a conversation over streams of both kinds, `times` times each: it asserts for itself what has to come of it.
+/// Runs a conversation over streams of both kinds, `times` times each. The conversation asserts its own outcome.
 pub(crate) async fn over_both(times: usize, talk: impl AsyncFn(Stream, Stream)) {
     for kind in Kind::BOTH {
         for time in 0..times {

@@ -1,4 +1,5 @@
-//! The promises of tokio's traits, held against a stream over two rails: polled by hand, and used by libraries that were written for TCP.
+//! The contracts of tokio's traits, tested on a stream over two rails: polled by hand, and used by libraries that were
+//! written for TCP.
 
 mod adapters;
 mod endings;
@@ -22,19 +23,19 @@ use rails::{
 };
 use std::{future::Future, net::SocketAddr, time::Duration};
 
-/// Both ends of a stream over two loopback rails, which live as long as it does.
+/// Both ends of a stream over two loopback rails. The rails live as long as the stream.
 struct Pair {
     near: MultiRailStream,
     far: MultiRailStream,
     _rails: Rails,
 }
 
-/// With the usual options.
+/// A pair with the usual options.
 async fn pair() -> Pair {
     pair_with(options()).await
 }
 
-/// With so little memory that a writer waits soon.
+/// A pair with so little memory that a writer soon waits.
 async fn narrow_pair() -> Pair {
     pair_with(options().longest_chunk(16 << 10).window(WINDOW as u64).send_buffer(SEND_BUFFER)).await
 }
@@ -52,25 +53,26 @@ async fn pair_with(options: StreamOptions) -> Pair {
     Pair { near, far, _rails: rails }
 }
 
-/// As patient as a busy machine takes: how many lanes a stream begins with must not depend on what else runs there.
+/// Options with long timeouts for a busy machine: other load must not change the number of lanes with which a stream
+/// begins.
 fn options() -> StreamOptions {
     let secret = Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough");
     StreamOptions::new(secret).join_grace(PATIENCE).handshake_timeout(PATIENCE)
 }
 
-/// Bytes of which none repeat; a seed makes others.
+/// Bytes without a repeated pattern; another seed gives other bytes.
 fn made_up(length: usize, seed: u8) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
     bytes
 }
 
-/// Nothing here takes long: what does hangs.
+/// Every step here is short. A step that takes longer hangs.
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it ends in time")
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of a narrow pair.
+/// The sizes of a narrow pair, in bytes.
 const SEND_BUFFER: usize = 32 << 10;
 const WINDOW: usize = 64 << 10;

@@ -1,4 +1,5 @@
-//! Polled by hand: who is woken, what is ready at once, and what a poll that came to nothing has taken.
+//! Streams polled by hand: which tasks are woken, which polls are ready at once, and whether a pending poll takes
+//! bytes.
 
 use crate::{SEND_BUFFER, WINDOW, in_time, made_up, narrow_pair, pair};
 use rails::multirail::MultiRailStream;
@@ -59,7 +60,7 @@ fn poll_write(stream: &mut MultiRailStream, waker: &Waker, bytes: &[u8]) -> Poll
     polled.map(|written| written.expect("the stream is sound"))
 }
 
-/// Writes until the window and the buffer are full, with `waker` left behind; gives how much that was.
+/// Writes until the window and the buffer are full, leaves `waker` registered, and gives the number of bytes.
 async fn fill(stream: &mut MultiRailStream, waker: &Waker) -> usize {
     let (block, mut written) = (vec![7; 10_000], 0);
     in_time(async {
@@ -142,7 +143,7 @@ async fn empty_reads_and_writes_never_wait() {
         let polled = Pin::new(&mut pair.near).poll_write_vectored(&mut Context::from_waker(&waker), slices);
         assert!(matches!(polled, Poll::Ready(Ok(0))), "{polled:?}");
     }
-    // Room for nothing has not been taken for the end of the stream.
+    // The stream did not take an empty buffer for its end.
     pair.far.write_all(b"still here").await.unwrap();
     let mut got = [0; 10];
     in_time(pair.near.read_exact(&mut got)).await.unwrap();
@@ -223,7 +224,7 @@ async fn a_write_that_is_given_up_has_taken_nothing() {
     let mut pair = narrow_pair().await;
     let all = made_up(2 << 20, 3);
     let expected = all.clone();
-    // The reader begins when a write has been given up, for then there is no room, and is slow from then on.
+    // The reader begins after a write was cancelled, because then there is no room, and reads slowly from then on.
     let (full, begin) = tokio::sync::oneshot::channel::<()>();
     let reader = tokio::spawn(async move {
         let mut got = Vec::new();

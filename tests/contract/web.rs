@@ -1,4 +1,4 @@
-//! axum's router, which knows nothing of rails, served by what HTTP/1 and HTTP/2 come in over.
+//! axum's router, without any change for rails, served over both kinds of stream with HTTP/1 and HTTP/2.
 
 use crate::{Pair, in_time, made_up, narrow_pair, pair};
 use axum::{
@@ -24,8 +24,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// `POST /digest` gives the BLAKE3 of the body, `POST /refuse` does not even read it; `GET /bytes/N` streams N bytes, `GET /endless` does not end, and
-/// tells when nobody listens any more.
+/// `POST /digest` gives the BLAKE3 of the body, `POST /refuse` does not even read it; `GET /bytes/N` streams N bytes,
+/// `GET /endless` does not end, and notifies when the client has gone.
 fn router(gone: Arc<Notify>) -> Router {
     Router::new()
         .route("/digest", post(async |body: Body| digest(body).await))
@@ -64,7 +64,7 @@ fn endless(gone: Arc<Notify>) -> impl futures_util::Stream<Item = Result<Bytes, 
 
 type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Serves whichever version comes.
+/// Serves the version that the client speaks.
 fn serve(far: MultiRailStream, gone: Arc<Notify>) -> JoinHandle<Served> {
     let service = TowerToHyperService::new(router(gone));
     let mut server = auto::Builder::new(TokioExecutor::new());
@@ -72,15 +72,16 @@ fn serve(far: MultiRailStream, gone: Arc<Notify>) -> JoinHandle<Served> {
     tokio::spawn(async move { server.serve_connection(TokioIo::new(far), service).await })
 }
 
-/// The client has gone after its last answer, one of HTTP/2 perhaps too soon for the server's last frame.
+/// The client has gone after its last answer, with HTTP/2 perhaps before the server's last frame.
 fn assert_all_served(served: &Served, version: u8) {
     if let Err(error) = served {
         assert!(version == 2 && found_the_client_gone(&**error), "HTTP/{version}: {error:?}");
     }
 }
 
-/// Whether that is how a server's connection failed. A client of HTTP/2 says that it goes, and drops the stream without reading to the server's end. Where
-/// the server still had a frame on its way, of no request (an acknowledged setting, a window), it is told that nobody has read it.
+/// Whether a server's connection failed in that way. A client of HTTP/2 says that it goes, and drops the stream without
+/// reading to the server's end. If the server still had a frame on its way, of no request (an acknowledged setting, a
+/// window), the stream tells it that nobody has read the frame.
 pub(crate) fn found_the_client_gone(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause.filter(|error| !error.is::<io::Error>()) {
@@ -126,7 +127,7 @@ async fn body(response: Response<Incoming>) -> Bytes {
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
-/// A client and what serves it, of one version over one pair; both are waited for.
+/// Runs a client and its server, with one version over one pair, and waits for both.
 async fn conversation(version: u8, pair: Pair, talk: impl AsyncFnOnce(&mut Client)) {
     let serving = serve(pair.far, Arc::default());
     let (mut client, connection) = Client::of(version, pair.near).await;
@@ -154,7 +155,7 @@ async fn bodies_of_many_windows_go_up_and_down() {
     }
 }
 
-/// HTTP/2's windows and the stream's own; one end's bodies wait for the other's.
+/// HTTP/2's windows and the stream's own: the bodies of one end wait for those of the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_streams_of_http_2_share_a_stream() {
     for pair in [pair().await, narrow_pair().await] {
@@ -186,7 +187,7 @@ async fn hundreds_of_streams_of_http_2_share_a_stream() {
     }
 }
 
-/// The client shuts its side down, and listens.
+/// The client shuts its side down, and still reads.
 #[tokio::test]
 async fn half_closed_client_is_answered() {
     let mut pair = pair().await;
@@ -225,7 +226,7 @@ async fn unread_body_stops_itself_alone() {
     assert_all_served(&in_time(serving).await.unwrap(), 2);
 }
 
-/// In the middle of an answer, with all of its tasks.
+/// The client ends in the middle of an answer, with all of its tasks.
 #[tokio::test]
 async fn a_client_that_goes_away_ends_what_serves_it() {
     for version in [1, 2] {
@@ -244,7 +245,8 @@ async fn a_client_that_goes_away_ends_what_serves_it() {
         in_time(listening).await.unwrap();
         runtime.shutdown_background();
         in_time(gone.notified()).await;
-        // One of HTTP/2 takes the end of what the client said for the end of the connection, where it hears of that first.
+        // A server of HTTP/2 takes the end of the client's direction for the end of the connection, if it hears of that
+        // first.
         let served = in_time(serving).await.unwrap();
         assert!(version == 2 || served.is_err(), "HTTP/{version}: an answer was cut off, and nobody says so");
     }

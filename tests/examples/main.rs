@@ -1,6 +1,6 @@
-//! Every example does what it says. They are compiled into this test and called, so that what they return can be asserted.
-//! That both lanes of a stream carry their part is asserted where there are links with a rate, in `tests/netns`: on loopback
-//! the rail that gets the CPU may carry it all.
+//! Every example gives its documented result. This test compiles them in and calls them, so that it can assert their
+//! return values. `tests/netns` asserts that both lanes of a stream carry their part, over links with a rate: on
+//! loopback the rail that gets the CPU may carry all bytes.
 
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/follow_the_interrupt.rs"]
@@ -154,7 +154,7 @@ async fn metrics_are_served_while_a_stream_runs() {
     assert!(page.ends_with("# EOF\n"));
 }
 
-/// The list that the reader is given is complete, and its order is one that can be followed.
+/// The list for the reader is complete, and in an order that the reader can follow.
 #[test]
 fn the_list_of_examples_names_each_of_them() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
@@ -174,7 +174,7 @@ fn the_list_of_examples_names_each_of_them() {
 
 #[test]
 fn follow_the_interrupt_without_an_interrupt() {
-    // A thread of its own, for it stays bound until what was seen is dropped.
+    // This runs on a thread of its own, which stays bound until the result is dropped.
     std::thread::spawn(|| {
         let (_listener, stream) = follow_the_interrupt::to_myself().unwrap();
         let seen = follow_the_interrupt::run(&stream).unwrap();

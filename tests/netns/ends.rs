@@ -9,8 +9,7 @@ use std::{future::Future, net::SocketAddr, sync::mpsc, thread, time::Duration};
 
 /// Opens a stream from side A to side B with a lane over each link, and runs both ends to their end.
 ///
-/// Each end has a thread in its namespace, and the threads that this one starts, those of its rails among them, are born
-/// there.
+/// Each end has a thread in its namespace, and the threads that it starts, such as those of its rails, start there too.
 pub(crate) fn run<A: Send, B: Send>(
     lab: &LinkLab,
     options: &StreamOptions,
@@ -75,5 +74,5 @@ async fn in_time<T>(end: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, end).await.expect("it ends in time")
 }
 
-/// A bound against hanging, far above what anything here takes.
+/// A bound against hanging, far above the time of every step here.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -94,7 +94,7 @@ fn two_links() -> LinkLab {
     LinkLab::builder().link(Shape::mbit(200)).link(Shape::mbit(200)).build().expect("root may make namespaces")
 }
 
-/// Options with which a stalled lane is given up after two seconds, at either end.
+/// Options with which each end gives a stalled lane up after two seconds.
 fn options() -> StreamOptions {
     let keepalive = KeepAlive { idle: Duration::from_secs(1), interval: Duration::from_secs(1), probes: 2 };
     let lane = TcpTransport::new().user_timeout(Duration::from_secs(2)).keepalive(keepalive);
@@ -112,7 +112,7 @@ async fn receive(stream: MultiRailStream) -> (blake3::Hash, StreamStats) {
     finish(stream, blake3::Hasher::new()).await
 }
 
-/// Reads until so many bytes have gone into the hash.
+/// Reads until that many bytes have gone into the hash.
 async fn read_on(stream: &mut MultiRailStream, hasher: &mut blake3::Hasher, until: usize) {
     while hasher.count() < until as u64 {
         let bytes = stream.read_bytes().await.expect("one link is up").expect("more is to come");
@@ -132,14 +132,14 @@ fn received(lab: &LinkLab) -> Vec<u64> {
     (0..lab.link_count()).map(|link| lab.counters(Side::B, link).expect("the link is there").rx_bytes).collect()
 }
 
-/// Bytes of which none repeat.
+/// Bytes without a repeated pattern.
 fn bytes(length: usize) -> Bytes {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
     bytes.into()
 }
 
-/// Some two seconds of both links.
+/// The bytes that both links carry in some two seconds.
 const TOTAL: usize = 80 << 20;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A rail's thread is where the plan says, by two witnesses; what cannot be is an error.
+//! A rail's thread runs on the planned CPU, by two witnesses; an impossible placement is an error.
 
 use crate::loopback;
 use rails::{
@@ -20,7 +20,7 @@ async fn rail_on_its_planned_cpu_by_two_witnesses() {
         assert_eq!(thread::affinity_of(placement.tid).unwrap(), CpuSet::single(planned));
         assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(planned));
         assert!(placement.cpus.is_applied());
-        // Another library, asked from inside the rail.
+        // Another library, called on the rail.
         let seen = rail.runtime().spawn(|| async { core_affinity::get_core_ids() }).await.unwrap().unwrap();
         assert_eq!(seen.iter().map(|core| core.id).collect::<Vec<_>>(), [planned.0 as usize]);
         let ran_on = rail.runtime().spawn(|| async { (thread::current_tid(), thread::current_cpu().unwrap()) });
@@ -55,7 +55,7 @@ fn cpus_that_do_not_exist_make_no_plan() {
     assert_eq!(error, PlanError::CpusNotAllowed { lane: "lo".into(), wanted, allowed });
 }
 
-/// As a plan that was made elsewhere, or before a CPU went away, would be.
+/// As a plan from another machine, or from before a CPU went offline.
 #[test]
 fn a_plan_for_cpus_that_do_not_exist_builds_nothing() {
     let topology = Topology::detect().unwrap();
@@ -82,7 +82,8 @@ fn runtime_with_some_of_its_cpus() {
     assert!(matches!(none, RuntimeError::Bind { source: BindError::EmptySet { .. }, .. }), "{none}");
 }
 
-/// Above what any machine has whose tests run here, and below the largest number that a set takes from text.
+/// Above the CPU numbers of every machine that runs these tests, and below the largest number that a set takes from
+/// text.
 const ABSENT: u32 = 100_000;
 
 #[test]

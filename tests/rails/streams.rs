@@ -1,4 +1,4 @@
-//! Detected, planned, built, connected, and counted.
+//! Streams over detected, planned and built rails, and their counters.
 
 use crate::loopback;
 use bytes::Bytes;
@@ -17,8 +17,8 @@ async fn bytes_by_lane_at_both_ends() {
     assert_lanes_agree(&near, &far);
 }
 
-/// An idle lane may send once more what another holds up; every byte that comes twice is counted as such. Which lane carries
-/// how much is not asserted: that of a rail that gets no CPU meanwhile carries nothing, and is meant to.
+/// An idle lane may send again the bytes that another lane holds up; the counters count every byte that arrives twice.
+/// The test does not assert the share of each lane: the lane of a rail without CPU time carries no bytes, as intended.
 #[tokio::test]
 async fn duplicates_of_an_idle_lane() {
     let (near, far) = exchange(Policy::Adaptive).await;
@@ -29,7 +29,7 @@ async fn duplicates_of_an_idle_lane() {
 async fn exchange(policy: Policy) -> (StreamStats, StreamStats) {
     let (_, rails) = loopback(2);
     let options = StreamOptions::new(Secret::pre_shared(b"sixteen bytes!!!").unwrap()).policy(policy);
-    // How many lanes a stream begins with must not depend on what else runs on the machine.
+    // Other load on the machine must not change the number of lanes with which a stream begins.
     let options = options.join_grace(PATIENCE).handshake_timeout(PATIENCE);
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.planned().address.unwrap(), 0)).collect();
@@ -84,7 +84,7 @@ fn assert_lanes_agree(near: &StreamStats, far: &StreamStats) {
     }
 }
 
-/// Bytes of which none repeat.
+/// Bytes without a repeated pattern.
 fn bytes(length: usize) -> Bytes {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);

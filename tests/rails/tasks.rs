@@ -45,9 +45,9 @@ async fn work_that_blocks_is_not_confined_to_the_rails_cpu() {
     let (tid, cpus, policy) = seen.await.unwrap();
     assert_ne!(tid, rail.runtime().placement().tid);
     assert_eq!(cpus, everywhere);
-    // A kernel without NUMA policies has none here either.
+    // A kernel without memory policies has none here either.
     assert_eq!(policy, memory::thread_policy().ok().map(|_| MemoryPolicy::Default));
-    // The rail itself has stayed where it was.
+    // The rail's thread itself is still bound.
     assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(rail.planned().cpu));
 }
 

@@ -23,7 +23,7 @@ async fn dropped_rails_leave_no_thread() {
     let placed: BTreeSet<Tid> = rails.iter().map(|rail| rail.runtime().placement().tid).collect();
     assert_eq!(built, placed, "a rail is one thread");
 
-    // A rail that has worked, also with a pool of threads for what blocks, ends as one that has not.
+    // A rail that has run tasks, also with threads of the blocking pool, ends as one that has not.
     talk(&rails).await;
     for rail in rails.iter() {
         rail.runtime().spawn(|| async { tokio::task::spawn_blocking(|| ()).await.unwrap() }).await.unwrap();

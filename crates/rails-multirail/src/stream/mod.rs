@@ -194,7 +194,7 @@ impl MultiRailStream {
     }
 
     /// The certificate chain that the peer presented when the stream was opened, in DER, its own certificate first
-    /// (X.509, RFC 5280). Empty without [TLS](crate::Security::tls_server), and at a server whose client presented
+    /// (X.509, RFC 5280). Empty without TLS ([`Security`](crate::Security)), and at a server whose client presented
     /// none.
     pub fn peer_certificates(&self) -> &[Bytes] {
         &self.shared.opened_by.peer_certificates

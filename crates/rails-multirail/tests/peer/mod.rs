@@ -1,4 +1,4 @@
-//! A peer on a bare socket that joins in order. The test decides what it sends after that.
+//! A peer on a bare socket that joins in order. The test chooses its further frames.
 
 use rails_multirail::StreamId;
 use rails_proto::{

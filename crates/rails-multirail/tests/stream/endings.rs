@@ -46,7 +46,7 @@ async fn lanes_end_in_peace(mut events: broadcast::Receiver<StreamEvent>, lanes:
 }
 
 #[tokio::test]
-async fn what_was_written_before_a_drop_is_delivered() {
+async fn written_bytes_are_delivered_after_a_drop() {
     let (near_rails, far_rails) = (rails(2), rails(2));
     let (listener, addresses) = listener(&far_rails, &options()).await;
     for length in [0, 3, 3 << 20] {

@@ -71,7 +71,7 @@ impl Victim {
 }
 
 #[tokio::test]
-async fn what_comes_twice_or_overlaps_is_read_once() {
+async fn duplicates_and_overlaps_are_read_once() {
     let mut victim = Victim::new().await;
     let bytes = pattern(3_000);
     for (from, to) in [(0, 1_000), (0, 1_000), (500, 2_500), (900, 1_100), (2_000, 3_000)] {

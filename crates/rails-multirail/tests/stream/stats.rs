@@ -35,7 +35,7 @@ fn assert_adds_up(stats: &StreamStats) {
 }
 
 #[tokio::test]
-async fn what_one_end_sent_the_other_received() {
+async fn bytes_sent_are_bytes_received() {
     let rails = rails(2);
     let (near, far) = pair(&rails, &options()).await;
     let [sent, received] = moved(near, far, pattern(20 << 20)).await;

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_yet_is_unknown_and_not_zero() {
+    fn unmeasured_figures_are_unknown_and_not_zero() {
         let all_ones = u32::MAX.to_ne_bytes();
         let info = info(256, &[(Field::STATE, &[1]), (Field::MIN_RTT, &all_ones), (Field::PACING_RATE, &[0xff; 8])]);
         let stats = TcpStats::parse(&info, "cubic".to_owned()).expect("it has all fields");

@@ -55,7 +55,7 @@ fn longer_buffers_are_taken_while_little_is_wasted() {
 }
 
 #[test]
-fn what_is_idle_is_given_back_at_the_second_look() {
+fn idle_buffers_are_given_back_at_the_second_look() {
     let pool = Pool::new(WINDOW);
     drop((pool.chunk(HERE, 10_000), pool.chunk(THERE, 200_000)));
     assert!(pool.give_back_idle(), "the buffer was used since the last call");
@@ -165,7 +165,7 @@ proptest! {
     /// For every order of operations and lengths, held and kept buffers are together at most a window, and 1/16 of it
     /// for rounding.
     #[test]
-    fn what_is_kept_and_what_is_held_are_a_window(acts in prop::collection::vec(act(), 0..200)) {
+    fn kept_and_held_buffers_are_within_a_window(acts in prop::collection::vec(act(), 0..200)) {
         let pool = Pool::new(WINDOW);
         let (mut filling, mut held) = (Vec::new(), Vec::<ChunkBuffer>::new());
         let of = |buffers: &[ChunkBuffer]| buffers.iter().map(|buffer| buffer.length as u64).sum::<u64>();

@@ -41,8 +41,10 @@ const POLICIES: [Policy; 3] = [Policy::Adaptive, Policy::Static, Policy::Weighte
 /// The names of its fields.
 pub(crate) const WORDS: &[&str] = &[
     "\"format\":\"rails decisions\"",
-    "\"version\":1",
+    "\"version\":2",
     "\"decided\"",
+    "\"joined\":{\"slot\":0,\"number\":1}",
+    "\"numbers\":[null,1]",
     "\"sent\"",
     "\"acked\"",
     "\"lost\"",

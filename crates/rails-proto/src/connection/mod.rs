@@ -56,7 +56,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lane's number within its stream, below [`MOST_LANES`]. A later lane gets the number again when the lane has ended.
+/// A lane's slot at this end of its stream, below [`MOST_LANES`]: the lowest that was free when the lane joined. When the lane has ended, a later lane
+/// gets the slot. Scheduler, policy and record know a lane by its slot. [`LaneTraits::number`] stays the same in all of a lane's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LaneId(pub usize);

@@ -30,7 +30,7 @@ pub enum StandstillCause {
 /// The progress of one lane, for the report of a standstill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneProgress {
-    /// The lane.
+    /// The lane's slot at this end.
     pub lane: LaneId,
     /// The lane's number, the same at both ends.
     pub number: u16,

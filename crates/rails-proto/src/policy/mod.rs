@@ -29,6 +29,8 @@ use std::{fmt, time::Duration};
 
 /// The rule that shares the bytes of a stream out among its lanes.
 ///
+/// Each `lane` is a lane's [slot](crate::connection::LaneId), not its number: a later lane may get the slot.
+///
 /// A policy without a memory is a function of the view, and each of its recorded decisions can be [replayed](crate::record::Record::replay)
 /// alone. The built-in policies have no memory. A policy with a memory keeps it up to date through the callbacks.
 pub trait StripePolicy: fmt::Debug + Send {

@@ -1,4 +1,4 @@
-//! The view of a policy.
+//! The view of a policy. It knows lanes by their [slots](crate::connection::LaneId).
 
 use crate::parameters::ACK_DELAY;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct SchedulerView<'a> {
     pub longest_chunk: usize,
     /// The lane that last took new bytes; `None` before the first.
     pub streak: Option<Streak>,
-    /// Every lane by number.
+    /// Every lane, by slot.
     pub lanes: &'a [LaneView],
     /// Looks up chunks only if the policy asks: most decisions need none of them.
     pub(crate) in_flight: Option<&'a dyn InFlight>,

@@ -21,6 +21,7 @@ struct Header<'a> {
     version: u32,
     policy: Option<Policy>,
     dropped: u64,
+    numbers: Cow<'a, [Option<u16>]>,
 }
 
 /// The reason why a text cannot be read as a record.
@@ -56,7 +57,8 @@ pub enum RecordError {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = Header { format: FORMAT.into(), version: VERSION, policy: self.policy, dropped: self.dropped };
+        let Self { policy, dropped, ref numbers, .. } = *self;
+        let header = Header { format: FORMAT.into(), version: VERSION, policy, dropped, numbers: numbers.into() };
         writeln!(f, "{}", serde_json::to_string(&header).map_err(|_| fmt::Error)?)?;
         self.entries.iter().try_for_each(|entry| {
             let line = serde_json::to_string(entry).map_err(|_| fmt::Error)?;
@@ -84,7 +86,8 @@ impl FromStr for Record {
             Ok(entry)
         });
         let entries = entries.collect::<Result<_, _>>()?;
-        Ok(Self { policy: header.policy, dropped: header.dropped, entries })
+        let Header { policy, dropped, numbers, .. } = header;
+        Ok(Self { policy, dropped, numbers: numbers.into_owned(), entries })
     }
 }
 
@@ -104,6 +107,7 @@ fn check(entry: &Entry) -> Result<(), &'static str> {
     let (RecordedEvent::Sent(Sent { lane, .. })
     | RecordedEvent::Acked { lane, .. }
     | RecordedEvent::Lost { lane }
+    | RecordedEvent::Joined { slot: lane, .. }
     | RecordedEvent::Decided(Decided { lane, .. })) = &entry.event;
     if *lane >= MOST_LANES {
         return Err("a stream has fewer lanes");
@@ -126,4 +130,4 @@ fn check(entry: &Entry) -> Result<(), &'static str> {
 /// The name of the format in the first line.
 const FORMAT: &str = "rails decisions";
 /// The version of the lines.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;

@@ -3,6 +3,9 @@
 //! On request, a [scheduler](crate::scheduler::Scheduler::record_decisions) keeps the newest of its decisions in a ring.
 //! [`Display`](std::fmt::Display) writes a [`Record`] as text and [`FromStr`](std::str::FromStr) reads it. [`Record::replay`] makes its
 //! decisions again under a policy.
+//!
+//! Each `lane` in a record is a lane's slot ([`LaneId`](crate::connection::LaneId)). [`Record::numbers`] and [`RecordedEvent::Joined`] map it to the
+//! lane's number, which the log, the events and the statistics use.
 
 mod file;
 mod replay;
@@ -24,6 +27,8 @@ pub struct Record {
     pub policy: Option<Policy>,
     /// The number of entries dropped before the first one in the record.
     pub dropped: u64,
+    /// The number of the lane in each slot before the first entry in the record; `None` if there was none.
+    pub numbers: Vec<Option<u16>>,
     /// The entries.
     pub entries: Vec<Entry>,
 }
@@ -39,12 +44,19 @@ pub struct Entry {
     pub event: RecordedEvent,
 }
 
-/// An event: a decision, or one of the callbacks of a [policy](crate::policy::StripePolicy).
+/// An event: a decision, one of the callbacks of a [policy](crate::policy::StripePolicy), or a lane that joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedEvent {
     /// A lane with room asked for bytes.
     Decided(Decided),
+    /// A lane has joined. A replay ignores it: no policy knows a lane's number.
+    Joined {
+        /// The lane's slot.
+        slot: usize,
+        /// The lane's number, the same at both ends and in all of its connections.
+        number: u16,
+    },
     /// A lane took bytes.
     Sent(Sent),
     /// The peer acknowledged bytes.

@@ -34,6 +34,7 @@ impl Record {
                         differences.push(Difference { number, at: *at, recorded, decision });
                     }
                 }
+                RecordedEvent::Joined { .. } => {}
                 RecordedEvent::Sent(sent) => policy.on_sent(sent),
                 RecordedEvent::Acked { lane, bytes } => policy.on_ack(*lane, *bytes),
                 RecordedEvent::Lost { lane } => policy.on_lost(*lane),

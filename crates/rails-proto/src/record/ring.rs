@@ -10,17 +10,19 @@ pub(crate) struct Recorder {
     capacity: usize,
     start: Option<Instant>,
     dropped: u64,
+    /// The number of the lane in each slot before the first entry in the ring.
+    numbers: Vec<Option<u16>>,
     entries: VecDeque<Entry>,
     /// Views of dropped entries.
     spare: Vec<Snapshot>,
 }
 
 impl Recorder {
-    /// Creates a ring that keeps the newest `capacity` entries, at least one.
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// Creates a ring that keeps the newest `capacity` entries, at least one. `numbers` are those of the lanes in each slot.
+    pub(crate) fn new(capacity: usize, numbers: Vec<Option<u16>>) -> Self {
         let capacity = capacity.max(1);
         let entries = VecDeque::with_capacity(capacity);
-        Self { capacity, start: None, dropped: 0, entries, spare: Vec::new() }
+        Self { capacity, start: None, dropped: 0, numbers, entries, spare: Vec::new() }
     }
 
     /// Copies the policy's view for `lane`, for [`decided`](Self::decided).
@@ -45,9 +47,11 @@ impl Recorder {
     pub(crate) fn add(&mut self, now: Option<Instant>, event: RecordedEvent) {
         if self.entries.len() == self.capacity {
             self.dropped += 1;
-            let oldest = self.entries.pop_front().map(|entry| entry.event);
-            if let Some(RecordedEvent::Decided(decided)) = oldest {
-                self.spare.push(decided.view);
+            if let Some(Entry { event, .. }) = self.entries.pop_front() {
+                self.note_number(&event);
+                if let RecordedEvent::Decided(decided) = event {
+                    self.spare.push(decided.view);
+                }
             }
         }
         self.start = self.start.or(now);
@@ -58,8 +62,19 @@ impl Recorder {
     /// Takes the record so far, and starts a new one.
     pub(crate) fn take(&mut self, policy: Option<Policy>) -> Record {
         let entries = std::mem::replace(&mut self.entries, VecDeque::with_capacity(self.capacity));
-        let dropped = self.dropped;
+        let (dropped, numbers) = (self.dropped, self.numbers.clone());
         self.dropped += entries.len() as u64;
-        Record { policy, dropped, entries: entries.into() }
+        entries.iter().for_each(|entry| self.note_number(&entry.event));
+        Record { policy, dropped, numbers, entries: entries.into() }
+    }
+
+    /// Notes the number of a lane whose entry leaves the ring.
+    fn note_number(&mut self, event: &RecordedEvent) {
+        if let RecordedEvent::Joined { slot, number } = *event {
+            if self.numbers.len() <= slot {
+                self.numbers.resize(slot + 1, None);
+            }
+            self.numbers[slot] = Some(number);
+        }
     }
 }

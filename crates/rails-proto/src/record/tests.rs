@@ -1,4 +1,4 @@
-use super::*;
+use super::{file::VERSION, *};
 use crate::{
     policy::StripePolicy,
     scheduler::{LaneTraits, Scheduler},
@@ -8,13 +8,16 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::time::Instant;
 
-/// A record with two lanes, of which the second is slower and is lost at the end.
+/// A record with two lanes, of which the second is slower, is lost, and rejoins.
 fn record(policy: Policy, capacity: usize) -> Record {
     let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20);
     scheduler.record_decisions(capacity);
     let start = Instant::now();
-    let traits = |rtt| LaneTraits { rtt: Some(Duration::from_millis(rtt)), ..LaneTraits::default() };
-    [1, 40].into_iter().enumerate().for_each(|(lane, rtt)| scheduler.lane_up(lane, traits(rtt)));
+    let traits = |number, rtt| LaneTraits { number, weight: 0, rtt: Some(Duration::from_millis(rtt)) };
+    [(5, 1), (3, 40)]
+        .into_iter()
+        .enumerate()
+        .for_each(|(slot, (number, rtt))| scheduler.lane_up(slot, traits(number, rtt)));
     scheduler.write(Bytes::from(vec![0; 300 << 10]));
     let mut taken = [0; 2];
     for round in 0..100u32 {
@@ -26,9 +29,10 @@ fn record(policy: Policy, capacity: usize) -> Record {
         }
         let ack = Ack { chunks: taken[0], limit: 1 << 20, complete: false };
         scheduler.handle_ack(now + Duration::from_millis(1), 0, &ack).unwrap();
-        if round == 90 {
+        if round == 5 {
             scheduler.lane_lost(1);
-            scheduler.lane_up(1, traits(40));
+            scheduler.lane_up(1, traits(4, 40));
+            scheduler.write(Bytes::from(vec![0; 100 << 10]));
             taken[1] = 0;
         }
     }
@@ -79,14 +83,38 @@ fn a_full_ring_drops_its_oldest() {
     assert_eq!(times(&newest.entries), times(&all.entries[all.entries.len() - 7..]));
 }
 
+/// In whichever part of a run a record begins, it names the lane in each slot.
+#[test]
+fn numbers_of_the_lanes_in_their_slots() {
+    let all = record(Policy::Adaptive, 1000);
+    let joined = |record: &Record| {
+        let events = record.entries.iter().map(|entry| &entry.event);
+        let joined = events.filter_map(|event| match *event {
+            RecordedEvent::Joined { slot, number } => Some((slot, number)),
+            _ => None,
+        });
+        joined.collect::<Vec<_>>()
+    };
+    assert_eq!((&all.numbers, joined(&all)), (&vec![], vec![(0, 5), (1, 3), (1, 4)]));
+    let of_ring = |capacity| {
+        let newest = record(Policy::Adaptive, capacity);
+        (newest.numbers.clone(), joined(&newest))
+    };
+    let late = all.entries.iter().rposition(|entry| matches!(entry.event, RecordedEvent::Joined { .. })).unwrap();
+    let after = all.entries.len() - late;
+    assert_eq!(of_ring(after), (vec![Some(5), Some(3)], vec![(1, 4)]));
+    assert_eq!(of_ring(after - 1), (vec![Some(5), Some(4)], vec![]));
+}
+
 #[test]
 fn bad_records_are_refused_by_line() {
     let good = record(Policy::Adaptive, 30).to_string();
     let error = |text: &str| text.parse::<Record>().unwrap_err().to_string();
     assert!(error("").starts_with("it is no record of decisions"));
     assert!(error("{\"format\":\"another\",\"version\":1}").starts_with("it is no record of decisions"));
-    let newer = good.replacen("\"version\":1", "\"version\":2", 1);
-    assert_eq!(error(&newer), "it is a record of version 2, and this program reads version 1");
+    let newer = good.replacen(&format!("\"version\":{VERSION}"), &format!("\"version\":{}", VERSION + 1), 1);
+    let expected = format!("it is a record of version {}, and this program reads version {VERSION}", VERSION + 1);
+    assert_eq!(error(&newer), expected);
     assert_eq!(error(&format!("{good}nonsense\n")), "line 32 of the record is no entry");
     let elsewhere = good.replacen("\"decided\":{\"lane\":0", "\"decided\":{\"lane\":9", 1);
     let expected = "of the record cannot be: the lane that asks is none of those listed";

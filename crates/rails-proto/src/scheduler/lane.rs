@@ -11,7 +11,8 @@ use std::{
 /// The traits of a lane when it joins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTraits {
-    /// The lane's number, the same at both ends and in all of its connections.
+    /// The lane's number: the same at both ends and in all of its connections, and so the one by which the log, the events and the statistics name
+    /// the lane. Its [slot](crate::connection::LaneId) is another.
     pub number: u16,
     /// The lane's share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal speed, or the application's wish.
     pub weight: u32,
@@ -30,6 +31,8 @@ pub(super) struct Lane {
     pub(super) retired: bool,
     /// The lane is idle, and asks when it is woken.
     pub(super) resting: bool,
+    /// As [`LaneTraits::number`].
+    pub(super) number: u16,
     pub(super) weight: u32,
     /// The least round trip that the driver measured.
     pub(super) rtt: Option<Duration>,
@@ -201,7 +204,7 @@ impl Lane {
         (self.bytes, self.reinjected) = (0, 0);
     }
 
-    /// The peer has read everything below `consumed`; `outstanding` still has those bytes. If only this lane, number `lane`, had a chunk in flight, the lane
+    /// The peer has read everything below `consumed`; `outstanding` still has those bytes. If only this lane, in slot `lane`, had a chunk in flight, the lane
     /// has delivered it and every chunk before it. A chunk that other lanes had in flight too may still be on its way on this lane: its age tells how slow the
     /// lane is.
     pub(super) fn settle(&mut self, now: Instant, lane: usize, consumed: u64, outstanding: &Outstanding) {

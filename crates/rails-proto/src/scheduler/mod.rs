@@ -1,5 +1,8 @@
 //! The sending side of a stream. When a lane has room, the scheduler asks the [policy](crate::policy) which bytes the lane takes, carries the answer out,
 //! and records which lane holds which byte.
+//!
+//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::connection::LaneId): each parameter `lane` is one. The log, the events
+//! and the statistics name a lane by its [number](LaneTraits::number).
 
 mod check;
 mod estimate;
@@ -93,7 +96,8 @@ impl Scheduler {
 
     /// Keeps the newest `capacity` decisions and the events between them, from here on.
     pub fn record_decisions(&mut self, capacity: usize) {
-        self.recorder = Some(Box::new(Recorder::new(capacity)));
+        let numbers = self.lanes.iter().map(|lane| lane.up.then_some(lane.number)).collect();
+        self.recorder = Some(Box::new(Recorder::new(capacity, numbers)));
     }
 
     /// Takes the decisions since the last call. `None` if the scheduler does not record them.
@@ -191,7 +195,7 @@ impl Scheduler {
         self.reissued
     }
 
-    /// Bytes and chunks that lane number `lane` took after another lane had taken them, since it joined.
+    /// Bytes and chunks that lane `lane` took after another lane had taken them, since it joined.
     pub fn reissued_by(&self, lane: usize) -> Reissued {
         self.lanes[lane].reissued
     }
@@ -206,16 +210,18 @@ impl Scheduler {
         self.pending.next() - self.consumed
     }
 
-    /// Lane number `lane` has joined.
+    /// Lane `lane` has joined.
     pub fn lane_up(&mut self, lane: usize, traits: LaneTraits) {
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, Lane::default);
             self.lane_views.resize_with(lane + 1, LaneView::default);
         }
-        self.lanes[lane] = Lane { up: true, weight: traits.weight, rtt: traits.rtt, ..Lane::default() };
+        let LaneTraits { number, weight, rtt } = traits;
+        self.lanes[lane] = Lane { up: true, number, weight, rtt, ..Lane::default() };
+        self.record(RecordedEvent::Joined { slot: lane, number });
     }
 
-    /// Lane number `lane` is lost: the others take its bytes that are not known to be delivered.
+    /// Lane `lane` is lost: the others take its bytes that are not known to be delivered.
     pub fn lane_lost(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
         self.outstanding.lose(lane, self.live_lanes());
@@ -223,7 +229,7 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
+    /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
     /// [`Scheduler::restore`].
     pub fn stall(&mut self, lane: usize) {
         self.lanes[lane].stalled = true;
@@ -232,7 +238,7 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
+    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
     /// its speed.
     pub fn restore(&mut self, lane: usize) {
         let state = &mut self.lanes[lane];
@@ -242,39 +248,39 @@ impl Scheduler {
         self.check();
     }
 
-    /// Lane number `lane` takes no more, and keeps the chunks that it has.
+    /// Lane `lane` takes no more, and keeps the chunks that it has.
     pub fn retire(&mut self, lane: usize) {
         self.lanes[lane].retired = true;
     }
 
-    /// Lane number `lane` is idle: it asks as soon as it is woken.
+    /// Lane `lane` is idle: it asks as soon as it is woken.
     pub fn set_resting(&mut self, now: Instant, lane: usize) {
         let lane = &mut self.lanes[lane];
         (lane.resting, lane.rested_at) = (true, Some(now));
     }
 
-    /// Whether lane number `lane` may take chunks: it is up, and neither stalled nor retired.
+    /// Whether lane `lane` may take chunks: it is up, and neither stalled nor retired.
     pub fn is_usable(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable()
     }
 
-    /// Whether lane number `lane` has stalled.
+    /// Whether lane `lane` has stalled.
     pub fn is_stalled(&self, lane: usize) -> bool {
         self.lanes[lane].stalled
     }
 
-    /// Takes a round trip of lane number `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
+    /// Takes a round trip of lane `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
     pub fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
         let lane = &mut self.lanes[lane];
         lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
     }
 
-    /// Lane number `lane` as the policy sees it.
+    /// Lane `lane` as the policy sees it.
     pub fn lane_view(&self, lane: usize) -> LaneView {
         self.lanes[lane].lane_view(self.now)
     }
 
-    /// When lane number `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
+    /// When lane `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
     pub fn progress_at(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
         let oldest = lane.in_flight.front()?.taken;

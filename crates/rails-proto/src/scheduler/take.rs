@@ -29,7 +29,8 @@ impl Scheduler {
             taken = overruled.and_then(|instead| self.carry_out(instead, lane));
         }
         let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
-        tracing::trace!(target: TRACE_TARGET, lane, ?decision, ?overruled, ?chunk, "decided");
+        let number = self.lanes[lane].number;
+        tracing::trace!(target: TRACE_TARGET, slot = lane, number, ?decision, ?overruled, ?chunk, "decided");
         if let (Some(recorder), Some(seen)) = (&mut self.recorder, seen) {
             recorder.decided(self.now, lane, (decision, overruled), seen);
         }
@@ -38,7 +39,7 @@ impl Scheduler {
         Some(chunk)
     }
 
-    /// Whether lane number `lane` would get waiting bytes if it had room now.
+    /// Whether lane `lane` would get waiting bytes if it had room now.
     pub fn wants(&mut self, now: Instant, lane: usize) -> bool {
         if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
             return false;

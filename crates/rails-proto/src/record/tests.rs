@@ -1,12 +1,12 @@
 use super::{file::VERSION, *};
 use crate::{
-    policy::StripePolicy,
+    policy::{Adaptive, StripePolicy, Wait},
     scheduler::{LaneTraits, Scheduler},
     wire::Ack,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 /// A record with two lanes, of which the second is slower, is lost, and rejoins.
 fn record(policy: Policy, capacity: usize) -> Record {
@@ -104,6 +104,39 @@ fn numbers_of_the_lanes_in_their_slots() {
     let after = all.entries.len() - late;
     assert_eq!(of_ring(after), (vec![Some(5), Some(3)], vec![(1, 4)]));
     assert_eq!(of_ring(after - 1), (vec![Some(5), Some(4)], vec![]));
+}
+
+/// An entry of each kind, as [`VERSION`] writes them.
+const EACH_KIND: &str = include_str!("version_2.jsonl");
+
+/// If this fails, the lines have another shape than those that this version wrote elsewhere: raise [`VERSION`], and write the file anew under its
+/// name.
+#[test]
+fn lines_of_this_version() {
+    let record = EACH_KIND.parse::<Record>().expect("this version wrote it");
+    assert_eq!(record.to_string(), EACH_KIND);
+    let kind = |entry: &Entry| match entry.event {
+        RecordedEvent::Decided(_) => "decided",
+        RecordedEvent::Joined { .. } => "joined",
+        RecordedEvent::Sent(_) => "sent",
+        RecordedEvent::Acked { .. } => "acked",
+        RecordedEvent::Lost { .. } => "lost",
+    };
+    let kinds = record.entries.iter().map(kind).collect::<BTreeSet<_>>();
+    assert_eq!(kinds.len(), 5, "the file lacks a kind of entry: {kinds:?}");
+    assert_eq!(record.replay(&mut *Policy::Adaptive.build()), []);
+}
+
+/// A test of one decision, from one line of a record: lane 1, in slot 0, declines bytes that another lane delivers sooner. A faster lane would take
+/// them.
+#[test]
+fn one_line_of_a_record_as_a_test() {
+    let line = EACH_KIND.lines().find(|line| line.contains("sooner_elsewhere")).expect("the file has such a line");
+    let entry: Entry = serde_json::from_str(line).expect("the line is an entry");
+    let RecordedEvent::Decided(Decided { lane, mut view, .. }) = entry.event else { panic!("no decision: {line}") };
+    assert_eq!(Adaptive.decide(&view.view(), lane), Decision::Wait(Wait::SoonerElsewhere));
+    view.lanes[lane].rate = Some(100e6);
+    assert_eq!(Adaptive.decide(&view.view(), lane), Decision::New(262_144));
 }
 
 #[test]

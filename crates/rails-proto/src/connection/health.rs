@@ -73,8 +73,9 @@ impl Connection {
             self.lanes[lane.0].health.check_at = self.check_others(now, lane);
             return;
         };
-        // A long chunk on a slow lane makes progress, even if it takes longer than a second.
-        if let Some(moved) = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for)) {
+        // A long chunk on a slow lane makes progress, even if it takes longer than a second. If all other lanes wait for it, the stream makes none.
+        let moved = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for));
+        if let Some(moved) = moved.filter(|_| !self.scheduler.is_held_up_by(lane.0)) {
             self.has_moved(now, moved);
         }
         // If acknowledgements come in but no chunk gets through, the lane or the peer is slow, not stalled.

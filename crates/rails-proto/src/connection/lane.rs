@@ -19,6 +19,8 @@ pub(super) struct Lane {
     pub(super) called: bool,
     /// Chunks that have arrived whole.
     pub(super) chunks: u64,
+    /// When the last of them arrived.
+    pub(super) arrived_at: Option<Instant>,
     /// The last acknowledgement that this end sent on the lane.
     pub(super) last_ack: LastAckSent,
     /// Bytes that have arrived since then.

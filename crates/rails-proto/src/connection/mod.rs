@@ -444,6 +444,7 @@ impl Connection {
     fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
+        state.arrived_at = Some(now);
         state.unacknowledged += u64::from(length);
         // On a busy machine the timer of an idle lane may be late.
         let due = state.since.is_some_and(|since| now >= since + ACK_DELAY)

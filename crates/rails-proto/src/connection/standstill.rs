@@ -17,6 +17,11 @@ use std::{
 pub enum StandstillCause {
     /// The stream has no usable lane.
     NoLane,
+    /// One lane holds the bytes that the peer needs next, and nothing else is in flight: on the other lanes, the peer has acknowledged everything.
+    LaneLate {
+        /// The lane's number, the same at both ends.
+        number: u16,
+    },
     /// Bytes are in flight, and the peer acknowledges none of them.
     NotAcknowledged,
     /// Bytes wait, and no lane takes them: its thread is blocked, or its socket is full.
@@ -40,6 +45,8 @@ pub struct LaneProgress {
     pub unacknowledged: u64,
     /// The time since the peer last acknowledged a chunk on the lane; `None` if it never has.
     pub last_progress: Option<Duration>,
+    /// The time since a chunk last arrived whole on the lane; `None` if none ever has.
+    pub last_arrival: Option<Duration>,
     /// The lane's least round trip, if it is known.
     pub rtt: Option<Duration>,
 }
@@ -76,7 +83,7 @@ impl Connection {
     pub fn lane_progress(&self, now: Instant) -> impl Iterator<Item = LaneProgress> + '_ {
         self.lanes().map(move |lane| {
             let state = &self.lanes[lane.0];
-            let acknowledged_at = self.scheduler.acknowledged_at(lane.0);
+            let ago = |at: Instant| now.saturating_duration_since(at);
             LaneProgress {
                 lane,
                 number: state.number,
@@ -88,7 +95,8 @@ impl Connection {
                     () => LaneState::Busy,
                 },
                 unacknowledged: self.scheduler.in_flight(lane.0),
-                last_progress: acknowledged_at.map(|at| now.saturating_duration_since(at)),
+                last_progress: self.scheduler.acknowledged_at(lane.0).map(ago),
+                last_arrival: state.arrived_at.map(ago),
                 rtt: self.scheduler.lane_view(lane.0).rtt,
             }
         })
@@ -164,7 +172,9 @@ impl Connection {
             () if !self.awaits_sending() => StandstillCause::BytesMissing,
             () if self.scheduler.waiting() > 0 && !self.scheduler.is_in_flight() => StandstillCause::NotTaken,
             () if self.scheduler.is_all_acknowledged() => StandstillCause::PeerDoesNotRead,
-            () => StandstillCause::NotAcknowledged,
+            () => self.scheduler.late_lane().map_or(StandstillCause::NotAcknowledged, |lane| {
+                StandstillCause::LaneLate { number: self.lanes[lane].number }
+            }),
         }
     }
 
@@ -176,6 +186,9 @@ impl Connection {
 impl fmt::Display for StandstillCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::LaneLate { number } => {
+                return write!(f, "lane {number} is late with the bytes that the peer needs next");
+            }
             Self::NoLane => "no lane can be used",
             Self::NotAcknowledged => "the peer acknowledges nothing",
             Self::NotTaken => "no lane takes the waiting bytes",
@@ -187,7 +200,7 @@ impl fmt::Display for StandstillCause {
 
 impl fmt::Display for LaneProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lane: _, number, state, unacknowledged, last_progress, rtt } = self;
+        let Self { lane: _, number, state, unacknowledged, last_progress, last_arrival, rtt } = self;
         let state = match state {
             LaneState::Busy => "busy",
             LaneState::Idle => "idle",
@@ -199,6 +212,10 @@ impl fmt::Display for LaneProgress {
         match last_progress {
             Some(ago) => write!(f, "last progress {ago:.1?} ago")?,
             None => f.write_str("no progress yet")?,
+        }
+        match last_arrival {
+            Some(ago) => write!(f, ", last arrival {ago:.1?} ago")?,
+            None => f.write_str(", no arrival yet")?,
         }
         rtt.map_or(Ok(()), |rtt| write!(f, ", rtt {rtt:.1?}"))
     }
@@ -215,19 +232,23 @@ mod tests {
         parameters::TransportParameters,
         policy::Policy,
         scheduler::LaneTraits,
-        wire::Ack,
+        wire::{Ack, DataHeader},
     };
     use bytes::Bytes;
 
     const MS: Duration = Duration::from_millis(1);
 
-    #[test]
-    fn timer_of_a_busy_and_of_an_idle_stream() {
+    fn connection() -> Connection {
         let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
         let (outage_limit, linger) = (100 * MS, 100 * MS);
         let config =
             Config { longest_chunk: 1000, send_buffer: 1 << 20, parameters, outage_limit, linger, redials: true };
-        let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
+        Connection::new(config, Policy::Adaptive.build(), parameters)
+    }
+
+    #[test]
+    fn timer_of_a_busy_and_of_an_idle_stream() {
+        let mut connection = connection();
         let start = Instant::now();
         let lane = connection.lane_up(start, LaneTraits::default()).unwrap();
         let _ = connection.take_wakes();
@@ -250,6 +271,19 @@ mod tests {
     }
 
     #[test]
+    fn the_silent_lane_of_a_receiver() {
+        let mut connection = connection();
+        let start = Instant::now();
+        let lanes =
+            [4, 2].map(|number| connection.lane_up(start, LaneTraits { number, ..LaneTraits::default() }).unwrap());
+        let payload = Bytes::from_static(b"late");
+        let header = DataHeader { offset: 4, length: 4, fin: false, checksum: 0 };
+        connection.handle_data(start + 10 * MS, lanes[1], &header, payload).unwrap();
+        let arrivals = connection.lane_progress(start + 1_010 * MS).map(|lane| (lane.number, lane.last_arrival));
+        assert_eq!(arrivals.collect::<Vec<_>>(), [(4, None), (2, Some(1_000 * MS))]);
+    }
+
+    #[test]
     fn a_lane_s_progress_in_words() {
         let progress = LaneProgress {
             lane: LaneId(0),
@@ -257,11 +291,14 @@ mod tests {
             state: LaneState::Stalled,
             unacknowledged: 65_536,
             last_progress: Some(1_234 * MS),
+            last_arrival: Some(56_700 * MS),
             rtt: Some(Duration::from_micros(1_500)),
         };
-        let words = "lane 3: stalled, 65536 bytes unacknowledged, last progress 1.2s ago, rtt 1.5ms";
+        let words =
+            "lane 3: stalled, 65536 bytes unacknowledged, last progress 1.2s ago, last arrival 56.7s ago, rtt 1.5ms";
         assert_eq!(progress.to_string(), words);
-        let fresh = LaneProgress { last_progress: None, rtt: None, state: LaneState::Busy, ..progress };
-        assert_eq!(fresh.to_string(), "lane 3: busy, 65536 bytes unacknowledged, no progress yet");
+        let fresh =
+            LaneProgress { last_progress: None, last_arrival: None, rtt: None, state: LaneState::Busy, ..progress };
+        assert_eq!(fresh.to_string(), "lane 3: busy, 65536 bytes unacknowledged, no progress yet, no arrival yet");
     }
 }

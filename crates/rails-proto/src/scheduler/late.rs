@@ -1,7 +1,7 @@
 //! Chunks in flight, as the policy sees them, and when a lane is late with one.
 
 use super::{
-    Scheduler,
+    Scheduler, bit,
     lane::{Lane, Transmission},
     outstanding::Segment,
 };
@@ -36,6 +36,25 @@ impl Scheduler {
     pub fn is_first_overdue(&mut self, now: Instant) -> bool {
         let answering = self.outstanding.first().and_then(Segment::answering);
         answering.and_then(|lane| self.overdue_at(lane)).is_some_and(|at| at <= now)
+    }
+
+    /// The lane that alone is late: it holds the bytes that the peer needs next, and no other usable lane has any in flight that are not delivered.
+    /// `None` if the peer has acknowledged nothing on the others since the lane took those bytes: then the peer may be the cause, not the lane.
+    pub fn late_lane(&self) -> Option<usize> {
+        let first = self.outstanding.first()?;
+        let lane = first.answering()?;
+        let others = self.usable_lanes() & !bit(lane);
+        let is_alone = |segment: &Segment| segment.answering() == Some(lane) && segment.sent_on() & others == 0;
+        let taken = self.lanes[lane].in_flight.iter().find(|sent| sent.covers(first.offset()))?.taken;
+        let answers = |(other, state): (usize, &Lane)| {
+            others & bit(other) != 0 && state.acknowledged_at.is_some_and(|at| at > taken)
+        };
+        (self.lanes.iter().enumerate().any(answers) && self.outstanding.iter().all(is_alone)).then_some(lane)
+    }
+
+    /// Whether the peer's window is full, more bytes wait, and `lane` alone is [late](Self::late_lane).
+    pub fn is_held_up_by(&self, lane: usize) -> bool {
+        self.bytes_waiting() > 0 && self.waiting() == 0 && self.late_lane() == Some(lane)
     }
 
     /// The first `wanted` segment that `lane` answers for: the index of its transmission, and its offset.

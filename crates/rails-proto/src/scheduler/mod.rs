@@ -434,8 +434,17 @@ impl Scheduler {
 
     /// The lanes that may answer for their chunks.
     fn live_lanes(&self) -> u64 {
-        let live = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_live());
-        live.fold(0, |lanes, (lane, _)| lanes | bit(lane))
+        self.lanes_where(Lane::is_live)
+    }
+
+    /// The lanes that may take chunks.
+    fn usable_lanes(&self) -> u64 {
+        self.lanes_where(Lane::is_usable)
+    }
+
+    fn lanes_where(&self, is: impl Fn(&Lane) -> bool) -> u64 {
+        let those = self.lanes.iter().enumerate().filter(|(_, lane)| is(lane));
+        those.fold(0, |lanes, (lane, _)| lanes | bit(lane))
     }
 }
 

@@ -350,6 +350,35 @@ fn nothing_is_left_to_a_stuck_lane() {
     assert!(taken.is_some_and(|at| (100..700).contains(&at)), "and lane 1 has not delivered it: {taken:?}");
 }
 
+#[test]
+fn a_lane_that_is_late_alone() {
+    let mut scheduler = scheduler(Policy::Static);
+    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
+    scheduler.write(Bytes::from(vec![1; 110]));
+    for _ in 0..5 {
+        (0..2).for_each(|lane| drop(scheduler.take(now(), lane)));
+    }
+    assert_eq!(scheduler.late_lane(), None, "both lanes have chunks in flight");
+    scheduler.handle_ack(after(1), 1, &ack(4, 100)).unwrap();
+    assert_eq!(scheduler.late_lane(), None, "the other lane has one more");
+    scheduler.handle_ack(after(2), 1, &ack(5, 100)).unwrap();
+    assert_eq!(scheduler.late_lane(), Some(0));
+    assert!(scheduler.is_held_up_by(0) && !scheduler.is_held_up_by(1), "the window is full");
+    scheduler.handle_ack(after(3), 0, &ack(1, 120)).unwrap();
+    assert_eq!((scheduler.late_lane(), scheduler.is_held_up_by(0)), (Some(0), false), "the window has opened");
+    scheduler.stall(1);
+    assert_eq!(scheduler.late_lane(), None, "no other lane can be used");
+}
+
+/// Nothing says that the other lane would get an answer.
+#[test]
+fn a_lone_chunk_makes_no_lane_late() {
+    let mut scheduler = scheduler(Policy::Static);
+    scheduler.write(Bytes::from(vec![1; 10]));
+    scheduler.take(now(), 0).unwrap();
+    assert_eq!(scheduler.late_lane(), None);
+}
+
 /// A lane that rejoins under its number is a new connection, which has taken nothing yet.
 #[test]
 fn reinjection_on_a_lane_that_rejoined() {

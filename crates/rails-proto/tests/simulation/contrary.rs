@@ -38,6 +38,11 @@ impl Contrary {
     fn new(seed: u64, answers: Vec<Answer>, longest_chunk: usize, reinjects: bool) -> Self {
         Self { answers, longest_chunk, reinjects, random: RefCell::new(ChaCha8Rng::seed_from_u64(seed)) }
     }
+
+    /// Creates a policy that gives each lane with room a whole chunk, and never reinjects.
+    pub(crate) fn greedy(longest_chunk: usize) -> Self {
+        Self::new(0, vec![Answer::New(usize::MAX)], longest_chunk, false)
+    }
 }
 
 impl StripePolicy for Contrary {

@@ -2,6 +2,7 @@
 
 use crate::{
     application::Habits,
+    contrary::Contrary,
     network::{LaneSpec, Stop},
     pair::{Outcome, Scenario},
     properties::{for_each_seed, scenarios},
@@ -101,6 +102,20 @@ fn a_slow_lane_that_moves_says_nothing() {
     let outcome = Scenario { policy, longest_chunk: 512 << 10, ..Scenario::one_way(2 * MIB, lanes) }.run();
     // The reader's own end waits for an acknowledgement, which follows a chunk.
     assert_eq!(told(&outcome, 0), (vec![], vec![]));
+}
+
+/// The window is full behind a chunk of 256 KiB that takes two seconds on the slow lane, though packet after packet gets through.
+#[test]
+fn a_full_window_behind_one_lane_is_told() {
+    let mut lanes = lanes(2);
+    lanes[1] = LaneSpec::steady(1, ms(1), 64 << 10);
+    let scenario = Scenario::one_way(48 * MIB, lanes);
+    let outcome = Scenario { contrary: Some(Contrary::greedy(scenario.longest_chunk)), ..scenario }.run();
+    let [(stood, moved), (awaited, arrived)] = [0, 1].map(|end| told(&outcome, end));
+    let (late, missing) = (StandstillCause::LaneLate { number: 1 }, StandstillCause::BytesMissing);
+    assert!(stood.len() > 1 && seconds(&stood).iter().all(|told| *told == (late, 1)), "{outcome:?}");
+    assert!(awaited.len() > 1 && seconds(&awaited).iter().all(|told| *told == (missing, 1)), "{outcome:?}");
+    assert_eq!([moved.len(), arrived.len()], [stood.len(), awaited.len()]);
 }
 
 /// Each warning comes after a second at least, and after twice the time of the warning before it, until the stream makes

@@ -159,3 +159,6 @@ pub const HALF_LIFE: Duration = Duration::from_millis(50);
 /// How long bytes wait that the policy gives to no lane, while no lane expects an acknowledgement. No policy of this crate comes near it: the
 /// lane that the policy prefers takes the bytes as soon as it is woken.
 pub const LONGEST_REFUSAL: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

@@ -43,14 +43,6 @@ fn a_free_lane_takes_the_next_chunk() {
 }
 
 #[test]
-fn static_shares_in_any_order_of_asking() {
-    let mut scheduler = scheduler(Policy::Static);
-    scheduler.write(Bytes::from(vec![1; 40]));
-    let taken = [0, 0, 1, 1, 0, 1].map(|lane| scheduler.take(now(), lane));
-    assert_eq!(offsets(&taken), [Some(0), None, Some(10), None, Some(20), Some(30)]);
-}
-
-#[test]
 fn static_shares_of_small_writes() {
     let mut scheduler = scheduler(Policy::Static);
     let mut bytes = [0; 2];
@@ -82,23 +74,6 @@ fn weighted_shares_follow_the_weights() {
     scheduler.lane_lost(0);
     let left: u32 = std::iter::from_fn(|| scheduler.take(now(), 1)).map(|chunk| chunk.length).sum();
     assert_eq!(left, 1200, "the chunks of a lost lane go out regardless of the weights");
-}
-
-#[test]
-fn slow_lane_leaves_bytes_to_a_faster_one() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
-    (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
-    let after = |milliseconds| now() + Duration::from_millis(milliseconds);
-    scheduler.write(Bytes::from(vec![0; 128 << 10]));
-    let _ = [scheduler.take(now(), 0), scheduler.take(now(), 1)];
-    scheduler.handle_ack(after(12), 0, &ack(1, 64 << 20)).unwrap();
-    scheduler.handle_ack(after(500), 1, &ack(1, 64 << 20)).unwrap();
-    scheduler.set_resting(after(500), 0);
-    scheduler.write(Bytes::from(vec![0; 64 << 10]));
-    assert!(!scheduler.wants(after(500), 1) && scheduler.take(after(500), 1).is_none());
-    assert!(scheduler.wants(after(500), 0));
-    scheduler.write(Bytes::from(vec![0; 32 << 20]));
-    assert!(scheduler.wants(after(500), 1), "there is enough for both");
 }
 
 #[test]

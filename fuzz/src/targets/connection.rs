@@ -86,7 +86,7 @@ impl End {
                 }
             }
             (6, _) => {
-                let length = usize::from(script.byte()).min(connection.room());
+                let length = usize::from(script.byte()).min(connection.writable_bytes());
                 if !connection.is_finished() && length > 0 {
                     connection.write(self.now, Bytes::from(vec![1; length]));
                 }

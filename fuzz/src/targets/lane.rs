@@ -95,7 +95,7 @@ impl World {
             8 | 9 => self.receive(which, script.number() as usize),
             10 | 11 => self.transmit(which),
             12 => self.deliver(),
-            13 if self.connection.is_finished() || self.connection.room() == 0 => {}
+            13 if self.connection.is_finished() || self.connection.writable_bytes() == 0 => {}
             13 => self.connection.send(self.now, Priority::default(), Bytes::from_static(b"a small message")),
             14 => self.now += Duration::from_micros(script.number().min(1 << 24)),
             _ => self.rare(script.byte()),

@@ -234,7 +234,7 @@ impl Shared {
     /// Waits for room, and gives it in bytes.
     pub(crate) fn poll_room(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
         self.writable(state)?;
-        match state.connection.room() {
+        match state.connection.writable_bytes() {
             0 => {
                 state.writer = Some(context.waker().clone());
                 Poll::Pending

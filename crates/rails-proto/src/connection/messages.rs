@@ -58,8 +58,8 @@ impl Connection {
         (longest_message(window), window)
     }
 
-    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there is any [`Connection::room`]. The message may be
-    /// longer than the room.
+    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are any [`Connection::writable_bytes`]. The message may be
+    /// longer than that.
     ///
     /// # Panics
     /// If the stream does not carry messages or is finished.

@@ -207,11 +207,11 @@ impl Connection {
     // The application's side.
 
     /// How many bytes the application may write now.
-    pub fn room(&self) -> usize {
-        self.scheduler.room()
+    pub fn writable_bytes(&self) -> usize {
+        self.scheduler.writable_bytes()
     }
 
-    /// Takes bytes to send, at most [`Connection::room`].
+    /// Takes bytes to send, at most [`Connection::writable_bytes`].
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.use_for_bytes(now);
         self.scheduler.write(bytes);

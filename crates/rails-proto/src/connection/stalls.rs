@@ -105,7 +105,7 @@ impl Connection {
     pub(super) fn observe(&mut self, now: Instant) {
         self.watch_for_standstill(now);
         let (cause, unread) = (self.cause(), self.unread());
-        if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.waiting() > 0 {
+        if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.lanes_worth_of_work() > 0 {
             self.stand_by(now);
         }
         self.clocks.sending.switch(now, Some(cause as usize));
@@ -131,7 +131,7 @@ impl Connection {
         if self.failure.is_some() || self.scheduler.is_complete() {
             return Cause::Drained;
         }
-        if self.scheduler.waiting() == 0 {
+        if self.scheduler.lanes_worth_of_work() == 0 {
             return match (self.scheduler.bytes_waiting(), self.scheduler.is_finished()) {
                 (0, false) => Cause::NothingToSend,
                 (0, true) => Cause::Drained,

@@ -170,7 +170,9 @@ impl Connection {
         match () {
             () if !is_usable => StandstillCause::NoLane,
             () if !self.awaits_sending() => StandstillCause::BytesMissing,
-            () if self.scheduler.waiting() > 0 && !self.scheduler.is_in_flight() => StandstillCause::NotTaken,
+            () if self.scheduler.lanes_worth_of_work() > 0 && !self.scheduler.is_in_flight() => {
+                StandstillCause::NotTaken
+            }
             () if self.scheduler.is_all_acknowledged() => StandstillCause::PeerDoesNotRead,
             () => self.scheduler.late_lane().map_or(StandstillCause::NotAcknowledged, |lane| {
                 StandstillCause::LaneLate { number: self.lanes[lane].number }

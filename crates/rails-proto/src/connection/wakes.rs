@@ -36,8 +36,8 @@ impl Connection {
 
     /// Wakes as many idle lanes as there is work for.
     pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
-        self.wakes.writer |= self.scheduler.has_much_room();
-        let mut work = self.scheduler.waiting();
+        self.wakes.writer |= self.scheduler.is_writer_worth_waking();
+        let mut work = self.scheduler.lanes_worth_of_work();
         if work == 0 {
             return;
         }

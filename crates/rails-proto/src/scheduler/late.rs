@@ -54,7 +54,7 @@ impl Scheduler {
 
     /// Whether the peer's window is full, more bytes wait, and `lane` alone is [late](Self::late_lane).
     pub fn is_held_up_by(&self, lane: usize) -> bool {
-        self.bytes_waiting() > 0 && self.waiting() == 0 && self.late_lane() == Some(lane)
+        self.bytes_waiting() > 0 && self.lanes_worth_of_work() == 0 && self.late_lane() == Some(lane)
     }
 
     /// The first `wanted` segment that `lane` answers for: the index of its transmission, and its offset.

@@ -9,11 +9,11 @@ mod estimate;
 mod lane;
 mod late;
 mod outstanding;
-mod pending;
 mod probe;
 mod reissued;
 mod take;
-mod waiting;
+mod unsent;
+mod unsent_bytes;
 
 pub use lane::LaneTraits;
 pub use reissued::{ByteCount, Reissued};
@@ -30,7 +30,7 @@ use bytes::Bytes;
 use lane::Lane;
 use outstanding::Outstanding;
 use std::time::{Duration, Instant};
-use waiting::Waiting;
+use unsent::Unsent;
 
 /// The sending side of one direction of a stream.
 ///
@@ -48,7 +48,7 @@ pub struct Scheduler {
     window: u64,
     /// The offset up to which this end may send.
     limit: u64,
-    pending: Waiting,
+    unsent: Unsent,
     /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
     outstanding: Outstanding,
     lanes: Vec<Lane>,
@@ -80,7 +80,7 @@ impl Scheduler {
             buffer,
             window,
             limit: window.min(MOST_KEPT),
-            pending: Waiting::default(),
+            unsent: Unsent::default(),
             outstanding: Outstanding::default(),
             lanes: Vec::new(),
             lane_views: Vec::new(),
@@ -107,26 +107,26 @@ impl Scheduler {
     }
 
     /// How many bytes the application may write now.
-    pub fn room(&self) -> usize {
-        if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.pending.bytes()) }
+    pub fn writable_bytes(&self) -> usize {
+        if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.unsent.bytes()) }
     }
 
-    /// Whether there is enough room to wake a waiting writer: a quarter of the buffer.
-    pub fn has_much_room(&self) -> bool {
-        self.room() >= self.buffer / 4
+    /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
+    pub fn is_writer_worth_waking(&self) -> bool {
+        self.writable_bytes() >= self.buffer / 4
     }
 
-    /// Takes bytes to send, all of them: the caller checks [`Scheduler::room`] first.
+    /// Takes bytes to send, all of them: the caller checks [`Scheduler::writable_bytes`] first.
     ///
     /// # Panics
     /// After [`Scheduler::finish`].
     pub fn write(&mut self, bytes: Bytes) {
-        self.pending.write(bytes);
+        self.unsent.write(bytes);
     }
 
     /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
     pub fn carry_messages(&mut self) -> bool {
-        self.pending.carry_messages(self.longest_chunk, self.window)
+        self.unsent.carry_messages(self.longest_chunk, self.window)
     }
 
     /// Takes a message to send; it waits behind more urgent ones.
@@ -134,7 +134,7 @@ impl Scheduler {
     /// # Panics
     /// If the stream carries bytes, and after [`Scheduler::finish`].
     pub fn send(&mut self, priority: Priority, message: Bytes) {
-        self.pending.send(priority, message);
+        self.unsent.send(priority, message);
     }
 
     /// The peer's window, and the longest chunk that both ends take.
@@ -144,7 +144,7 @@ impl Scheduler {
 
     /// The application will write no more.
     pub fn finish(&mut self) {
-        self.pending.finish();
+        self.unsent.finish();
     }
 
     /// The peer has read up to the offset `read` and reads no more: lanes take no more bytes. Returns how many of the written bytes the peer has not read.
@@ -152,12 +152,12 @@ impl Scheduler {
     /// # Errors
     /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
     pub fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
-        let sent = self.pending.next();
+        let sent = self.unsent.next();
         if read > sent {
             return Err(Violation::NeverSent { acknowledged: read, sent });
         }
         self.consumed = self.consumed.max(read);
-        let abandoned = self.pending.give_up();
+        let abandoned = self.unsent.give_up();
         self.abandoned = Some(abandoned);
         self.outstanding.clear();
         self.lanes.iter_mut().for_each(Lane::forget_in_flight);
@@ -167,17 +167,17 @@ impl Scheduler {
 
     /// Whether [`Scheduler::finish`] was called.
     pub fn is_finished(&self) -> bool {
-        self.pending.is_finished()
+        self.unsent.is_finished()
     }
 
     /// Whether the peer has every byte and the end.
     pub fn is_complete(&self) -> bool {
-        self.abandoned.is_none() && self.pending.is_end_cut() && self.outstanding.is_empty()
+        self.abandoned.is_none() && self.unsent.is_end_cut() && self.outstanding.is_empty()
     }
 
     /// How many bytes the application has written.
     pub fn bytes_written(&self) -> u64 {
-        self.pending.next() + self.pending.bytes() as u64 + self.abandoned.unwrap_or(0)
+        self.unsent.next() + self.unsent.bytes() as u64 + self.abandoned.unwrap_or(0)
     }
 
     /// How many bytes the peer has read, as far as this end knows.
@@ -202,12 +202,12 @@ impl Scheduler {
 
     /// How many bytes no lane has taken.
     pub fn bytes_waiting(&self) -> usize {
-        self.pending.bytes()
+        self.unsent.bytes()
     }
 
     /// How many bytes of the peer's window are in use, as far as this end knows.
     pub fn window_used(&self) -> u64 {
-        self.pending.next() - self.consumed
+        self.unsent.next() - self.consumed
     }
 
     /// Lane `lane` has joined.
@@ -288,8 +288,8 @@ impl Scheduler {
     }
 
     /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
-    pub fn waiting(&self) -> usize {
-        let ready = self.pending.ready(self.limit).filter(|_| self.may_keep_more());
+    pub fn lanes_worth_of_work(&self) -> usize {
+        let ready = self.unsent.ready(self.limit).filter(|_| self.may_keep_more());
         self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
@@ -307,7 +307,7 @@ impl Scheduler {
         let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
         let consumed = ack.limit.saturating_sub(self.window);
-        if ack.chunks > sent || consumed > self.pending.next() || ack.complete && !self.pending.is_end_cut() {
+        if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
             return Err(never_sent());
         }
         self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
@@ -335,7 +335,7 @@ impl Scheduler {
         if answers {
             self.restore(lane);
         }
-        if self.refused_since.is_some() && self.waiting() == 0 {
+        if self.refused_since.is_some() && self.lanes_worth_of_work() == 0 {
             self.refused_since = None;
         }
         self.check();
@@ -349,8 +349,8 @@ impl Scheduler {
 
     /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
     pub fn awaits_delivery(&self) -> bool {
-        let end = self.pending.is_finished() && !self.pending.is_end_cut();
-        self.abandoned.is_none() && (!self.outstanding.is_empty() || self.pending.bytes() > 0 || end)
+        let end = self.unsent.is_finished() && !self.unsent.is_end_cut();
+        self.abandoned.is_none() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
     }
 
     /// Whether the peer has acknowledged everything sent so far.
@@ -403,7 +403,7 @@ impl Scheduler {
     /// The view of the policy.
     fn view(&self) -> SchedulerView<'_> {
         SchedulerView {
-            waiting: self.pending.ready(self.limit).filter(|_| self.may_keep_more()),
+            waiting: self.unsent.ready(self.limit).filter(|_| self.may_keep_more()),
             requeued: self.outstanding.requeued().next().map(|first| Requeued {
                 bytes: self.outstanding.requeued_size().1 as usize,
                 first: first.length() as usize,

@@ -28,7 +28,7 @@ impl Scheduler {
 
     /// Whether bytes wait to be sent or delivered.
     pub fn is_at_work(&self) -> bool {
-        !self.outstanding.is_empty() || self.waiting() > 0
+        !self.outstanding.is_empty() || self.lanes_worth_of_work() > 0
     }
 
     /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for one chunk, and the time that the best of the others
@@ -36,7 +36,7 @@ impl Scheduler {
     pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
         self.refresh_lane_views();
         let length = self.chunk_length(lane);
-        let waiting = self.pending.ready(self.limit).unwrap_or(0);
+        let waiting = self.unsent.ready(self.limit).unwrap_or(0);
         self.view().arrivals(lane, length.min(waiting), waiting)
     }
 
@@ -45,7 +45,7 @@ impl Scheduler {
         if !self.policy.reinjects() {
             return None;
         }
-        let most = probe_allowance(self.pending.next(), self.reissued.probed.bytes);
+        let most = probe_allowance(self.unsent.next(), self.reissued.probed.bytes);
         let fits = |segment: &&Segment| {
             segment.length() > 0 && !segment.is_sent_on(lane) && segment.answering().is_some() && segment.fits(most)
         };

@@ -84,7 +84,7 @@ impl Scheduler {
     pub(super) fn carry_out(&mut self, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
         match decision {
             Decision::New(most) if self.may_keep_more() => {
-                let chunk = self.pending.cut(self.limit, most.clamp(1, self.longest_chunk))?;
+                let chunk = self.unsent.cut(self.limit, most.clamp(1, self.longest_chunk))?;
                 self.outstanding.send(chunk.clone(), lane);
                 Some((chunk, Cause::New))
             }
@@ -106,7 +106,7 @@ impl Scheduler {
     /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the policy has given no lane any of the
     /// waiting bytes for [`LONGEST_REFUSAL`], and no lane can expect an acknowledgement that might change the policy's answer.
     fn overrule(&mut self, now: Instant) -> Option<Decision> {
-        if self.waiting() == 0 {
+        if self.lanes_worth_of_work() == 0 {
             return None;
         }
         let since = *self.refused_since.get_or_insert(now);
@@ -121,6 +121,6 @@ impl Scheduler {
     fn has_anything_for(&self, lane: usize) -> bool {
         let others =
             || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
-        self.outstanding.requeued_size().0 > 0 || self.pending.ready(self.limit).is_some() || others()
+        self.outstanding.requeued_size().0 > 0 || self.unsent.ready(self.limit).is_some() || others()
     }
 }

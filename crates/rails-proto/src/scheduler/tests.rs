@@ -162,7 +162,7 @@ fn a_late_acknowledgement_counts_for_every_piece() {
     scheduler.lane_lost(0);
     scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
     scheduler.lane_lost(1);
-    assert_eq!((scheduler.bytes_unacknowledged(), scheduler.waiting()), (0, 0));
+    assert_eq!((scheduler.bytes_unacknowledged(), scheduler.lanes_worth_of_work()), (0, 0));
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_slow_lane_is_given_short_chunks() {
             let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
-        if scheduler.pending.bytes() < 2 << 20 {
+        if scheduler.unsent.bytes() < 2 << 20 {
             break;
         }
     }
@@ -442,7 +442,7 @@ proptest! {
         for (step, lane, amount) in steps {
             match step {
                 0 | 1 => {
-                    let amount = amount.min(scheduler.room());
+                    let amount = amount.min(scheduler.writable_bytes());
                     let bytes: Vec<u8> = (0..amount).map(|_| { written = written.wrapping_add(1); written }).collect();
                     expected.extend_from_slice(&bytes);
                     scheduler.write(bytes.into());
@@ -463,7 +463,7 @@ proptest! {
                     counts[lane] = 0;
                 }
             }
-            prop_assert!(scheduler.bytes_unacknowledged() <= 128 && scheduler.pending.bytes() <= 64);
+            prop_assert!(scheduler.bytes_unacknowledged() <= 128 && scheduler.unsent.bytes() <= 64);
         }
         scheduler.finish();
         // From here on lane 1 alone is left, and the peer reads everything.
@@ -476,7 +476,7 @@ proptest! {
                 deliver(&chunk);
                 counts[1] += 1;
             }
-            let limit = scheduler.pending.next() + 128;
+            let limit = scheduler.unsent.next() + 128;
             scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
             rounds += 1;
             prop_assert!(rounds < 10_000);

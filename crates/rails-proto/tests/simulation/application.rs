@@ -106,7 +106,7 @@ impl Application {
             connection.finish(now);
             Task::Ready
         } else {
-            match connection.room() {
+            match connection.writable_bytes() {
                 0 => Task::Waiting,
                 room => self.write_some(now, connection, room),
             }

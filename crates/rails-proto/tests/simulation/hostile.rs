@@ -98,7 +98,7 @@ fn a_limit_that_runs_backwards_is_ignored() {
     connection.handle_ack(now, LaneId(0), &ack(0, 0)).unwrap();
     let mut sent = 0;
     for _ in 0..4 {
-        connection.write(now, Bytes::from(vec![1; connection.room()]));
+        connection.write(now, Bytes::from(vec![1; connection.writable_bytes()]));
         sent += drain(&mut connection, now, LaneId(0));
     }
     assert_eq!((sent, connection.failure()), (WINDOW, None), "the first limit still holds");
@@ -208,7 +208,7 @@ fn a_peer_that_stops_reading_gets_no_more() {
     connection.poll_transmit(now, LaneId(0), &mut Vec::new());
     connection.handle_stop(now, 400).unwrap();
     assert_eq!(connection.write_failure(), Some(Failure::Stopped { unread: 4_600 }));
-    assert_eq!((connection.room(), connection.sent(), connection.failure()), (0, (5_000, 400), None));
+    assert_eq!((connection.writable_bytes(), connection.sent(), connection.failure()), (0, (5_000, 400), None));
     assert_eq!((drain(&mut connection, now, LaneId(0)), drain(&mut connection, now, LaneId(1))), (0, 0));
     // Late acknowledgements change nothing, and the peer's bytes still arrive.
     connection.handle_ack(now, LaneId(0), &ack(1, WINDOW + 400)).unwrap();
@@ -281,8 +281,8 @@ fn memory_for_a_peer_with_a_boundless_window() {
         connection_with(1 << 20, 1 << 20, TransportParameters { longest_chunk: u32::MAX, window: u64::MAX });
     let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
     let mut sent = 0;
-    while connection.room() > 0 {
-        connection.write(now, mebibyte.slice(..connection.room()));
+    while connection.writable_bytes() > 0 {
+        connection.write(now, mebibyte.slice(..connection.writable_bytes()));
         sent += drain(&mut connection, now, lane);
         assert!(sent <= 1 << 30, "{sent} bytes are in flight");
     }
@@ -295,8 +295,8 @@ fn memory_for_a_peer_that_wants_tiny_chunks() {
     let mut connection = connection_to(TransportParameters { longest_chunk: 1, window: 1 << 24 });
     let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
     let mut sent = 0;
-    while connection.room() > 0 {
-        connection.write(now, Bytes::from(vec![1; connection.room()]));
+    while connection.writable_bytes() > 0 {
+        connection.write(now, Bytes::from(vec![1; connection.writable_bytes()]));
         sent += drain(&mut connection, now, lane);
         assert!(sent <= 1 << 16, "{sent} chunks are in flight");
     }
@@ -370,7 +370,7 @@ proptest! {
                 Attack::LaneDown => connection.lane_down(now, lane, LaneEnd::Lost),
                 Attack::Write(length) => {
                     if !connection.is_finished() {
-                        connection.write(now, vec![1; length.min(connection.room())].into());
+                        connection.write(now, vec![1; length.min(connection.writable_bytes())].into());
                     }
                     drain(&mut connection, now, lane);
                 }

@@ -653,7 +653,7 @@ impl World {
             connection.handle_reset(self.now, ResetReason::Dropped);
             connection.finish(self.now);
             connection.drop_application(self.now, 0);
-            assert_eq!(connection.room(), 0);
+            assert_eq!(connection.writable_bytes(), 0);
             assert!(application.gone || connection.read(self.now).is_none(), "there are bytes to read behind the end");
             let _ = connection.take_wakes();
             if done || failure.is_some() {

@@ -116,7 +116,7 @@ impl Pair {
 
     fn write(&mut self, length: usize, level: u8) {
         let sender = &mut self.ends[0];
-        if sender.is_finished() || sender.room() == 0 {
+        if sender.is_finished() || sender.writable_bytes() == 0 {
             return;
         }
         if self.messages {
@@ -126,7 +126,7 @@ impl Pair {
             let priority = Priority::new(level).expect("there are eight");
             sender.send(self.now, priority, self.sent.send(priority, length));
         } else {
-            let length = length.min(sender.room());
+            let length = length.min(sender.writable_bytes());
             sender.write(self.now, self.sent.write(length));
         }
     }

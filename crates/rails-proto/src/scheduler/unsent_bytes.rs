@@ -6,7 +6,7 @@ use std::{collections::VecDeque, fmt};
 
 /// Bytes that wait to be cut into chunks, in the order in which they were written.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct UnsentBytes {
     slices: VecDeque<Bytes>,
     /// Small writes behind the slices, copied together: a slice for each would cost more memory than it has bytes.
     gathered: BytesMut,
@@ -20,11 +20,11 @@ pub(super) struct Pending {
     end_cut: bool,
 }
 
-impl Pending {
+impl UnsentBytes {
     /// Takes bytes.
     ///
     /// # Panics
-    /// After [`Pending::finish`].
+    /// After [`UnsentBytes::finish`].
     pub(super) fn write(&mut self, bytes: Bytes) {
         assert!(!self.finished, "nothing is written to a stream that was finished");
         self.bytes += bytes.len();
@@ -113,10 +113,10 @@ impl Pending {
 }
 
 /// Shows the counts without the bytes.
-impl fmt::Debug for Pending {
+impl fmt::Debug for UnsentBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, next, finished, end_cut, .. } = self;
-        write!(f, "Pending {{ bytes: {bytes}, next: {next}, finished: {finished}, end_cut: {end_cut} }}")
+        write!(f, "UnsentBytes {{ bytes: {bytes}, next: {next}, finished: {finished}, end_cut: {end_cut} }}")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bytes or messages that wait to be cut into chunks.
 
-use super::pending::Pending;
+use super::unsent_bytes::UnsentBytes;
 use crate::{
     chunk::{Chunk, Priority},
     messages::Outbox,
@@ -9,12 +9,12 @@ use bytes::Bytes;
 
 /// Bytes or messages, as the application uses the stream.
 #[derive(Debug)]
-pub(super) enum Waiting {
-    Bytes(Pending),
+pub(super) enum Unsent {
+    Bytes(UnsentBytes),
     Messages(Box<Outbox>),
 }
 
-impl Waiting {
+impl Unsent {
     /// Changes from bytes to messages. Returns whether it can: there were no bytes yet.
     pub(super) fn carry_messages(&mut self, longest_chunk: usize, window: u64) -> bool {
         let fresh = self.next() == 0 && self.bytes() == 0 && !self.is_finished();
@@ -27,10 +27,10 @@ impl Waiting {
     /// Takes bytes.
     ///
     /// # Panics
-    /// If the stream carries messages, and after [`Waiting::finish`].
+    /// If the stream carries messages, and after [`Unsent::finish`].
     pub(super) fn write(&mut self, bytes: Bytes) {
         match self {
-            Self::Bytes(pending) => pending.write(bytes),
+            Self::Bytes(unsent) => unsent.write(bytes),
             Self::Messages(_) => panic!("no bytes are written to a stream that carries messages"),
         }
     }
@@ -38,7 +38,7 @@ impl Waiting {
     /// Takes a message.
     ///
     /// # Panics
-    /// If the stream carries bytes, and after [`Waiting::finish`].
+    /// If the stream carries bytes, and after [`Unsent::finish`].
     pub(super) fn send(&mut self, priority: Priority, message: Bytes) {
         match self {
             Self::Messages(outbox) => outbox.send(priority, message),
@@ -49,7 +49,7 @@ impl Waiting {
     /// The application will write no more.
     pub(super) fn finish(&mut self) {
         match self {
-            Self::Bytes(pending) => pending.finish(),
+            Self::Bytes(unsent) => unsent.finish(),
             Self::Messages(outbox) => outbox.finish(),
         }
     }
@@ -57,14 +57,14 @@ impl Waiting {
     /// Discards the waiting bytes and the end. Returns how many bytes there were.
     pub(super) fn give_up(&mut self) -> u64 {
         match self {
-            Self::Bytes(pending) => pending.give_up(),
+            Self::Bytes(unsent) => unsent.give_up(),
             Self::Messages(outbox) => outbox.give_up(),
         }
     }
 
     pub(super) fn is_finished(&self) -> bool {
         match self {
-            Self::Bytes(pending) => pending.is_finished(),
+            Self::Bytes(unsent) => unsent.is_finished(),
             Self::Messages(outbox) => outbox.is_finished(),
         }
     }
@@ -72,7 +72,7 @@ impl Waiting {
     /// Whether a lane has taken the end.
     pub(super) fn is_end_cut(&self) -> bool {
         match self {
-            Self::Bytes(pending) => pending.is_end_cut(),
+            Self::Bytes(unsent) => unsent.is_end_cut(),
             Self::Messages(outbox) => outbox.is_end_cut(),
         }
     }
@@ -80,7 +80,7 @@ impl Waiting {
     /// How many bytes wait.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Bytes(pending) => pending.bytes(),
+            Self::Bytes(unsent) => unsent.bytes(),
             Self::Messages(outbox) => outbox.bytes(),
         }
     }
@@ -88,7 +88,7 @@ impl Waiting {
     /// The offset behind the last byte that a lane has taken.
     pub(super) fn next(&self) -> u64 {
         match self {
-            Self::Bytes(pending) => pending.next(),
+            Self::Bytes(unsent) => unsent.next(),
             Self::Messages(outbox) => outbox.next(),
         }
     }
@@ -96,7 +96,7 @@ impl Waiting {
     /// How many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
     pub(super) fn ready(&self, limit: u64) -> Option<usize> {
         match self {
-            Self::Bytes(pending) => pending.ready(limit),
+            Self::Bytes(unsent) => unsent.ready(limit),
             Self::Messages(outbox) => outbox.ready(limit),
         }
     }
@@ -104,14 +104,14 @@ impl Waiting {
     /// Cuts the next chunk, below `limit` and of about `most` bytes at most.
     pub(super) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
         match self {
-            Self::Bytes(pending) => pending.cut(limit, most),
+            Self::Bytes(unsent) => unsent.cut(limit, most),
             Self::Messages(outbox) => outbox.cut(limit, most),
         }
     }
 }
 
-impl Default for Waiting {
+impl Default for Unsent {
     fn default() -> Self {
-        Self::Bytes(Pending::default())
+        Self::Bytes(UnsentBytes::default())
     }
 }

@@ -7,6 +7,11 @@
 //! The scheduler enforces three rules under every policy. It sends nothing beyond the peer's window. It treats an answer that it cannot carry out
 //! as [`Decision::Wait`]. And it overrules a policy that leaves a stream standing: if the policy has given no lane any of the waiting bytes for
 //! [`LONGEST_REFUSAL`], and no lane expects an acknowledgement, the next lane that asks takes some of them.
+//!
+//! # To change a rule
+//! A rule is a function of the view, so it changes in one of these files, and `tests.rs` decides over plain views. A new fact about a lane is a field of
+//! [`LaneView`]: `scheduler/lane.rs` fills it, and the record writes it (raise `VERSION` in `record/file.rs`). `tests/simulation/scenarios.rs` then runs
+//! whole streams over slow, far and lossy links under the changed rule.
 
 mod adaptive;
 mod fixed;

@@ -55,7 +55,7 @@ impl fmt::Display for Difference<'_> {
         let Self { number, at, recorded: Decided { lane, decision: before, view, .. }, decision } = self;
         write!(
             f,
-            "entry {number}, {at:?} after the first, lane {lane}: it was {before:?} and is {decision:?}, seeing {view:#?}"
+            "entry {number}, {at:?} after the first, slot {lane}: it was {before:?} and is {decision:?}, seeing {view:#?}"
         )
     }
 }

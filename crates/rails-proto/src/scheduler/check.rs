@@ -14,9 +14,12 @@ impl Scheduler {
         }
         self.outstanding.check();
         let mut sent = 0;
-        for (number, lane) in self.lanes.iter().enumerate() {
+        for (slot, lane) in self.lanes.iter().enumerate() {
             for segment in lane.in_flight.iter().flat_map(|sent| self.outstanding.within(sent.range())) {
-                assert!(segment.is_sent_on(number), "lane {number} has a segment in flight that does not record it");
+                assert!(
+                    segment.is_sent_on(slot),
+                    "the lane in slot {slot} has a segment in flight that does not record it"
+                );
                 sent += 1;
             }
         }

@@ -327,8 +327,8 @@ impl Scheduler {
             self.outstanding.clear();
             self.lanes.iter_mut().for_each(Lane::forget_in_flight);
         } else {
-            for (number, state) in self.lanes.iter_mut().enumerate() {
-                state.settle(now, number, self.consumed, &self.outstanding);
+            for (slot, state) in self.lanes.iter_mut().enumerate() {
+                state.settle(now, slot, self.consumed, &self.outstanding);
             }
             self.outstanding.deliver_below(self.consumed);
         }

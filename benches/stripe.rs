@@ -30,13 +30,13 @@ fn scheduler(criterion: &mut Criterion) {
                 let lane = taken as usize % LANES;
                 let length = scheduler.chunk_length(lane);
                 scheduler.write(payload.slice(..length));
-                let chunk = scheduler.take(now, lane).expect("what was written can be taken");
+                let chunk = scheduler.take(now, lane).expect("the written bytes can be taken");
                 // The lane's own count, and a peer that reads as fast as it receives.
                 let chunks = taken / LANES as u64 + 1;
                 taken += 1;
                 let end = chunk.offset + u64::from(chunk.length);
                 let ack = Ack { chunks, limit: end + WINDOW, complete: false };
-                scheduler.handle_ack(now, lane, &ack).expect("what was taken can be acknowledged");
+                scheduler.handle_ack(now, lane, &ack).expect("the taken bytes can be acknowledged");
                 chunk
             });
         });

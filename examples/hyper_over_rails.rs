@@ -95,7 +95,7 @@ async fn ask(stream: MultiRailStream) -> anyhow::Result<Done> {
             let status = response.status();
             let body = response.into_body().collect().await?.to_bytes();
             if path == "/echo" {
-                ensure!(blake3::hash(&body) == digest, "the echo is not what was sent");
+                ensure!(blake3::hash(&body) == digest, "the echo differs from the bytes sent");
             }
             answers.push(format!("{method} {path}: {status}, {} bytes", body.len()));
         }

@@ -74,7 +74,7 @@ pub(crate) async fn run(source: impl AsyncRead + Unpin) -> anyhow::Result<Stripe
 
     let start = Instant::now();
     let (sent, (digest, stats)) = tokio::try_join!(send(sender, source), receive(receiver))?;
-    ensure!(sent == digest, "what was sent has the digest {sent}, what arrived {digest}");
+    ensure!(sent == digest, "the bytes sent have the digest {sent}, those that arrived {digest}");
     Ok(Striped { digest, stats, elapsed: start.elapsed() })
 }
 

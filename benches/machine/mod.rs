@@ -1,5 +1,5 @@
 //! A large machine, written as the files that its kernel would show: two packages of 48 cores, and one NIC of 64 queues.
-#![allow(dead_code, reason = "a bench takes what it needs of it")]
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::{fmt::Write, fs, path::Path};
 

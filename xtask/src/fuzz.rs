@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: arbitrary bytes for every decoder, chosen by what they reach.
+//! `cargo xtask fuzz`: arbitrary bytes for every decoder, chosen by the branches that they reach.
 //!
 //! The program is built with the compiler's own coverage passes, which the stable toolchain has as well; the flags
 //! (`fuzz/with-coverage.sh`) are those that cargo-fuzz gives, without the sanitizers, which only a nightly one has. There is no unsafe
@@ -169,7 +169,7 @@ impl Fuzzer {
         tally.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a line of what was tried.
+    /// Sums the run up in a line.
     fn run(&self, target: &str, seconds: u64) -> Result<String> {
         let corpus = self.corpus.join(target);
         fs::create_dir_all(&corpus)?;
@@ -223,7 +223,7 @@ fn artifact(said: &str) -> Option<&str> {
 
 /// For one input, in seconds.
 const MOST_SECONDS: u64 = 10;
-/// In MiB, what the fuzzer itself keeps included.
+/// In MiB, the fuzzer's own memory included.
 const MOST_MEMORY: u64 = 1024;
 /// Lines shown of what a target said that broke.
 const SHOWN: usize = 40;

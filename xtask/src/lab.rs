@@ -33,7 +33,7 @@ pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
     Ok(if total.has_failed() { Exit::FAILURE } else { Exit::SUCCESS })
 }
 
-/// Installs what a guest takes and fetches its kernel.
+/// Installs the packages that a guest needs, and fetches its kernel.
 pub(crate) fn ready() -> Result<()> {
     if path(KERNEL).is_some() != path(MODULES).is_some() {
         bail!("{KERNEL} and {MODULES} name a kernel together, and only one of them is set");
@@ -45,7 +45,7 @@ pub(crate) fn ready() -> Result<()> {
     builder().build()?.prepare().context("the guest cannot be set up")
 }
 
-/// Runs the tests of these programs that need the guest, and writes what they say; those that take long only where asked for.
+/// Runs the tests of these programs that need the guest, and writes their output; long ones run only on request.
 pub(crate) fn of_programs(programs: &[Program], long: bool, out: &mut dyn Write) -> Result<Tally> {
     run_all(&find(programs, |test| long || !takes_long(test))?, out)
 }

@@ -1,4 +1,4 @@
-//! The commands of this checkout: each installs what the system lacks, then builds and runs.
+//! The commands of this checkout: each installs missing packages, then builds and runs.
 //!
 //! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
 #![forbid(unsafe_code)]
@@ -22,11 +22,11 @@ use crate::setup::Purpose;
 use crate::shell::{Exit, rails_bench};
 use crate::suites::Tier;
 
-/// Install what the system lacks, then build and run this checkout
+/// Install missing packages, then build and run this checkout
 ///
 /// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for iproute2 where
 /// network namespaces are made, for QEMU, busybox and kmod where a guest is booted, a C++ compiler for fuzzing). As root, or where sudo asks for
-/// no password, it installs what is missing by apt-get, dnf, pacman or zypper; otherwise it prints the command and
+/// no password, it installs missing packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and
 /// stops.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
@@ -68,7 +68,7 @@ enum Command {
         /// Run only the tests whose name contains one of these
         tests: Vec<String>,
     },
-    /// Feed every decoder of outside bytes with arbitrary ones, chosen by what they reach (needs a C++ compiler)
+    /// Feed every decoder of outside bytes with arbitrary ones, chosen by the branches that they reach (needs a C++ compiler)
     ///
     /// Built once more, with coverage, into target/fuzz, by the stable compiler. What reaches something new is kept in
     /// target/fuzz/corpus and is where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its

@@ -1,4 +1,4 @@
-//! Decides what to install and how, from what was found; it runs nothing.
+//! Decides which packages to install and how, from the findings; it runs nothing.
 
 /// Something the system must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Manager {
         }
     }
 
-    /// The commands that install what these needs take, none of which asks anything.
+    /// The commands that install the packages for these needs. None of them asks anything.
     fn commands(self, needs: &[Need]) -> Vec<Vec<&'static str>> {
         let (refresh, mut install): (Option<Vec<_>>, Vec<_>) = match self {
             Self::Apt => {

@@ -1,4 +1,4 @@
-//! Finds what the system lacks and installs it where that is allowed.
+//! Finds missing packages and installs them where that is allowed.
 
 use std::process::{Command, Stdio};
 
@@ -21,7 +21,7 @@ pub(crate) enum Purpose {
     Guest,
 }
 
-/// Installs what is missing, and fails when something still is.
+/// Installs missing packages, and fails if one is still missing.
 pub(crate) fn setup(purpose: Purpose) -> Result<()> {
     let missing = missing(purpose);
     if missing.is_empty() {

@@ -57,7 +57,7 @@ pub(crate) fn rails_bench<S: AsRef<OsStr>>(subcommand: &str, args: impl IntoIter
     run(&mut command)
 }
 
-/// Whether the program is there and ends well; what it says is of no interest.
+/// Whether the program is there and ends well. Its output is dropped.
 pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)

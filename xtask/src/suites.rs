@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the plain tests, then those that need root, a guest or captured machines, and what is drawn from seeds.
+//! `cargo xtask test`: the plain tests, then those that need root, a guest or captured machines, and those that draw from seeds.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use crate::programs::{Program, build};
 use crate::shell::{self, Exit, SUDO, cargo, root, shown, succeeds};
 use crate::tally::{Tally, Total};
 
-/// How much of what is drawn anew each time is tried.
+/// How many cases the tests that draw from seeds try.
 #[derive(Debug)]
 pub(crate) struct Tier {
     /// The tests of `simulation` that are drawn from seeds, by their module, and the seeds, as `RAILS_SEEDS` has them.
@@ -25,9 +25,9 @@ pub(crate) struct Tier {
     longest: &'static str,
     /// How the fuzz targets are built, and how long each runs.
     fuzz: (Build, u64),
-    /// Whether tests run that take long because of what they are about.
+    /// Whether tests run whose subject takes long.
     is_long: bool,
-    /// `RAILS_RUNS`: how often a test repeats what it does, if it says that it does so.
+    /// `RAILS_RUNS`: how often a test that repeats itself does so.
     runs: Option<&'static str>,
     /// How long a stream goes through faults of its links, besides the seconds that a plain test takes for it.
     soak_minutes: Option<&'static str>,
@@ -131,7 +131,7 @@ fn everything(
             total.add_later(shown_at_last(guests)?);
         }
         if root {
-            // After the guests: what is left of these is about links.
+            // After the guests: the rest of these tests is about links.
             total.add_later(run(&mut ignored(WITHOUT_HWLOC, "netns_"), out)?);
         }
         total.add_plain(shown_at_last(drawn)?);
@@ -202,7 +202,7 @@ fn buffered(run: impl FnOnce(&mut dyn Write) -> Result<Tally>) -> (Vec<u8>, Resu
     (out, tally)
 }
 
-/// Waits for a run's end, and prints what it wrote.
+/// Waits for a run's end, and prints its output.
 fn shown_at_last(run: thread::ScopedJoinHandle<'_, (Vec<u8>, Result<Tally>)>) -> Result<Tally> {
     let (out, tally) = run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     io::stdout().write_all(&out)?;

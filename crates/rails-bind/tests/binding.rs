@@ -10,7 +10,7 @@ use rails_topo::{CpuId, CpuSet, NodeId, NodeSet};
 /// A CPU that no machine has: Linux ends at 8,192.
 const ABSENT: u32 = 500_000;
 
-/// Runs `test` on a thread of its own, so that what it leaves bound ends with it.
+/// Runs `test` on a thread of its own, so that its bindings end with it.
 fn on_a_thread<R: Send>(test: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }

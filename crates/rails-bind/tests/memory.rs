@@ -342,7 +342,7 @@ fn pool_moves_while_its_buffers_are_written_to() {
         assert_eq!((rebound.failed, rebound.outcome), (0, Outcome::Applied(policy)));
     }
     drop(stop);
-    writer.join().expect("what was written was read");
+    writer.join().expect("the written bytes were read");
 }
 
 proptest! {

@@ -84,7 +84,7 @@ impl Drop for Sleeping {
     }
 }
 
-/// Runs `test` on a thread of its own, so that what it leaves behind ends with it.
+/// Runs `test` on a thread of its own, so that its settings end with it.
 fn on_a_thread<R: Send>(test: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }

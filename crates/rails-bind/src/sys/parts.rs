@@ -3,7 +3,7 @@
 //! # Safety
 //! A part is a range of a mapping that no other part and nothing else reaches: the first takes a [`Whole`] by value,
 //! which alone had the bytes; [`Part::split_off`] makes two ranges of one that meet in one point; [`Part::join`] and
-//! [`Part::into_whole`] use up what they take. Parts cannot be cloned, and nobody outside this file reaches their
+//! [`Part::into_whole`] use up their arguments. Parts cannot be cloned, and nobody outside this file reaches their
 //! fields.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The real irqbalance, and what it leaves alone.
+//! The real irqbalance, and the interrupts that it leaves alone.
 
 use crate::machine::machine;
 use nix::unistd::{Uid, setfsuid};
@@ -35,7 +35,7 @@ impl Irqbalance {
         assert_eq!(Balancer::find().expect("all processes are seen"), None, "nobody else started one");
         let found = nic_interrupts().into_iter().map(|number| (number, wish(number))).collect();
         let mut command = Command::new("irqbalance");
-        // Between a ban and what is done about the interrupts after it, it shall not look at them.
+        // irqbalance shall not look at the interrupts between a ban and the change that follows it.
         command.args(["--foreground", "--interval=3", "--banirq=1"]);
         let child = command.spawn().expect("irqbalance is there: `cargo xtask lab` fetches it");
         let this = Self { child, found };
@@ -133,7 +133,7 @@ fn guest_irqbalance_refuses_other_users() {
     let (running, balancer) = Irqbalance::start(true);
     let error = std::thread::scope(|scope| {
         let as_nobody = scope.spawn(|| {
-            // Of this thread alone; it takes away what capabilities there are to pass over permissions of files.
+            // Of this thread alone; it drops the capabilities that override file permissions.
             setfsuid(Uid::from_raw(65534));
             balancer.ban(&[2]).expect_err("the socket is root's")
         });

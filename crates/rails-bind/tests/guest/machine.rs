@@ -10,6 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) fn machine() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     guest::require();
-    // A test that failed has undone what it did, as guards do.
+    // A test that failed has undone its changes, as guards do.
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

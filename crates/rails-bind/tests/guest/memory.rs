@@ -220,7 +220,7 @@ fn guest_buffer_moves_while_a_thread_writes_to_it() {
                 round = round.wrapping_add(1);
                 buffer.chunks_mut(PAGE).for_each(|page| page[..8].fill(round));
                 let kept = buffer.chunks(PAGE).all(|page| page[..8] == [round; 8] && is_filled(&page[8..], 0));
-                assert!(kept, "a page lost what was written to it");
+                assert!(kept, "a page lost its content");
                 rounds.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -345,7 +345,7 @@ fn guest_long_strict_memory_on_a_full_node() {
         assert!(matches!(error, MemoryError::Misplaced { .. } | MemoryError::Exhausted { .. }), "{error}");
         assert_eq!(live.policy().expect("it can be read"), MemoryPolicy::Interleave(nodes("0")));
         assert_eq!((residency(&live), live[0]), (before, 5));
-        // A wish moves what has room and says what has not.
+        // A wish moves the buffers that find room, and names the others.
         let rebound = live.rebind(&MemoryPolicy::Preferred(NodeId(1))).expect("a wish is no demand");
         assert!(rebound.failed > 0, "{} -> {}", rebound.before, rebound.after);
         assert_eq!(rebound.after.pages_on(NodeId(0)), rebound.failed);

@@ -35,7 +35,7 @@ fn node_1() -> CpuSet {
     cpus
 }
 
-/// Runs `test` on a thread of its own, so that what it leaves behind ends with it.
+/// Runs `test` on a thread of its own, so that its settings end with it.
 fn on_a_thread<R: Send>(test: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
@@ -335,7 +335,7 @@ fn guest_process_confined_by_a_cpuset_stays_inside() {
         let guard = thread::bind_current(&set("1,3")).expect("one CPU is inside");
         assert_eq!(guard.outcome(), &Outcome::Partial { wanted: set("1,3"), got: set("3") });
         assert_eq!(thread::current_cpu().expect("the kernel can tell"), LAST);
-        // The cpuset gives the thread what it has left.
+        // The cpuset gives the thread its remaining CPUs.
         let offline = Offline::take(LAST);
         assert_eq!(guard.check().expect("readable"), BindingStatus::Lost { bound: set("3"), now: set("2") });
         drop(offline);

@@ -72,7 +72,7 @@ fn published_schema_is_that_of_the_code() {
     let found = fs::read_to_string(&published).unwrap_or_default();
     assert!(
         found == text,
-        "{} is another one; RAILS_WRITE_SCHEMA=1 writes what the code generates:\n{text}",
+        "{} is another one; RAILS_WRITE_SCHEMA=1 writes the generated schema:\n{text}",
         published.display()
     );
 }

@@ -58,7 +58,7 @@ fn node_brings_its_cpus_along() {
     assert_eq!(
         changes(&good("[nic.eth0]\nnode = 0")),
         ["2:8 nic.eth0.node: 0 -> 0"],
-        "nothing follows from what was so before"
+        "nothing follows from the earlier state"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Our model of a captured machine against what `lstopo` prints of the same input.
+//! Our model of a captured machine against the output of `lstopo` for the same input.
 
 use crate::machines::name;
 use rails_lab::captures::{self, Unpacked};
@@ -8,10 +8,10 @@ use std::{
     process::{Command, Output},
 };
 
-/// For each type of object what tells its objects apart: their CPUs, their number, their address or their name.
+/// For each type of object the key that tells its objects apart: CPUs, number, address or name.
 type Objects = BTreeMap<&'static str, BTreeSet<String>>;
 
-/// Objects that only one of us has: of which input, of what type, which, and why.
+/// Objects that only one of the two has: the input, the type, the object, and the reason.
 const DIFFERENCES: [(&str, &str, &str, &str); 5] = [
     ("2i386-2c", "NUMANode", "0", "hwloc makes up a node where the kernel knows none"),
     ("32em64t-2n8c+dax", "OpenFabrics", "scif0", "hwloc leaves out the InfiniBand that Xeon Phi's driver imitates"),
@@ -49,7 +49,7 @@ fn captured_files_hold_the_objects_of_lstopo() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Everything that lstopo can show, of what is allowed and what is not.
+/// Everything that lstopo can show, allowed or not.
 fn lstopo() -> Command {
     let mut command = Command::new("lstopo-no-graphics");
     command.args(["--of", "xml", "--disallowed", "--filter", "io:all", "--filter", "icache:all"]);

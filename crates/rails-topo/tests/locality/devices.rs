@@ -71,7 +71,7 @@ fn shared_bridge_without_a_description() {
     ];
     let machine = Topology::synthetic("package:2 numa:1 core:1 pu:1", nics).unwrap().with_pci_devices(pci);
     assert_eq!(common(&machine, "a", "b"), Some(Switch(address("0000:02:00.0"))));
-    assert_eq!(common(&machine, "a", "c"), None, "what is above the bridges is unknown");
+    assert_eq!(common(&machine, "a", "c"), None, "the parts above the bridges are unknown");
     let path = machine.locality().path(machine.nic("a").unwrap()).unwrap();
     assert_eq!((path.links, path.unknown, path.reaches_root, path.bandwidth()), (1, 1, false, None));
 }

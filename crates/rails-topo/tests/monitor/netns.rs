@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// A namespace that is deleted in the end, with what is in it.
+/// A namespace that is deleted in the end, with its contents.
 struct Namespace(String);
 
 impl Namespace {
@@ -54,7 +54,7 @@ async fn until(changes: &mut Changes, is_it: impl Fn(&Change) -> bool) -> Vec<Ch
     let mut seen = Vec::new();
     loop {
         let next = tokio::time::timeout(PATIENCE, changes.next()).await;
-        let Ok(next) = next else { panic!("what was awaited has not come, but {seen:?}") };
+        let Ok(next) = next else { panic!("the awaited event has not come, but {seen:?}") };
         let update = next.expect("the monitor runs").expect("nothing failed");
         let Update::Change(stamped) = update else { panic!("{update:?}") };
         seen.push(stamped.change.clone());

@@ -49,7 +49,7 @@ fn layers_are_resolved() {
     assert_eq!((nic("veth0").rx_queues[0].rps_flows, nic("veth1").rx_queues[0].rps_flows), (Some(256), Some(0)));
 }
 
-/// Prepares a namespace, and runs what its arguments are.
+/// Prepares a namespace, and runs its arguments as a command in it.
 const LAYERS: &str = "
 mount -t sysfs sysfs /sys
 ip link add veth0 type veth peer name veth1

@@ -28,9 +28,9 @@ fn cpuset_of_version_two_limits_those_below_it() {
     tree.file(&format!("{group}/cpuset.cpus"), "").folder(&format!("{group}/step/task"));
     assert_eq!(allowed(&tree.read().unwrap()), pair("2-3,6-7", "1"), "the nearest group with the controller");
     tree.file("proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1");
-    assert_eq!(allowed(&tree.read().unwrap()), pair("2-3", "1"), "and what taskset leaves of it");
+    assert_eq!(allowed(&tree.read().unwrap()), pair("2-3", "1"), "and taskset leaves these of them");
     tree.file("sys/devices/system/cpu/online", "0-2,4-7");
-    assert_eq!(allowed(&tree.read().unwrap()), pair("2", "1"), "and what is online of that");
+    assert_eq!(allowed(&tree.read().unwrap()), pair("2", "1"), "and these of them are online");
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn cpuset_of_version_one_limits_those_in_it() {
     tree.file(&format!("{group}/cpuset.cpus"), "0-5").file(&format!("{group}/cpuset.mems"), "0");
     assert_eq!(allowed(&tree.read().unwrap()), pair("0-5", "0"));
     tree.file(&format!("{group}/cpuset.effective_cpus"), "1,5").file(&format!("{group}/cpuset.effective_mems"), "0");
-    assert_eq!(allowed(&tree.read().unwrap()), pair("1,5", "0"), "what is in effect counts");
+    assert_eq!(allowed(&tree.read().unwrap()), pair("1,5", "0"), "the effective set counts");
 }
 
 /// In a container the mount shows the container's group, and the process may be named from the host's.

@@ -3,7 +3,7 @@
 use crate::tree::Tree;
 use rails_topo::{Bandwidth, BlockDevice, DataSize, Gpu, NodeId, RdmaDevice, RdmaPort, Topology};
 
-/// A PCI function of node 1, and the folder of what its drivers make of it.
+/// A PCI function of node 1, and the folder that its drivers fill.
 fn function(tree: &Tree, address: &str) -> String {
     let path = format!("pci0000:80/{address}");
     tree.function(&path, &[("numa_node", "1"), ("local_cpulist", "2-3,6-7")]);
@@ -71,7 +71,7 @@ fn port_with_one_unnamed_interface() {
     tree.file(&format!("{partition}/parent"), "ib0");
     let device = entry(&tree, &one, "infiniband", "mlx5_0");
     tree.folder(&format!("{device}/ports/1"));
-    // Two ports, told apart by `dev_port`, and by what older drivers had.
+    // Two ports, told apart by `dev_port`, and by the file of older drivers.
     for (name, file, number) in [("eth2", "dev_port", "0"), ("eth3", "dev_id", "0x1")] {
         let interface = entry(&tree, &two, "net", name);
         tree.file(&format!("{interface}/{file}"), number);

@@ -1,4 +1,4 @@
-//! Trees that are wrong in any way are read without a panic, and what is read of them is consistent.
+//! Trees that are wrong in any way are read without a panic, and give consistent facts.
 
 use crate::tree::Tree;
 use proptest::prelude::*;

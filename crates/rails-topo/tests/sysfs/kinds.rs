@@ -101,7 +101,11 @@ fn core_kinds_by_frequency_but_not_by_favour() {
     [2, 3].into_iter().for_each(|cpu| highest(cpu, 3_300_000));
     let expected = [("2-3".to_owned(), Some(0), None), ("0-1,4-7".to_owned(), Some(1), None)];
     assert_eq!(kinds(&tree.read().unwrap()), expected);
-    assert_eq!(tree.read().unwrap().core_kinds()[1].max_frequency, Some(4_800_000), "what each of them reaches");
+    assert_eq!(
+        tree.read().unwrap().core_kinds()[1].max_frequency,
+        Some(4_800_000),
+        "the maximum that each of them reaches"
+    );
     // Frequencies without boost are exact.
     (0..8).for_each(|cpu| highest(cpu, 4_000_000));
     (0..8).for_each(|cpu| cpu_file(&tree, cpu, "cpufreq/base_frequency", if cpu < 4 { "2700000" } else { "2100000" }));

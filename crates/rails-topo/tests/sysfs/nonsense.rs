@@ -43,7 +43,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// Bytes of any kind, and texts that look like what belongs there.
+/// Bytes of any kind, and texts that look right.
 fn contents() -> impl Strategy<Value = Vec<u8>> {
     let text = "(0x)?-?[0-9a-f]{0,20}[.:,-]?[0-9]{0,12}( GT/s| Gb/sec|: ACTIVE)?";
     prop_oneof![proptest::collection::vec(any::<u8>(), 0..300), text.prop_map(String::into_bytes)]

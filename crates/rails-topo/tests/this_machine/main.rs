@@ -1,11 +1,11 @@
-//! The machine that the tests run on: both readers, and what detection must not do.
+//! The machine that the tests run on: both readers, and the limits of detection.
 
 #[cfg(feature = "hwloc")]
 mod redirected;
 
 use rails_topo::{CacheKind, CpuId, CpuSet, NicKind, Origin, Topology};
 
-/// A cache by what hwloc and the kernel's files must agree on.
+/// A cache by the facts on which hwloc and the kernel's files must agree.
 type Sharing = (u8, CacheKind, CpuSet);
 
 #[test]

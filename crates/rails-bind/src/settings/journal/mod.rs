@@ -312,7 +312,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 pub(super) fn fuzz(bytes: &[u8]) {
     let Ok(document) = serde_json::from_slice::<Document>(bytes) else { return };
     let written = serde_json::to_vec(&document).expect("a record has no map whose keys are not strings");
-    let read: Document = serde_json::from_slice(&written).expect("what was written can be read");
+    let read: Document = serde_json::from_slice(&written).expect("the written document can be read");
     assert_eq!(serde_json::to_vec(&read).ok(), Some(written));
     let found = record::Found { document, abandoned: None };
     for (former, change) in found.summary().changes {

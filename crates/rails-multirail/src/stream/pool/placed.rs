@@ -21,7 +21,7 @@ impl Placed {
     /// # Panics
     /// If `part` is shorter than `length`.
     pub(super) fn new(part: BufferPart, length: usize, home: Home) -> Self {
-        assert!(length <= part.len(), "the memory is as long as what it is for");
+        assert!(length <= part.len(), "the memory is as long as its message");
         Self { part: Some(part), length, home: Arc::new(home) }
     }
 }

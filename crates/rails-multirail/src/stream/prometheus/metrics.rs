@@ -135,17 +135,12 @@ pub(super) const METRICS: &[Metric] = &[
     counter("rails_lane_losses", None, "How often the lane was lost.", |stats, to| {
         lanes(stats, to, |lane, put| put(&[], Total(lane.losses)));
     }),
-    counter(
-        "rails_lane",
-        Some(BYTES),
-        "Bytes of the stream on the lane, what was sent again among them.",
-        |stats, to| {
-            lanes(stats, to, |lane, put| {
-                put(&[("direction", "sent")], Total(lane.bytes_sent));
-                put(&[("direction", "received")], Total(lane.bytes_received));
-            });
-        },
-    ),
+    counter("rails_lane", Some(BYTES), "Bytes of the stream on the lane, retransmitted ones included.", |stats, to| {
+        lanes(stats, to, |lane, put| {
+            put(&[("direction", "sent")], Total(lane.bytes_sent));
+            put(&[("direction", "received")], Total(lane.bytes_received));
+        });
+    }),
     counter("rails_lane_chunks", None, "Chunks on the lane.", |stats, to| {
         lanes(stats, to, |lane, put| {
             put(&[("direction", "sent")], Total(lane.chunks_sent));
@@ -193,7 +188,7 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "rails_lane_rate",
         Some("bytes_per_second"),
-        "What the lane was seen to carry lately while it was busy.",
+        "The rate at which the lane delivered lately while it was busy.",
         |stats, to| {
             lanes(stats, to, |lane, put| {
                 let rate = lane.rate.map(|rate| rate.as_bits_per_second() as f64 / 8.0);
@@ -221,7 +216,7 @@ pub(super) const METRICS: &[Metric] = &[
             lane.segments_retransmitted.into_iter().for_each(|segments| put(&[], Total(segments)));
         });
     }),
-    counter("rails_lane_time", Some(SECONDS), "What the lane did with its time.", |stats, to| {
+    counter("rails_lane_time", Some(SECONDS), "The time that the lane spent in each state.", |stats, to| {
         lanes(stats, to, |lane, put| {
             let states = [
                 ("busy", lane.times.busy),
@@ -246,7 +241,7 @@ pub(super) const METRICS: &[Metric] = &[
     counter(
         "rails_thread_cpu",
         Some(SECONDS),
-        "Time on a CPU of a thread that drives lanes, since it began and for whatever it did.",
+        "CPU time of a thread that drives lanes, since it began, its other tasks included.",
         |stats, to| {
             let known = stats.threads.iter().filter_map(|thread| Some((thread.thread, thread.cpu?)));
             to.extend(known.map(|(thread, cpu)| Sample {

@@ -4,7 +4,7 @@ use rails_topo::Topology;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Facts by field (`pci_devices.node`) and by what they are of (`0000:3b:00.0`).
+/// Facts by field (`pci_devices.node`) and by object (`0000:3b:00.0`).
 pub(super) type Facts = BTreeMap<(String, String), Value>;
 
 pub(super) fn facts(machine: &Topology) -> Facts {
@@ -17,7 +17,7 @@ pub(super) fn facts(machine: &Topology) -> Facts {
     facts
 }
 
-/// The fact, or null where it or what it is of is missing.
+/// The fact, or null where it or its object is missing.
 pub(super) fn of<'a>(facts: &'a Facts, subject: &(String, String)) -> &'a Value {
     facts.get(subject).unwrap_or(&Value::Null)
 }
@@ -73,7 +73,7 @@ fn text_of(identity: &[&str], thing: &Map<String, Value>) -> String {
     identity.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// The lists of things, and what tells the things of one list apart.
+/// The lists of objects, and the key that tells the objects of one list apart.
 const IDENTITIES: [(&str, &[&str]); 12] = [
     ("packages", &["cpus"]),
     ("dies", &["cpus"]),

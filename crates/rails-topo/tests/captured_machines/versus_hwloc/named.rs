@@ -12,7 +12,7 @@ pub(super) struct Named {
     pub(super) why: &'static str,
 }
 
-/// In what way the readers differ.
+/// The way in which the readers differ.
 #[derive(Clone, Copy)]
 pub(super) enum How {
     /// hwloc says nothing.
@@ -63,7 +63,7 @@ pub(super) const NAMED: &[Named] = &[
     unknown_to_hwloc("pci_devices.driver"),
     unknown_to_hwloc("pci_devices.physical_function"),
     unknown_to_hwloc("pci_devices.virtual_functions"),
-    always("nics", "*", How::OnlyOurs, "hwloc leaves out what has no hardware behind it"),
+    always("nics", "*", How::OnlyOurs, "hwloc leaves out NICs without hardware behind them"),
     unknown_to_hwloc("nics.index"),
     unknown_to_hwloc("nics.kind"),
     unknown_to_hwloc("nics.driver"),
@@ -104,11 +104,11 @@ pub(super) const NAMED: &[Named] = &[
         "machine.host",
         "",
         How::OnlyTheirs,
-        "hwloc-gather-topology leaves a note of what uname(2) said, which is no file of the kernel",
+        "hwloc-gather-topology leaves a note of uname(2)'s answer, which is no file of the kernel",
     ),
     on("32intel64", "machine.kernel", "", How::OnlyTheirs, "from the same note"),
-    on("40intel64", "packages", "*", How::OnlyOurs, "CPU 2 contradicts its package, and hwloc drops what it is in"),
-    on("40intel64", "caches", "*", How::OnlyOurs, "CPU 2 contradicts its cache, and hwloc drops what it is in"),
+    on("40intel64", "packages", "*", How::OnlyOurs, "CPU 2 contradicts its package, and hwloc drops that package"),
+    on("40intel64", "caches", "*", How::OnlyOurs, "CPU 2 contradicts its cache, and hwloc drops that cache"),
     on("32em64t", "pci_devices", "0000:00:11.0", How::OnlyOurs, "hwloc drops a bridge whose buses are nonsense"),
     on("32em64t", "pci_devices.node", "0000:00:02.0", How::OnlyTheirs, ONE_PLACE),
     on("32em64t", "pci_devices.local_cpus", "0000:00:02.0", How::Differs, ONE_PLACE),

@@ -48,7 +48,7 @@ pub enum SendError {
     /// The receiver will not take the batch.
     #[error("the receiver refused: {0}")]
     Refused(Reason),
-    /// The stream failed, or what came over it was not this protocol.
+    /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The thread that reads files died.
@@ -68,7 +68,7 @@ pub enum ReceiveError {
         /// The system's error.
         source: io::Error,
     },
-    /// The stream failed, or what came over it was not this protocol.
+    /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The thread that writes files died.

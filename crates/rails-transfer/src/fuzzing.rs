@@ -6,7 +6,7 @@ use crate::{
     wire,
 };
 
-/// A message of the sender, then one of the receiver: what decodes encodes to what decodes the same, and fits a frame.
+/// A message of the sender, then one of the receiver: a decoded message encodes to bytes that decode to the same, and fits a frame.
 pub fn message(bytes: &[u8]) {
     fn one<M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
         if let Ok(message) = message::decode::<M>(bytes) {

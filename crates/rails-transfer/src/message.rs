@@ -58,7 +58,7 @@ pub(crate) enum FromSender {
 pub(crate) enum FromReceiver {
     /// The receiver cannot take the batch at all, or cannot put its names on disk.
     Refuse { reason: Reason },
-    /// Answers an offer with what is there already.
+    /// Answers an offer with the bytes that are there already.
     Held { id: u64, held: Held },
     /// The last word on an entry.
     Settled { id: u64, outcome: Settled },
@@ -124,7 +124,7 @@ impl fmt::Debug for Digest {
 }
 
 impl Reason {
-    /// Makes a reason out of any text: control characters become spaces, and what is past 1024 bytes is cut off.
+    /// Makes a reason out of any text: control characters become spaces, and the text ends after 1024 bytes.
     pub fn new(text: impl fmt::Display) -> Self {
         let mut text = text.to_string().replace(char::is_control, " ");
         text.truncate(text.floor_char_boundary(MAX_REASON));

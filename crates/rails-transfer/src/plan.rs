@@ -20,7 +20,7 @@ use crate::summary::Skipped;
 /// Everything that a batch will offer, in the order in which it will.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// A folder comes before what it holds.
+    /// A folder comes before its contents.
     pub(crate) entries: Vec<Entry>,
     pub(crate) totals: Totals,
     pub(crate) skipped: Vec<Skipped>,
@@ -61,7 +61,7 @@ pub(crate) enum What {
 /// Where a file is at the sender.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// Named by the caller, who means what a link of that name leads to.
+    /// Named by the caller, who means the target of a link of that name.
     Named(PathBuf),
     /// Below a folder that the caller named. It is looked for from there, so that no folder on the way that became a link leads elsewhere.
     Below(Arc<Dir>, PathBuf),
@@ -69,7 +69,7 @@ pub(crate) enum Place {
 
 /// Walks the sources. Everything that makes the batch impossible is found here, before a byte is sent.
 ///
-/// A folder arrives under its own name, with what it holds; a source that ends in `.` or `..`, or is `/`, has no
+/// A folder arrives under its own name, with its contents; a source that ends in `.` or `..`, or is `/`, has no
 /// name of its own, and its contents arrive directly in the receiving folder (as with `cp -r`).
 pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
     let mut plan = Plan::default();

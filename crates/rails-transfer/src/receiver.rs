@@ -24,7 +24,7 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// returns, with or without an error, no thread of it is writing any more; when the future is dropped, the thread
 /// ends by itself a moment later.
 ///
-/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond what `stream` needs. No time limit is
+/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond those that `stream` needs. No time limit is
 /// applied: the stream's owner decides how long a silent peer is waited for.
 ///
 /// # Deadlock
@@ -317,9 +317,9 @@ impl Worker {
         self.answer(FromReceiver::Refuse { reason })
     }
 
-    /// Settles the current file as failed; what the sender has under way for it will be discarded.
+    /// Settles the current file as failed; the bytes that the sender has under way for it are dropped.
     ///
-    /// Its part stays for a later run, after a full disk as well: what is there is good, and the next run may find
+    /// Its part stays for a later run, after a full disk as well: its bytes are good, and the next run may find
     /// room for the rest.
     fn give_up(&mut self, id: u64, reason: Reason) -> Result<(), Violation> {
         self.inbound.discard();

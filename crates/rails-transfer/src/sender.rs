@@ -24,12 +24,12 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// `..` stands for its contents. A link named as a source is followed; links and special files below a source are
 /// left out and reported. The stream is shut down at the end.
 ///
-/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond what `stream` needs. When the future
+/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond those that `stream` needs. When the future
 /// is dropped, the transfer is cut: a later one goes on from there. No time limit is applied: the owner of the
 /// stream decides how long a silent peer is waited for.
 ///
 /// # Deadlock
-/// Each end reads whatever state its writing is in: here, answers go into a queue that has room for as many as a
+/// Each end reads in every state of its writing: here, answers go into a queue that has room for as many as a
 /// peer that keeps to the protocol can ever have under way. So the receiver's writing always gets on, and with it
 /// its reading waits for nothing but its disk, and with that our writing gets on, however few bytes the stream
 /// holds.
@@ -202,7 +202,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         Ok(())
     }
 
-    /// Waits for something to do; what was written is flushed only when there is nothing to do at once.
+    /// Waits for something to do. Flushes only when there is nothing to do at once.
     async fn next_step(&mut self) -> Result<Step, SendError> {
         if let Ok(answer) = self.answers.try_recv() {
             return Ok(Step::Answer(answer));

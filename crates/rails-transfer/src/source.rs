@@ -15,7 +15,7 @@ use crate::plan::Place;
 use crate::proto::{Choice, choose, prefix_to_check};
 use crate::wire::Block;
 
-/// A file to read, now that the receiver has said what it holds.
+/// A file to read, now that the receiver has named the bytes that it holds.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: u64,

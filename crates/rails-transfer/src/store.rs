@@ -1,7 +1,7 @@
 //! The receiver's files: everything below one folder, and nothing outside it.
 //!
 //! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which the kernel
-//! (`openat2(2)` with `RESOLVE_BENEATH`) refuses whatever leads out, be it `..` or a link. A failure is a
+//! (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or by a link. A failure is a
 //! [`Reason`], because it concerns one entry and is told to both peers.
 
 use std::ffi::OsString;
@@ -80,7 +80,7 @@ impl Store {
         handle.sync_all().map_err(because("put the folder on disk"))
     }
 
-    /// Finds out what is there of an offered file, while the answer is awaited, and locks its unfinished part.
+    /// Finds the bytes of an offered file that are there, while the sender awaits the answer, and locks its unfinished part.
     pub(crate) fn look(
         &self,
         path: &RelPath,
@@ -126,7 +126,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Verifies what was written, puts it on disk, and only then gives it its final name.
+    /// Verifies the written file, puts it on disk, and only then gives it its final name.
     pub(crate) fn finish(mut self, expected: Digest) -> Result<(), Reason> {
         let part = self.part.as_ref().expect("a file is finished after it is started");
         let digest = Digest::from(part.hasher.finalize());
@@ -137,7 +137,7 @@ impl Incoming {
         }
         if let Err(error) = part.file.sync_all() {
             // After a failed fsync the kernel counts the lost pages as clean (fsync(2), "EIO"), so that a later
-            // prefix check could read from memory what is not on disk.
+            // prefix check could read bytes from memory that are not on disk.
             self.discard();
             return Err(because("put the file on disk")(error));
         }
@@ -174,7 +174,7 @@ impl Incoming {
         }
     }
 
-    /// Removes the part. Its lock is still held, so that nobody else is writing to what goes.
+    /// Removes the part. Its lock is still held, so that nobody else is writing to it.
     fn discard(&mut self) {
         // Where this fails too, the part stays and the next run compares it before it uses it.
         let _ = self.dir.remove_file(&self.part_name);

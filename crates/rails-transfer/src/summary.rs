@@ -92,7 +92,7 @@ pub struct Failure {
     /// The entry's path below the receiving folder; `None` for a source that never became an entry, which the
     /// reason then names.
     pub path: Option<PathBuf>,
-    /// Which peer failed, at what, and why.
+    /// The peer that failed, the step at which it failed, and the reason.
     pub reason: Reason,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct FrameReader<R> {
     used: mpsc::Receiver<Vec<u8>>,
 }
 
-/// The writing half. What is written may stay in the buffer until [`flush`](Self::flush).
+/// The writing half. Written bytes may stay in the buffer until [`flush`](Self::flush).
 pub(crate) struct FrameWriter<W> {
     inner: BufWriter<W>,
     control: Vec<u8>,
@@ -125,7 +125,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         message::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
     }
 
-    /// Waits until the peer closes, whatever it still says: the last step of an orderly end.
+    /// Waits until the peer closes, and drops the rest of its bytes: the last step of an orderly end.
     pub(crate) async fn drain(&mut self) {
         let mut rest = [0; 256];
         while matches!(self.inner.read(&mut rest).await, Ok(1..)) {}

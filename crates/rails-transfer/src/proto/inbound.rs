@@ -21,7 +21,7 @@ pub(crate) struct Inbound {
 pub(crate) enum Fate {
     /// They belong to the file.
     Write,
-    /// The file has failed here; what was under way is read and forgotten.
+    /// The file has failed here; the bytes under way are read and dropped.
     Discard,
 }
 

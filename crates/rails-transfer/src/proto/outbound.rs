@@ -6,7 +6,7 @@ use crate::error::Violation;
 use crate::message::{Digest, Settled};
 use crate::proto::WINDOW;
 
-/// Which entries the sender has open, and what each of them awaits.
+/// The entries that the sender has open, and the message that each of them awaits.
 ///
 /// An entry closes when both peers are through with it: the receiver has settled it and, for a file that was
 /// answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
@@ -37,7 +37,7 @@ struct Slot {
 enum Stage {
     Simple,
     Offered,
-    /// The receiver said what it holds; the sender owes an end.
+    /// The receiver has named its bytes; the sender owes an end.
     Answered,
     Started,
     Finished(Digest),
@@ -66,7 +66,7 @@ impl Outbound {
         id
     }
 
-    /// The receiver said what it holds; gives the caller's entry.
+    /// The receiver has named its bytes; gives the caller's entry.
     pub(crate) fn on_held(&mut self, id: u64) -> Result<usize, Violation> {
         match self.open.get_mut(&id) {
             Some(slot) if slot.stage == Stage::Offered => {

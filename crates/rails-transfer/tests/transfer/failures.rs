@@ -78,7 +78,7 @@ fn a_file_that_grows_or_shrinks_before_it_is_read() {
     });
 }
 
-/// Larger than what is read ahead, so that the end is still to be read when the first block is sent.
+/// Larger than the read-ahead, so that the end is still to be read when the first block is sent.
 const LARGE: usize = 8 << 20;
 
 #[test]
@@ -143,7 +143,7 @@ fn file_given_up_with_blocks_under_way() {
     assert!(sent.failures[0].reason.as_str().contains("another transfer"), "{:?}", sent.failures);
     assert_eq!(sent.failures, received.failures);
     assert_eq!(received.stored, 1);
-    // The sender stopped soon after it was told, and nothing of what was under way was written.
+    // The sender stopped soon after it was told, and the block under way was not written.
     assert!(sent.bytes_sent < LARGE as u64, "{} bytes sent", sent.bytes_sent);
     assert_eq!(received.bytes_received, 4);
 }
@@ -206,7 +206,7 @@ fn netns_transfer_to_a_full_disk() {
     assert_eq!(received.stored, 1);
     assert!(!into.join("big").exists());
 
-    // With room, the next run goes on from what the full disk held.
+    // With room, the next run goes on from the bytes on the full disk.
     let part = fs::metadata(into.join(".big.rails-part")).unwrap().len();
     assert!(part > 1 << 20);
     let grown = Command::new("mount").args(["-o", "remount,size=8m"]).arg(into).status();

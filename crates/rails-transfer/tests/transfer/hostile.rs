@@ -127,7 +127,7 @@ fn messages_out_of_turn_are_named() {
     assert_eq!(harvest(into.path()), Tree::new());
 }
 
-/// Digesting what is there takes many minutes, and nobody would hear what came of it.
+/// Digesting the bytes that are there takes many minutes, and nobody would hear the result.
 #[test]
 fn a_sender_that_is_gone_holds_up_no_receiver() {
     let into = tempdir().unwrap();
@@ -237,7 +237,7 @@ proptest! {
         let result = play(&spoil(&recording().0, &edits, cut), &outer.path().join("into"));
         let tree = harvest(outer.path());
         prop_assert!(tree.keys().all(|path| path.starts_with(b"into")));
-        // Bytes under a final name are those of a file that was sent, whatever its name became on the way.
+        // Bytes under a final name are those of a file that was sent, under whichever name it arrived.
         let sent: Vec<_> = sample().into_values().collect();
         for (path, node) in tree {
             if let Node::File(_, bytes) = node
@@ -266,7 +266,7 @@ proptest! {
         };
         let (result, ()) = block_on(async { tokio::join!(send(far, &sources, Arc::new(())), peer) });
         // Answers that come before their questions are a violation, so that even the true recording, played
-        // without waiting, is one; what matters is that it ends, and never with a claim of success.
+        // without waiting, is one; it must end, and never with a claim of success.
         prop_assert!(matches!(result, Err(SendError::Wire(_) | SendError::Refused(_))), "{:?}", result);
     }
 

@@ -9,7 +9,7 @@ use tempfile::tempdir;
 
 use super::support::{Node, Tree, bytes, harvest, plant, transfer, transfer_cut};
 
-/// Bytes per block: what a cut may cost, beside the framing.
+/// Bytes per block: the price of a cut, beside the framing.
 const BLOCK: u64 = 256 * 1024;
 
 fn is_part(name: &[u8]) -> bool {

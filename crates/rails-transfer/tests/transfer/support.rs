@@ -90,7 +90,7 @@ pub(crate) fn transfer_cut(sources: &[PathBuf], into: &Path, cut: usize) -> (Res
 }
 
 /// Carries bytes both ways until `cut` bytes went from `near` to `far`, or one end closes; then closes both.
-/// Gives what went from `near` to `far`.
+/// Gives the bytes that went from `near` to `far`.
 pub(crate) async fn relay(near: DuplexStream, far: DuplexStream, cut: usize) -> Vec<u8> {
     let (mut near_in, mut near_out) = tokio::io::split(near);
     let (mut far_in, mut far_out) = tokio::io::split(far);
@@ -123,7 +123,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Notes what the sender's observer is told, and runs a hook on each note.
+/// Notes the calls of the sender's observer, and runs a hook on each.
 pub(crate) struct Notes<F> {
     pub(crate) notes: Mutex<Vec<String>>,
     hook: F,

@@ -1,8 +1,8 @@
 //! How streams end: dropped, half-closed, aborted, and by both ends at once.
 
-use crate::util::{listener, options, pair, pattern, rails};
+use crate::util::{failure, listener, options, pair, pattern, rails};
 use bytes::Bytes;
-use rails_multirail::{EventKind, Failure, MultiRailStream, Priority, StreamError, StreamEvent};
+use rails_multirail::{EventKind, Failure, MultiRailStream, Priority, StreamEvent};
 use rails_proto::wire::ResetReason;
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -16,10 +16,6 @@ use tokio::{
 
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), what).await.expect("no step hangs")
-}
-
-fn failure(error: &io::Error) -> &Failure {
-    &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
 }
 
 /// Writes until the peer says that it reads no more.

@@ -1,16 +1,12 @@
 //! Lanes that are cut or damaged, and peers that vanish.
 
-use crate::util::{PATIENCE, moved, moved_while, options, pair, pattern, rails, relayed_pair};
-use rails_multirail::{Failure, StreamError};
+use crate::util::{PATIENCE, failure, moved, moved_while, options, pair, pattern, rails, relayed_pair};
+use rails_multirail::Failure;
 use std::{io, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::{sleep, timeout},
 };
-
-fn failure(error: &io::Error) -> &Failure {
-    &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
-}
 
 #[tokio::test]
 async fn a_lane_cut_in_mid_chunk_loses_and_doubles_nothing() {

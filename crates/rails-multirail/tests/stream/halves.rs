@@ -1,7 +1,7 @@
 //! The two directions of a stream in different tasks.
 
-use crate::util::{PATIENCE, options, pair, pattern, rails};
-use rails_multirail::{Failure, StreamError};
+use crate::util::{PATIENCE, failure, options, pair, pattern, rails};
+use rails_multirail::Failure;
 use std::io::ErrorKind;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -95,7 +95,6 @@ async fn unread_bytes_of_a_dropped_half_are_told() {
     assert_eq!(read.read_u8().await.unwrap(), 7);
     drop((read, write));
     let error = timeout(PATIENCE, far.close()).await.expect("it ends").unwrap_err();
-    let failure = &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's").failure;
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
-    assert!(matches!(failure, Failure::Stopped { unread: 999 }), "{failure}");
+    assert!(matches!(failure(&error), Failure::Stopped { unread: 999 }), "{error}");
 }

@@ -2,10 +2,10 @@
 
 use crate::{
     peer,
-    util::{PATIENCE, listener, options, pattern, rails, secret},
+    util::{PATIENCE, failure, listener, options, pattern, rails, secret},
 };
 use bytes::Bytes;
-use rails_multirail::{Failure, Mode, MultiRailListener, MultiRailStream, Rails, StreamError};
+use rails_multirail::{Failure, Mode, MultiRailListener, MultiRailStream, Rails};
 use rails_proto::{
     handshake::Credentials,
     parameters::TransportParameters,
@@ -54,9 +54,7 @@ impl Victim {
     /// The failure of the stream.
     async fn failure(&mut self) -> Failure {
         let read = timeout(PATIENCE, self.stream.read_u8()).await.expect("it does not hang");
-        let error = read.expect_err("the stream has failed");
-        let error = error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error");
-        error.failure.clone()
+        failure(&read.expect_err("the stream has failed")).clone()
     }
 
     /// The bytes that the peer receives until the connection closes.

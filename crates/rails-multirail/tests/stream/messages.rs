@@ -1,6 +1,6 @@
 //! Messages over real sockets.
 
-use crate::util::{PATIENCE, listener, options, pair, pattern, rails, relayed_pair, secret};
+use crate::util::{PATIENCE, failure, listener, options, pair, pattern, rails, relayed_pair, secret};
 use bytes::Bytes;
 use rails_multirail::{
     Failure, MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority,
@@ -49,10 +49,6 @@ async fn send_all(near: MultiRailMessages, source: Bytes, lengths: Vec<usize>) -
         sender.send(message(&source, number, length), PRIORITIES[number % 3]).await?;
     }
     sender.finish().await
-}
-
-fn failure(error: &io::Error) -> &Failure {
-    &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
 }
 
 #[tokio::test]

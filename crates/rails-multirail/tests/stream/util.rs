@@ -1,10 +1,12 @@
 //! Rails and streams on the loopback interface, and a relay that cuts, damages and records.
 
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamOptions, StreamStats, plan_rails,
+    Failure, MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, Security, StreamError, StreamOptions,
+    StreamStats, plan_rails,
 };
 use rails_topo::Topology;
 use std::{
+    io,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -86,6 +88,11 @@ pub(crate) async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailSt
     let near = MultiRailStream::connect(rails, &addresses, options).await.expect("loopback can be connected to");
     let far = listener.accept().await.expect("a stream was opened");
     (near, far)
+}
+
+/// The failure of the stream that an error of `std` carries.
+pub(crate) fn failure(error: &io::Error) -> &Failure {
+    &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
 }
 
 /// Sends the bytes, checks that they arrive, and gives the statistics of both ends, the sender's first.

@@ -12,7 +12,6 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) up: bool,
-    pub(super) number: u16,
     /// The lane's last answer was [`Transmit::Idle`](super::Transmit::Idle), and nothing has woken it since.
     pub(super) idle: bool,
     /// A wake found the lane idle, and the lane has not asked since.
@@ -101,7 +100,9 @@ impl Connection {
     /// Ends the connections with that lane number. Returns whether one of them was leaving the stream.
     pub(super) fn replace(&mut self, number: u16) -> bool {
         let mut was_leaving = false;
-        for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up && lane.number == number) {
+        let scheduler = &self.scheduler;
+        let is_earlier = |(index, lane): &(usize, &mut Lane)| lane.up && scheduler.number(*index) == number;
+        for (index, lane) in self.lanes.iter_mut().enumerate().filter(is_earlier) {
             lane.replaced = true;
             was_leaving |= lane.leaving;
             self.wakes.set_timer(LaneId(index));

@@ -272,7 +272,7 @@ impl Connection {
             self.lanes.push(Lane::default());
         }
         let last_ack = LastAckSent { limit: self.parameters.window, ..LastAckSent::default() };
-        self.lanes[free] = Lane { up: true, number: traits.number, last_ack, ..Lane::default() };
+        self.lanes[free] = Lane { up: true, last_ack, ..Lane::default() };
         self.paths.up(traits.number, traits.rtt);
         self.scheduler.lane_up(free, traits);
         self.tell(now, Some(LaneId(free)), EventKind::Joined);

@@ -133,8 +133,10 @@ impl Connection {
 
     /// Notes how a lane ended. The lane is still in the list of lanes.
     pub(super) fn note_end(&mut self, lane: LaneId, end: LaneEnd) {
-        let number = self.lanes[lane.0].number;
-        let is_up = |(index, other): (usize, &super::lane::Lane)| index != lane.0 && other.up && other.number == number;
+        let number = self.scheduler.number(lane.0);
+        let is_up = |(index, other): (usize, &super::lane::Lane)| {
+            index != lane.0 && other.up && self.scheduler.number(index) == number
+        };
         // Another connection may have taken the lane's place.
         if !self.lanes.iter().enumerate().any(is_up) {
             self.paths.down(number, if self.lanes[lane.0].leaving { LaneEnd::Own } else { end });

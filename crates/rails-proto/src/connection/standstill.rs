@@ -86,7 +86,7 @@ impl Connection {
             let ago = |at: Instant| now.saturating_duration_since(at);
             LaneProgress {
                 lane,
-                number: state.number,
+                number: self.scheduler.number(lane.0),
                 state: match () {
                     () if state.health.is_link_down() => LaneState::LinkDown,
                     () if state.health.is_stalled() => LaneState::Stalled,
@@ -175,7 +175,7 @@ impl Connection {
             }
             () if self.scheduler.is_all_acknowledged() => StandstillCause::PeerDoesNotRead,
             () => self.scheduler.late_lane().map_or(StandstillCause::NotAcknowledged, |lane| {
-                StandstillCause::LaneLate { number: self.lanes[lane].number }
+                StandstillCause::LaneLate { number: self.scheduler.number(lane) }
             }),
         }
     }

@@ -368,6 +368,11 @@ impl Scheduler {
         self.outstanding.delivered() + self.consumed
     }
 
+    /// The number of the lane in slot `lane`: the same at both ends.
+    pub fn number(&self, lane: usize) -> u16 {
+        self.lanes[lane].number
+    }
+
     /// When the peer last acknowledged a chunk on `lane`.
     pub fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
         self.lanes[lane].acknowledged_at

@@ -29,7 +29,7 @@ impl Scheduler {
             taken = overruled.and_then(|instead| self.carry_out(instead, lane));
         }
         let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
-        let number = self.lanes[lane].number;
+        let number = self.number(lane);
         tracing::trace!(target: TRACE_TARGET, slot = lane, number, ?decision, ?overruled, ?chunk, "decided");
         if let (Some(recorder), Some(seen)) = (&mut self.recorder, seen) {
             recorder.decided(self.now, lane, (decision, overruled), seen);

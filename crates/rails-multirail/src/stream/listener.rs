@@ -183,8 +183,8 @@ impl MultiRailListener {
             let mut arrived = pin!(self.arrived.notified());
             arrived.as_mut().enable();
             let ended = self.ended.borrow().clone();
-            if let Some(closed @ ListenerClosed::Closed) = ended {
-                return Err(closed);
+            if is_closed(&ended) {
+                return Err(ListenerClosed::Closed);
             }
             let next = self.incoming.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
             match (next, ended) {
@@ -281,12 +281,8 @@ impl Registry {
                         return;
                     }
                     // The reason of a listener that has been closed meanwhile stays.
-                    self.ended.send_if_modified(|ended| match ended {
-                        Some(_) => false,
-                        None => {
-                            *ended = Some(ListenerClosed::Accept(Arc::new(error)));
-                            true
-                        }
+                    self.ended.send_modify(|ended| {
+                        ended.get_or_insert(ListenerClosed::Accept(Arc::new(error)));
                     });
                     self.arrived.0.notify_waiters();
                     return;

@@ -1,4 +1,4 @@
-//! The list of an end's lanes, its way to the other end, and the pairing that follows from it.
+//! An end's list of its lanes: it is sent to the peer, and the peer pairs the lanes.
 
 use super::handshake::{TERMS, hello};
 use crate::script::Script;
@@ -17,8 +17,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// One answer, which is changed, cut off or forged on its way. The other end reads an unchanged answer as it was sent, and takes
-/// no other, for the proof covers all of it.
+/// One answer, which is changed, cut off or forged on its way. The peer reads an unchanged answer as it was sent, and refuses
+/// every other, because the proof covers all of it.
 pub(crate) fn exchange(data: &[u8]) {
     let mut script = Script::new(data);
     let mode = [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted][usize::from(script.byte()) % 3];

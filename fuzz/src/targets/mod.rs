@@ -47,7 +47,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "decisions", run: record::run, seeds: record::seeds, words: record::WORDS },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
-    // rails-bench: messages of the other end of a transfer, and the command line.
+    // rails-bench and rails-transfer: messages that a peer sends, and the command line.
     Target { name: "purpose", run: transfer::greeting, seeds: transfer::greetings, words: &["BENCH-TO\x01\0"] },
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },
     Target { name: "transfer-receive", run: transfer::receive, seeds: transfer::to_receiver, words: transfer::WORDS },

@@ -18,7 +18,7 @@ struct Flap {
     /// The number of lanes over each link.
     parallel: usize,
     links: usize,
-    /// Whether the other end of the link keeps its carrier.
+    /// Whether a bridge lies between the ends, so that the peer's interface keeps its carrier.
     bridged: bool,
     congestion: &'static str,
     /// The end at which the first link goes down, and for how long.

@@ -707,7 +707,7 @@ fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 /// The most steps of a run. No run comes near it, unless lanes run in circles.
 const MOST_STEPS: usize = 1_000_000;
-/// How long an end goes on checking its stalled lanes when the other end has given up.
+/// The time in which an end checks its stalled lanes after its peer has given up.
 const LAST_LOOK: Duration = Duration::from_secs(120);
 /// The same for an end that learns slowly, within its linger time.
 const LAST_LOOK_IF_SLOW: Duration = Duration::from_secs(2_500);

@@ -54,15 +54,15 @@ impl LinkLabBuilder {
         self
     }
 
-    /// Tells the ends of emulated links each other's hardware address once and for all, for what counts every frame: none of ARP is among them then, each of which would
-    /// draw from the losses. By default they ask, as on a cable, so that the first packet after a link has come up may wait, and for a second where a question
-    /// is lost.
+    /// Tells the ends of emulated links each other's hardware address once and for all, for tests that count every
+    /// frame: an ARP frame would draw from the losses too. By default the ends ask, as on a cable, so the first packet
+    /// after a link has come up may wait: for a second where a question is lost.
     pub fn known_neighbours(mut self) -> Self {
         self.known_neighbours = true;
         self
     }
 
-    /// Sweeps what dead owners left, then makes the namespaces and the links; a failure half-way leaves nothing.
+    /// Sweeps the leftovers of dead owners, then makes the namespaces and the links; a failure half-way leaves nothing.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Description {
     }
 }
 
-/// Finds what a lab is built with, and whether the kernel allows it.
+/// Finds the programs that a lab needs, and whether the kernel allows it.
 pub(crate) fn check() -> Result<Tools, LabError> {
     check_root(geteuid())?;
     let tools = Tools::find()?;

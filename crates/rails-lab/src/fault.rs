@@ -9,7 +9,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or what is asked for is so already.
+    /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or the fault is in place already.
     ///
     /// # References
     ///

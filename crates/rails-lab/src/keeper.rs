@@ -10,7 +10,7 @@ use crate::system::SystemError;
 
 /// Deletes a lab's namespaces when the owner dies without dropping the lab.
 ///
-/// It waits on a pipe whose other end only the owner holds, so the kernel itself tells it, whatever ended the owner.
+/// It waits on a pipe whose other end only the owner holds, so the kernel itself tells it, however the owner ended.
 /// It has a process group of its own, because Ctrl-C signals the whole group of the terminal's foreground.
 #[derive(Debug)]
 pub(crate) struct Keeper {

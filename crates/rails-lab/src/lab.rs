@@ -182,7 +182,7 @@ impl LinkLab {
     }
 
     /// The counts of an emulated link's frames, each way. The kernel's count of frames that never reached the link's
-    /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 did only what it was told.
+    /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 followed its plan exactly.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl LinkLab {
         self.finish_veth(interface_a, interface_b, shape)
     }
 
-    /// Side A keeps the bridge, and has no part in what it forwards.
+    /// Side A keeps the bridge, and has no part in the forwarding.
     pub(crate) fn make_bridged(&mut self, shape: Shape) -> Result<(), LabError> {
         let [interface_a, interface_b] = self.next_interfaces();
         let index = self.links.len();
@@ -326,8 +326,8 @@ impl Drop for LinkLab {
         // Emulated links first: their descriptors would keep the devices, and with them the namespaces, alive.
         self.links.clear();
         for side in Side::BOTH {
-            // A lab that failed half-way lacks one or both, and a drop has nobody to report to; whatever stays for
-            // another reason is stale once this process ends, and swept by the next build.
+            // A lab that failed half-way lacks one or both, and a drop has nobody to report to; a namespace that stays
+            // for another reason is stale once this process ends, and swept by the next build.
             let _ = self.tools.ip(["netns", "del", self.side(side).name()]);
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! # Links
 //!
-//! A machine with one NIC can still show what a stream does over several: the two ends of a [`LinkLab`] are
+//! A machine with one NIC can still show how a stream uses several: the two ends of a [`LinkLab`] are
 //! namespaces with their own interfaces, addresses and TCP stacks, and every link between them is a veth pair of
 //! its own whose rate is set by a token bucket at both ends, or an [`EmulatedLink`]: a thread that carries frames as a long
 //! line would, at a rate, with a delay, a queue that ends, and losses drawn from a seed. Traffic stays inside; nothing of
@@ -29,18 +29,18 @@
 //!
 //! # Contract
 //!
-//! - **What a lab made is gone when the lab is.** [`LinkLab`]'s drop deletes both namespaces, also on a panic that
+//! - **A lab leaves nothing behind.** [`LinkLab`]'s drop deletes both namespaces, also on a panic that
 //!   unwinds. A small keeper process does it when the owner dies without running its drop (Ctrl-C, `SIGKILL`,
-//!   abort); should the keeper be killed as well, the next build, or [`LinkLab::sweep`], removes what dead owners left.
+//!   abort); should the keeper be killed as well, the next build, or [`LinkLab::sweep`], removes the leftovers of dead owners.
 //! - **Processes are left alone.** Deleting a namespace takes its name and, when its last process has gone, its
 //!   interfaces. Children started by [`Namespace::command`] belong to the caller: end and reap them before the lab is
 //!   dropped. On Ctrl-C the terminal signals them too, being of the owner's process group.
 //! - The pid of the owner is part of a namespace's name, so processes that share `/run/netns` must share a pid
 //!   namespace; otherwise one would take the other's labs for stale.
 //!
-//! - **An emulated link does what it was told, or says so.** [`LinkLab::emulated_counters`] counts what it carried, what it dropped by
-//!   plan (loss, a full queue, an end that is down), and what went for any other reason. A measurement over an emulated link with
-//!   unplanned drops is void. Its TAP devices go with its process, whatever ends that.
+//! - **An emulated link follows its plan, or says so.** [`LinkLab::emulated_counters`] counts the frames it carried, those it dropped by
+//!   plan (loss, a full queue, an end that is down), and those lost for any other reason. A measurement over an emulated link with
+//!   unplanned drops is void. Its TAP devices go with its process, however that ends.
 //!
 //! # Privileges
 //!
@@ -50,9 +50,9 @@
 //!
 //! # Modules
 //!
-//! `builder` says what a lab is to be like, `lab` makes and changes links, `emulated` carries frames in user space,
-//! `namespace` runs programs and threads inside, `shape` says what a link is like, `counters` reads an interface's byte
-//! counts, `transport` sets and reads what TCP and MPTCP do, `fault` drops packets, `keeper` and `sweep` clean up, `tool` runs
+//! `builder` takes the description of a lab, `lab` makes and changes links, `emulated` carries frames in user space,
+//! `namespace` runs programs and threads inside, `shape` describes a link, `counters` reads an interface's byte
+//! counts, `transport` sets and reads the state of TCP and MPTCP, `fault` drops packets, `keeper` and `sweep` clean up, `tool` runs
 //! `ip` and `tc`. [`guest`] and [`captures`] stand alone.
 //!
 //! # How far an emulated link goes
@@ -69,10 +69,10 @@
 //! | 2 Gbit/s, RTT 19 ms (5 s) | cubic | 1154 Mbit/s | 0 | 0 | 6.6 ms | 0.6 cores |
 //!
 //! So an emulated link of up to 1 Gbit/s is a link, and above that it is the machine that is measured. The ceiling of 500 Mbit/s
-//! for TCP's payload is 478 Mbit/s. A flood of datagrams at 1.5 Gbit/s into 500 lost what the queue had no room for and
+//! for TCP's payload is 478 Mbit/s. A flood of datagrams at 1.5 Gbit/s into 500 lost the datagrams that did not fit the queue and
 //! nothing else. Round trips of a single datagram took 19.2 ms.
 //!
-//! # What it does not do
+//! # Limits
 //!
 //! A veth pair has no delay and no loss, and neither kind of link reorders. Losses of an emulated link are independent of each other:
 //! no bursts. An emulated link has no offloads, so it costs the machine more than a veth pair does, and it ends where a thread's

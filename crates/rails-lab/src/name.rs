@@ -58,7 +58,7 @@ impl fmt::Display for NamespaceName {
     }
 }
 
-/// Reads exactly what [`fmt::Display`] writes, so that a sweep takes nobody else's namespace for ours.
+/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep takes nobody else's namespace for ours.
 impl FromStr for NamespaceName {
     type Err = NotOurs;
 

@@ -23,7 +23,7 @@ pub enum Shape {
         mbit: u64,
         /// Bytes that may leave at once after a pause. Packets that segmentation offload made larger are split.
         burst_bytes: u32,
-        /// The longest a packet may wait in the bucket's queue; what would wait longer is dropped.
+        /// The longest a packet may wait in the bucket's queue; a packet that would wait longer is dropped.
         latency: Duration,
     },
 }
@@ -34,7 +34,7 @@ impl Shape {
         Self::Rate { mbit, burst_bytes: DEFAULT_BURST_BYTES, latency: DEFAULT_LATENCY }
     }
 
-    /// Refuses what `tc` would refuse too, but with words about the shape.
+    /// Refuses the values that `tc` would refuse too, but in terms of the shape.
     pub(crate) fn validate(self) -> Result<(), LabError> {
         let Self::Rate { mbit, burst_bytes, latency } = self else { return Ok(()) };
         let reason = if mbit == 0 || mbit > MAX_MBIT {
@@ -87,9 +87,9 @@ impl fmt::Display for Shape {
 
 const DEFAULT_BURST_BYTES: u32 = 64 * 1024;
 const DEFAULT_LATENCY: Duration = Duration::from_millis(20);
-/// One Ethernet frame of the default MTU: tbf drops whatever its burst cannot hold.
+/// One Ethernet frame of the default MTU: tbf drops a frame that is larger than its burst.
 const MIN_BURST_BYTES: u32 = 1514;
-/// Far above what a veth pair carries, far below where tc's own arithmetic ends.
+/// Far above the rate of a veth pair, far below where tc's own arithmetic ends.
 const MAX_MBIT: u64 = 1_000_000;
 const MAX_LATENCY: Duration = Duration::from_secs(10);
 

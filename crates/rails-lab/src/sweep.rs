@@ -1,4 +1,4 @@
-//! Removing what labs of dead owners left behind.
+//! Removes the leftovers of labs whose owners died.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The transport layer inside a lab: congestion control, MPTCP, and what the kernel counts of TCP.
+//! The transport layer inside a lab: congestion control, MPTCP, and the kernel's counters of TCP.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,8 +20,8 @@ pub struct TransportCounters {
 }
 
 impl LinkLab {
-    /// Makes this the congestion control of every connection over the links, at both ends, whatever the sockets ask for: an
-    /// attribute of the links' routes. (The sysctl of a namespace takes only what the whole machine allows to everyone, and
+    /// Makes this the congestion control of every connection over the links, at both ends, also where a socket asks for another: an
+    /// attribute of the links' routes. (The sysctl of a namespace takes only those that the whole machine allows to everyone, and
     /// programs of others cannot always be told.) A link that goes down loses it with its route.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::enter`], and [`LabError::System`], also where the file is not what it should be.
+    /// Those of [`LinkLab::enter`], and [`LabError::System`], also where the file cannot be read as one.
     pub fn transport_counters(&self, side: Side) -> Result<TransportCounters, LabError> {
         let _inside = self.enter(side)?;
         let retransmitted = counters(&read(SNMP)?, "Tcp").remove("RetransSegs");

@@ -9,16 +9,16 @@ use crate::Side;
 /// The counts of an emulated link since it was made, each way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedCounters {
-    /// Of what A sends.
+    /// Of the frames that A sends.
     pub from_a: LineCounters,
-    /// Of what B sends.
+    /// Of the frames that B sends.
     pub from_b: LineCounters,
     /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine makes it late.
     pub is_realtime: bool,
 }
 
 impl EmulatedCounters {
-    /// Of what that side sends.
+    /// Of the frames that the side sends.
     pub fn from(&self, side: Side) -> &LineCounters {
         match side {
             Side::A => &self.from_a,
@@ -49,12 +49,12 @@ pub struct LineCounters {
     /// Frames that left or arrived while an end was down.
     pub interface_down: u64,
     /// Frames that the kernel dropped before the link could take them: the link's thread was too late, or the machine
-    /// is too slow for what is sent. Not planned.
+    /// is too slow for the offered rate. Not planned.
     pub overrun: u64,
     /// Frames that the kernel refused at the other end. Not planned.
     pub refused: u64,
     /// The most that a frame was delivered after the instant at which it was due. A thread that is late also takes
-    /// frames late, and at once what came spread out; where this comes near the queue's length, the queue may have been
+    /// frames late, and in one batch frames that came spread out; where this comes near the queue's length, the queue may have been
     /// full for that reason alone.
     pub greatest_lateness: Duration,
 }
@@ -66,7 +66,7 @@ impl LineCounters {
     }
 }
 
-/// Tells what the ends of an emulated link dropped while one of them was down from what they dropped otherwise.
+/// Separates the drops of an emulated link's ends while one of them was down from their other drops.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
     is_down: [bool; 2],
@@ -76,7 +76,7 @@ pub(crate) struct Outages {
 }
 
 impl Outages {
-    /// An end goes down, or comes up; `dropped` is what the two ends have counted by then.
+    /// An end goes down, or comes up; `dropped` is the count of the two ends by then.
     pub(crate) fn set(&mut self, side: Side, is_down: bool, dropped: [u64; 2]) {
         self.is_down[side as usize] = is_down;
         if is_down {

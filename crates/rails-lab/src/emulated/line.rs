@@ -1,4 +1,4 @@
-//! One direction of an emulated link: what becomes of each frame, and when.
+//! One direction of an emulated link: whether and when each frame is delivered.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Line {
     }
 
     pub(crate) fn offer(&mut self, now: Duration, bytes: usize) -> Fate {
-        // One draw for each frame, whatever becomes of it, so that the n-th frame's does not depend on the queue.
+        // One draw for each frame, also for one that is dropped, so that the n-th frame's does not depend on the queue.
         let is_lost = uniform(self.random.next_u64()) < self.link.loss[self.from as usize];
         let starts = self.free.max(now);
         if starts - now > self.link.longest_wait() {
@@ -177,7 +177,7 @@ mod tests {
             let mut now = Duration::ZERO;
             let mut flying: Vec<(Duration, u64)> = Vec::new();
             let time = link.longest_wait() + link.delay();
-            // One frame is being sent beyond what waits, and one may be partly out at the near end of the delay.
+            // One frame is being sent beyond those that wait, and one may be partly out at the near end of the delay.
             let bound = time.as_nanos() * u128::from(link.bits_per_second) / 8_000_000_000 + 2 * 1514;
             for (pause, bytes) in frames {
                 now += Duration::from_nanos(pause);

@@ -1,7 +1,7 @@
 //! A long-distance link in user space: rate, delay, loss and a queue that ends.
 //!
-//! `EmulatedLink` says what it is like, `line` decides for each frame of one direction what becomes of it and when, `thread`
-//! moves the frames between two TAP devices as decided, `tap` opens them, `counters` says what happened.
+//! `EmulatedLink` describes it, `line` decides for each frame of one direction whether and when it is delivered, `thread`
+//! moves the frames between two TAP devices as decided, `tap` opens them, `counters` counts the outcomes.
 
 mod counters;
 mod line;
@@ -70,14 +70,14 @@ impl EmulatedLink {
         self
     }
 
-    /// The longest a frame waits for its turn to be sent; what would wait longer is dropped (tail drop). At most 10 s;
+    /// The longest a frame waits for its turn to be sent; a frame that would wait longer is dropped (tail drop). At most 10 s;
     /// default 20 ms.
     pub const fn queue(mut self, longest: Duration) -> Self {
         self.queue = Queue::Time(longest);
         self
     }
 
-    /// The same limit in bytes that are ahead of a frame, so that it keeps its size whatever the rate.
+    /// The same limit in bytes that are ahead of a frame, so that it keeps its size at any rate.
     pub const fn queue_bytes(mut self, bytes: u64) -> Self {
         self.queue = Queue::Bytes(bytes);
         self
@@ -102,7 +102,7 @@ impl EmulatedLink {
         self
     }
 
-    /// Refuses what no emulated link can be.
+    /// Refuses values that no emulated link can have.
     pub(crate) fn validate(self) -> Result<(), LabError> {
         let reason = if !(MIN_BITS_PER_SECOND..=MAX_BITS_PER_SECOND).contains(&self.bits_per_second) {
             "the rate is outside 10 kbit/s to 10 Gbit/s"
@@ -136,7 +136,7 @@ impl EmulatedLink {
     }
 }
 
-/// In one line, seed included, so that what is printed can be made again.
+/// In one line, seed included, so that a printed link can be made again.
 impl fmt::Display for EmulatedLink {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mbit = self.bits_per_second as f64 / 1e6;
@@ -151,7 +151,7 @@ impl fmt::Display for EmulatedLink {
 
 const DEFAULT_QUEUE: Duration = Duration::from_millis(20);
 const MIN_BITS_PER_SECOND: u64 = 10_000;
-/// Far above what a thread moves between two TAPs (see `thread`), so that nanoseconds are fine enough.
+/// Far above the rate of a thread between two TAPs (see `thread`), so that nanoseconds are fine enough.
 const MAX_BITS_PER_SECOND: u64 = 10_000_000_000;
 const MAX_RTT: Duration = Duration::from_secs(20);
 const MAX_QUEUE: Duration = Duration::from_secs(10);

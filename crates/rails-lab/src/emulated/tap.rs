@@ -5,10 +5,10 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 use crate::LabError;
 use crate::namespace::Namespace;
 
-/// Makes a TAP device in a namespace and opens it, not yet up. It is gone when the descriptor is closed, by whatever.
+/// Makes a TAP device in a namespace and opens it, not yet up. It is gone when the descriptor is closed, also by a crash.
 ///
-/// Offloads stay off, so that a frame is what goes over a cable: at most the MTU long, checksums complete. What is
-/// counted, lost and delayed is then what a real link would count, lose and delay; the price is a read and a write for each.
+/// Offloads stay off, so that a frame is the same as on a cable: at most the MTU long, checksums complete. A real
+/// link would count, lose and delay the same frames; the price is a read and a write for each.
 ///
 /// # References
 ///

@@ -140,7 +140,7 @@ impl Worker {
         }
     }
 
-    /// Takes what has come and delivers what is due; says whether both devices were found empty.
+    /// Takes the frames that have come and delivers those that are due; says whether both devices were found empty.
     fn turn(&mut self) -> Result<bool, Errno> {
         let shared = self.shared.clone();
         let mut shared = lock(&shared);
@@ -177,7 +177,7 @@ impl Worker {
         Ok(false)
     }
 
-    /// Delivers what a side has sent and is due.
+    /// Delivers the frames of a side that are due.
     fn deliver(&mut self, from: usize, counters: &mut LineCounters) {
         let to = &self.taps[1 - from];
         while let Some(Flying { due, frame }) = self.flying[from].front() {

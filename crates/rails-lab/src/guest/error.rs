@@ -117,7 +117,7 @@ pub enum GuestError {
 pub struct Console(String);
 
 impl Console {
-    /// Keeps the last lines of what was written.
+    /// Keeps the last lines of the output.
     pub(crate) fn tail(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes).replace('\r', "");
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -33,7 +33,7 @@ pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<Path
 /// The kernel that `cached` finds, or else the one that `make` puts together.
 ///
 /// It is put together in a folder of another name and renamed when it is complete, under a lock that the kernel takes
-/// away from a process that dies. So two runs fetch it once, and what a run left half done is never taken for complete.
+/// away from a process that dies. So two runs fetch it once, and a half-finished fetch is never taken for complete.
 fn once<T>(
     cache: &Path,
     target: &Path,
@@ -54,7 +54,7 @@ fn once<T>(
     let work = Builder::new().prefix(UNFINISHED).tempdir_in(cache).map_err(file_error("mkdtemp", cache))?;
     let complete = put_together(work.path())?;
     fs::rename(&complete, target).map_err(file_error("rename", &complete))?;
-    let useless = || GuestError::NoKernel { reason: format!("what was fetched into {} is none", target.display()) };
+    let useless = || GuestError::NoKernel { reason: format!("the package fetched into {} holds none", target.display()) };
     cached().ok_or_else(useless)
 }
 
@@ -139,7 +139,7 @@ fn make(folder: &Path) -> Result<(), GuestError> {
 
 const META: &str = "linux-image-amd64";
 const UNFINISHED: &str = ".unfinished-";
-const ADVICE: &str = "on Debian, `apt-get update` refreshes what apt knows; elsewhere, name a kernel and its modules";
+const ADVICE: &str = "on Debian, `apt-get update` refreshes apt's package lists; elsewhere, name a kernel and its modules";
 
 #[cfg(test)]
 mod tests {

@@ -100,7 +100,7 @@ fn read(path: &Path) -> Result<Vec<u8>, SystemError> {
     fs::read(path).map_err(file_error("read", path))
 }
 
-/// The word as a POSIX shell reads it back, whatever its bytes.
+/// The word as a POSIX shell reads it back, with any bytes in it.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = b"'".to_vec();
     for byte in word.as_bytes() {

@@ -23,7 +23,7 @@ pub fn require() {
     assert!(inside(), "this test needs the two-socket guest, and this is not it; run: cargo xtask lab");
 }
 
-/// Loads a module of the guest's kernel, with what it depends on; one that is loaded already is left alone.
+/// Loads a module of the guest's kernel, with its dependencies; one that is loaded already is left alone.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub fn load_module(name: &str) -> Result<(), GuestError> {
     Ok(output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)?)
 }
 
-/// Has the kernel forget what it keeps of files that are on disk, so that their memory is free.
+/// Has the kernel drop its cached pages of files that are on disk, so that their memory is free.
 ///
 /// # Errors
 ///

@@ -37,7 +37,7 @@ pub(crate) fn arguments(name: &str, size: Size, files: &Files<'_>) -> Vec<OsStri
     }
     line.add("-numa", format!("dist,src=0,dst=1,val={DISTANCE}"));
 
-    // A bus of its own for each node is what tells the guest's kernel on which of them a device is.
+    // A bus of its own for each node tells the guest's kernel on which node a device is.
     for node in 0..2 {
         let number = 64 * (node + 1);
         line.add("-device", format!("pxb-pcie,id=bus{node},bus_nr={number},numa_node={node},bus=pcie.0"));

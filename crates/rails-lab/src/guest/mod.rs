@@ -22,9 +22,9 @@
 //! - The root file system is the owner's, read-only; `/run`, `/tmp` and `/dev/shm` are empty and writable, but for the
 //!   paths that were to be [shown](GuestBuilder::show). The cgroup2 hierarchy is at `/sys/fs/cgroup`.
 //! - The command's environment is `RAILS_GUEST=1`, `PATH`, `HOME`, `TMPDIR=/run`, where [`load_module`] finds modules,
-//!   and what [`GuestBuilder::env`] adds. Its standard input is empty; its two outputs are one.
+//!   and the variables of [`GuestBuilder::env`]. Its standard input is empty; its two outputs are one.
 //!
-//! # What it is not
+//! # Limits
 //!
 //! It is emulated instruction by instruction, which takes neither KVM nor root, and is slow. Remote memory costs no
 //! more than local memory there, and a cable has no rate. It proves where things are placed, not how fast they are.
@@ -82,7 +82,7 @@ impl Guest {
         GuestBuilder::default()
     }
 
-    /// Looks for what a guest takes, and changes nothing.
+    /// Looks for the programs and files that a guest needs, and changes nothing.
     ///
     /// # Errors
     ///
@@ -114,8 +114,8 @@ impl Guest {
 
     /// Boots, runs the command to its end as root, and powers off.
     ///
-    /// `sink` gets each line of what the command writes as it comes, with its newline; a line beyond 64 KiB comes in
-    /// parts. What the command leaves running is killed.
+    /// `sink` gets each line of the command's output as it comes, with its newline; a line beyond 64 KiB comes in
+    /// parts. Processes that the command leaves running are killed.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Guest {
         missing.map(|name| fetch::cached_or_fetched_program(&self.cache, name)).collect()
     }
 
-    /// The paths that a tmpfs must not hide: those named, and what the command line and the kernel need.
+    /// The paths that a tmpfs must not hide: those named, and those that the command line and the kernel need.
     fn shown(&self, program: &Path, kernel: &Kernel, borrowed: &[PathBuf]) -> Vec<PathBuf> {
         let mut shown = self.shown.clone();
         shown.push(self.folder.clone());

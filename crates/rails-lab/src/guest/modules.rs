@@ -1,4 +1,4 @@
-//! Which kernel modules must be loaded before which, by what depmod wrote.
+//! Which kernel modules must be loaded before which, by depmod's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Modules {
         }
     }
 
-    /// The files to load for these modules, each after all that it needs and none twice. What is built in needs none.
+    /// The files to load for these modules, each after all that it needs and none twice. A module that is built in needs no file.
     ///
     /// The error is the module that the kernel has in neither way.
     pub(crate) fn load_order<'a>(&'a self, wanted: &[&str]) -> Result<Vec<&'a str>, String> {

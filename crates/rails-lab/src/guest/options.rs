@@ -44,8 +44,8 @@ impl GuestBuilder {
         self
     }
 
-    /// How much memory each of the two nodes has in MiB, 256 to 65,536. Default: 1,024. The owner pays for what is
-    /// used.
+    /// How much memory each of the two nodes has in MiB, 256 to 65,536. Default: 1,024. The owner pays for the
+    /// part in use.
     pub fn memory_per_node_mib(mut self, mib: u32) -> Self {
         self.size.memory_per_node_mib = mib;
         self

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-/// A program that a keeper runs, and kills when its owner says so, drops this, or dies of whatever.
+/// A program that a keeper runs, and kills when its owner says so, drops this, or dies.
 ///
 /// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel itself tells it. It
 /// is the program's parent, so nobody else can be hit by its signal. `PR_SET_PDEATHSIG` would not do: it would have to
@@ -116,7 +116,7 @@ mod tests {
         }
         for signal in ["-INT", "-KILL"] {
             let scratch = tempfile::tempdir().unwrap();
-            // A shell's background jobs ignore SIGINT, and so would whatever they start.
+            // A shell's background jobs ignore SIGINT, and so would their children.
             let mut owner = Command::new("env")
                 .arg("--default-signal=INT")
                 .arg(env::current_exe().unwrap())
@@ -151,6 +151,6 @@ mod tests {
     }
 
     const SCRATCH: &str = "RAILS_LAB_TEST_SCRATCH";
-    /// A bound against hanging, far above what anything here takes.
+    /// A bound against hanging, far above the duration of any step here.
     const PATIENCE: Duration = Duration::from_secs(60);
 }

@@ -5,7 +5,7 @@
 pub(crate) enum Progress {
     /// It has said nothing.
     Silent,
-    /// It could not be set up; this is what failed.
+    /// It could not be set up; this step failed.
     Failed(String),
     /// The command was started.
     Up,

@@ -131,5 +131,5 @@ fn wait_until(done: impl Fn() -> bool) {
 
 /// Set in the process that is to be killed.
 const OWNER: &str = "RAILS_LAB_TEST_OWNER";
-/// A bound against hanging, far above what anything here takes.
+/// A bound against hanging, far above the duration of any step here.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -79,7 +79,7 @@ fn netns_sweep_of_a_dead_owners_namespaces_alone() {
         assert!(Command::new("ip").args(["netns", "add", name]).status().unwrap().success());
     }
     let alive = LinkLab::builder().link(Shape::Unshaped).build();
-    // Every build sweeps, so a test beside this one may have been first; what counts is that it is gone.
+    // Every build sweeps, so a test beside this one may have been first; the assertion is that it is gone.
     let swept = LinkLab::sweep();
     let foreign_stayed = exists(&foreign);
     let _ = Command::new("ip").args(["netns", "del", &foreign]).status();

@@ -1,4 +1,4 @@
-//! Black holes, and what TCP says of a lab.
+//! Black holes, and TCP's counters of a lab.
 
 use std::net::{SocketAddr, UdpSocket};
 

@@ -61,7 +61,7 @@ fn netns_the_guard_brings_the_thread_back() {
 }
 
 /// The one timed test of the lab: a rate that does not hold would make every figure measured here worthless. It counts
-/// what arrives while datagrams are sent faster than the rate, so that no congestion control has a say.
+/// the arrivals while datagrams are sent faster than the rate, so that no congestion control has a say.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_shaped_link_keeps_to_its_rate() {
@@ -154,11 +154,11 @@ fn measure_mbit(lab: &LinkLab) -> f64 {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // A full queue answers with ENOBUFS, which is what is wanted here.
+                // A full queue answers with ENOBUFS, as intended here.
                 let _ = socket.send_to(&[0; DATAGRAM], target);
             }
         });
-        // The bucket starts full; what it lets through at once is not the rate.
+        // The bucket starts full; the burst it lets through at once is not the rate.
         thread::sleep(Duration::from_millis(100));
         let (start, before) = (Instant::now(), lab.counters(Side::B, 0));
         thread::sleep(Duration::from_secs(1));

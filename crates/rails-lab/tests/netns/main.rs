@@ -20,7 +20,7 @@ fn exists(namespace: &str) -> bool {
     Path::new(NAMESPACES).join(namespace).exists()
 }
 
-/// Sends the bytes from A to B over one link and returns what B received.
+/// Sends the bytes from A to B over one link and returns the bytes that B received.
 fn send_over(lab: &LinkLab, link: usize, bytes: &[u8]) -> Vec<u8> {
     let listener = {
         let _b = lab.enter(Side::B).unwrap();
@@ -51,5 +51,5 @@ fn wait_until(done: impl Fn() -> bool) {
     }
 }
 
-/// A bound against hanging, far above what anything here takes.
+/// A bound against hanging, far above the duration of any step here.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! One batch of files over one stream: driven, timed, and told with what its rails did.
+//! One batch of files over one stream: driven, timed, and reported with the figures of its rails.
 //!
 //! The driver is a task of the program's own runtime, beside the rails and not on the first of them, which would then have a
 //! lane and the driver to serve. Measured with `demo --size 1GiB` on a busy machine of two cores, both ends in one process, files
@@ -105,7 +105,7 @@ where
 }
 
 impl Endpoint {
-    /// Closes the stream, in order where its batch is complete and by a reset otherwise, and says what this end's rails did since
+    /// Closes the stream, in order where its batch is complete and by a reset otherwise, and reports the figures of this end's rails since
     /// `baseline`.
     async fn close(&self, stream: MultiRailStream, baseline: &Baseline, in_order: bool) -> Side {
         let mut stats = stream.stats();

@@ -48,7 +48,7 @@ impl Cli {
         print::traces(self.verbose);
     }
 
-    /// Does what is asked.
+    /// Runs the command.
     ///
     /// # Errors
     /// The cause of the failure, for [`explain`](crate::explain).

@@ -1,4 +1,4 @@
-//! Files that say of this machine what it does not say itself: the system's, the user's, and those that the command line names.
+//! Files that complete the kernel's description of this machine: the system's, the user's, and those that the command line names.
 
 use crate::exit::Help;
 use anyhow::{Context, Result};
@@ -27,7 +27,7 @@ pub(crate) struct ConfigArgs {
 static ARGS: OnceLock<ConfigArgs> = OnceLock::new();
 
 impl ConfigArgs {
-    /// Makes this what holds from now on. Only the first call counts: a process has one command line.
+    /// Makes this the configuration from now on. Only the first call counts: a process has one command line.
     pub(crate) fn hold(self) {
         let _ = ARGS.set(self);
     }
@@ -43,7 +43,7 @@ pub(crate) fn of_this_machine(topology: Topology, more: &[PathBuf]) -> Result<To
     named(topology, &args, more)
 }
 
-/// Another machine, with what the files say that were named for it: those of the system and the user are about this one.
+/// Another machine, with the files that were named for it: those of the system and the user are about this one.
 pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topology> {
     named(topology, &ARGS.get().cloned().unwrap_or_default(), more)
 }

@@ -1,4 +1,4 @@
-//! How the program ends: its exit code, and what it says when something went wrong.
+//! How the program ends: its exit code, and its message when something went wrong.
 
 use crate::print;
 use std::{fmt, process::ExitCode};
@@ -49,7 +49,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Says on stderr what went wrong, why, and what can be done about it, and gives the exit code: 2 where the command line
+/// Prints the failure, its cause and a remedy to stderr, and gives the exit code: 2 where the command line
 /// is to be changed, 1 otherwise.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
     print::note(format_args!("error: {error:#}"));
@@ -62,7 +62,7 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// An error, and what its reader can do about it. It reads as the error itself.
+/// An error, and a remedy for its reader. It reads as the error itself.
 #[derive(Debug)]
 pub(crate) struct Helped {
     error: anyhow::Error,
@@ -77,7 +77,7 @@ impl Helped {
     }
 }
 
-/// Adds to an error what its reader can do about it.
+/// Adds a remedy to an error.
 pub(crate) trait Help {
     fn help(self, help: impl Into<String>) -> anyhow::Error;
 }
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn help_below_further_context() {
-        let cause = anyhow!("the cause").context("what failed").help("do this");
+        let cause = anyhow!("the cause").context("the failure").help("do this");
         let error = Err::<(), _>(cause).context("--flag").unwrap_err();
-        assert_eq!(format!("{error:#}"), "--flag: what failed: the cause");
+        assert_eq!(format!("{error:#}"), "--flag: the failure: the cause");
         assert_eq!(error.downcast_ref::<Helped>().unwrap().help, "do this");
     }
 }

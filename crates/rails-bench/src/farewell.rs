@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Tells when the last of a stream is gone: its lanes have said what they had to say, and are closed.
+/// Tells when the last of a stream is gone: its lanes have sent their last frames, and are closed.
 #[derive(Debug)]
 pub(crate) struct Farewell(Receiver<StreamEvent>);
 

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// The values of flags.
 pub fn command_line(text: &str) {
     let _ = (duration::parse(text), rate::shape(text), links::veths(text), links::emulated(text));
-    // Fractions are rounded, so only whole numbers of bytes print as what reads the same.
+    // Fractions are rounded, so only whole numbers of bytes print in a form that reads back the same.
     if let Ok(size) = size::parse(text) {
         assert_eq!(size::parse(&format!("{}B", size.as_bytes())), Ok(size));
     }

@@ -28,7 +28,6 @@ impl JournalArgs {
     pub(crate) fn where_else(&self, journal: &Journal) -> Option<String> {
         let machine = Path::new(Journal::MACHINE);
         let is_another = self.journal.is_none() && journal.folder() != machine && machine.exists();
-        is_another
-            .then(|| format!("what root changed is written down in {}, and seen by root alone", machine.display()))
+        is_another.then(|| format!("root's changes are recorded in {}, which root alone can read", machine.display()))
     }
 }

@@ -1,6 +1,6 @@
 //! The parts of the program `rails-bench`; its `main` parses a [`Cli`], runs it and [`explain`]s errors.
 //!
-//! `commands` has one file for each command, and the other modules hold what commands have in common. `measure` sends from memory to
+//! `commands` has one file for each command, and the other modules hold the parts that commands share. `measure` sends from memory to
 //! memory. `lab`, with the feature of that name, makes network namespaces. The crate `rails-transfer` moves the files; the command line
 //! gives it a striped stream.
 

@@ -36,7 +36,7 @@ impl MachineArgs {
     }
 }
 
-/// The machine that this runs on, with what files say of it.
+/// The machine that this runs on, with the files that describe it.
 pub(crate) fn this_machine() -> Result<Topology> {
     config::of_this_machine(detected()?, &[])
 }

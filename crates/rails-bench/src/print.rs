@@ -33,7 +33,7 @@ pub(crate) fn note(line: impl fmt::Display) {
     });
 }
 
-/// Sends what is traced to stderr, one line each: warnings, from the rails crates also debugging (`-v`) and tracing (`-vv`).
+/// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging (`-v`) and tracing (`-vv`).
 /// The environment has no say in it.
 pub(crate) fn traces(verbose: u8) {
     use tracing_subscriber::{

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Shows how a transfer gets on. Failures and what is left out are said in any case.
+/// Shows the progress of a transfer. Failures and files left out are printed in any case.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,

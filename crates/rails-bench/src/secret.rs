@@ -30,7 +30,7 @@ pub(crate) struct JoinArgs {
 }
 
 impl JoinArgs {
-    /// How streams are kept, where `tls` is what the flags of TLS say, and the one that said it. Says on stderr what is unsafe
+    /// How streams are protected, where `tls` is the outcome of TLS's flags, and the flag that decided. Warns on stderr of unsafe choices
     /// about it.
     pub(crate) fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
         match (tls, env::var_os(VARIABLE)) {

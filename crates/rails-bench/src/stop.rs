@@ -1,4 +1,4 @@
-//! Signals that ask for an end: the first ends what is under way in order, the second ends the program.
+//! Signals that ask for an end: the first ends the work under way in order, the second ends the program.
 
 use crate::{
     exit::Signal,
@@ -51,7 +51,7 @@ impl Stop {
         }
     }
 
-    /// Does what holds no stream, unless a signal comes first.
+    /// Runs work that holds no stream, unless a signal comes first.
     ///
     /// # Errors
     /// [`Stopped`], or how the work failed.
@@ -84,7 +84,7 @@ impl Stop {
         }
     }
 
-    /// Does what there is to be done with a stream, and gives the stream back. Where a signal or a failure comes first, the stream is
+    /// Runs work on a stream, and gives the stream back. Where a signal or a failure comes first, the stream is
     /// reset, and its peer told.
     ///
     /// # Errors

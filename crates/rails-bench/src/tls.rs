@@ -1,4 +1,4 @@
-//! TLS on the command line: what the end that listens shows, and whom the end that connects trusts.
+//! TLS on the command line: the certificate of the end that listens, and the roots that the end that connects trusts.
 
 use crate::{exit::Helped, print};
 use anyhow::{Context, Result};

@@ -17,8 +17,8 @@ use anyhow::{Context, Result, ensure};
 use rails_multirail::Decisions;
 use std::{fs, path::Path, time::Duration};
 
-/// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended whatever
-/// the first is doing. A third that has begun something long, such as the digest of a large file for a transfer that a signal then ends, keeps the
+/// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended while
+/// the first is busy. A third that has begun something long, such as the digest of a large file for a transfer that a signal then ends, keeps the
 /// process alive no longer than a peer that is told.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

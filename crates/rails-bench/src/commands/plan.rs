@@ -13,7 +13,7 @@ use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
 use rails_multirail::{RailPlan, RailRequest, plan_rails};
 use std::path::Path;
 
-/// Say what rails would be made of, and why, without making them
+/// Print the parts of rails, and why each was chosen, without making the rails
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Which rails (SPEC):

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use rails_multirail::MultiRailStream;
 use std::{path::PathBuf, sync::Arc};
 
-/// Receive what a `send` brings, batch after batch, and write it below a folder
+/// Receive the files of `send`, batch after batch, and write it below a folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575, and port 0 stands for a free one. There is a rail \

@@ -33,7 +33,7 @@ Examples:
 What arrives is verified end to end. A transfer that is cut goes on where it was when it is started again. The bytes are \
 encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
-    /// Files and folders; a folder arrives under its own name, and DIR/. stands for what is in it
+    /// Files and folders; a folder arrives under its own name, and DIR/. stands for its contents
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Where the receiver listens: an address for each lane, or one of them all
@@ -83,7 +83,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
         Err(signal) => {
             let unfinished = progress.unfinished();
             print::note(format_args!(
-                "interrupted after {:.1} s{}; the receiver keeps what it has, and the same command goes on from there",
+                "interrupted after {:.1} s{}; the receiver keeps the bytes it has, and the same command goes on from there",
                 batch.seconds(),
                 if unfinished.is_empty() { String::new() } else { format!(", in {}", unfinished.join(", ")) }
             ));

@@ -18,7 +18,7 @@ use rails_multirail::LaneAddress;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Receive what `stream` sends, and say what arrived
+/// Receive the bytes of `stream`, and print their count and rate
 ///
 /// Example: rails-bench serve --listen 10.0.1.2,10.0.2.2 --secret-file secret
 #[derive(Debug, clap::Args)]

@@ -18,7 +18,7 @@ use std::{path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
-/// The peer is `rails-bench serve`. The figure is what its application read, by its clock, from when it was ready for this stream to
+/// The peer is `rails-bench serve`. The figure counts the bytes its application read, by its clock, from when it was ready for this stream to
 /// the last byte; nothing is sent before.
 ///
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     bytes: Option<DataSize>,
     #[command(flatten)]
     striping: StripingArgs,
-    /// Send plain TCP flows instead of a striped stream, one on each lane: what the links give by themselves
+    /// Send plain TCP flows instead of a striped stream, one on each lane: the rate of the links by themselves
     #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "ClientTls", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
@@ -138,5 +138,5 @@ async fn measure(
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
-/// How many decisions are kept, with what happened between them.
+/// How many decisions are kept, with the events between them.
 const RECORDED: usize = 1 << 16;

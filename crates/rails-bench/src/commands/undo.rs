@@ -5,7 +5,7 @@ use anyhow::Result;
 use rails_bind::settings::{Host, Journal, Record, Undo};
 use std::fmt::Write as _;
 
-/// Put back what dead processes, and `doctor --fix`, changed on this machine
+/// Undo the changes of dead processes, and of `doctor --fix`, to this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Programs that move interrupts or steer packets put everything back when they end. One that was killed could not; what it had changed is
@@ -20,10 +20,10 @@ Examples:
 
 Exit status: 0 if nothing is left to put back, 1 otherwise. Needs what the changes needed: in most cases root.")]
 pub(crate) struct Args {
-    /// Only show what is written down
+    /// Only show the recorded changes
     #[arg(long)]
     list: bool,
-    /// Put back also what somebody else has changed since
+    /// Undo also where somebody else has changed the value since
     #[arg(long, conflicts_with = "list")]
     force: bool,
     #[command(flatten)]

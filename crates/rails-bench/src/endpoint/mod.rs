@@ -188,7 +188,7 @@ fn local_ends(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
     let local = |remote: SocketAddr| {
         let found = rails_net::local_address_towards(remote);
         found.with_context(|| format!("--to {remote}: no route leads there")).map_err(|error| {
-            error.help(format!("`ip route get {}` says what the routing table makes of it", remote.ip()))
+            error.help(format!("`ip route get {}` prints the route that the kernel chooses", remote.ip()))
         })
     };
     distinct.into_iter().map(local).collect()
@@ -203,7 +203,7 @@ pub(crate) fn say_listening(addresses: &[LaneAddress]) {
     print::note(format_args!("listening on {}", listed(addresses)));
 }
 
-/// Names the flag, and says what the reader can do.
+/// Names the flag, and adds a remedy.
 pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
     let error = error.context(format!("--listen {}", listed(addresses)));
     error.help("`ss -ltn` lists the ports that are taken, `rails-bench topo` this machine's addresses")
@@ -219,7 +219,7 @@ fn to(remotes: &[LaneAddress]) -> String {
     format!("--to {}", remotes.join(","))
 }
 
-/// Names the flag, and says what the reader can do where the lanes' errors tell.
+/// Names the flag, and adds a remedy where the lanes' errors tell one.
 fn not_connected(error: OpenError, remotes: &[LaneAddress], peer: &str) -> anyhow::Error {
     let help = match &error {
         OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
@@ -257,7 +257,7 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
     })
 }
 
-/// Resolves what a flag names.
+/// Resolves the name in a flag.
 pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<LaneAddress>> {
     let resolved: Result<Vec<LaneAddress>> = addresses.iter().map(|address| address::resolve(flag, address)).collect();
     match resolved?.as_slice() {

@@ -1,4 +1,4 @@
-//! Which lanes were paired, and what came of them.
+//! Which lanes were paired, and which of them came up.
 
 use super::{Endpoint, help_for, not_connected, to};
 use crate::{

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use rails_multirail::{Policy, Rails, StreamOptions};
 
-/// Which lanes carry what; only the end that opens the stream says so.
+/// How bytes are shared among the lanes; only the end that opens the stream says so.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StripingArgs {
     /// How the bytes are shared out among the lanes
@@ -24,9 +24,9 @@ pub(crate) struct StripingArgs {
 enum PolicyArg {
     /// A lane with room takes the next chunk
     Adaptive,
-    /// Equal shares, whatever the lanes can carry
+    /// Equal shares, even where the lanes' rates differ
     Static,
-    /// Shares by weight, whatever the lanes can carry then
+    /// Shares by weight, even where the lanes' rates differ
     Weighted,
 }
 

@@ -6,7 +6,7 @@ use rails_net::{TcpTransport, ZeroCopy};
 use rails_topo::DataSize;
 use std::{net::Ipv4Addr, time::Duration};
 
-/// Options of TCP lanes. `docs/lanes.md` says what each was measured to be worth.
+/// Options of TCP lanes. `docs/lanes.md` gives the measured worth of each.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TcpArgs {
     /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]

@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     Rate(u64),
     /// The interface of one end is down.
     Down(Side),
-    /// One end drops what arrives, and nobody is told.
+    /// One end drops all arrivals, and nobody is told.
     BlackHole(Side),
     /// Both ends do.
     FullBlackHole,

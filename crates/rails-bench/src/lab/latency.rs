@@ -84,7 +84,7 @@ impl LatencyContest {
     /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before it starts.
     ///
     /// # Errors
-    /// [`ContestError`]; whatever was made is taken down.
+    /// [`ContestError`]. Links that were made are taken down.
     ///
     /// # Privileges
     /// Root, for the namespaces.

@@ -1,4 +1,4 @@
-//! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and what both say of it.
+//! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and the reports of both.
 //!
 //! The receiver's figures are the ones reported: bytes that its application read, from when it told the source to begin to the last
 //! of them, by its own clock. So nothing is counted that was under way before the time was. It sends the figures back over the stream
@@ -89,7 +89,7 @@ pub(crate) struct Received {
     pub(crate) stats: Option<rails_multirail::StreamStats>,
 }
 
-/// Counts what arrives.
+/// Counts the arriving bytes.
 #[derive(Debug)]
 pub(crate) struct Counter {
     zero: Instant,
@@ -101,7 +101,7 @@ pub(crate) struct Counter {
 /// The work of a receiver besides counting.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Watch {
-    /// It writes down what arrived in each of these.
+    /// It writes down the bytes of each such interval.
     pub(crate) interval: Option<Duration>,
     /// It looks whether every byte is the one that was sent at its place.
     pub(crate) check: bool,

@@ -10,7 +10,7 @@ pub(crate) struct Pattern {
     bytes: Bytes,
 }
 
-/// Looks whether what arrives is what was sent.
+/// Compares the arriving bytes with those that were sent.
 #[derive(Debug)]
 pub(crate) struct Checker {
     pattern: Pattern,

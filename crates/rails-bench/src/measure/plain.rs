@@ -1,8 +1,8 @@
-//! Independent tokio TCP flows from memory to memory: what the links give without any of this project's work, and so the
+//! Independent tokio TCP flows from memory to memory: the rate of the links without any of this project's work, and so the
 //! ceiling that striping is measured against. The flows run on the same pinned runtimes, with the same buffers and socket
 //! options, as the lanes of a stream would.
 //!
-//! The goodput of several flows is what they carried while all of them ran: a slow one may still be draining its socket's buffer
+//! The goodput of several flows covers the time while all of them ran: a slow one may still be draining its socket's buffer
 //! when the others have long ended, and by itself none of them is the ceiling of anything.
 
 use super::{
@@ -151,7 +151,7 @@ impl Listeners {
         let count = Count::together(&counts);
         let at_once = Series::bits_per_second_together(&series);
         let goodput_bits_per_second = at_once.unwrap_or_else(|| count.bits_per_second());
-        // Each flow is told what it carried, and the last one what the side did.
+        // Each flow is told its bytes, and the last one the side's figures.
         let last = open.len() - 1;
         for (index, (rail, mut lane, count)) in open.into_iter().enumerate() {
             let receipt = Receipt { count, side: (index == last).then(|| side.clone()), goodput_bits_per_second };
@@ -167,7 +167,7 @@ impl Listeners {
     }
 }
 
-/// Sends one flow, and gives what its sink said.
+/// Sends one flow, and gives the sink's report.
 async fn source(remote: SocketAddr, from: TcpTransport, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
     let mut lane = from.connect(remote).await?;
     approach(lane.get_mut()).await?;
@@ -175,7 +175,7 @@ async fn source(remote: SocketAddr, from: TcpTransport, amount: Amount) -> Resul
     Ok((lane_report(&lane, sent, 0), receipt))
 }
 
-/// Sends the amount on a socket; gives how much that was, and what the sink said.
+/// Sends the amount on a socket; gives how much that was, and the sink's report.
 pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(u64, Vec<u8>)> {
     // Until everything is sent the socket's end is a reset: a sink must not take a sender that was ended for one that is done.
     SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
@@ -228,5 +228,5 @@ fn lane_report(lane: &TcpLane, bytes_sent: u64, bytes_received: u64) -> LaneRepo
     LaneReport::new((lane.local_addr(), lane.peer_addr()), carried, Lane::stats(lane).ok().as_ref())
 }
 
-/// Small beside a measurement, and large beside what a flow takes for a read.
+/// Small beside a measurement, and large beside a flow's read.
 const FINE: Duration = Duration::from_millis(10);

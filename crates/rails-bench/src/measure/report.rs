@@ -20,7 +20,7 @@ pub(crate) struct Measurement {
     pub(crate) bytes: u64,
     /// From its first byte to its last, by the receiver's clock.
     pub(crate) seconds: f64,
-    /// The two above, divided; of several plain flows, what they carried while all of them ran.
+    /// The two above, divided; of several plain flows, over the time while all of them ran.
     pub(crate) receiver_goodput_bits_per_second: f64,
     /// The sending process.
     pub(crate) sender: Side,
@@ -105,7 +105,7 @@ pub(crate) struct LaneReport {
     pub(crate) lost: Option<String>,
 }
 
-/// CPU time up to a moment, so that a measurement can say what it took itself.
+/// CPU time up to a moment, so that a measurement can state its own.
 #[derive(Debug)]
 pub(crate) struct Baseline {
     process: Option<f64>,

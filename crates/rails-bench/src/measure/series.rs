@@ -48,7 +48,7 @@ impl Recorder {
         Self { zero: Instant::now(), interval, last: None, series }
     }
 
-    /// Counts what is read now.
+    /// Counts the bytes read now.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.add_at(self.zero.elapsed(), bytes as u64);
     }
@@ -132,7 +132,7 @@ mod tests {
     fn rate_of_flows_while_all_of_them_ran() {
         let steady =
             |from: u64, to: u64, bytes| recorded(&(from..to).map(|step| (step * 20, bytes)).collect::<Vec<_>>());
-        // The slow one began later and drags on; what it carries by itself does not count.
+        // The slow one began later and drags on; the bytes it carries alone do not count.
         let rate = Series::bits_per_second_together(&[steady(0, 50, 100), steady(10, 500, 1)]).unwrap();
         assert!((rate - 101.0 * 8.0 / 0.02).abs() < 1e-6, "{rate}");
         assert_eq!(Series::bits_per_second_together(&[steady(0, 5, 1), steady(6, 9, 1)]), None, "never at once");

@@ -1,4 +1,4 @@
-//! Greetings and turns over what carries them: the bytes of a stream or of a flow, or messages.
+//! Greetings and turns over their carriers: the bytes of a stream or of a flow, or messages.
 
 use super::{Misfit, PATIENCE, Purpose, TURN};
 use crate::print;
@@ -45,13 +45,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Greets for S {
 /// Messages, each of which is one thing that was said.
 pub(crate) struct InMessages<'a>(pub(crate) &'a mut MultiRailMessages);
 
-/// Tells the peer what this one is, and hears what that is. Where the two do not fit, both get to know.
+/// Tells the peer the purpose of this end, and hears the peer's. Where the two do not fit, both get to know.
 ///
 /// # Errors
 /// [`Misfit`], within ten seconds.
 pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(), Misfit> {
     let heard = timeout(PATIENCE, async {
-        // A greeting is shorter than what any stream holds, so saying it does not wait for the peer to listen.
+        // A greeting is shorter than the buffer of any stream, so saying it does not wait for the peer to listen.
         stream.say(&ours.greeting()).await?;
         stream.hear().await
     });
@@ -61,7 +61,7 @@ pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(),
         Err(_) => Err(Misfit::Silent),
     };
     if fits.is_err() {
-        // The peer may be about to hear what this one is; whether or not it does, the answer is the same.
+        // The peer may be about to hear this end's purpose; whether or not it does, the answer is the same.
         let _ = timeout(FAREWELL, stream.end()).await;
     }
     fits

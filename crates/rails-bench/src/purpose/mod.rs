@@ -1,7 +1,7 @@
 //! The purpose of a stream: the commands at its two ends tell each other before anything else, so that one that was pointed at the wrong
 //! one ends with words instead of waiting, or taking one protocol for another. `docs/greeting.md` has the bytes.
 //!
-//! The end that listens takes streams one at a time. A stream whose turn has not come sends nothing: what is measured begins with the
+//! The end that listens takes streams one at a time. A stream whose turn has not come sends nothing: a measurement begins with the
 //! turn, and a queue holds no more than greetings.
 
 mod exchange;
@@ -38,13 +38,13 @@ pub(crate) enum Misfit {
     #[error("the peer speaks version {theirs} of rails-bench's greeting, this end version {VERSION}")]
     Version { theirs: u16 },
     /// Something else.
-    #[error("the peer is not rails-bench: it did not say what the stream is for")]
+    #[error("the peer is not rails-bench: it did not say the stream's purpose")]
     Foreign,
     /// Nothing for too long.
-    #[error("the peer has not said for {} s what the stream is for", PATIENCE.as_secs())]
+    #[error("the peer has not said the stream's purpose for {} s", PATIENCE.as_secs())]
     Silent,
     /// The stream failed before it was known.
-    #[error("the stream ended before the peer said what it is for")]
+    #[error("the stream ended before the peer said its purpose")]
     Cut(#[source] io::Error),
 }
 
@@ -86,7 +86,7 @@ impl Purpose {
 }
 
 impl Misfit {
-    /// As the error of a command, with what its reader can do.
+    /// As the error of a command, with a remedy for its reader.
     pub(crate) fn helped(self, ours: Purpose) -> anyhow::Error {
         let counterpart = ours.counterpart();
         let help = match self {
@@ -114,7 +114,7 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// For [`crate::fuzzing`]: whatever is heard is a greeting of the counterpart, or refused.
+/// For [`crate::fuzzing`]: any bytes heard are a greeting of the counterpart, or refused.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some(heard) = bytes.first_chunk() else { return };
@@ -137,7 +137,7 @@ const VERSION: u16 = 1;
 const GREETING_LEN: usize = 11;
 /// The listening end's word when it is the stream's turn.
 const TURN: u8 = b'T';
-/// How long the peer has to say what the stream is for. It does so by itself, whatever else it is busy with.
+/// How long the peer has to say the stream's purpose. It does so by itself, however busy it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

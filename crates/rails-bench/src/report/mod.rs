@@ -19,12 +19,12 @@ use rails_topo::DataSize;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::{fmt::Write, time::Duration};
 
-/// One end of a stream and what it did.
+/// One end of a stream, with its figures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
     /// Its name where there are two.
     pub(crate) name: &'static str,
-    /// Whether its traffic is what it sent, or what it received.
+    /// Whether its traffic is the bytes it sent, or those it received.
     pub(crate) sends: bool,
     pub(crate) side: &'a Side,
 }
@@ -52,7 +52,7 @@ pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, 
     Ok(summary.is_complete())
 }
 
-/// Prints a measurement: what the receiver got, and what each rail of both ends did for it.
+/// Prints a measurement: the bytes the receiver got, and each rail's part in them at both ends.
 pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
     let transport = match measurement.transport {
         Transport::Rails { policy: Policy::Adaptive, .. } => "one stream, adaptive",
@@ -71,7 +71,7 @@ pub(crate) fn measured(measurement: &Measurement, details: bool) -> Result<()> {
     print_parts(&format!("{transport}{security}: {goodput}\n"), &parts, details)
 }
 
-/// Prints what the receiving end of a measurement got, and what its rails did for it.
+/// Prints the bytes that the receiving end of a measurement got, and each rail's part in them.
 pub(crate) fn counted(count: &Count, bits_per_second: f64, receiver: &Side, details: bool) -> Result<()> {
     let goodput = Goodput::new(count.bytes, Duration::from_secs_f64(count.seconds())).at(bits_per_second);
     print_parts(&format!("received {goodput}\n"), &[Part { name: "receive", sends: false, side: receiver }], details)

@@ -1,4 +1,4 @@
-//! Files that say of a machine what it does not say itself.
+//! Files that complete the kernel's description of a machine.
 
 use crate::util::{rails_bench, run, stderr, stdout};
 use rails_topo::Topology;

@@ -173,7 +173,7 @@ impl Pair {
     fn start(listening: &[&str], calling: &[&str]) -> Self {
         let common = ["--insecure", "--outage-limit", "60"];
         let heeding_signals = |arguments: &[&str], addresses: &str| {
-            // A test that runs under nohup(1), or in the background of a shell, hands on what these ignore.
+            // A test that runs under nohup(1), or in the background of a shell, hands on the signals that these ignore.
             let mut command = Command::new("env");
             command.arg("--default-signal=HUP,INT").arg(cargo_bin("rails-bench")).args(arguments).arg(addresses);
             command.args(common).env_remove("RAILS_SECRET").stdin(Stdio::null());

@@ -217,7 +217,7 @@ impl Moments {
         self.within.mul_f64(self.random.random_range(0.0..1.0))
     }
 
-    /// Hears what there was of the batch when its end was killed after that time.
+    /// Gives the part of the batch that arrived when its end was killed after that time.
     fn learn(&mut self, after: Duration, batch: &Batch) {
         if batch.is_whole() {
             self.within = after;

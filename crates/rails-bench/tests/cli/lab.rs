@@ -1,4 +1,4 @@
-//! `lab`: what it refuses, and that it leaves nothing behind.
+//! `lab`: its refusals, and that it leaves nothing behind.
 
 use crate::util::{finish, interrupt, rails_bench, run, start, stderr, stdout, wait_for};
 use nix::{
@@ -96,7 +96,7 @@ fn netns_stream_over_two_emulated_links() {
     assert!(said.contains("received 4 MiB in "), "the server had time to say it: {said}");
     assert!(said.contains("seed 7") && said.contains("seed 8"), "{said}");
     for line in ["link 0   a>b carried ", "link 1   a>b carried "] {
-        let line = said.lines().find(|said| said.starts_with(line)).expect("each link says what it did");
+        let line = said.lines().find(|said| said.starts_with(line)).expect("each link prints its counters");
         assert!(line.contains(" 0 by loss") && line.contains(" 0 unplanned"), "{line}");
     }
     namespaces(&said).iter().for_each(|name| assert!(!exists(name), "{name}"));
@@ -164,7 +164,7 @@ fn send(id: u32, request: Signal) {
     signal::kill(id, request).expect("it runs");
 }
 
-/// The names of the two namespaces, from what is said of the sides.
+/// The names of the two namespaces, from the lines about the sides.
 fn namespaces(said: &str) -> Vec<String> {
     let names = said.lines().filter(|line| line.starts_with("side "));
     names.filter_map(|line| line.split("namespace ").nth(1)?.split(';').next().map(str::to_owned)).collect()

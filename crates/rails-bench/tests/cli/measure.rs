@@ -4,7 +4,7 @@ use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
 use rails_multirail::record::Record;
 use serde_json::Value;
 
-/// Runs `serve` and then `stream` with these arguments besides; gives what each printed.
+/// Runs `serve` and then `stream` with these arguments besides; gives the output of each.
 fn measured(common: &[&str], of_stream: &[&str]) -> (String, String) {
     let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure"];
     let (child, lines) = start(rails_bench(serve.iter().chain(common).copied()));
@@ -178,7 +178,7 @@ fn netns_comparison_with_every_sample() {
         let links: Vec<u64> =
             sample["link_tx_bytes"].as_array().unwrap().iter().map(|tx| tx.as_u64().unwrap()).collect();
         let both = sample["contender"] != "plain_best_link";
-        // Few bytes are what ARP and the kernel's own packets come to; how a rival shares out so short a run is its own affair.
+        // ARP and the kernel's own packets are few bytes; how a rival shares out so short a run is its own affair.
         assert!(links[0] > 64 << 10, "{sample}");
         assert_eq!(links[1] > 64 << 10, both, "{sample}");
         assert_eq!(sample["warnings"].as_array().unwrap().len(), 0, "{sample}");
@@ -287,7 +287,7 @@ fn netns_further_contenders_beside_a_slow_link() {
         let of = results.iter().find(|outcome| outcome["contender"] == contender).expect("it took part");
         of["goodput_bits_per_second"]["median"].as_f64().unwrap()
     };
-    // The slow flow drains its socket's buffer for many times as long as the fast one sends; what else keeps a flow from its rate costs less than half.
+    // The slow flow drains its socket's buffer for many times as long as the fast one sends; other losses of rate cost less than half.
     assert!(goodput("plain_flows") > 0.5 * goodput("plain_best_link"), "{results:?}");
     for outcome in results {
         assert!(outcome["goodput_per_sender_core_bits_per_second"]["median"].as_f64().unwrap() > 0.0, "{outcome}");

@@ -1,4 +1,4 @@
-//! Pairing with the peer: what is said of it, and what comes up.
+//! Pairing with the peer: the lines about it, and the lanes that come up.
 
 use crate::util::{finish, rails_bench, run, start, stderr, stdout, wait_for};
 use assert_cmd::cargo::cargo_bin;

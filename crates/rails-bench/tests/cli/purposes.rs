@@ -75,7 +75,7 @@ fn plain_flows_and_streams_part_with_words() {
     let (calling, listening) = both(&["serve", "--plain"], &["stream", "--plain", "--ping", "64"]);
     assert_eq!((calling.0, listening.0), (1, 1), "{}\n{}", calling.1, listening.1);
     assert!(calling.1.contains("the peer is `rails-bench serve`"), "{}", calling.1);
-    // A listener for streams refuses what is none, and goes on.
+    // A listener for streams refuses a connection that is none, and goes on.
     let (child, lines) = start(rails_bench(["serve", "--once", "--insecure", "--listen", "127.0.0.1:0"]));
     let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
     let plain = run(["stream", "--plain", "--insecure", "--to", &to]);
@@ -96,7 +96,7 @@ fn a_mute_peer_is_named_and_holds_nobody_up() {
         let mut mute = MultiRailStream::connect(&rails(), &remotes, &options()).await.unwrap();
         let sent = run(["send", text(&file), "--insecure", "--to", &receiver.addresses]);
         assert!(sent.status.success(), "{}", stderr(&sent));
-        receiver.wait_for("error: the peer has not said for 10 s what the stream is for");
+        receiver.wait_for("error: the peer has not said the stream's purpose for 10 s");
         // It was greeted, and then given up.
         let mut heard = Vec::new();
         let _ = mute.read_to_end(&mut heard).await;
@@ -185,7 +185,7 @@ fn netns_a_wait_for_a_turn_is_not_measured() {
     }
 }
 
-/// Runs both, the second with the address of the first; gives how each ended and what it said on stderr.
+/// Runs both, the second with the address of the first; gives the exit status and stderr of each.
 fn both(serve: &[&str], call: &[&str]) -> ((i32, String), (i32, String)) {
     let once = ["--once", "--insecure", "--listen", "127.0.0.1:0"];
     let (child, lines) = start(rails_bench(serve.iter().chain(&once).copied()));

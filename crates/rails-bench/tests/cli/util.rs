@@ -1,4 +1,4 @@
-//! Runs the program, and waits for what it says.
+//! Runs the program, and waits for its output.
 
 use assert_cmd::cargo::cargo_bin;
 use nix::sys::signal::Signal;

@@ -41,7 +41,7 @@ impl Drop for Bond<'_> {
                 (None, cable.near(), cable.near_address()),
                 (Some(first.namespace()), cable.far(), cable.far_address()),
             ] {
-                // Joining a bond keeps a NIC's addresses on most kernels; what is there already is as good.
+                // Joining a bond keeps a NIC's addresses on most kernels; an address that is there already is as good.
                 ip(inside, &format!("address replace {address}/24 dev {nic}"));
             }
             cable.ping(1).expect("the cable carries again");

@@ -1,4 +1,4 @@
-//! The doctor finds what was planted, finds nothing else, and mends what can be mended.
+//! The doctor finds the planted faults and nothing else, and mends those that it can.
 
 use crate::util::{json, output, rails_bench};
 use rails_bind::{
@@ -111,7 +111,7 @@ fn work(task: &str) -> ! {
     }
 }
 
-/// Echoes whatever comes, at the far end of the cable, for as long as the tests run.
+/// Echoes every byte, at the far end of the cable, for as long as the tests run.
 fn echo(cable: &Cable) {
     let (namespace, address) = (cable.namespace().clone(), cable.far_address());
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -134,7 +134,7 @@ fn echo(cable: &Cable) {
     is_ready.recv().expect("it listens");
 }
 
-/// Makes the machine as it is planted, whatever it was before.
+/// Plants the fault, from any earlier state of the machine.
 fn plant(cable: &Cable, planted: &Planted) {
     let topology = Topology::detect().expect("a machine");
     let nic = topology.nic(cable.near()).expect("it has a driver");

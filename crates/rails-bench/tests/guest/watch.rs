@@ -56,7 +56,7 @@ impl Watch {
         panic!("{what} is not told, but {seen:?}");
     }
 
-    /// Lets go of what it has told.
+    /// Drops the lines it has read.
     fn forget(&self) {
         self.lines.try_iter().for_each(drop);
     }
@@ -151,5 +151,5 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 4;
 /// Over all memory blocks.
 const PASSES: usize = 10;
-/// Longer than what is asserted, so that a late line is told apart from none.
+/// Longer than the asserted bound, so that a late line is told apart from none.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -54,7 +54,8 @@ fn once<T>(
     let work = Builder::new().prefix(UNFINISHED).tempdir_in(cache).map_err(file_error("mkdtemp", cache))?;
     let complete = put_together(work.path())?;
     fs::rename(&complete, target).map_err(file_error("rename", &complete))?;
-    let useless = || GuestError::NoKernel { reason: format!("the package fetched into {} holds none", target.display()) };
+    let useless =
+        || GuestError::NoKernel { reason: format!("the package fetched into {} holds none", target.display()) };
     cached().ok_or_else(useless)
 }
 
@@ -139,7 +140,8 @@ fn make(folder: &Path) -> Result<(), GuestError> {
 
 const META: &str = "linux-image-amd64";
 const UNFINISHED: &str = ".unfinished-";
-const ADVICE: &str = "on Debian, `apt-get update` refreshes apt's package lists; elsewhere, name a kernel and its modules";
+const ADVICE: &str =
+    "on Debian, `apt-get update` refreshes apt's package lists; elsewhere, name a kernel and its modules";
 
 #[cfg(test)]
 mod tests {

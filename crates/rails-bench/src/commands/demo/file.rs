@@ -130,5 +130,5 @@ fn check_room(folder: &Path, needed: u64) -> Result<DataSize> {
 
 const BLOCK: usize = 1 << 20;
 
-/// Left free beyond what the demo takes.
+/// Left free beside the demo's files.
 const SPARE: u64 = 64 << 20;

@@ -134,7 +134,7 @@ async fn connect(sender: &Endpoint, receiver: &Endpoint) -> Result<(MultiRailStr
     Ok((near, far))
 }
 
-/// Prints where everything was, and what it did.
+/// Prints the placement and the figures.
 fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<()> {
     use Column::*;
     let parts = [

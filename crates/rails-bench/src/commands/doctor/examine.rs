@@ -19,7 +19,7 @@ use rails_topo::{Nic, NicKind, Topology};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// One NIC, or what of a process has to do with one, or one rail.
+/// One NIC, or the parts of a process that use one, or one rail.
 #[derive(Debug, Serialize)]
 pub(super) struct Examined {
     /// Its name.
@@ -235,8 +235,7 @@ fn balancing(host: &Host, seen: &Observation) -> Option<String> {
     match irqbalance::heed(host.root(), wanted) {
         Ok((BalancerPlan::None, _)) => None,
         Ok((BalancerPlan::Ban, _)) => Some(
-            "irqbalance runs and may move these interrupts at any time; --fix tells it to leave alone what it moves"
-                .to_owned(),
+            "irqbalance runs and may move these interrupts at any time; --fix tells it to leave them alone".to_owned(),
         ),
         Ok((plan, _)) => Some(plan.to_string()),
         Err(error) => Some(format!("{:#}", anyhow!(error))),

@@ -1,4 +1,4 @@
-//! Carrying out what would mend it, one property after the other.
+//! Carries out the mends, one property after the other.
 
 use super::{
     examine::{Examined, examine},
@@ -13,7 +13,7 @@ use rails_bind::{
 use rails_topo::Topology;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Mends what can be mended, and looks again. What is changed stays, and the journal knows what was before; it is added to
+/// Mends each property that it can, and looks again. The changes stay, and the journal knows the earlier values; it is added to
 /// `mended`, also if something goes wrong later.
 pub(super) fn mend(
     host: &Host,

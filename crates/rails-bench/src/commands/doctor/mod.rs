@@ -12,7 +12,7 @@ use rails_bind::{settings::Host, thread::Tid};
 use rails_multirail::RailRequest;
 use std::time::Duration;
 
-/// Say whether interrupts, threads and memory are where a NIC is, and what would mend it
+/// Say whether interrupts, threads and memory are where a NIC is, and how to mend it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Three properties make a rail a rail: the NIC's interrupts are served on the processor that it is attached to, the threads that use it run there
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Carry the changes out; `rails-bench undo` takes them back
     #[arg(long)]
     fix: bool,
-    /// Print what was seen, the verdicts and what would mend them as JSON
+    /// Print the evidence, the verdicts and the mends as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

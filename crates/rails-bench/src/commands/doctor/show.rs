@@ -7,7 +7,7 @@ use rails_bind::{
 };
 use std::{error::Error, fmt::Write as _};
 
-/// Each of them: the three properties, what shows it, and what mends it.
+/// Each of them: the three properties, the evidence, and the mend.
 pub(super) fn examined(all: &[Examined]) -> String {
     let mut text = String::new();
     for one in all {

@@ -42,7 +42,7 @@ impl Subject {
                 match nics.is_empty() {
                     false => Ok(Self::Nics(nics)),
                     true => Err(anyhow!("this machine has no NIC with a device behind it")
-                        .help("name what is to be looked at: --pid, --iface or --rails")),
+                        .help("name a subject: --pid, --iface or --rails")),
                 }
             }
         }

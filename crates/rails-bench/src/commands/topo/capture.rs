@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use rails_topo::Capture;
 use std::path::PathBuf;
 
-/// Pack what the kernel's files say of this machine into one file, for --topology on any other
+/// Pack the kernel's files about this machine into one file, for --topology on any other
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -28,7 +28,7 @@ enum Source<'a> {
     Whole(String),
 }
 
-/// A fact of a NIC: how it is called, what the model says, and the file that would.
+/// A fact of a NIC: its name, the model's value, and the file that would give it.
 struct NicFact {
     name: &'static str,
     key: &'static str,
@@ -58,7 +58,7 @@ const NIC_FACTS: [NicFact; 3] = [
 ];
 
 impl Explanation {
-    /// Explains a machine; reads files of the kernel again where that tells who said what.
+    /// Explains a machine; reads files of the kernel again where that tells the source of a fact.
     pub(super) fn of(topology: &Topology) -> Result<Self> {
         let source = Source::of(topology)?;
         let mut rows = Vec::new();
@@ -180,7 +180,7 @@ fn said(root: &Path, file: &str, is_known: bool) -> String {
     }
 }
 
-/// The files that gave a fact, the last one first, and what the machine itself says.
+/// The files that gave a fact, the last one first, and the machine's own value.
 fn chain(told: &[&Override], own: &str) -> String {
     let own = Some(own.to_owned()).filter(|own| !own.is_empty());
     told.iter().rev().map(ToString::to_string).chain(own).collect::<Vec<_>>().join("; ")
@@ -190,7 +190,7 @@ fn overrides<'a>(topology: &'a Topology, fact: &[&str]) -> Vec<&'a Override> {
     topology.overrides_of(fact).collect()
 }
 
-/// The folder of the device behind an interface: the PCI function, which has the place, and not what hangs on it.
+/// The folder of the device behind an interface: the PCI function, which has the place, and not a device below it.
 fn device(nic: &Nic) -> String {
     match nic.pci {
         Some(pci) => format!("sys/bus/pci/devices/{pci}"),

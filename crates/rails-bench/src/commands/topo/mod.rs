@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Say of each fact that decides where rails go where it comes from: a file of the kernel, hwloc, or a line of a configuration file
     #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
-    /// Print what changes, a line for each, until Ctrl-C; with --json one object for each
+    /// Print each change, a line for each, until Ctrl-C; with --json one object for each
     #[arg(long, conflicts_with_all = ["topology", "config", "of", "explain", "svg"])]
     watch: bool,
     #[command(flatten)]
@@ -49,7 +49,7 @@ enum Command {
     Capture(capture::Args),
 }
 
-/// As what a machine is printed.
+/// The form in which a machine is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// A tree to be read.

@@ -18,7 +18,7 @@ pub(super) struct SvgArgs {
     /// Draw the machine into an SVG file; `-` is stdout
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "of", "explain"])]
     svg: Option<PathBuf>,
-    /// Draw these rails over it, where `plan` would place them (`plan --help` says what can be wished for)
+    /// Draw these rails over it, where `plan` would place them (`plan --help` lists the wishes)
     #[arg(long, value_name = "SPEC", requires = "svg")]
     rails: Option<RailRequest>,
 }

@@ -1,4 +1,4 @@
-//! `rails-bench topo --watch`: what changes, as it changes.
+//! `rails-bench topo --watch`: changes as they happen.
 
 use crate::{
     exit::{Exit, Signal},
@@ -55,7 +55,7 @@ fn text_line(update: &Update, now: SystemTime) -> String {
     }
 }
 
-/// The change's own fields, and `time`; what was missed has the kind `lagged`, with the machine as it is now.
+/// The change's own fields, and `time`; missed changes have the kind `lagged`, with the machine as it is now.
 fn json_line(update: &Update, now: SystemTime) -> Value {
     let (at, mut line) = match update {
         Update::Change(stamped) => (stamped.at, json!(stamped.change)),

@@ -1,4 +1,4 @@
-//! `compare`: striped streams beside what else could carry the bytes, over links made for it.
+//! `compare`: striped streams beside their rivals, over links made for it.
 
 use super::contest::{CaseArgs, Chosen, ContestArgs, explained};
 use crate::{

@@ -17,7 +17,7 @@ use rails_lab::LabError;
 use serde::Serialize;
 use std::{fmt::Display, path::PathBuf};
 
-/// How often, in which order, over what, and where the samples go.
+/// How often, in which order, over which links, and where the samples go.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ContestArgs {
     /// Rounds of each case that count
@@ -63,7 +63,7 @@ impl ContestArgs {
         })
     }
 
-    /// Says what is measured next; round 0 is the one that does not count.
+    /// Announces the next measurement; round 0 is the one that does not count.
     pub(super) fn say(&self, round: usize, who: impl Display) {
         match round {
             0 => print::note(format_args!("warm-up: {who}")),
@@ -71,7 +71,7 @@ impl ContestArgs {
         }
     }
 
-    /// Writes what came of all cases where it is wished for.
+    /// Writes the results of all cases where asked for.
     pub(super) fn write(&self, outcomes: &impl Serialize) -> Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
         let json = serde_json::to_vec_pretty(outcomes)?;
@@ -113,7 +113,7 @@ impl Chosen {
     }
 }
 
-/// Says what can be done about it.
+/// Adds a remedy.
 pub(super) fn explained(error: ContestError) -> anyhow::Error {
     let not_root = matches!(error, ContestError::Lab(LabError::NotRoot { .. }));
     let error = anyhow::Error::from(error);

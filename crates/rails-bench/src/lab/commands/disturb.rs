@@ -1,4 +1,4 @@
-//! `disturb`: what streams make of links that change under them.
+//! `disturb`: streams over links that change under them.
 
 use super::contest::{Chosen, ContestArgs, explained};
 use crate::{
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Change a link under streams, plain flows and MPTCP, and see how long they take to get over it (needs root)
 ///
-/// In the middle third of each run the last link is slow, down or a black hole; the receiver writes down what arrives in every 20 ms, and
+/// In the middle third of each run the last link is slow, down or a black hole; the receiver writes down the arrivals in every 20 ms, and
 /// looks at every byte.
 ///
 /// Example: rails-bench disturb --scenarios black-hole --rounds 5
@@ -50,13 +50,13 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if links.iter().any(|link| link.mbit().is_none()) {
         return Err(Helped::usage(
             "--rates: a link without a rate",
-            "what settles there is the machine; give each a rate",
+            "the machine alone sets their rate; give each a rate",
         ));
     }
     let contenders = Chosen::contenders(&args.contenders, USUAL.to_vec());
     let foreign = contenders.iter().find(|one| matches!(one, Contender::Iperf3 | Contender::Ucx));
     if let Some(foreign) = foreign {
-        let error = format!("--contenders: {foreign} does not say what arrives when");
+        let error = format!("--contenders: {foreign} does not say when bytes arrive");
         return Err(Helped::usage(error, "choose among the others"));
     }
     let scenarios = if args.scenarios.is_empty() { Scenario::USUAL.to_vec() } else { args.scenarios.clone() };

@@ -67,11 +67,11 @@ pub(crate) enum ContestError {
         /// Its message.
         said: String,
     },
-    /// A process said what cannot be read as a measurement.
+    /// A process printed a line that cannot be read as a measurement.
     #[error("the measurement cannot be read")]
     Report(#[from] serde_json::Error),
     /// A program of others gave no figure where it should be.
-    #[error("no figure in what {program} says: {output}")]
+    #[error("no figure in the output of {program}: {output}")]
     Figure {
         /// The program.
         program: &'static str,
@@ -84,7 +84,7 @@ pub(crate) enum ContestError {
         /// The cause.
         source: io::Error,
     },
-    /// The kernel did not say what the processes used.
+    /// The kernel did not give the CPU time of the processes.
     #[error("getrusage failed")]
     Usage {
         /// The cause.
@@ -97,7 +97,7 @@ impl Contest {
     /// is measured; `progress` of each measurement before it starts.
     ///
     /// # Errors
-    /// [`ContestError`]; whatever was made is taken down.
+    /// [`ContestError`]. Links that were made are taken down.
     ///
     /// # Privileges
     /// Root, for the namespaces.

@@ -1,11 +1,11 @@
-//! Striped streams beside what else could carry the same bytes, over the same links in the same run.
+//! Striped streams beside their rivals for the same bytes, over the same links in the same run.
 //!
 //! The two ends are processes in two network namespaces; each measurement starts both anew. Every round runs every contender
-//! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them. One who cannot take
-//! part is listed with the reason; one whose figure is not what it seems to be has a warning beside it.
+//! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them. A contender that cannot take
+//! part is listed with the reason; one whose figure is not to be taken at face value has a warning beside it.
 //!
-//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs the rounds, `statistics` and the
-//! [`Comparison`] here are what comes out; `table` and `chart` show it.
+//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs the rounds, `statistics` sums them
+//! up into the [`Comparison`] here; `table` and `chart` show it.
 
 mod chart;
 mod contender;
@@ -102,7 +102,7 @@ pub(crate) struct Sample {
     pub(crate) cpu_seconds_per_gigabyte: f64,
     /// The sender's and the receiver's part of it; `None` of programs of others.
     pub(crate) cpu_seconds_by_side: Option<(f64, f64)>,
-    /// The bytes over the sender's CPU time: what one core sends while it is busy. `None` of programs of others.
+    /// The bytes over the sender's CPU time: the rate of one busy core. `None` of programs of others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<f64>,
     /// The same of the receiver.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<f64>,
@@ -112,7 +112,7 @@ pub(crate) struct Sample {
     pub(crate) retransmitted_segments: u64,
     /// Congestion control as the sockets said it; empty where it is not told.
     pub(crate) congestion_control: Vec<String>,
-    /// Why the figure is not what it seems to be.
+    /// Why the figure is not to be taken at face value.
     pub(crate) warnings: Vec<String>,
 }
 

@@ -71,7 +71,7 @@ impl Peer {
         Err(self.failed("it did not get ready".to_owned()))
     }
 
-    /// Waits for its end no longer than this, and gives its standard output, whatever its exit status; an error where it did not end
+    /// Waits for its end no longer than this, and gives its standard output, at any exit status; an error where it did not end
     /// or wrote nothing.
     pub(crate) fn finish_within(mut self, patience: Duration) -> Result<Vec<u8>, ContestError> {
         let deadline = Instant::now() + patience;
@@ -98,7 +98,7 @@ impl Peer {
         let status = self.child.wait().map_err(|source| run(&self.command, source))?;
         self.heard.extend(self.said.iter());
         if !status.success() {
-            // Some programs say on standard output what is wrong.
+            // Some programs print their errors to standard output.
             self.heard.extend(String::from_utf8_lossy(&output).lines().map(str::to_owned));
             return Err(self.failed(status.to_string()));
         }

@@ -1,4 +1,4 @@
-//! Where a contest takes place: the links, the CPUs, and what the kernel counts.
+//! Where a contest takes place: the links, the CPUs, and the kernel's counters.
 
 use super::{ContestError, Link, Terms, keys::Keys, link};
 use nix::sys::resource::{UsageWho, getrusage};

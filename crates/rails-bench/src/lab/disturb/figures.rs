@@ -98,15 +98,15 @@ impl Figure {
     }
 }
 
-/// Whether everything happened, and in its time, and the receiver told of it: what happened late leaves too little time for what
-/// comes of it.
+/// Whether every event happened in time, and the receiver reported: an event that came late leaves too little time for its
+/// effect.
 fn is_whole(sample: &DisturbSample) -> bool {
     sample.series.is_some() && sample.course.late_seconds.is_some_and(|late| late <= LATEST_SECONDS)
 }
 
 fn lost_or_doubled(sample: &DisturbSample) -> Option<u64> {
     let (written, read) = (sample.bytes_written?, sample.bytes?);
-    // Where the bytes are others than those sent, what is not in its place is neither known to be there.
+    // From the first wrong byte on, none is known to have arrived.
     Some(written.abs_diff(read).max(sample.wrong_at.map_or(0, |at| read.saturating_sub(at))))
 }
 
@@ -119,7 +119,7 @@ fn phases(sample: &DisturbSample) -> Vec<(f64, f64)> {
     borders.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// `None` where that is not known, and of what is known, where it never was.
+/// `None` where that is not known, or known never to have been.
 fn settled_after(sample: &DisturbSample, phase: usize, ceiling: f64) -> Option<Option<f64>> {
     let (from, to) = *phases(sample).get(phase)?;
     Some(settled(sample.series.as_ref()?, from, to, ceiling))

@@ -1,8 +1,8 @@
 //! Streams over links that change under them, beside plain flows and MPTCP in the same run.
 //!
-//! The receiver writes down what it reads in every 20 ms, and each pause; the sender's interfaces are read as often. `scenario`
-//! says what happens when, `run` does it, `target` says what is measured and how good it is to be, `figures` works out what came
-//! of it, `table` shows that.
+//! The receiver writes down the bytes it reads in every 20 ms, and each pause; the sender's interfaces are read as often. `scenario`
+//! lists the events of a run, `run` carries them out, `target` names the measures and their goals, `figures` computes the
+//! measures from the samples, `table` prints them.
 
 mod figures;
 mod run;
@@ -62,7 +62,7 @@ pub(crate) struct DisturbSample {
     pub(crate) series: Option<Series>,
     /// Why there are no figures, where there are none.
     pub(crate) failed: Option<String>,
-    /// Why the figures are not what they seem to be.
+    /// Why the figures are not to be taken at face value.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Figure {
     pub(crate) measure: Measure,
     /// The most that a stream is to reach; `None` where nothing is asked.
     pub(crate) target: Option<f64>,
-    /// The median over the rounds, where what never came to pass is later than all else; `None` where that is never, or nothing is
+    /// The median over the rounds, where an event that never came counts as the latest; `None` where that is never, or nothing is
     /// known.
     pub(crate) median: Option<f64>,
     /// The least.

@@ -49,11 +49,11 @@ struct Sent {
 }
 
 impl DisturbContest {
-    /// Makes the links anew for each run, so that none begins with what another left. `progress` is told of each run before it
+    /// Makes the links anew for each run, so that none begins with the remains of another. `progress` is told of each run before it
     /// starts.
     ///
     /// # Errors
-    /// [`ContestError`]; whatever was made is taken down. A contender that does not survive is no error, but a failed sample.
+    /// [`ContestError`]. Links that were made are taken down. A contender that does not survive is no error, but a failed sample.
     ///
     /// # Privileges
     /// Root, for the namespaces.

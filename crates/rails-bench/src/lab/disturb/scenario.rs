@@ -51,9 +51,9 @@ impl fmt::Display for Scenario {
         f.pad(match self {
             Self::Step => "the rate falls to a tenth and comes back",
             Self::Down => "the receiver's interface goes down and comes up",
-            Self::BlackHole => "the receiver drops what arrives, and then no more",
-            Self::BlackHoleBack => "the sender drops what comes back, and then no more",
-            Self::BlackHoleBoth => "both ends drop what arrives, and then no more",
+            Self::BlackHole => "the receiver drops all arrivals, and then no more",
+            Self::BlackHoleBack => "the sender drops all that comes back, and then no more",
+            Self::BlackHoleBoth => "both ends drop all arrivals, and then no more",
             Self::Crawl => "the rate falls to 1 Mbit/s and comes back",
         })
     }

@@ -113,7 +113,7 @@ impl End {
         self.thread.is_finished()
     }
 
-    /// Has it send no more, and read on to the end of what the other sends.
+    /// Has it send no more, and read on to the end of the other's bytes.
     pub(super) fn stop_sending(&self) {
         self.shared.enough.store(true, Ordering::Relaxed);
     }

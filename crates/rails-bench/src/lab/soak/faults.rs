@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Faults {
     random: ChaCha8Rng,
-    /// Of each link that is not whole, what is wrong and when it will be over.
+    /// Of each link that is not whole, its fault and the end of the fault.
     wrong: Vec<Option<(Fault, Duration)>>,
     next: Duration,
 }
@@ -80,7 +80,7 @@ impl Faults {
     }
 }
 
-/// From a hundredth of what a link should carry to several times as much.
+/// From a hundredth of a link's intended rate to several times as much.
 const RATES: [u64; 5] = [2, 10, 50, 400, 1_000];
 /// Before the first fault.
 const QUIET: Duration = Duration::from_millis(500);

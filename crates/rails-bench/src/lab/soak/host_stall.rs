@@ -1,4 +1,4 @@
-//! When this machine itself stood still: what is not read then says nothing of the stream.
+//! When this machine itself stood still: a gap in the reading then says nothing of the stream.
 
 use crate::measure::series::Pause;
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-//! A stream over links that do what links do, for a long time, with every byte compared.
+//! A stream over links with the faults of real links, for a long time, with every byte compared.
 
 mod ends;
 mod faults;
@@ -109,5 +109,5 @@ fn size(bytes: u64) -> DataSize {
 const RATE: u64 = 200;
 /// A link without a fault.
 const WHOLE: Link = Link::Veth(Shape::mbit(RATE));
-/// How often it is looked at what is due.
+/// How often the due faults are looked for.
 const TICK: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Long-distance links: a rate, a round-trip time, random loss and a queue that ends, carried by a thread in user space
 ///
-/// The same seed loses the same frames. What an emulated link drops without having been told to is counted apart, and said at the end; the
+/// The same seed loses the same frames. Unplanned drops of an emulated link are counted apart, and printed at the end; the
 /// figures of a run in which there was any are worthless.
 #[derive(Debug, clap::Args)]
 #[command(after_help = session::AFTER_HELP)]
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// The probability that a frame is lost, each way: 0 to 1
     #[arg(long, value_name = "P", default_value = "0", value_parser = probability)]
     loss: f64,
-    /// The longest a frame waits for its turn; what would wait longer is dropped
+    /// The longest a frame waits for its turn; a frame that would wait longer is dropped
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration::parse)]
     queue: Duration,
     /// Draw the losses from this [default: a random one, which is printed]

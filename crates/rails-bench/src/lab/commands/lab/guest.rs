@@ -68,7 +68,7 @@ fn explained(error: GuestError) -> anyhow::Error {
         GuestError::Missing { .. } => {
             "install these packages, e.g. `apt-get install qemu-system-x86 busybox-static kmod`"
         }
-        GuestError::NoKernel { .. } => "on Debian, `apt-get update` refreshes what apt knows of kernels",
+        GuestError::NoKernel { .. } => "on Debian, `apt-get update` refreshes apt's lists of kernels",
         GuestError::TimedOut { .. } => "give it more time with --limit",
         GuestError::OutOfRange { .. } => return Helped::usage(error, "change --cores, --memory or --limit"),
         GuestError::RelativePath { .. } => return Helped::usage(error, "give absolute paths to --show"),

@@ -4,7 +4,7 @@ use crate::print;
 use rails_lab::{EmulatedCounters, LabError, LineCounters, LinkLab, Side};
 use std::fmt;
 
-/// Says what was made and how to get in; `what` says of each link what it is like.
+/// Prints the lab's parts and how to get in; `what` describes each link.
 pub(super) fn made(lab: &LinkLab, what: &[String]) {
     for side in Side::BOTH {
         let name = lab.side(side).name();
@@ -16,7 +16,7 @@ pub(super) fn made(lab: &LinkLab, what: &[String]) {
     }
 }
 
-/// Says what the emulated links did; links of the other kind have nothing to say.
+/// Prints the counters of the emulated links; links of the other kind have none.
 pub(super) fn counters(lab: &LinkLab) {
     for link in 0..lab.link_count() {
         match lab.emulated_counters(link) {

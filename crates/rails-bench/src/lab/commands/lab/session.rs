@@ -31,7 +31,7 @@ pub(crate) struct Programs {
     command: Vec<OsString>,
 }
 
-/// Makes the lab, and takes it down when the command has ended or a signal comes. `what` says of each link what it is like.
+/// Makes the lab, and takes it down when the command has ended or a signal comes. `what` describes each link.
 pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() -> Result<LinkLab>) -> Result<Exit> {
     block_on(async {
         let mut stop = Stop::on_signals()?;
@@ -50,7 +50,7 @@ pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() ->
     })
 }
 
-/// Runs the command, and what it is to talk to before and meanwhile.
+/// Runs the command, and its server before and meanwhile.
 async fn both(
     lab: &LinkLab,
     serve: Option<&str>,
@@ -83,7 +83,7 @@ async fn both(
         }
     };
     if let Some(server) = &mut server {
-        // One that serves once ends by itself, after it has said what it saw.
+        // One that serves once ends by itself, after it has printed its figures.
         let _ = timeout(LAST_WORDS, server.child.wait()).await;
         server.end().await;
     }
@@ -93,7 +93,7 @@ async fn both(
 /// A program in a lab. It is killed when this is dropped.
 struct Running {
     child: Child,
-    /// Whether it leads a process group, so that what it started is ended with it.
+    /// Whether it leads a process group, so that its children are ended with it.
     is_group: bool,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Figures {
     /// CPU time of the sender and of the receiver while they measured; `None` where it does not say, and that of their whole lives is taken.
     pub(super) cpu_seconds: Option<(f64, f64)>,
     pub(super) congestion_control: Vec<String>,
-    /// Why the figure is not what it seems to be.
+    /// Why the figure is not to be taken at face value.
     pub(super) warnings: Vec<String>,
 }
 

@@ -56,7 +56,7 @@ impl Own {
 }
 
 impl Keep {
-    /// Adds what one end is told of it.
+    /// Adds the figures of one end.
     fn tell(self, side: Side, keys: &Keys, command: &mut Command) {
         match (self, side) {
             (Self::Insecure, _) => command.arg("--insecure"),

@@ -1,8 +1,8 @@
 //! UCX's own benchmark, over TCP on all links: `ucx_perftest -t tag_bw` with messages of 4 MiB.
 //!
-//! It sends a number of messages, not for a time; the number is worked out from the links' rates for the warm-up, and from what it
-//! reached for every later round. It says only what the sender saw: messages of this size are sent by rendezvous, so that is
-//! what the receiver has confirmed, but it is a figure of the sender. Its sockets' congestion control is the system's, which the testbed sets.
+//! It sends a number of messages, not for a time; the number is worked out from the links' rates for the warm-up, and from its earlier
+//! rate for every later round. It prints only the sender's view: messages of this size are sent by rendezvous, so the
+//! receiver has confirmed them, but it is a figure of the sender. Its sockets' congestion control is the system's, which the testbed sets.
 
 use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::lab::compare::peer::Peer;

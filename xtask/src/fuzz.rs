@@ -82,7 +82,7 @@ pub(crate) struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Installs what the targets need, and builds them.
+    /// Installs the tools of the targets, and builds them.
     pub(crate) fn build(build: Build) -> Result<Self> {
         setup(Purpose::Fuzz)?;
         let package = ["build", "--package", "rails-fuzz", "--features", "fuzzing", "--profile", build.profile()];
@@ -100,7 +100,7 @@ impl Fuzzer {
             crashes: kept.join("crashes"),
         };
         fs::create_dir_all(&fuzzer.crashes)?;
-        // What a former version wrote there may belong to targets that are gone.
+        // The files of a former version may belong to targets that are gone.
         if fuzzer.seeds.exists() {
             fs::remove_dir_all(&fuzzer.seeds)?;
         }
@@ -225,7 +225,7 @@ fn artifact(said: &str) -> Option<&str> {
 const MOST_SECONDS: u64 = 10;
 /// In MiB, the fuzzer's own memory included.
 const MOST_MEMORY: u64 = 1024;
-/// Lines shown of what a target said that broke.
+/// Lines shown of the output of a target that broke.
 const SHOWN: usize = 40;
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ enum Command {
     /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
     /// The last line is `N passed, N failed, N skipped`.
     Test {
-        /// Repeat more of what is drawn anew each time: 100,000 seeds, a minute for each fuzz target, a soak of ten minutes, and RAILS_RUNS=20 for the
+        /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a soak of ten minutes, and RAILS_RUNS=20 for the
         /// tests that heed it. It takes hours
         #[arg(long)]
         long: bool,
@@ -70,7 +70,7 @@ enum Command {
     },
     /// Feed every decoder of outside bytes with arbitrary ones, chosen by the branches that they reach (needs a C++ compiler)
     ///
-    /// Built once more, with coverage, into target/fuzz, by the stable compiler. What reaches something new is kept in
+    /// Built once more, with coverage, into target/fuzz, by the stable compiler. Inputs that reach new code are kept in
     /// target/fuzz/corpus and is where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its
     /// path and the command that runs it again are printed, and the exit code is 1.
     Fuzz {

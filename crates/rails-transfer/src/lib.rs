@@ -58,7 +58,7 @@
 //!   sender's file still begins with those bytes.
 //! - A file's failure is told to both peers and does not stop the others. `Ok` therefore means only that the protocol
 //!   came to its end; ask [`SendSummary::is_complete`] and [`ReceiveSummary::is_complete`].
-//! - Memory is bounded whatever the peer does: a frame's length is checked before memory is taken for it, and at most
+//! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it, and at most
 //!   64 entries are open at a time. Only the sender's own list of files grows.
 //!
 //! # Limits

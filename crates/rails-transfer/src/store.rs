@@ -320,7 +320,7 @@ fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
 }
 
 const BUSY: &str = "receiver: another transfer is writing this file";
-/// Nobody else reads an unfinished file, whatever its final mode.
+/// Nobody else reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 const HASH_BUFFER: usize = 256 * 1024;

@@ -2,7 +2,7 @@
 //!
 //! [`Outbound`] is the sender's view of the open entries, [`Inbound`] the receiver's, [`choose`] the rule by
 //! which a file is kept, resumed or sent from the start. The drivers feed them messages and carry out what they
-//! allow; whatever a peer does that they do not allow is a [`Violation`](crate::Violation).
+//! allow; any other message of a peer is a [`Violation`](crate::Violation).
 
 mod inbound;
 mod outbound;

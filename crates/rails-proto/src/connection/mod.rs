@@ -88,6 +88,8 @@ pub struct Connection {
     form: Option<Form>,
     parameters: TransportParameters,
     lanes: Vec<Lane>,
+    /// The slot of the lane on which the latest chunk has arrived.
+    answering: usize,
     ending: Ending,
     /// The failure of the stream.
     failure: Option<Failure>,
@@ -169,6 +171,7 @@ impl Connection {
             parameters: config.parameters,
             lanes: Vec::new(),
             ending: Ending::new(config.linger),
+            answering: 0,
             failure: None,
             outage_limit: config.outage_limit,
             outage_since: None,
@@ -442,6 +445,7 @@ impl Connection {
 
     /// Counts a chunk that has arrived whole on `lane`, and has it acknowledged.
     fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
+        self.answering = lane.0;
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
         state.arrived_at = Some(now);

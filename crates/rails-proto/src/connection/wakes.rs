@@ -47,8 +47,10 @@ impl Connection {
                 work -= 1;
             }
         }
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if work > 0 && lane.up && lane.idle && self.scheduler.wants(now, index) {
+        // The lane of the latest arrival comes first: an answer carries its acknowledgement.
+        for index in std::iter::once(self.answering).chain(0..self.lanes.len()) {
+            let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.up && lane.idle) else { continue };
+            if work > 0 && self.scheduler.wants(now, index) {
                 lane.call();
                 self.wakes.lanes |= 1 << index;
                 work -= 1;
@@ -72,9 +74,10 @@ impl Connection {
 }
 
 impl Wakes {
-    /// The lanes to wake: they have something to send, or one of their [timeouts](Connection::lane_timeouts) is earlier than they know.
+    /// The lanes to wake: first those that have something to send, then those with an earlier
+    /// [timeout](Connection::lane_timeouts) than they know.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        members(self.lanes | self.timers)
+        members(self.lanes).chain(members(self.timers & !self.lanes))
     }
 
     /// `lane` has an earlier timeout than it knows.
@@ -97,3 +100,50 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
 /// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit of unsent bytes. The driver of such a
 /// lane need not ask its socket.
 pub const NEEDS_NO_ROOM: u64 = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        connection::{Config, Connection, LaneId},
+        lane::{LaneProtocol, Next},
+        parameters::TransportParameters,
+        policy::Policy,
+        scheduler::LaneTraits,
+        wire::DataHeader,
+    };
+    use bytes::Bytes;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn answer_on_the_lane_of_the_latest_arrival() {
+        let now = Instant::now();
+        let parameters = TransportParameters { longest_chunk: 1 << 10, window: 1 << 16 };
+        let limit = Duration::from_secs(1);
+        let config = Config {
+            longest_chunk: 1 << 10,
+            send_buffer: 1 << 16,
+            parameters,
+            outage_limit: limit,
+            linger: limit,
+            redials: false,
+        };
+        let mut connection = Connection::new(config, Policy::default().build(), parameters);
+        for number in 0..3 {
+            let lane = connection.lane_up(now, LaneTraits { number, ..LaneTraits::default() }).unwrap();
+            let mut protocol = LaneProtocol::<Vec<u8>>::new(lane, None, None);
+            assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+        }
+        for (offset, lane) in [(0, 1), (1, 2), (2, 0)] {
+            let byte = Bytes::from_static(b"1");
+            let header = DataHeader::of(offset, std::slice::from_ref(&byte), false);
+            connection.handle_data(now, LaneId(lane), &header, byte.clone()).unwrap();
+            let _ = connection.take_wakes();
+            connection.write(now, byte);
+            let wakes = connection.take_wakes();
+            assert_eq!((wakes.lanes, wakes.lanes().next()), (1 << lane, Some(LaneId(lane))));
+            let mut control = Vec::new();
+            let _ = connection.poll_transmit(now, LaneId(lane), &mut control);
+            let _ = connection.poll_transmit(now, LaneId(lane), &mut control);
+        }
+    }
+}

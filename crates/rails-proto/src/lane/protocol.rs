@@ -140,6 +140,11 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         Received::End
     }
 
+    /// The length of the chunk of which the rest has still to arrive.
+    pub fn chunk_under_way(&self) -> Option<u32> {
+        self.receiver.chunk_under_way()
+    }
+
     /// Ends receiving: the peer has closed its side, or the connection has failed.
     pub fn close_receiving<S: Stream>(&mut self, now: Instant, stream: &mut S, end: Result<(), LaneError>) {
         if self.end.is_none() && self.closing.is_receiving() {

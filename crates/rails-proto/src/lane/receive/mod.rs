@@ -131,6 +131,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
+    /// The length of the chunk of which the rest has still to arrive.
+    pub(super) fn chunk_under_way(&self) -> Option<u32> {
+        self.chunk.as_ref().map(|chunk| chunk.header.length)
+    }
+
     /// Takes the error that the last call found behind the chunks that it returned.
     pub(super) fn take_failure(&mut self) -> Option<LaneError> {
         self.failed.take()

@@ -222,6 +222,18 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     fn link_index(&self) -> Option<u32> {
         None
     }
+
+    /// Has the calling thread's runtime call the wakers from now on. A pending poll of before is forgotten: the caller
+    /// polls again. The default does nothing: right for a transport whose wakers no runtime calls.
+    ///
+    /// # Errors
+    /// The transport's. The lane goes on as before.
+    ///
+    /// # Panics
+    /// It may panic outside of a tokio runtime with its I/O driver.
+    fn register_here(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Figures of a lane that mean the same for every transport.

@@ -1,13 +1,14 @@
 //! Lanes over the loopback interface: their local ends, their options and their counters.
 
 use rails_net::{
-    BindEndError, ConnectError, Deviation, KeepAlive, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
+    BindEndError, ConnectError, Deviation, KeepAlive, Lane, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
     TcpTransport,
 };
 use rails_topo::{CpuId, DataSize};
 use std::{
     error::Error,
-    io,
+    future::poll_fn,
+    io::{self, IoSliceMut},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
@@ -316,4 +317,33 @@ async fn busy_poll_time_or_missing_privilege() {
     }
     let none = TcpTransport::new().busy_poll(Duration::ZERO).listen(LOOPBACK).expect_err("zero is not a time to poll");
     assert_eq!(errno(&none), Some(libc::EINVAL));
+}
+
+#[test]
+fn arrivals_on_another_runtime() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (opening, taking) = (runtime(), runtime());
+    let (near, far) = opening.block_on(pair(&TcpTransport::new(), &TcpTransport::new()));
+    let receive = async || {
+        let mut buffer = [0; 8];
+        loop {
+            poll_fn(|context| near.poll_receive_ready(context)).await.expect("the runtime runs");
+            match near.try_receive(&mut [IoSliceMut::new(&mut buffer)]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                count => return buffer[..count.expect("the lane holds")].to_vec(),
+            }
+        }
+    };
+    let send = |bytes: &[u8]| assert_eq!(far.try_submit(bytes, &[]).expect("there is room"), bytes.len());
+    send(b"before");
+    let report = taking.enter();
+    near.register_here().expect("the kernel has descriptors");
+    drop((report, opening));
+    taking.block_on(async {
+        assert_eq!(receive().await, b"before");
+        let (got, ()) = tokio::join!(receive(), async { send(b"after") });
+        assert_eq!(got, b"after");
+        assert!(near.settings().expect("the options are the socket's").no_delay);
+        near.close_write().expect("the lane holds");
+    });
 }

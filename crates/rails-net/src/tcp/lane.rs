@@ -5,7 +5,7 @@ use super::{
     socket_options,
     zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
-use crate::{KeepAlive, OptionError, StatsError, TcpStats, TcpTransport, socket};
+use crate::{KeepAlive, Lane, OptionError, StatsError, TcpStats, TcpTransport, socket};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout},
@@ -19,7 +19,8 @@ use std::{
     future::poll_fn,
     io,
     net::{Shutdown, SocketAddr},
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 use tokio::{io::Interest, net::TcpStream};
@@ -27,7 +28,8 @@ use tokio::{io::Interest, net::TcpStream};
 /// A TCP connection with the options of a [`TcpTransport`]. Options that the kernel may change are read back.
 #[derive(Debug)]
 pub struct TcpLane {
-    stream: TcpStream,
+    /// Another runtime replaces it when it takes the lane over.
+    stream: RwLock<TcpStream>,
     local: SocketAddr,
     peer: SocketAddr,
     deviations: Vec<Deviation>,
@@ -122,7 +124,7 @@ impl TcpLane {
             }
             None => None,
         };
-        Ok(Self { stream, local, peer, deviations, busy_poll, zero_copy })
+        Ok(Self { stream: RwLock::new(stream), local, peer, deviations, busy_poll, zero_copy })
     }
 
     /// The local address.
@@ -145,7 +147,7 @@ impl TcpLane {
     /// # Errors
     /// [`StatsError::Option`] names the option that could not be read.
     pub fn settings(&self) -> Result<TcpSettings, StatsError> {
-        settings(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))
+        settings(&SockRef::from(&*self.stream())).map_err(|source| self.unreadable(source))
     }
 
     /// Reads the kernel's present figures of the connection.
@@ -154,7 +156,7 @@ impl TcpLane {
     /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Other`] if it returns fewer fields than every Linux
     /// has.
     pub fn stats(&self) -> Result<TcpStats, StatsError> {
-        TcpStats::read(&self.stream, self.local, self.peer)
+        TcpStats::read(&*self.stream(), self.local, self.peer)
     }
 
     /// The counters of sending without copies; `None` if the lane does not ([`TcpTransport::zero_copy`]).
@@ -170,7 +172,7 @@ impl TcpLane {
     /// # Errors
     /// [`StatsError::Call`] if the interfaces cannot be listed.
     pub fn interface(&self) -> Result<Option<String>, StatsError> {
-        let device = socket::bound_device(&SockRef::from(&self.stream)).map_err(|source| self.unreadable(source))?;
+        let device = socket::bound_device(&SockRef::from(&*self.stream())).map_err(|source| self.unreadable(source))?;
         if device.is_some() {
             return Ok(device);
         }
@@ -186,13 +188,21 @@ impl TcpLane {
     }
 
     /// The stream, to read and write by.
-    pub fn get_ref(&self) -> &TcpStream {
-        &self.stream
+    pub fn get_mut(&mut self) -> &mut TcpStream {
+        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stream, to read and write by.
-    pub fn get_mut(&mut self) -> &mut TcpStream {
-        &mut self.stream
+    pub(super) fn stream(&self) -> RwLockReadGuard<'_, TcpStream> {
+        self.stream.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the calling thread's runtime report the socket's readiness (`dup(2)`: a runtime knows a socket by its
+    /// descriptor). On an error nothing has changed.
+    pub(super) fn register_here(&self) -> io::Result<()> {
+        let copy = self.stream().as_fd().try_clone_to_owned()?;
+        let stream = TcpStream::from_std(copy.into())?;
+        *self.stream.write().unwrap_or_else(PoisonError::into_inner) = stream;
+        Ok(())
     }
 
     /// The stream without the lane.
@@ -200,7 +210,7 @@ impl TcpLane {
         if let Some(zero_copy) = &self.zero_copy {
             zero_copy.leave();
         }
-        self.stream
+        self.stream.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the most bytes that may wait unsent in the kernel before the socket takes no more (`TCP_NOTSENT_LOWAT`,
@@ -210,7 +220,7 @@ impl TcpLane {
     /// The kernel's.
     pub fn set_not_sent_lowat(&self, size: DataSize) -> io::Result<()> {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX).max(1);
-        SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes)
+        SockRef::from(&*self.stream()).set_tcp_notsent_lowat(bytes)
     }
 
     /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait unsent than half of
@@ -222,16 +232,7 @@ impl TcpLane {
     /// # Errors
     /// The kernel's. A connection that was reset has room, so that the next send gives the error.
     pub async fn room(&self) -> io::Result<()> {
-        if let Some(sender) = &self.zero_copy {
-            return poll_fn(|context| sender.poll_room(context)).await;
-        }
-        loop {
-            self.stream.writable().await?;
-            match self.try_room() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                outcome => return outcome,
-            }
-        }
+        poll_fn(|context| self.poll_room(context)).await
     }
 
     /// Checks for room. Without room it gives `WouldBlock`, and tokio takes the socket for writable only after the
@@ -239,19 +240,8 @@ impl TcpLane {
     pub(crate) fn try_room(&self) -> io::Result<()> {
         // tokio remembers that the socket was writable until a call reports that it is not, and the kernel sends an
         // event only after a call that found no room.
-        self.stream.try_io(Interest::WRITABLE, || self.ask_for_room())
-    }
-
-    fn ask_for_room(&self) -> io::Result<()> {
-        let mut sockets = [PollFd::new(self.stream.as_fd(), PollFlags::POLLOUT)];
-        loop {
-            return match nix::poll::poll(&mut sockets, PollTimeout::ZERO) {
-                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-                Ok(_) => Ok(()),
-                Err(Errno::EINTR) => continue,
-                Err(errno) => Err(errno.into()),
-            };
-        }
+        let stream = self.stream();
+        stream.try_io(Interest::WRITABLE, || ask_for_room(stream.as_fd()))
     }
 
     /// Closes the sending side: the peer reads to the end of the sent bytes (`shutdown(2)` with `SHUT_WR`).
@@ -259,7 +249,7 @@ impl TcpLane {
     /// # Errors
     /// The kernel's, usually that the connection has ended.
     pub fn close_write(&self) -> io::Result<()> {
-        SockRef::from(&self.stream).shutdown(Shutdown::Write)
+        SockRef::from(&*self.stream()).shutdown(Shutdown::Write)
     }
 
     fn unreadable(&self, source: OptionError) -> StatsError {
@@ -274,6 +264,18 @@ impl fmt::Display for Deviation {
             Self::ReceiveBuffer { wanted, got } => write!(f, "a receive buffer of {wanted} became {got}"),
             Self::Congestion { wanted, got } => write!(f, "congestion control {wanted} became {got}"),
         }
+    }
+}
+
+fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut sockets = [PollFd::new(socket, PollFlags::POLLOUT)];
+    loop {
+        return match nix::poll::poll(&mut sockets, PollTimeout::ZERO) {
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(_) => Ok(()),
+            Err(Errno::EINTR) => continue,
+            Err(errno) => Err(errno.into()),
+        };
     }
 }
 

@@ -61,14 +61,14 @@ impl Lane for TcpLane {
         }
         match &self.zero_copy {
             Some(sender) => sender.try_submit(control, payload),
-            None => with_slices(control, payload, |slices| self.get_ref().try_write_vectored(slices)),
+            None => with_slices(control, payload, |slices| self.stream().try_write_vectored(slices)),
         }
     }
 
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.zero_copy {
             Some(sender) => sender.poll_room(context),
-            None => self.get_ref().poll_write_ready(context),
+            None => self.stream().poll_write_ready(context),
         }
     }
 
@@ -99,16 +99,17 @@ impl Lane for TcpLane {
 
     fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let stream = self.stream();
         let received = match &self.busy_poll {
             // The busy poll may have found bytes of which the runtime has not heard yet, so this reads the socket
             // directly.
-            Some(_) => (&*SockRef::from(self.get_ref())).read_vectored(buffers),
-            None => self.get_ref().try_read_vectored(buffers),
+            Some(_) => (&*SockRef::from(&*stream)).read_vectored(buffers),
+            None => stream.try_read_vectored(buffers),
         };
         match &received {
             Ok(count) => {
                 if *count > 0 && *count < room {
-                    note_drained(self.get_ref());
+                    note_drained(&stream);
                 }
                 if let Some(busy) = &self.busy_poll {
                     busy.note_use();
@@ -118,18 +119,18 @@ impl Lane for TcpLane {
                     sender.settle();
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => note_drained(self.get_ref()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => note_drained(&stream),
             Err(_) => {}
         }
         received
     }
 
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let ready = self.get_ref().poll_read_ready(context);
+        let ready = self.stream().poll_read_ready(context);
         match &self.busy_poll {
             Some(busy) if ready.is_pending() && busy.goes_on(Instant::now()) => {
                 // This does not wait, and polls the NIC's queue (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
-                match SockRef::from(self.get_ref()).peek(&mut [MaybeUninit::uninit()]) {
+                match SockRef::from(&*self.stream()).peek(&mut [MaybeUninit::uninit()]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         context.waker().wake_by_ref();
                         Poll::Pending
@@ -153,6 +154,10 @@ impl Lane for TcpLane {
 
     fn link_index(&self) -> Option<u32> {
         self.link_index()
+    }
+
+    fn register_here(&self) -> io::Result<()> {
+        self.register_here()
     }
 }
 
@@ -218,7 +223,7 @@ mod tests {
             let mut buffer = [0; 100];
             let sent = async {
                 tokio::time::sleep(pause).await;
-                near.get_ref().try_write(b"late").expect("there is room")
+                near.try_submit(b"late", &[]).expect("there is room")
             };
             let received = async {
                 loop {

@@ -4,6 +4,7 @@ use crate::{
     RailId,
     planner::{PlannedRail, RailPlan},
     runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
+    stream::LinkChanges,
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
@@ -21,7 +22,13 @@ use std::{
 
 /// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes.
 #[derive(Debug, Clone)]
-pub struct Rails(Arc<[Rail]>);
+pub struct Rails(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    rails: Box<[Rail]>,
+    link_changes: LinkChanges,
+}
 
 /// One NIC lane and the pinned runtime that owns it.
 #[derive(Debug)]
@@ -37,17 +44,17 @@ impl Rails {
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         let rails: Result<Vec<Rail>, RuntimeError> = plan.rails.iter().map(Rail::build).collect();
-        Ok(Self(rails?.into()))
+        Ok(Self(Arc::new(Inner { rails: rails?.into(), link_changes: LinkChanges::default() })))
     }
 
     /// The number of rails.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.rails.len()
     }
 
     /// Whether there are no rails.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.rails.is_empty()
     }
 
     /// This end's offers for a [`pair`](crate::pair)ing over that transport: every address of every rail, with port 0.
@@ -57,7 +64,12 @@ impl Rails {
 
     /// The rails, by number.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rail> {
-        self.0.iter()
+        self.0.rails.iter()
+    }
+
+    /// The changes of links, for the streams on these rails.
+    pub(crate) fn link_changes(&self) -> &LinkChanges {
+        &self.0.link_changes
     }
 }
 
@@ -65,7 +77,7 @@ impl Index<RailId> for Rails {
     type Output = Rail;
 
     fn index(&self, id: RailId) -> &Rail {
-        &self.0[id.0]
+        &self.0.rails[id.0]
     }
 }
 

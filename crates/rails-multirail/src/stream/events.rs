@@ -37,12 +37,13 @@ pub(super) struct EventLog {
     stream: StreamId,
     start: Instant,
     kept: VecDeque<StreamEvent>,
-    listeners: broadcast::Sender<StreamEvent>,
+    /// Made by the first subscriber: its queue is several times the size of all else in a stream.
+    listeners: Option<broadcast::Sender<StreamEvent>>,
 }
 
 impl EventLog {
     pub(super) fn new(stream: StreamId) -> Self {
-        Self { stream, start: Instant::now(), kept: VecDeque::new(), listeners: broadcast::Sender::new(MOST_KEPT) }
+        Self { stream, start: Instant::now(), kept: VecDeque::new(), listeners: None }
     }
 
     /// Adds an event; `whose` is the lane's number and rail, and `error` the error with which the lane ended.
@@ -54,9 +55,11 @@ impl EventLog {
         if self.kept.len() == MOST_KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(event.clone());
-        // This fails if there is no subscriber, which is fine.
-        let _ = self.listeners.send(event);
+        if let Some(listeners) = &self.listeners {
+            // This fails if the subscribers are gone, which is fine.
+            let _ = listeners.send(event.clone());
+        }
+        self.kept.push_back(event);
     }
 
     /// Logs why the stream stands still, and the state of each lane.
@@ -70,8 +73,8 @@ impl EventLog {
         self.kept.iter().cloned().collect()
     }
 
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
-        self.listeners.subscribe()
+    pub(super) fn subscribe(&mut self) -> broadcast::Receiver<StreamEvent> {
+        self.listeners.get_or_insert_with(|| broadcast::Sender::new(MOST_KEPT)).subscribe()
     }
 }
 

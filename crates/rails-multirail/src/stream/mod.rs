@@ -12,6 +12,7 @@ mod io;
 mod join;
 mod lane;
 mod lane_metrics;
+mod links;
 mod listener;
 mod messages;
 mod pool;
@@ -26,6 +27,7 @@ pub use decisions::Decisions;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub(crate) use links::LinkChanges;
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 #[cfg(feature = "prometheus")]

@@ -3,6 +3,7 @@
 use super::{
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
+    links::LinkReports,
     pool::Pool,
     stats::{StreamStats, ThreadStats},
 };
@@ -315,6 +316,11 @@ impl Shared {
     /// The events from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
         self.lock().events.subscribe()
+    }
+
+    /// The changes of links from now on.
+    pub(super) fn link_reports(&self) -> LinkReports {
+        self.rails.link_changes().subscribe(&self.rails[RailId(0)])
     }
 
     /// Tells the connection of links that went down or came up.

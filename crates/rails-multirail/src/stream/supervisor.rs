@@ -1,7 +1,6 @@
 //! The supervisor of one end of a stream: its timeouts, its links, and its idle buffers.
 
 use super::{pool, shared::Shared};
-use rails_net::LinkWatch;
 use std::{sync::Arc, time::Instant};
 use tokio::time::{sleep, sleep_until};
 
@@ -23,20 +22,12 @@ pub(super) async fn supervise(shared: Arc<Shared>) {
 
 /// Tells the stream of links that go down and come up. Never returns.
 async fn watch_links(shared: &Shared) {
-    match LinkWatch::new() {
-        Ok(mut links) => loop {
-            match links.changed().await {
-                Ok(changes) => shared.links_changed(&changes),
-                // Too many changes at once, and some are lost: a link that is down shows as a stalled lane.
-                Err(error) => {
-                    tracing::debug!(stream = %shared.id, %error, "changes of links were missed");
-                    shared.with(|state| state.connection.links_unknown(Instant::now()));
-                }
-            }
-        },
-        Err(error) => {
-            tracing::debug!(stream = %shared.id, %error, "links cannot be watched; a link that is down shows as a stalled lane");
-            std::future::pending().await
+    let mut links = shared.link_reports();
+    loop {
+        match links.next().await {
+            Some(changes) => shared.links_changed(&changes),
+            // A link that is down shows as a stalled lane.
+            None => shared.with(|state| state.connection.links_unknown(Instant::now())),
         }
     }
 }

@@ -1,0 +1,63 @@
+//! The changes of links, received once for all streams of the same rails.
+
+use crate::rails::Rail;
+use rails_net::{LinkChange, LinkWatch};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
+
+/// Passes the changes of links to every stream of the same rails. A task of the first rail receives them, in the network
+/// namespace of its thread, from the first stream on.
+#[derive(Debug, Default)]
+pub(crate) struct LinkChanges(OnceLock<Sender<Report>>);
+
+/// Changes of links; `None` if changes were missed.
+type Report = Option<Arc<[LinkChange]>>;
+
+/// One stream's subscription.
+pub(super) struct LinkReports(Receiver<Report>);
+
+impl LinkChanges {
+    /// The changes from now on. `rail` receives them if no rail does so yet.
+    pub(super) fn subscribe(&self, rail: &Rail) -> LinkReports {
+        let reports = self.0.get_or_init(|| {
+            let reports = Sender::new(MOST_UNREAD);
+            rail.runtime().handle().spawn(pass_on(reports.clone()));
+            reports
+        });
+        LinkReports(reports.subscribe())
+    }
+}
+
+impl LinkReports {
+    /// The next changes; `None` if changes were missed. Waits for ever if links cannot be watched. Cancel safe.
+    pub(super) async fn next(&mut self) -> Report {
+        match self.0.recv().await {
+            Ok(report) => report,
+            Err(RecvError::Lagged(_)) => None,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Passes the kernel's reports on, as long as the rail runs.
+async fn pass_on(reports: Sender<Report>) {
+    match LinkWatch::new() {
+        Ok(mut links) => loop {
+            let report = match links.changed().await {
+                Ok(changes) => Some(changes.into()),
+                Err(error) => {
+                    tracing::debug!(%error, "changes of links were missed");
+                    None
+                }
+            };
+            // This fails if there is no stream, which is fine.
+            let _ = reports.send(report);
+        },
+        Err(error) => {
+            tracing::debug!(%error, "links cannot be watched; a link that is down shows as a stalled lane");
+        }
+    }
+}
+
+/// Reports that may wait for a stream; one that is behind by more has missed changes.
+const MOST_UNREAD: usize = 16;

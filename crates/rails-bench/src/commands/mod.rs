@@ -3,7 +3,7 @@
 pub(crate) mod demo;
 pub(crate) mod doctor;
 mod metrics;
-mod ping;
+pub(crate) mod ping;
 pub(crate) mod plan;
 pub(crate) mod recv;
 pub(crate) mod send;

@@ -1,5 +1,4 @@
-//! Round trips: `stream --ping` and `serve --ping`. The application runs on the first rail's thread, as in a program that was
-//! written for rails.
+//! Round trips: `stream --ping` and `serve --ping`.
 
 use crate::{
     admission::Admission,
@@ -13,7 +12,57 @@ use crate::{
 use anyhow::{Context, Result};
 use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRailStream, Rail};
 use rails_net::{TcpAcceptor, TcpTransport};
-use std::sync::Arc;
+use serde::Serialize;
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+use tokio::runtime::Runtime;
+
+/// The runtime of the application's task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Application {
+    /// The first rail's, as in a program that was written for rails
+    #[default]
+    Rail,
+    /// tokio's multi-thread runtime with a worker for each CPU, as in most services
+    MultiThread,
+}
+
+impl Application {
+    /// Runs a task to its end on the runtime.
+    async fn run<T, Fut>(self, rail: &Rail, task: impl FnOnce() -> Fut + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        static MULTI_THREAD: OnceLock<Runtime> = OnceLock::new();
+        match self {
+            Self::Rail => rail.runtime().spawn(task).await?,
+            Self::MultiThread => {
+                let runtime = match MULTI_THREAD.get() {
+                    Some(runtime) => runtime,
+                    None => {
+                        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+                        let runtime = runtime.context("no tokio runtime")?;
+                        MULTI_THREAD.get_or_init(|| runtime)
+                    }
+                };
+                runtime.spawn(task()).await?
+            }
+        }
+    }
+}
+
+impl fmt::Display for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rail => "rail",
+            Self::MultiThread => "multi-thread",
+        })
+    }
+}
 
 /// The carrier of messages.
 #[derive(Debug)]
@@ -42,6 +91,7 @@ pub(super) async fn ask(
     endpoint: &Endpoint,
     remotes: &[LaneAddress],
     over: Over,
+    application: Application,
     (sizes, count): (&[u32], u32),
     json: bool,
     mut stop: Stop,
@@ -50,12 +100,12 @@ pub(super) async fn ask(
     let figures = if let Over::Plain(tcp) = over {
         let remote = socket(&remotes[0])?;
         let from = tcp.local(rail.local_end());
-        let asked = rail.runtime().spawn(move || async move {
+        let asked = application.run(rail, move || async move {
             let mut lane = from.connect(remote).await?;
             approach(lane.get_mut()).await?;
             anyhow::Ok(latency::ask(lane.get_mut(), &sizes, count).await?)
         });
-        stop.or(async { asked.await?.context("--to") }).await?
+        stop.or(async { asked.await.context("--to") }).await?
     } else {
         let by_messages = matches!(over, Over::Messages);
         let (stream, _) = if by_messages {
@@ -63,7 +113,7 @@ pub(super) async fn ask(
         } else {
             endpoint.open(remotes, Purpose::Ask, &mut stop).await?
         };
-        let asked = rail.runtime().spawn(move || async move {
+        let asked = application.run(rail, move || async move {
             if by_messages {
                 let ask = async |messages: &mut MultiRailMessages| {
                     approach(&mut InMessages(messages)).await?;
@@ -78,7 +128,7 @@ pub(super) async fn ask(
             stream.close().await?;
             anyhow::Ok(figures)
         });
-        asked.await?.context("the stream failed")?
+        asked.await.context("the stream failed")?
     };
     if json {
         print::result(format_args!("{}\n", serde_json::to_string(&figures)?))?;
@@ -96,18 +146,19 @@ pub(super) async fn answer(
     endpoint: &Endpoint,
     addresses: &[LaneAddress],
     over: Over,
+    application: Application,
     once: bool,
     mut stop: Stop,
 ) -> Result<Exit> {
     let mut source = Source::bind(endpoint, addresses, over).await?;
-    let ended = answer_all(&mut source, first(endpoint)?, once, &mut stop).await;
+    let ended = answer_all(&mut source, (application, first(endpoint)?), once, &mut stop).await;
     source.close().await;
     ended
 }
 
-async fn answer_all(source: &mut Source, rail: &Rail, once: bool, stop: &mut Stop) -> Result<Exit> {
+async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, stop: &mut Stop) -> Result<Exit> {
     loop {
-        match source.answer_one(rail, stop).await {
+        match source.answer_one(on, stop).await {
             Ok(answered) => print::note(format_args!("answered {answered} messages")),
             Err(error) if !once && !error.is::<Stopped>() => drop(explain(&error)),
             Err(error) => return Err(error),
@@ -139,21 +190,21 @@ impl Source {
         Ok(Self::Plain(Arc::new(bound)))
     }
 
-    async fn answer_one(&mut self, rail: &Rail, stop: &mut Stop) -> Result<u64> {
+    async fn answer_one(&mut self, (application, rail): (Application, &Rail), stop: &mut Stop) -> Result<u64> {
         let mut answering = stop.clone();
         match self {
             Self::Plain(listener) => {
                 let listener = listener.clone();
-                let answered = rail.runtime().spawn(move || async move {
+                let answered = application.run(rail, move || async move {
                     let mut lane = listener.accept().await?;
                     receive(lane.get_mut()).await?;
                     anyhow::Ok(latency::answer(lane.get_mut()).await?)
                 });
-                stop.or(async { answered.await? }).await
+                stop.or(answered).await
             }
             Self::Messages(listener) => {
                 let stream = stop.or(async { Ok(listener.accept().await?) }).await?;
-                let answered = rail.runtime().spawn(move || async move {
+                let answered = application.run(rail, move || async move {
                     let answer = async |messages: &mut MultiRailMessages| {
                         receive(&mut InMessages(messages)).await?;
                         Ok(latency::answer_messages(messages).await?)
@@ -162,11 +213,11 @@ impl Source {
                     messages.close().await?;
                     anyhow::Ok(answered)
                 });
-                answered.await?
+                answered.await
             }
             Self::Bytes(guests) => {
                 let stream = stop.or(guests.next()).await?;
-                let answered = rail.runtime().spawn(move || async move {
+                let answered = application.run(rail, move || async move {
                     let answer = async |stream: &mut MultiRailStream| {
                         purpose::give_turn(stream).await?;
                         Ok(latency::answer(stream).await?)
@@ -175,7 +226,7 @@ impl Source {
                     stream.close().await?;
                     anyhow::Ok(answered)
                 });
-                answered.await?
+                answered.await
             }
         }
     }

@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Take them through the interface for messages, as `stream --ping --messages` sends them
     #[arg(long, requires = "ping", conflicts_with = "plain")]
     messages: bool,
+    /// The runtime on which the messages are received and sent back
+    #[arg(long, value_name = "RUNTIME", default_value = "rail", requires = "ping")]
+    application: ping::Application,
     /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and every longer pause
     #[arg(long, value_name = "TIME", requires = "json", conflicts_with = "ping", value_parser = interval)]
     samples: Option<Duration>,
@@ -89,7 +92,8 @@ async fn serve(
 ) -> Result<Exit> {
     if args.ping {
         let plain = args.plain.then(|| args.stream.tcp()).transpose()?;
-        return ping::answer(endpoint, addresses, ping::Over::chosen(plain, args.messages), args.once, stop).await;
+        let over = ping::Over::chosen(plain, args.messages);
+        return ping::answer(endpoint, addresses, over, args.application, args.once, stop).await;
     }
     if args.plain {
         return stop.or(serve_plain(args, endpoint, addresses, details)).await;

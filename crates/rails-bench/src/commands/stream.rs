@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Send them through the interface for messages instead of the stream of bytes
     #[arg(long, requires = "ping", conflicts_with = "plain")]
     messages: bool,
+    /// The runtime on which the messages are sent and received
+    #[arg(long, value_name = "RUNTIME", default_value = "rail", requires = "ping")]
+    application: ping::Application,
     /// How many messages of each length
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "ping", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
@@ -100,7 +103,8 @@ async fn measure(
     if !args.ping.is_empty() {
         let plain = args.plain.then(|| args.stream.tcp()).transpose()?;
         let over = ping::Over::chosen(plain, args.messages);
-        return ping::ask(endpoint, remotes, over, (&args.ping, args.round_trips), args.json, stop).await;
+        return ping::ask(endpoint, remotes, over, args.application, (&args.ping, args.round_trips), args.json, stop)
+            .await;
     }
     let Endpoint { topology, rails, options, .. } = endpoint;
     let mut explained = None;

@@ -1,7 +1,7 @@
 //! Round trips over striped streams beside those over one plain flow, over the same links in the same run.
 
 use crate::lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, peer::Peer, testbed::halves};
-use crate::measure::latency::RoundTrips;
+use crate::{commands::ping::Application, measure::latency::RoundTrips};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use rails_lab::Side;
@@ -35,6 +35,10 @@ pub(crate) struct LatencyContest {
     pub(crate) sizes: Vec<u32>,
     /// Round trips of each size that count, in each round.
     pub(crate) count: u32,
+    /// The runtime of the application's task, at both ends.
+    pub(crate) application: Application,
+    /// Whether each end has a half of the CPUs for itself.
+    pub(crate) confined: bool,
     /// How it is run.
     pub(crate) terms: Terms,
 }
@@ -44,6 +48,10 @@ pub(crate) struct LatencyContest {
 pub(crate) struct LatencyComparison {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
+    /// The runtime of the application's task, at both ends.
+    pub(crate) application: Application,
+    /// Whether each end had a half of the CPUs for itself.
+    pub(crate) confined: bool,
     /// The seed of the order.
     pub(crate) seed: u64,
     /// Every measurement that counts, in the order they were made.
@@ -93,7 +101,8 @@ impl LatencyContest {
         topology: &Topology,
         mut progress: impl FnMut(usize, Carrier),
     ) -> Result<LatencyComparison, ContestError> {
-        let cpus = halves(topology.allowed_cpus());
+        let all = topology.allowed_cpus();
+        let cpus = if self.confined { halves(all) } else { (all.clone(), all.clone()) };
         let testbed = Testbed::build(&self.links, cpus, Duration::ZERO, &self.terms)?;
         let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
@@ -108,7 +117,7 @@ impl LatencyContest {
                 }
             }
         }
-        Ok(LatencyComparison::new(self.links.clone(), self.terms.seed, samples))
+        Ok(LatencyComparison::new(self, samples))
     }
 
     fn measure(&self, testbed: &Testbed, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
@@ -120,7 +129,8 @@ impl LatencyContest {
             let addresses = links.iter().map(|link| testbed.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
-        let common = ["--insecure", "--json", "--congestion", &testbed.congestion];
+        let application = self.application.to_string();
+        let common = ["--insecure", "--json", "--congestion", &testbed.congestion, "--application", &application];
         let mut serve = testbed.command(Side::B, &testbed.program);
         serve.args(["serve", "--once", "--ping", "--listen", &ends(Side::B)]).args(common).args(carrier.arguments());
         let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
@@ -152,7 +162,7 @@ impl Carrier {
 }
 
 impl LatencyComparison {
-    fn new(links: Vec<Link>, seed: u64, samples: Vec<LatencySample>) -> Self {
+    fn new(contest: &LatencyContest, samples: Vec<LatencySample>) -> Self {
         let spread = |bytes: u32, carrier: Carrier, figure: fn(&RoundTrips) -> f64| {
             let of = samples.iter().filter(|sample| sample.carrier == carrier).flat_map(|sample| &sample.round_trips);
             Spread::of(of.filter(|figures| figures.bytes == bytes).map(figure))
@@ -177,7 +187,8 @@ impl LatencyComparison {
         };
         let pairs = sizes.iter().flat_map(|bytes| Carrier::ALL.map(|carrier| (*bytes, carrier)));
         let results = pairs.filter_map(outcome).collect();
-        Self { links, seed, samples, results }
+        let LatencyContest { application, confined, .. } = *contest;
+        Self { links: contest.links.clone(), application, confined, seed: contest.terms.seed, samples, results }
     }
 }
 
@@ -196,7 +207,15 @@ impl fmt::Display for Carrier {
 impl fmt::Display for LatencyComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let links: Vec<String> = self.links.iter().map(Link::to_string).collect();
-        writeln!(f, "round trips over {} link(s): {}; order from seed {}", links.len(), links.join(", "), self.seed)?;
+        let place = if self.confined { "each end on a half of the CPUs" } else { "both ends on all CPUs" };
+        writeln!(
+            f,
+            "round trips over {} link(s): {}; application on {}, {place}; order from seed {}",
+            links.len(),
+            links.join(", "),
+            self.application,
+            self.seed
+        )?;
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
         table.set_header([
@@ -249,7 +268,10 @@ mod tests {
         let samples = samples.iter().flat_map(|(round, plain, rails)| {
             [sample(*round, Carrier::Plain, *plain), sample(*round, Carrier::Rails, *rails)]
         });
-        let comparison = LatencyComparison::new(vec![], 1, samples.collect());
+        let terms = Terms { rounds: 3, seed: 1, congestion: "cubic".to_owned(), program: "rails-bench".into() };
+        let application = Application::MultiThread;
+        let contest = LatencyContest { links: vec![], sizes: vec![64], count: 1, application, confined: true, terms };
+        let comparison = LatencyComparison::new(&contest, samples.collect());
         assert_eq!(comparison.results.len(), 2, "who was not measured has no figures");
         assert_eq!(comparison.results[0].p50_over_plain, Some(1.0));
         assert_eq!(comparison.results[1].p50_us, Spread { median: 22.0, least: 12.0, most: 32.0 });

@@ -1,7 +1,13 @@
 //! `latency`: round trips over striped streams beside those over plain TCP.
 
 use super::contest::{CaseArgs, ContestArgs, explained};
-use crate::{commands::message, exit::Exit, lab::latency::LatencyContest, machine::this_machine, print};
+use crate::{
+    commands::{message, ping::Application},
+    exit::Exit,
+    lab::latency::LatencyContest,
+    machine::this_machine,
+    print,
+};
 use anyhow::Result;
 
 /// Compare the round trips of small messages over striped streams and plain TCP, over links made for it (needs root)
@@ -19,6 +25,12 @@ pub(crate) struct Args {
     /// Lengths of the messages
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,1KiB,4KiB,16KiB,64KiB", value_parser = message)]
     sizes: Vec<u32>,
+    /// The runtimes of the application's task at both ends, one after the other
+    #[arg(long, value_name = "RUNTIME", value_delimiter = ',', default_value = "rail")]
+    application: Vec<Application>,
+    /// Let both ends use all CPUs; by default each has a half of them for itself
+    #[arg(long)]
+    unconfined: bool,
     /// Round trips of each length in each round
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     round_trips: u32,
@@ -29,9 +41,15 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let topology = this_machine()?;
     let terms = args.contest.terms()?;
     let mut comparisons = Vec::new();
-    for links in cases {
-        let (sizes, terms) = (args.sizes.clone(), terms.clone());
-        let contest = LatencyContest { links, sizes, count: args.round_trips, terms };
+    for (links, application) in cases.iter().flat_map(|links| args.application.iter().map(move |on| (links, *on))) {
+        let contest = LatencyContest {
+            links: links.clone(),
+            sizes: args.sizes.clone(),
+            count: args.round_trips,
+            application,
+            confined: !args.unconfined,
+            terms: terms.clone(),
+        };
         let progress = |round, carrier| args.contest.say(round, carrier);
         let comparison = contest.run(&topology, progress).map_err(explained)?;
         print::result(format_args!("{comparison}\n"))?;

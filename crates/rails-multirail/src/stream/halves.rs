@@ -129,7 +129,7 @@ impl WriteHalf<'_> {
     /// # Errors
     /// As there.
     pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
-        self.shared.with(|state| {
+        self.shared.write(bytes.len(), |state| {
             if bytes.is_empty() {
                 // An empty write succeeds at once, with or without room.
                 return Poll::Ready(self.shared.writable(state).map(|()| 0));

@@ -197,9 +197,9 @@ impl MessageSender {
         message: &mut Option<Bytes>,
         priority: Priority,
     ) -> Poll<IoResult<()>> {
-        self.stream.shared.with(|state| {
-            let longest = state.connection.longest_message();
-            check_length(message.as_ref().map_or(0, Bytes::len), longest)?;
+        let length = message.as_ref().map_or(0, Bytes::len);
+        self.stream.shared.write(length, |state| {
+            check_length(length, state.connection.longest_message())?;
             ready!(self.stream.shared.poll_room(state, context))?;
             if let Some(message) = message.take() {
                 state.connection.send(Instant::now(), priority, message);

@@ -1,5 +1,6 @@
 //! One logical stream over several lanes.
 
+mod active_lane;
 mod admission;
 mod connect;
 mod decisions;
@@ -8,6 +9,9 @@ mod discovery;
 mod driver;
 mod events;
 mod halves;
+mod handoff;
+#[cfg(test)]
+mod handoff_model;
 mod io;
 mod join;
 mod lane;
@@ -21,6 +25,7 @@ mod prometheus;
 mod shared;
 mod stats;
 mod supervisor;
+mod sync;
 mod yield_budget;
 
 pub use decisions::Decisions;

@@ -1,6 +1,7 @@
 //! The state that the application's handle and the lanes of one stream share.
 
 use super::{
+    active_lane::{ActiveLane, LaneMemory, MOST_INLINE},
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
     links::LinkReports,
@@ -71,29 +72,19 @@ pub(crate) struct State {
     events: EventLog,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
+    /// The lanes whose arrivals the reader receives, as a set of slots.
+    arrived: u64,
 }
 
 /// The slot of one connection in the stream.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct LaneSlot {
     up: bool,
     /// The error with which the connection ended, until the event of the end takes it.
     error: Option<String>,
     /// The index of the connection's local interface.
     link: Option<u32>,
-    metrics: Arc<LaneMetrics>,
-    notify: Arc<Notify>,
-    stalled: Arc<Notify>,
-}
-
-/// A joined lane's place in the stream.
-pub(crate) struct Joined {
-    pub(crate) id: LaneId,
-    pub(crate) metrics: Arc<LaneMetrics>,
-    /// Notified when the stream has frames for the lane.
-    pub(crate) notify: Arc<Notify>,
-    /// Notified when the lane has stalled.
-    pub(crate) stalled: Arc<Notify>,
+    active: Arc<ActiveLane>,
 }
 
 impl State {
@@ -105,11 +96,19 @@ impl State {
     /// The figures of a lane's connections that are up: one, or two while one replaces another.
     fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
         let mut sum = LaneFigures::default();
-        let places = self.lanes.iter().enumerate().filter(|(_, slot)| slot.up && Arc::ptr_eq(&slot.metrics, metrics));
+        let places =
+            self.lanes.iter().enumerate().filter(|(_, slot)| slot.up && Arc::ptr_eq(&slot.active.metrics, metrics));
         for (lane, _) in places {
             sum += self.connection.lane_figures(now, LaneId(lane));
         }
         sum
+    }
+
+    /// A lane whose arrivals the reader receives.
+    fn take_arrived(&mut self) -> Option<Arc<ActiveLane>> {
+        let lane = (self.arrived != 0).then(|| self.arrived.trailing_zeros())?;
+        self.arrived &= self.arrived - 1;
+        Some(self.lanes[lane as usize].active.clone())
     }
 
     fn note_events(&mut self) {
@@ -118,11 +117,11 @@ impl State {
             let lane = event.lane.map(|lane| {
                 let slot = &mut self.lanes[lane.0];
                 match event.kind {
-                    EventKind::Stalled { .. } => slot.stalled.notify_one(),
+                    EventKind::Stalled { .. } => slot.active.stalled.notify_one(),
                     EventKind::Ended { .. } => error = slot.error.take(),
                     _ => {}
                 }
-                (slot.metrics.index, slot.metrics.rail)
+                (slot.active.metrics.index, slot.active.metrics.rail)
             });
             if let EventKind::Standstill { cause, stood_for } = event.kind {
                 let lanes = self.connection.lane_progress(event.at).collect::<Vec<_>>();
@@ -144,6 +143,7 @@ impl Shared {
             events: EventLog::new(id),
             reader: None,
             writer: None,
+            arrived: 0,
         };
         Arc::new(Self {
             id,
@@ -162,6 +162,15 @@ impl Shared {
 
     /// Calls `act` under the lock, and then wakes the tasks that the connection names.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        self.act(false, act)
+    }
+
+    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline.
+    pub(crate) fn write<T>(&self, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
+        self.act(length <= MOST_INLINE, act)
+    }
+
+    fn act<T>(&self, is_inline: bool, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
         self.buffers.note_held(state.connection.memory_held());
@@ -173,12 +182,16 @@ impl Shared {
         let writer = state.writer.take_if(|_| wakes.writer);
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly there is one
         // lane to wake.
-        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].notify.clone());
+        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].active.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
         [reader, writer].into_iter().flatten().for_each(Waker::wake);
-        first.iter().chain(&others).for_each(|lane| lane.notify_one());
+        match first {
+            Some(lane) if is_inline => lane.transmit_inline(self),
+            first => first.iter().for_each(|lane| lane.wake_task()),
+        }
+        others.iter().for_each(|lane| lane.wake_task());
         if wakes.supervisor {
             self.supervise.notify_one();
         }
@@ -189,21 +202,45 @@ impl Shared {
     pub(crate) fn poll_next<T>(
         &self,
         context: &mut Context<'_>,
-        read: impl FnOnce(&mut Connection, Instant) -> Option<T>,
+        read: impl Fn(&mut Connection, Instant) -> Option<T>,
     ) -> Poll<IoResult<Option<T>>> {
-        self.with(|state| {
-            if let Some(next) = read(&mut state.connection, Instant::now()) {
-                return Poll::Ready(Ok(Some(next)));
+        loop {
+            let next = self.with(|state| {
+                if let Some(next) = read(&mut state.connection, Instant::now()) {
+                    return Ok(Poll::Ready(Ok(Some(next))));
+                }
+                if state.connection.is_read() {
+                    return Ok(Poll::Ready(Ok(None)));
+                }
+                if let Some(error) = self.error(state) {
+                    return Ok(Poll::Ready(Err(error.into())));
+                }
+                if let Some(lane) = state.take_arrived() {
+                    return Err(lane);
+                }
+                state.reader = Some(context.waker().clone());
+                Ok(Poll::Pending)
+            });
+            match next {
+                Ok(next) => return next,
+                Err(lane) => lane.receive_inline(self),
             }
-            if state.connection.is_read() {
-                return Poll::Ready(Ok(None));
-            }
-            if let Some(error) = self.error(state) {
-                return Poll::Ready(Err(error.into()));
-            }
-            state.reader = Some(context.waker().clone());
-            Poll::Pending
-        })
+        }
+    }
+
+    /// Bytes have arrived on a lane. A reader that waits receives them if they are few, and the lane's task otherwise.
+    pub(super) fn arrived(&self, lane: &Arc<ActiveLane>) {
+        let mut state = self.lock();
+        let is_up = state.lanes.get(lane.id.0).is_some_and(|slot| slot.up && Arc::ptr_eq(&slot.active, lane));
+        let reader = state.reader.take_if(|_| is_up && lane.may_pass_on());
+        if reader.is_some() {
+            state.arrived |= 1 << lane.id.0;
+        }
+        drop(state);
+        let is_passed_on = reader.is_some();
+        // The reader wakes first: its answer may be on its way before the task's thread is awake.
+        reader.into_iter().for_each(Waker::wake);
+        lane.arrived(is_passed_on);
     }
 
     /// Shuts the write side down, and waits until the peer has every byte, or reads no more.
@@ -247,12 +284,12 @@ impl Shared {
     /// Adds a lane that has joined.
     pub(crate) fn lane_up(
         &self,
-        index: u16,
         rail: RailId,
         connection: &Arc<dyn Lane>,
         traits: LaneTraits,
-    ) -> Result<Joined, NoLane> {
-        let link = connection.link_index();
+        memory: LaneMemory,
+    ) -> Result<Arc<ActiveLane>, NoLane> {
+        let (index, link) = (traits.number, connection.link_index());
         self.with(|state| {
             let id = state.connection.lane_up(Instant::now(), traits)?;
             let metrics = match state.lane_metrics.iter().find(|metrics| metrics.index == index) {
@@ -264,20 +301,20 @@ impl Shared {
                 }
             };
             metrics.begin(connection);
-            let (notify, stalled) = Default::default();
-            let slot = LaneSlot { up: true, error: None, link, metrics, notify, stalled };
-            let LaneSlot { metrics, notify, stalled, .. } = slot.clone();
+            let active = ActiveLane::new(id, connection.clone(), metrics, memory);
+            let slot = LaneSlot { up: true, error: None, link, active: active.clone() };
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = slot,
                 None => state.lanes.push(slot),
             }
-            Ok(Joined { id, metrics, notify, stalled })
+            Ok(active)
         })
     }
 
     /// Removes a lane that has ended.
-    pub(crate) fn lane_down(&self, lane: LaneId, connection: &Arc<dyn Lane>, end: Result<(), LaneError>) {
+    pub(crate) fn lane_down(&self, active: &ActiveLane, end: Result<(), LaneError>) {
+        let lane = active.id;
         let was_last = self.with(|state| {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
@@ -289,7 +326,7 @@ impl Shared {
             // lane.
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
             slot.error = end.as_ref().err().map(LaneError::to_string);
-            slot.metrics.end(connection, end, &did);
+            active.metrics.end(&active.lane, end, &did);
             // The count is right before a subscriber hears of the event.
             self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(now, lane, how);
@@ -337,6 +374,11 @@ impl Shared {
         });
     }
 
+    /// Whether the runtime is one of the stream's rails.
+    pub(super) fn is_rail(&self, runtime: tokio::runtime::Id) -> bool {
+        self.rails.iter().any(|rail| rail.runtime().handle().id() == runtime)
+    }
+
     /// The node from which the thread of `rail` gets its pages, as read back.
     pub(crate) fn node_of(&self, rail: RailId) -> Option<NodeId> {
         self.rails[rail].runtime().placement().memory_node.as_ref().ok().copied()
@@ -346,7 +388,7 @@ impl Shared {
     /// interleaved over them.
     pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
         let state = self.lock();
-        let rails = state.lanes.iter().filter(|slot| slot.up).map(|slot| slot.metrics.rail);
+        let rails = state.lanes.iter().filter(|slot| slot.up).map(|slot| slot.active.metrics.rail);
         let nodes: NodeSet = rails.filter_map(|rail| self.rails[rail].planned().node).collect();
         Some(nodes).filter(|nodes| nodes.len() > 1)
     }
@@ -354,7 +396,7 @@ impl Shared {
     /// Removes lane number `index` from the stream; `false` if there is none.
     pub(crate) fn remove_lane(&self, index: u16) -> bool {
         self.with(|state| {
-            let lane = state.lanes.iter().position(|slot| slot.up && slot.metrics.index == index);
+            let lane = state.lanes.iter().position(|slot| slot.up && slot.active.metrics.index == index);
             if let Some(lane) = lane {
                 state.connection.leave(Instant::now(), LaneId(lane));
             }

@@ -7,6 +7,7 @@ mod faults;
 mod halves;
 mod hostile;
 mod idle;
+mod inline;
 mod join;
 mod listening;
 mod memory_lane;

@@ -13,6 +13,7 @@ use rails_topo::{NodeId, NodeSet};
 use shelf::{Fit, Shelf};
 use std::{
     collections::BTreeMap,
+    fmt,
     ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -291,6 +292,12 @@ impl DerefMut for ChunkBuffer {
 impl AsRef<[u8]> for ChunkBuffer {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+impl fmt::Debug for ChunkBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkBuffer").field("length", &self.length).finish_non_exhaustive()
     }
 }
 

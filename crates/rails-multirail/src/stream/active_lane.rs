@@ -1,0 +1,423 @@
+//! A lane that has joined: its connection, its protocol, and the threads that drive it.
+
+use super::{
+    handoff::Handoff, lane_metrics::LaneMetrics, pool::ChunkBuffer, shared::Shared, yield_budget::YieldBudget,
+};
+use bytes::Bytes;
+use rails_net::Lane;
+use rails_proto::{
+    connection::{Connection, LaneId},
+    lane::{LaneError, LaneProtocol, Next, Received, Stream, TransportSample},
+    messages::MessageBuffer,
+    policy::TRACE_TARGET,
+    seal::Seals,
+};
+use rails_topo::{DataSize, NodeId};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak},
+    task::{Context, Poll, Wake, Waker, ready},
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::{self, Handle, RuntimeFlavor},
+    sync::Notify,
+    task::coop,
+};
+
+/// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small write
+/// is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
+///
+/// Both hold the lock of the protocol while they drive. A caller never waits for the lock: if the task holds it, the
+/// caller [wakes](Self::wake_task) the task, which then drives once more. The lock of the protocol is taken before the
+/// lock of the stream, never after it.
+#[derive(Debug)]
+pub(crate) struct ActiveLane {
+    pub(crate) id: LaneId,
+    pub(crate) lane: Arc<dyn Lane>,
+    pub(crate) metrics: Arc<LaneMetrics>,
+    /// Notified when the lane has stalled.
+    pub(crate) stalled: Notify,
+    /// The node from which the driving thread gets its pages, if it is known.
+    node: Option<NodeId>,
+    /// Whether large messages are interleaved over the nodes of the rails in use.
+    interleaved: bool,
+    /// `None` before the lane's task starts and after it has ended.
+    driven: Mutex<Option<Driven>>,
+    /// Wakes the lane's task.
+    task: Arc<TaskWaker>,
+    /// Woken when bytes have arrived.
+    arrival: OnceLock<Waker>,
+    handoff: Handoff,
+}
+
+/// The part of a lane that one thread at a time drives.
+#[derive(Debug)]
+pub(super) struct Driven {
+    pub(super) protocol: LaneProtocol<ChunkBuffer>,
+    /// The time for which the task has set its timer, if it has.
+    pub(super) alarm: Option<Instant>,
+    /// The number of small arrivals in a row.
+    small: u32,
+    /// The runtime of the lane's task, and the one that reports arrivals.
+    home: runtime::Id,
+    reports: runtime::Id,
+}
+
+/// Options of a lane's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneMemory {
+    /// The node from which the driving thread gets its pages, if it is known.
+    pub(super) node: Option<NodeId>,
+    /// Whether large messages are interleaved over the nodes of the rails in use.
+    pub(super) interleaved: bool,
+}
+
+/// Wakes the task of a lane.
+#[derive(Debug, Default)]
+struct TaskWaker(Notify);
+
+/// Woken when bytes have arrived on a lane.
+#[derive(Debug)]
+struct Arrival {
+    shared: Weak<Shared>,
+    lane: Weak<ActiveLane>,
+}
+
+impl ActiveLane {
+    pub(super) fn new(id: LaneId, lane: Arc<dyn Lane>, metrics: Arc<LaneMetrics>, memory: LaneMemory) -> Arc<Self> {
+        let LaneMemory { node, interleaved } = memory;
+        let (stalled, driven, task, arrival) = Default::default();
+        Arc::new(Self { id, lane, metrics, stalled, node, interleaved, driven, task, arrival, handoff: Handoff::new() })
+    }
+
+    /// Starts the protocol. Before this, the handshake has the connection.
+    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>, seals: Option<Seals>) {
+        let most_unsent = self.lane.most_unsent().map(DataSize::as_bytes);
+        let arrival = Arrival { shared: Arc::downgrade(shared), lane: Arc::downgrade(self) };
+        self.arrival.get_or_init(|| Waker::from(Arc::new(arrival)));
+        let protocol = LaneProtocol::new(self.id, seals, most_unsent);
+        let home = Handle::current().id();
+        *self.lock() = Some(Driven { protocol, alarm: None, small: 0, home, reports: home });
+    }
+
+    /// Ends the protocol: no call drives the lane any more.
+    pub(super) fn stop(&self) {
+        *self.lock() = None;
+    }
+
+    /// The lane, for its task.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Driven>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the task drive the lane once more.
+    pub(crate) fn wake_task(&self) {
+        self.task.0.notify_one();
+    }
+
+    /// Resolves when [`wake_task`](Self::wake_task) was called.
+    pub(super) async fn woken(&self) {
+        self.task.0.notified().await;
+    }
+
+    /// Has the task receive.
+    fn leave_to_task(&self) {
+        self.handoff.leave_to_task();
+        self.wake_task();
+    }
+
+    /// Begins or ends a period in which the task watches whether the reader comes for what it was passed. Returns whether
+    /// another period begins.
+    pub(super) fn watch_reader(&self, is_over: bool) -> bool {
+        let goes_on = self.handoff.watch(is_over);
+        if is_over {
+            self.wake_task();
+        }
+        goes_on
+    }
+
+    /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself polls the
+    /// socket busily, and goes on with it.
+    pub(super) fn may_pass_on(&self) -> bool {
+        self.handoff.is_inline() && !matches!(self.driven.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    /// Passes an arrival on to the reader, or leaves it to the task.
+    pub(super) fn arrived(&self, is_passed_on: bool) {
+        if !is_passed_on {
+            self.leave_to_task();
+        } else if self.handoff.pass_on() {
+            self.wake_task();
+        }
+    }
+
+    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane has no room.
+    pub(super) fn transmit_inline(&self, shared: &Shared) {
+        self.drive_inline(shared, |driven| {
+            driven.protocol.wake();
+            self.transmit(&mut Context::from_waker(&Waker::from(self.task.clone())), shared, &mut driven.protocol);
+        });
+    }
+
+    /// Receives a small arrival on the caller's thread. Leaves a larger one to the task.
+    pub(super) fn receive_inline(&self, shared: &Shared) {
+        self.handoff.reader_comes();
+        let received = self.drive_inline(shared, |driven| {
+            if driven.small >= SMALL_UNTIL_MOVED
+                && let Ok(caller) = Handle::try_current()
+                && (caller.runtime_flavor() == RuntimeFlavor::MultiThread || shared.is_rail(caller.id()))
+            {
+                self.report_to(driven, caller.id());
+            }
+            self.poll_receive(shared, driven, &mut YieldBudget::new())
+        });
+        if received != Some(Poll::Pending) {
+            self.leave_to_task();
+        }
+    }
+
+    /// Receives on the lane's task.
+    pub(super) fn receive(&self, shared: &Shared, driven: &mut Driven, budget: &mut YieldBudget) -> Poll<()> {
+        if !self.handoff.task_receives() {
+            return Poll::Pending;
+        }
+        if !self.handoff.is_inline() {
+            self.report_to(driven, driven.home);
+        }
+        let received = self.poll_receive(shared, driven, budget);
+        if received.is_ready() {
+            self.handoff.leave_to_task();
+        }
+        received
+    }
+
+    /// Has the calling runtime report arrivals.
+    fn report_to(&self, driven: &mut Driven, caller: runtime::Id) {
+        if driven.reports == caller {
+            return;
+        }
+        match self.lane.register_here() {
+            Ok(()) => {
+                (driven.reports, driven.small) = (caller, SMALL_IN_A_ROW);
+                // The task may wait for room, which the old runtime does not report any more.
+                self.wake_task();
+            }
+            Err(error) => tracing::debug!(%error, "a lane stays with its runtime"),
+        }
+    }
+
+    /// Calls `act` with the lane, unless another thread drives it: its task does the work then.
+    fn drive_inline<T>(&self, shared: &Shared, act: impl FnOnce(&mut Driven) -> T) -> Option<T> {
+        let mut driven = match self.driven.try_lock() {
+            Ok(driven) => driven,
+            Err(TryLockError::Poisoned(_)) => return None,
+            Err(TryLockError::WouldBlock) => {
+                self.wake_task();
+                return None;
+            }
+        };
+        let Some(driven) = driven.as_mut() else {
+            self.wake_task();
+            return None;
+        };
+        let done = act(driven);
+        let at = driven.protocol.poll_timeout(&mut Access { shared, lane: self });
+        let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| at < alarm));
+        if is_earlier || driven.protocol.end().is_some() {
+            self.wake_task();
+        }
+        Some(done)
+    }
+
+    /// Receives until the socket is empty. Ready when the caller has used up its yield budget.
+    fn poll_receive(&self, shared: &Shared, driven: &mut Driven, budget: &mut YieldBudget) -> Poll<()> {
+        let mut arrived = 0;
+        let received = self.poll_arrivals(shared, driven, budget, &mut arrived);
+        if arrived > 0 {
+            let chunk = driven.protocol.chunk_under_way().unwrap_or(0) as usize;
+            let is_small = arrived <= 2 * MOST_INLINE && chunk <= MOST_INLINE;
+            driven.small = if is_small { driven.small.saturating_add(1) } else { 0 };
+            self.handoff.set_inline(driven.small >= SMALL_IN_A_ROW);
+        }
+        received
+    }
+
+    fn poll_arrivals(
+        &self,
+        shared: &Shared,
+        driven: &mut Driven,
+        budget: &mut YieldBudget,
+        arrived: &mut usize,
+    ) -> Poll<()> {
+        let Some(arrival) = self.arrival.get() else { return Poll::Pending };
+        let context = &mut Context::from_waker(arrival);
+        let mut stream = Access { shared, lane: self };
+        loop {
+            if let Err(error) = ready!(self.lane.poll_receive_ready(context)) {
+                if driven.reports == driven.home {
+                    driven.protocol.close_receiving(Instant::now(), &mut stream, Err(error.into()));
+                    return Poll::Pending;
+                }
+                // The reader's runtime is shutting down.
+                self.handoff.set_inline(false);
+                return Poll::Ready(());
+            }
+            let mut read = 0;
+            let received = driven.protocol.receive(Instant::now(), &mut stream, |buffers| {
+                let outcome = self.lane.try_receive(buffers);
+                read = *outcome.as_ref().unwrap_or(&0);
+                outcome
+            });
+            *arrived += read;
+            match received {
+                Received::Some { chunks, bytes } => {
+                    if chunks > 0 {
+                        self.metrics.received.count(chunks, bytes);
+                    }
+                    shared.buffers.make_room();
+                    if budget.spend(read as u64) {
+                        return Poll::Ready(());
+                    }
+                }
+                Received::Nothing => {}
+                Received::End => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Sends frames as long as there are any and the connection takes them.
+    pub(super) fn transmit(
+        &self,
+        context: &mut Context<'_>,
+        shared: &Shared,
+        protocol: &mut LaneProtocol<ChunkBuffer>,
+    ) {
+        if let Poll::Ready(end) = self.poll_transmit(context, shared, protocol) {
+            protocol.close_sending(end.map_err(LaneError::from));
+        }
+    }
+
+    /// Ready when the sending side is closed, or fails.
+    fn poll_transmit(
+        &self,
+        context: &mut Context<'_>,
+        shared: &Shared,
+        protocol: &mut LaneProtocol<ChunkBuffer>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if protocol.needs_room() {
+                ready!(self.lane.poll_room(context))?;
+            }
+            match protocol.transmit(Instant::now(), &mut Access { shared, lane: self }) {
+                Next::Submit { unsent_limit } => {
+                    if let Some(bytes) = unsent_limit {
+                        self.lane.limit_unsent(DataSize::bytes(bytes))?;
+                    }
+                    ready!(self.poll_submit(context, protocol))?;
+                }
+                Next::Idle => return Poll::Pending,
+                Next::Close => return Poll::Ready(self.lane.close_write()),
+            }
+        }
+    }
+
+    /// Submits outgoing bytes to the connection once, as many as it takes.
+    fn poll_submit(&self, context: &mut Context<'_>, protocol: &mut LaneProtocol<ChunkBuffer>) -> Poll<io::Result<()>> {
+        // A lane that always has bytes must not starve the other tasks of its thread.
+        let budget = ready!(coop::poll_proceed(context));
+        loop {
+            let (control, payload) = protocol.outgoing();
+            match self.lane.try_submit(control, payload) {
+                Ok(bytes) => {
+                    budget.made_progress();
+                    if let Some(length) = protocol.submitted(bytes) {
+                        self.metrics.sent.count(1, length.into());
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.lane.poll_submit_ready(context))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// The transport's figures in the protocol's form.
+    pub(super) fn sample(&self) -> TransportSample {
+        let Ok(stats) = self.lane.stats() else { return TransportSample::default() };
+        TransportSample {
+            rtt: stats.rtt,
+            rtt_variation: stats.rtt_variation,
+            least_rtt: stats.least_rtt,
+            bytes_acknowledged: stats.bytes_acknowledged,
+            since_acknowledgement: stats.since_acknowledgement,
+            unacknowledged_packets: stats.unacknowledged_packets,
+        }
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+impl Wake for Arrival {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some((shared, lane)) = self.shared.upgrade().zip(self.lane.upgrade()) {
+            shared.arrived(&lane);
+        }
+    }
+}
+
+/// The lane's access to its stream: the state under the lock, and memory on the rail's node.
+pub(super) struct Access<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) lane: &'a ActiveLane,
+}
+
+impl Stream for Access<'_> {
+    type Buffer = ChunkBuffer;
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
+        // The scheduler traces its decisions, and does not know the name of the stream, so the span adds it.
+        let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.shared.id);
+        self.shared.with(|state| span.in_scope(|| act(&mut state.connection)))
+    }
+
+    fn chunk(&mut self, length: usize) -> ChunkBuffer {
+        self.shared.buffers.chunk(self.lane.node, length)
+    }
+
+    fn freeze(buffer: ChunkBuffer) -> Bytes {
+        buffer.freeze()
+    }
+
+    /// The kernel allocates each page at the first write to it: on the node of the rail that receives it, or, if the
+    /// options ask for interleaving, in turn on the nodes of all rails in use.
+    fn message(&mut self, length: usize) -> MessageBuffer {
+        let nodes = if self.lane.interleaved { self.shared.nodes_in_use() } else { None };
+        self.shared.buffers.message(length, nodes.as_ref())
+    }
+}
+
+/// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call for as many takes less
+/// time than a switch to another thread and back.
+pub(super) const MOST_INLINE: usize = 64 << 10;
+/// After this many small arrivals in a row the reader receives the next one.
+const SMALL_IN_A_ROW: u32 = 2;
+/// After this many small arrivals in a row the reader's runtime reports the next one.
+const SMALL_UNTIL_MOVED: u32 = 16;
+/// The task looks after a lane whose arrivals go to the reader as often as this.
+pub(super) const GUARD: Duration = Duration::from_millis(20);

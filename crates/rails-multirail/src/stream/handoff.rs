@@ -1,0 +1,70 @@
+//! The choice of the thread that receives the next arrival of a lane: the reader's or the lane's task.
+
+use super::sync::{
+    AtomicBool,
+    Ordering::{AcqRel, Relaxed},
+};
+
+/// Says who receives the next arrival of a lane. While arrivals are small, a reader that waits does; the lane's task
+/// receives all others, and those for which the reader does not come.
+///
+/// Every change is a swap, so that the changes of a flag have one order in which each sees the one before.
+#[derive(Debug)]
+pub(super) struct Handoff {
+    /// Whether the latest arrivals were small.
+    is_inline: AtomicBool,
+    /// Whether the task has something to receive, although arrivals are small.
+    is_tasks: AtomicBool,
+    /// Whether an arrival has gone to the reader since the task's watch began.
+    is_passed_on: AtomicBool,
+    /// Whether the reader has not come for it yet.
+    is_owed: AtomicBool,
+}
+
+impl Handoff {
+    pub(super) fn new() -> Self {
+        let new = || AtomicBool::new(false);
+        Self { is_inline: new(), is_tasks: new(), is_passed_on: new(), is_owed: new() }
+    }
+
+    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::watch) the reader.
+    pub(super) fn pass_on(&self) -> bool {
+        self.is_owed.swap(true, AcqRel);
+        !self.is_passed_on.swap(true, AcqRel)
+    }
+
+    /// The reader comes for an arrival.
+    pub(super) fn reader_comes(&self) {
+        self.is_owed.swap(false, AcqRel);
+    }
+
+    /// The task receives next. The caller wakes it.
+    pub(super) fn leave_to_task(&self) {
+        self.is_tasks.swap(true, AcqRel);
+    }
+
+    /// Whether the task receives now.
+    pub(super) fn task_receives(&self) -> bool {
+        let is_tasks = self.is_tasks.swap(false, AcqRel);
+        is_tasks || !self.is_inline()
+    }
+
+    /// Begins or ends a period of the task's watch over the reader. An arrival for which the reader has not come in a
+    /// whole period is the task's. Returns whether another period begins: not after one without an arrival for the
+    /// reader.
+    pub(super) fn watch(&self, is_over: bool) -> bool {
+        if is_over && self.is_owed.swap(false, AcqRel) {
+            self.leave_to_task();
+        }
+        self.is_passed_on.swap(false, AcqRel)
+    }
+
+    /// Notes whether the latest arrivals were small.
+    pub(super) fn set_inline(&self, is_inline: bool) {
+        self.is_inline.store(is_inline, Relaxed);
+    }
+
+    pub(super) fn is_inline(&self) -> bool {
+        self.is_inline.load(Relaxed)
+    }
+}

@@ -110,13 +110,14 @@ impl fmt::Debug for IncomingLane {
 ///   to a faster one. So a lane has [room](Self::poll_room) only while few bytes wait in it unsent.
 /// - **No call blocks**: the `try_` methods give [`io::ErrorKind::WouldBlock`] if they would have to wait, and have no
 ///   effect then. So dropping a future that waits loses no bytes (cancel safety).
-/// - **Wakers**: a pending `poll_` method wakes the waker of its context when another call is worthwhile. One task
+/// - **Wakers**: a pending `poll_` method wakes the waker of its context when another call is worthwhile. One waker
 ///   waits in each direction at a time, for [room](Self::poll_room) or to [submit](Self::poll_submit_ready) in one and
 ///   to [receive](Self::poll_receive_ready) in the other. So the latest waker of each direction is enough; both may be
 ///   the same task's. A ready result may be wrong: the next `try_` call then gives `WouldBlock`, and the task waits
 ///   again. It must not be wrong for ever, or a rail's thread spins.
-/// - **Threads**: any thread may call any method at any time. The thread of its rail drives a lane; other threads read
-///   its figures. No method blocks for longer than a system call.
+/// - **Threads**: any thread may call any method at any time. The task of a lane drives it on its rail, and reads and
+///   writes of the application drive it on theirs, one thread at a time; other threads read its figures. No method
+///   blocks for longer than a system call.
 /// - **Dropping** a lane ends it: the peer receives its end or an error, now or after the submitted bytes. Submitted
 ///   memory that a kernel or a device still reads stays unchanged for as long. Dropping the [`Acceptor`] that a
 ///   lane came from does not end it.

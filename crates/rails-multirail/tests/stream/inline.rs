@@ -94,7 +94,8 @@ async fn reader_that_stays_away() {
     {
         let mut unread = [0];
         let mut read = pin!(near.read(&mut unread));
-        poll_fn(|context| Poll::Ready(assert!(read.as_mut().poll(context).is_pending()))).await;
+        let is_pending = poll_fn(|context| Poll::Ready(read.as_mut().poll(context).is_pending())).await;
+        assert!(is_pending);
     }
     let sent = pattern(1 << 20);
     let delivered = async {

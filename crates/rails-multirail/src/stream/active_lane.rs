@@ -7,13 +7,14 @@ use bytes::Bytes;
 use rails_net::Lane;
 use rails_proto::{
     connection::{Connection, LaneId},
-    lane::{LaneError, LaneProtocol, Next, Received, Stream, TransportSample},
+    lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, Stream, TransportSample},
     messages::MessageBuffer,
     policy::TRACE_TARGET,
     seal::Seals,
 };
 use rails_topo::{DataSize, NodeId};
 use std::{
+    cell::Cell,
     io,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak},
     task::{Context, Poll, Wake, Waker, ready},
@@ -410,6 +411,19 @@ impl Stream for Access<'_> {
         let nodes = if self.lane.interleaved { self.shared.nodes_in_use() } else { None };
         self.shared.buffers.message(length, nodes.as_ref())
     }
+
+    fn read_ahead(&mut self) -> Box<[u8]> {
+        AHEAD.take().unwrap_or_else(|| vec![0; READ_AHEAD].into())
+    }
+
+    fn keep_read_ahead(&mut self, memory: Box<[u8]>) {
+        AHEAD.set(Some(memory));
+    }
+}
+
+thread_local! {
+    /// The memory in which the lanes of this thread read ahead, one at a time.
+    static AHEAD: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
 /// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call for as many takes less

@@ -13,7 +13,7 @@ mod send;
 pub use error::LaneError;
 pub use progress::TransportSample;
 pub use protocol::LaneProtocol;
-pub use receive::Received;
+pub use receive::{READ_AHEAD, Received};
 pub use send::Next;
 
 use crate::{connection::Connection, messages::MessageBuffer};
@@ -36,6 +36,16 @@ pub trait Stream {
 
     /// Gives memory for a message of `length` bytes, with any content.
     fn message(&mut self, length: usize) -> MessageBuffer;
+
+    /// Gives [`READ_AHEAD`] bytes of memory, with any content, in which a lane reads ahead.
+    fn read_ahead(&mut self) -> Box<[u8]> {
+        vec![0; READ_AHEAD].into()
+    }
+
+    /// Takes that memory back at the end of a call, unless an incomplete frame is in it. Lanes of one thread can share it.
+    fn keep_read_ahead(&mut self, memory: Box<[u8]>) {
+        drop(memory);
+    }
 }
 
 /// A stream on one thread, with memory from the allocator.

@@ -22,8 +22,8 @@ use std::{
 pub(super) struct Receiver<B> {
     lane: LaneId,
     opener: Option<Opener>,
-    /// Bytes read ahead lie in `ahead[start..end]`.
-    ahead: Box<[u8; READ_AHEAD]>,
+    /// Bytes read ahead lie in `ahead[start..end]`. Between two calls a lane without any has no such memory.
+    ahead: Box<[u8]>,
     start: usize,
     end: usize,
     /// The content of the next chunk.
@@ -88,7 +88,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Self {
             lane,
             opener,
-            ahead: Box::new([0; READ_AHEAD]),
+            ahead: Box::default(),
             start: 0,
             end: 0,
             content: Content::Bytes,
@@ -104,6 +104,22 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// # Errors
     /// [`LaneError`]: nothing more can be read from the lane.
     pub(super) fn receive<S: Stream<Buffer = B>>(
+        &mut self,
+        now: Instant,
+        stream: &mut S,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> Result<Received, LaneError> {
+        if self.ahead.is_empty() {
+            self.ahead = stream.read_ahead();
+        }
+        let received = self.read_and_take(now, stream, read);
+        if self.start == self.end {
+            stream.keep_read_ahead(std::mem::take(&mut self.ahead));
+        }
+        received
+    }
+
+    fn read_and_take<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
         stream: &mut S,
@@ -396,7 +412,7 @@ fn check(
 /// The lane reads a shorter chunk before it asks the stream.
 const LITTLE: u32 = 4 << 10;
 /// The bytes that the lane reads ahead: enough for many small frames at once, and few enough that to copy them into a large chunk costs next to nothing.
-const READ_AHEAD: usize = 16 << 10;
+pub const READ_AHEAD: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::{
     stop::{Stop, Stopped},
 };
 use anyhow::{Context, Result};
-use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRailStream, Rail};
+use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRailStream, Rail, StreamOptions};
 use rails_net::{TcpAcceptor, TcpTransport};
 use serde::Serialize;
 use std::{
@@ -37,22 +37,29 @@ impl Application {
         T: Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        static MULTI_THREAD: OnceLock<Runtime> = OnceLock::new();
         match self {
             Self::Rail => rail.runtime().spawn(task).await?,
-            Self::MultiThread => {
-                let runtime = match MULTI_THREAD.get() {
-                    Some(runtime) => runtime,
-                    None => {
-                        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-                        let runtime = runtime.context("no tokio runtime")?;
-                        MULTI_THREAD.get_or_init(|| runtime)
-                    }
-                };
-                runtime.spawn(task()).await?
-            }
+            Self::MultiThread => multi_thread()?.spawn(task()).await?,
         }
     }
+
+    /// The options with the runtime named in them.
+    pub(super) fn applied(self, options: StreamOptions) -> Result<StreamOptions> {
+        Ok(match self {
+            Self::Rail => options,
+            Self::MultiThread => options.application_runtime(multi_thread()?.handle()),
+        })
+    }
+}
+
+/// The multi-thread runtime, made when it is first asked for.
+fn multi_thread() -> Result<&'static Runtime> {
+    static MULTI_THREAD: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = MULTI_THREAD.get() {
+        return Ok(runtime);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no tokio runtime")?;
+    Ok(MULTI_THREAD.get_or_init(|| runtime))
 }
 
 impl fmt::Display for Application {

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let addresses = addresses_of("--listen", &args.listen)?;
-        let endpoint = Endpoint::listening(&addresses, args.stream.options()?)?;
+        let endpoint = Endpoint::listening(&addresses, args.application.applied(args.stream.options()?)?)?;
         serve(args, &endpoint, &addresses, details, stop).await
     })
 }

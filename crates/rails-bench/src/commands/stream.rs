@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let remotes = addresses_of("--to", &args.to)?;
-        let mut options = args.stream.options()?;
+        let mut options = args.application.applied(args.stream.options()?)?;
         if args.record_decisions.is_some() {
             options = options.record_decisions(RECORDED);
         }

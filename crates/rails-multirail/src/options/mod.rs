@@ -13,6 +13,7 @@ use rails_proto::{
     policy::{Policy, StripePolicy},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use tokio::runtime::{self, Handle};
 
 /// The options of a stream, or of every stream of a listener. Each end has its own.
 #[derive(Debug, Clone)]
@@ -33,6 +34,7 @@ pub struct StreamOptions {
     pub(crate) outage_limit: Duration,
     pub(crate) weights: Vec<u32>,
     pub(crate) interleaved_messages: bool,
+    pub(crate) application_runtime: Option<runtime::Id>,
     recorded_decisions: usize,
 }
 
@@ -96,6 +98,7 @@ impl StreamOptions {
             outage_limit: Duration::from_secs(10),
             weights: Vec::new(),
             interleaved_messages: false,
+            application_runtime: None,
             recorded_decisions: 0,
         }
     }
@@ -125,6 +128,19 @@ impl StreamOptions {
     #[must_use]
     pub fn driver(self, driver: Driver) -> Self {
         Self { driver, ..self }
+    }
+
+    /// The runtime of the tasks that read, other than a rail's. Default: none.
+    ///
+    /// While small messages arrive for such a task, its runtime watches the sockets of the lanes, and no rail's thread
+    /// wakes. Without this option each arrival wakes the rail's thread first. A current-thread runtime should be in
+    /// `block_on` as long as streams are in use: outside of it, nothing watches.
+    ///
+    /// # Panics
+    /// Reads panic on a runtime without its I/O driver (`enable_io` or `enable_all`) that is named here.
+    #[must_use]
+    pub fn application_runtime(self, runtime: &Handle) -> Self {
+        Self { application_runtime: Some(runtime.id()), ..self }
     }
 
     /// The longest chunk that this end sends and takes, in bytes, from 1 KiB to 16 MiB. Default: 512 KiB.

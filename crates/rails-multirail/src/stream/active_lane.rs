@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    runtime::{self, Handle, RuntimeFlavor},
+    runtime::{self, Handle},
     sync::Notify,
     task::coop,
 };
@@ -38,11 +38,8 @@ pub(crate) struct ActiveLane {
     pub(crate) lane: Arc<dyn Lane>,
     pub(crate) metrics: Arc<LaneMetrics>,
     /// Notified when the lane has stalled.
-    pub(crate) stalled: Notify,
-    /// The node from which the driving thread gets its pages, if it is known.
-    node: Option<NodeId>,
-    /// Whether large messages are interleaved over the nodes of the rails in use.
-    interleaved: bool,
+    pub(crate) stalled: Arc<Notify>,
+    settings: LaneSettings,
     /// `None` before the lane's task starts and after it has ended.
     driven: Mutex<Option<Driven>>,
     /// Wakes the lane's task.
@@ -65,13 +62,15 @@ pub(super) struct Driven {
     reports: runtime::Id,
 }
 
-/// Options of a lane's memory.
+/// A lane's memory, and the runtime of its readers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LaneMemory {
+pub(crate) struct LaneSettings {
     /// The node from which the driving thread gets its pages, if it is known.
     pub(super) node: Option<NodeId>,
     /// Whether large messages are interleaved over the nodes of the rails in use.
     pub(super) interleaved: bool,
+    /// The runtime of the application's tasks, if the options name it.
+    pub(super) application: Option<runtime::Id>,
 }
 
 /// Wakes the task of a lane.
@@ -86,10 +85,9 @@ struct Arrival {
 }
 
 impl ActiveLane {
-    pub(super) fn new(id: LaneId, lane: Arc<dyn Lane>, metrics: Arc<LaneMetrics>, memory: LaneMemory) -> Arc<Self> {
-        let LaneMemory { node, interleaved } = memory;
+    pub(super) fn new(id: LaneId, lane: Arc<dyn Lane>, metrics: Arc<LaneMetrics>, settings: LaneSettings) -> Arc<Self> {
         let (stalled, driven, task, arrival) = Default::default();
-        Arc::new(Self { id, lane, metrics, stalled, node, interleaved, driven, task, arrival, handoff: Handoff::new() })
+        Arc::new(Self { id, lane, metrics, stalled, settings, driven, task, arrival, handoff: Handoff::new() })
     }
 
     /// Starts the protocol. Before this, the handshake has the connection.
@@ -157,7 +155,13 @@ impl ActiveLane {
     pub(super) fn transmit_inline(&self, shared: &Shared) {
         self.drive_inline(shared, |driven| {
             driven.protocol.wake();
-            self.transmit(&mut Context::from_waker(&Waker::from(self.task.clone())), shared, &mut driven.protocol);
+            let waker = Waker::from(self.task.clone());
+            let mut access = Access::elsewhere(shared, self);
+            match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, &mut driven.protocol) {
+                Poll::Ready(Err(_)) if driven.reports != driven.home => self.go_home(),
+                Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
+                Poll::Pending => {}
+            }
         });
     }
 
@@ -167,11 +171,11 @@ impl ActiveLane {
         let received = self.drive_inline(shared, |driven| {
             if driven.small >= SMALL_UNTIL_MOVED
                 && let Ok(caller) = Handle::try_current()
-                && (caller.runtime_flavor() == RuntimeFlavor::MultiThread || shared.is_rail(caller.id()))
+                && (self.settings.application == Some(caller.id()) || shared.is_rail(caller.id()))
             {
                 self.report_to(driven, caller.id());
             }
-            self.poll_receive(shared, driven, &mut YieldBudget::new())
+            self.poll_receive(Access::elsewhere(shared, self), driven, &mut YieldBudget::new())
         });
         if received != Some(Poll::Pending) {
             self.leave_to_task();
@@ -186,11 +190,17 @@ impl ActiveLane {
         if !self.handoff.is_inline() {
             self.report_to(driven, driven.home);
         }
-        let received = self.poll_receive(shared, driven, budget);
+        let received = self.poll_receive(Access::on_rail(shared, self), driven, budget);
         if received.is_ready() {
             self.handoff.leave_to_task();
         }
         received
+    }
+
+    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down.
+    fn go_home(&self) {
+        self.handoff.set_inline(false);
+        self.leave_to_task();
     }
 
     /// Has the calling runtime report arrivals.
@@ -204,7 +214,10 @@ impl ActiveLane {
                 // The task may wait for room, which the old runtime does not report any more.
                 self.wake_task();
             }
-            Err(error) => tracing::debug!(%error, "a lane stays with its runtime"),
+            Err(error) => {
+                tracing::debug!(%error, "a lane stays with its runtime");
+                driven.small = driven.small.min(SMALL_IN_A_ROW);
+            }
         }
     }
 
@@ -212,7 +225,7 @@ impl ActiveLane {
     fn drive_inline<T>(&self, shared: &Shared, act: impl FnOnce(&mut Driven) -> T) -> Option<T> {
         let mut driven = match self.driven.try_lock() {
             Ok(driven) => driven,
-            Err(TryLockError::Poisoned(_)) => return None,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.wake_task();
                 return None;
@@ -223,7 +236,7 @@ impl ActiveLane {
             return None;
         };
         let done = act(driven);
-        let at = driven.protocol.poll_timeout(&mut Access { shared, lane: self });
+        let at = driven.protocol.poll_timeout(&mut Access::elsewhere(shared, self));
         let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| at < alarm));
         if is_earlier || driven.protocol.end().is_some() {
             self.wake_task();
@@ -232,12 +245,13 @@ impl ActiveLane {
     }
 
     /// Receives until the socket is empty. Ready when the caller has used up its yield budget.
-    fn poll_receive(&self, shared: &Shared, driven: &mut Driven, budget: &mut YieldBudget) -> Poll<()> {
+    fn poll_receive(&self, mut stream: Access<'_>, driven: &mut Driven, budget: &mut YieldBudget) -> Poll<()> {
         let mut arrived = 0;
-        let received = self.poll_arrivals(shared, driven, budget, &mut arrived);
+        let received = self.poll_arrivals(&mut stream, driven, budget, &mut arrived);
         if arrived > 0 {
             let chunk = driven.protocol.chunk_under_way().unwrap_or(0) as usize;
-            let is_small = arrived <= 2 * MOST_INLINE && chunk <= MOST_INLINE;
+            let sending = driven.protocol.in_flight() as usize;
+            let is_small = arrived <= 2 * MOST_INLINE && chunk.max(sending) <= MOST_INLINE;
             driven.small = if is_small { driven.small.saturating_add(1) } else { 0 };
             self.handoff.set_inline(driven.small >= SMALL_IN_A_ROW);
         }
@@ -246,26 +260,25 @@ impl ActiveLane {
 
     fn poll_arrivals(
         &self,
-        shared: &Shared,
+        stream: &mut Access<'_>,
         driven: &mut Driven,
         budget: &mut YieldBudget,
         arrived: &mut usize,
     ) -> Poll<()> {
         let Some(arrival) = self.arrival.get() else { return Poll::Pending };
         let context = &mut Context::from_waker(arrival);
-        let mut stream = Access { shared, lane: self };
         loop {
             if let Err(error) = ready!(self.lane.poll_receive_ready(context)) {
-                if driven.reports == driven.home {
-                    driven.protocol.close_receiving(Instant::now(), &mut stream, Err(error.into()));
-                    return Poll::Pending;
+                // The reader's runtime is shutting down, if a reader's reports: the task goes home, or has failed to.
+                if driven.reports != driven.home && self.handoff.is_inline() {
+                    self.handoff.set_inline(false);
+                    return Poll::Ready(());
                 }
-                // The reader's runtime is shutting down.
-                self.handoff.set_inline(false);
-                return Poll::Ready(());
+                driven.protocol.close_receiving(Instant::now(), stream, Err(error.into()));
+                return Poll::Pending;
             }
             let mut read = 0;
-            let received = driven.protocol.receive(Instant::now(), &mut stream, |buffers| {
+            let received = driven.protocol.receive(Instant::now(), stream, |buffers| {
                 let outcome = self.lane.try_receive(buffers);
                 read = *outcome.as_ref().unwrap_or(&0);
                 outcome
@@ -276,7 +289,7 @@ impl ActiveLane {
                     if chunks > 0 {
                         self.metrics.received.count(chunks, bytes);
                     }
-                    shared.buffers.make_room();
+                    stream.shared.buffers.make_room();
                     if budget.spend(read as u64) {
                         return Poll::Ready(());
                     }
@@ -287,15 +300,17 @@ impl ActiveLane {
         }
     }
 
-    /// Sends frames as long as there are any and the connection takes them.
-    pub(super) fn transmit(
-        &self,
-        context: &mut Context<'_>,
-        shared: &Shared,
-        protocol: &mut LaneProtocol<ChunkBuffer>,
-    ) {
-        if let Poll::Ready(end) = self.poll_transmit(context, shared, protocol) {
-            protocol.close_sending(end.map_err(LaneError::from));
+    /// Sends frames as long as there are any and the connection takes them. Runs on the lane's task.
+    pub(super) fn transmit(&self, context: &mut Context<'_>, shared: &Shared, driven: &mut Driven) {
+        let mut access = Access::on_rail(shared, self);
+        let mut end = self.poll_transmit(context, &mut access, &mut driven.protocol);
+        if matches!(end, Poll::Ready(Err(_))) && driven.reports != driven.home {
+            // The reader's runtime may be shutting down. An error of the connection comes again.
+            self.report_to(driven, driven.home);
+            end = self.poll_transmit(context, &mut access, &mut driven.protocol);
+        }
+        if let Poll::Ready(end) = end {
+            driven.protocol.close_sending(end.map_err(LaneError::from));
         }
     }
 
@@ -303,14 +318,14 @@ impl ActiveLane {
     fn poll_transmit(
         &self,
         context: &mut Context<'_>,
-        shared: &Shared,
+        stream: &mut Access<'_>,
         protocol: &mut LaneProtocol<ChunkBuffer>,
     ) -> Poll<io::Result<()>> {
         loop {
             if protocol.needs_room() {
                 ready!(self.lane.poll_room(context))?;
             }
-            match protocol.transmit(Instant::now(), &mut Access { shared, lane: self }) {
+            match protocol.transmit(Instant::now(), stream) {
                 Next::Submit { unsent_limit } => {
                     if let Some(bytes) = unsent_limit {
                         self.lane.limit_unsent(DataSize::bytes(bytes))?;
@@ -382,10 +397,24 @@ impl Wake for Arrival {
     }
 }
 
-/// The lane's access to its stream: the state under the lock, and memory on the rail's node.
+/// The lane's access to its stream: the state under the lock, and memory on the driving thread's node.
 pub(super) struct Access<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) lane: &'a ActiveLane,
+    shared: &'a Shared,
+    lane: &'a ActiveLane,
+    /// The node from which the driving thread gets its pages, if it is known.
+    node: Option<NodeId>,
+}
+
+impl<'a> Access<'a> {
+    /// For the lane's task.
+    pub(super) fn on_rail(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
+        Self { shared, lane, node: lane.settings.node }
+    }
+
+    /// For a thread of the application.
+    fn elsewhere(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
+        Self { shared, lane, node: None }
+    }
 }
 
 impl Stream for Access<'_> {
@@ -398,7 +427,7 @@ impl Stream for Access<'_> {
     }
 
     fn chunk(&mut self, length: usize) -> ChunkBuffer {
-        self.shared.buffers.chunk(self.lane.node, length)
+        self.shared.buffers.chunk(self.node, length)
     }
 
     fn freeze(buffer: ChunkBuffer) -> Bytes {
@@ -408,7 +437,7 @@ impl Stream for Access<'_> {
     /// The kernel allocates each page at the first write to it: on the node of the rail that receives it, or, if the
     /// options ask for interleaving, in turn on the nodes of all rails in use.
     fn message(&mut self, length: usize) -> MessageBuffer {
-        let nodes = if self.lane.interleaved { self.shared.nodes_in_use() } else { None };
+        let nodes = if self.lane.settings.interleaved { self.shared.nodes_in_use() } else { None };
         self.shared.buffers.message(length, nodes.as_ref())
     }
 

@@ -2,7 +2,6 @@
 
 use super::{
     MultiRailStream,
-    active_lane::ActiveLane,
     join::{initiate, jitter, nonce, random, send_messages},
     lane::LaneDriver,
     shared::{OpeningLane, Shared},
@@ -17,6 +16,7 @@ use rails_net::Lane;
 use rails_proto::{
     LaneAddress,
     backoff::Backoff,
+    connection::LaneId,
     handshake::{Credentials, Hello, Joined, Purpose, StreamId},
     opening::{Attempts, Race, Turn},
     redial::{Ended, Redial},
@@ -144,9 +144,9 @@ impl Dialer {
 
     /// Drives a lane to its end, and gives the next step.
     async fn drive(&self, kept: &Kept, lane: LaneDriver) -> After {
-        let (active, begun) = (lane.lane.clone(), Instant::now());
+        let (id, stalled, begun) = (lane.lane.id, lane.lane.stalled.clone(), Instant::now());
         let mut run = pin!(lane.run());
-        let mut instead = pin!(self.join_instead(kept, &active));
+        let mut instead = pin!(self.join_instead(kept, id, &stalled));
         let after = tokio::select! {
             ended = &mut run => match ended {
                 Ended::Left => return After::Nothing,
@@ -247,12 +247,12 @@ impl Dialer {
 
     /// Opens a new connection when the lane has been stalled for a while: the old connection may take far longer to
     /// notice that a fault is over than a new one takes to connect. Waits while the lane is not stalled.
-    async fn join_instead(&self, kept: &Kept, lane: &ActiveLane) -> LaneDriver {
+    async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify) -> LaneDriver {
         // A removed lane is not dialled again.
         let is_missed =
-            || kept.shared.with(|state| state.connection.is_stalled(lane.id) && !state.connection.is_leaving(lane.id));
+            || kept.shared.with(|state| state.connection.is_stalled(lane) && !state.connection.is_leaving(lane));
         loop {
-            lane.stalled.notified().await;
+            stalled.notified().await;
             let mut backoff = Backoff::default();
             loop {
                 sleep(backoff.next()).await;

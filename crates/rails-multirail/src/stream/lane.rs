@@ -1,7 +1,7 @@
 //! The task of one lane.
 
 use super::{
-    active_lane::{Access, ActiveLane, GUARD, LaneMemory},
+    active_lane::{Access, ActiveLane, GUARD, LaneSettings},
     shared::Shared,
     yield_budget::YieldBudget,
 };
@@ -45,11 +45,12 @@ impl LaneDriver {
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let node = shared.node_of(options.driver.home(rail));
-        let memory = LaneMemory { node, interleaved: options.interleaved_messages };
+        let settings =
+            LaneSettings { node, interleaved: options.interleaved_messages, application: options.application_runtime };
         let mut lanes_up = shared.lanes_up.subscribe();
         let lane = loop {
             lanes_up.borrow_and_update();
-            match shared.lane_up(rail, &lane, traits, memory) {
+            match shared.lane_up(rail, &lane, traits, settings) {
                 Ok(active) => break active,
                 Err(NoLane::StreamOver) => return None,
                 // There is room as soon as the previous connection of the lane has ended.
@@ -78,24 +79,29 @@ impl LaneDriver {
             let ended = poll_fn(|context| {
                 let mut driven = lane.lock();
                 let driven = driven.as_mut().expect("the task has started it");
-                // The lane receives first: a received acknowledgement may open the window for the next chunk.
-                let received = lane.receive(shared, driven, &mut budget);
                 loop {
+                    // From here on every wake polls this task again, so it comes before the reason to wake is looked at.
                     while woken.as_mut().poll(context).is_ready() {
                         woken.set(lane.woken());
                         driven.protocol.wake();
                     }
-                    lane.transmit(context, shared, &mut driven.protocol);
-                    let at = driven.protocol.poll_timeout(&mut Access { shared, lane });
+                    // The lane receives first: a received acknowledgement may open the window for the next chunk.
+                    let received = lane.receive(shared, driven, &mut budget);
+                    lane.transmit(context, shared, driven);
+                    let at = driven.protocol.poll_timeout(&mut Access::on_rail(shared, lane));
                     if let Some(end) = driven.protocol.end() {
                         return Poll::Ready(Some(end.clone()));
                     }
                     let at = at.into_iter().chain(self.watch_reader(&mut guard)).min();
                     if poll_alarm(context, alarm.as_mut(), at).is_pending() {
-                        driven.alarm = (!alarm.is_elapsed()).then(|| alarm.deadline().into());
+                        // A timer that was never polled has no deadline to come.
+                        let now = Instant::now();
+                        driven.alarm = Some(alarm.deadline().into_std()).filter(|at| *at > now);
                         return received.map(|()| None);
                     }
-                    driven.protocol.handle_timeout(Instant::now(), &mut Access { shared, lane }, || lane.sample());
+                    driven
+                        .protocol
+                        .handle_timeout(Instant::now(), &mut Access::on_rail(shared, lane), || lane.sample());
                 }
             });
             match ended.await {

@@ -1,7 +1,7 @@
 //! The state that the application's handle and the lanes of one stream share.
 
 use super::{
-    active_lane::{ActiveLane, LaneMemory, MOST_INLINE},
+    active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
     links::LinkReports,
@@ -79,12 +79,19 @@ pub(crate) struct State {
 /// The slot of one connection in the stream.
 #[derive(Debug)]
 struct LaneSlot {
-    up: bool,
+    /// `None` once the lane has ended.
+    active: Option<Arc<ActiveLane>>,
     /// The error with which the connection ended, until the event of the end takes it.
     error: Option<String>,
     /// The index of the connection's local interface.
     link: Option<u32>,
-    active: Arc<ActiveLane>,
+    metrics: Arc<LaneMetrics>,
+}
+
+impl LaneSlot {
+    fn is_up(&self) -> bool {
+        self.active.is_some()
+    }
 }
 
 impl State {
@@ -97,7 +104,7 @@ impl State {
     fn figures_of(&self, now: Instant, metrics: &Arc<LaneMetrics>) -> LaneFigures {
         let mut sum = LaneFigures::default();
         let places =
-            self.lanes.iter().enumerate().filter(|(_, slot)| slot.up && Arc::ptr_eq(&slot.active.metrics, metrics));
+            self.lanes.iter().enumerate().filter(|(_, slot)| slot.is_up() && Arc::ptr_eq(&slot.metrics, metrics));
         for (lane, _) in places {
             sum += self.connection.lane_figures(now, LaneId(lane));
         }
@@ -106,9 +113,14 @@ impl State {
 
     /// A lane whose arrivals the reader receives.
     fn take_arrived(&mut self) -> Option<Arc<ActiveLane>> {
-        let lane = (self.arrived != 0).then(|| self.arrived.trailing_zeros())?;
-        self.arrived &= self.arrived - 1;
-        Some(self.lanes[lane as usize].active.clone())
+        while self.arrived != 0 {
+            let lane = self.arrived.trailing_zeros() as usize;
+            self.arrived &= self.arrived - 1;
+            if let Some(active) = &self.lanes[lane].active {
+                return Some(active.clone());
+            }
+        }
+        None
     }
 
     fn note_events(&mut self) {
@@ -117,11 +129,11 @@ impl State {
             let lane = event.lane.map(|lane| {
                 let slot = &mut self.lanes[lane.0];
                 match event.kind {
-                    EventKind::Stalled { .. } => slot.active.stalled.notify_one(),
+                    EventKind::Stalled { .. } => slot.active.iter().for_each(|lane| lane.stalled.notify_one()),
                     EventKind::Ended { .. } => error = slot.error.take(),
                     _ => {}
                 }
-                (slot.active.metrics.index, slot.active.metrics.rail)
+                (slot.metrics.index, slot.metrics.rail)
             });
             if let EventKind::Standstill { cause, stood_for } = event.kind {
                 let lanes = self.connection.lane_progress(event.at).collect::<Vec<_>>();
@@ -182,7 +194,7 @@ impl Shared {
         let writer = state.writer.take_if(|_| wakes.writer);
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly there is one
         // lane to wake.
-        let mut lanes = wakes.lanes().map(|lane| state.lanes[lane.0].active.clone());
+        let mut lanes = wakes.lanes().filter_map(|lane| state.lanes[lane.0].active.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
@@ -231,7 +243,8 @@ impl Shared {
     /// Bytes have arrived on a lane. A reader that waits receives them if they are few, and the lane's task otherwise.
     pub(super) fn arrived(&self, lane: &Arc<ActiveLane>) {
         let mut state = self.lock();
-        let is_up = state.lanes.get(lane.id.0).is_some_and(|slot| slot.up && Arc::ptr_eq(&slot.active, lane));
+        let active = state.lanes.get(lane.id.0).and_then(|slot| slot.active.as_ref());
+        let is_up = active.is_some_and(|active| Arc::ptr_eq(active, lane));
         let reader = state.reader.take_if(|_| is_up && lane.may_pass_on());
         if reader.is_some() {
             state.arrived |= 1 << lane.id.0;
@@ -287,7 +300,7 @@ impl Shared {
         rail: RailId,
         connection: &Arc<dyn Lane>,
         traits: LaneTraits,
-        memory: LaneMemory,
+        settings: LaneSettings,
     ) -> Result<Arc<ActiveLane>, NoLane> {
         let (index, link) = (traits.number, connection.link_index());
         self.with(|state| {
@@ -301,8 +314,8 @@ impl Shared {
                 }
             };
             metrics.begin(connection);
-            let active = ActiveLane::new(id, connection.clone(), metrics, memory);
-            let slot = LaneSlot { up: true, error: None, link, active: active.clone() };
+            let active = ActiveLane::new(id, connection.clone(), metrics.clone(), settings);
+            let slot = LaneSlot { error: None, link, metrics, active: Some(active.clone()) };
             self.lanes_up.send_modify(|up| *up += 1);
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = slot,
@@ -319,7 +332,8 @@ impl Shared {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
             let slot = &mut state.lanes[lane.0];
-            slot.up = false;
+            // Callers that wake the lane still may hold it for a moment; nobody else keeps its connection open.
+            slot.active = None;
             let is_done = state.connection.is_done();
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
             // A stream that is done loses nothing with a lane: the peer may have heard of the end first, and closed the
@@ -330,7 +344,7 @@ impl Shared {
             // The count is right before a subscriber hears of the event.
             self.lanes_up.send_modify(|up| *up -= 1);
             state.connection.lane_down(now, lane, how);
-            state.connection.needs_no_lane() && !state.lanes.iter().any(|slot| slot.up)
+            state.connection.needs_no_lane() && !state.lanes.iter().any(LaneSlot::is_up)
         });
         if was_last {
             self.summarize();
@@ -364,7 +378,7 @@ impl Shared {
     pub(crate) fn links_changed(&self, changes: &[LinkChange]) {
         self.with(|state| {
             let now = Instant::now();
-            for (lane, slot) in state.lanes.iter().enumerate().filter(|(_, slot)| slot.up) {
+            for (lane, slot) in state.lanes.iter().enumerate().filter(|(_, slot)| slot.is_up()) {
                 match changes.iter().rfind(|change| Some(change.index) == slot.link) {
                     Some(change) if change.up => state.connection.link_up(now, LaneId(lane)),
                     Some(_) => state.connection.link_down(now, LaneId(lane)),
@@ -388,7 +402,7 @@ impl Shared {
     /// interleaved over them.
     pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
         let state = self.lock();
-        let rails = state.lanes.iter().filter(|slot| slot.up).map(|slot| slot.active.metrics.rail);
+        let rails = state.lanes.iter().filter(|slot| slot.is_up()).map(|slot| slot.metrics.rail);
         let nodes: NodeSet = rails.filter_map(|rail| self.rails[rail].planned().node).collect();
         Some(nodes).filter(|nodes| nodes.len() > 1)
     }
@@ -396,7 +410,7 @@ impl Shared {
     /// Removes lane number `index` from the stream; `false` if there is none.
     pub(crate) fn remove_lane(&self, index: u16) -> bool {
         self.with(|state| {
-            let lane = state.lanes.iter().position(|slot| slot.up && slot.active.metrics.index == index);
+            let lane = state.lanes.iter().position(|slot| slot.is_up() && slot.metrics.index == index);
             if let Some(lane) = lane {
                 state.connection.leave(Instant::now(), LaneId(lane));
             }

@@ -3,7 +3,7 @@
 use crate::util::{PATIENCE, options, pair, pattern, rails};
 use bytes::Bytes;
 use rails_bind::thread::Tid;
-use rails_multirail::{EventKind, MultiRailMessages, MultiRailStream, Priority, Rails};
+use rails_multirail::{EventKind, MultiRailMessages, MultiRailStream, Priority, Rails, StreamOptions};
 use rand::{RngExt, SeedableRng};
 use std::{
     future::{Future, poll_fn},
@@ -12,6 +12,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    runtime::{Builder, Handle},
     time::timeout,
 };
 
@@ -23,6 +24,11 @@ fn sleeps(rails: &Rails) -> u64 {
         line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts them")
     };
     rails.iter().map(|rail| of(rail.runtime().placement().tid)).sum()
+}
+
+/// Options for readers on the calling runtime.
+fn on_this_runtime() -> StreamOptions {
+    options().application_runtime(&Handle::current())
 }
 
 /// Sends a message there, waits for it to come back, and begins anew.
@@ -49,7 +55,7 @@ async fn round_trips(near: &mut MultiRailStream, far: &mut MultiRailStream, coun
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn round_trips_leave_the_rails_asleep() {
     let rails = rails(2);
-    let (mut near, mut far) = pair(&rails, &options()).await;
+    let (mut near, mut far) = pair(&rails, &on_this_runtime()).await;
     round_trips(&mut near, &mut far, 200, 1024).await;
     let before = sleeps(&rails);
     round_trips(&mut near, &mut far, TRIPS, 1024).await;
@@ -61,7 +67,7 @@ async fn round_trips_leave_the_rails_asleep() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_leave_the_rails_asleep() {
     let rails = rails(2);
-    let (near, far) = pair(&rails, &options()).await;
+    let (near, far) = pair(&rails, &on_this_runtime()).await;
     let (near, mut far) = (near.into_messages().unwrap(), far.into_messages().unwrap());
     tokio::spawn(async move {
         while let Some(message) = far.recv().await.expect("the stream holds") {
@@ -89,7 +95,7 @@ async fn messages_leave_the_rails_asleep() {
 async fn reader_that_stays_away() {
     // With a second lane the peer would send again on that.
     let rails = rails(1);
-    let (mut near, mut far) = pair(&rails, &options()).await;
+    let (mut near, mut far) = pair(&rails, &on_this_runtime()).await;
     round_trips(&mut near, &mut far, 50, 1024).await;
     {
         let mut unread = [0];
@@ -111,10 +117,10 @@ async fn reader_that_stays_away() {
 /// A lane whose arrivals a runtime reports goes back to its rail when that runtime ends.
 #[test]
 fn runtime_of_the_reader_ends() {
-    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (first, second, rails) = (runtime(), runtime(), rails(2));
     let (mut near, mut far) = first.block_on(async {
-        let (mut near, mut far) = pair(&rails, &options()).await;
+        let (mut near, mut far) = pair(&rails, &on_this_runtime()).await;
         let trips = async move {
             round_trips(&mut near, &mut far, 100, 1024).await;
             (near, far)
@@ -132,11 +138,22 @@ fn runtime_of_the_reader_ends() {
     });
 }
 
+/// A runtime that cannot watch sockets, and is not named in the options, is left alone.
+#[test]
+fn reader_on_a_runtime_without_io() {
+    let (runtime, rails) = (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), rails(2));
+    runtime.block_on(async {
+        let (mut near, mut far) = pair(&rails, &options()).await;
+        let trips = tokio::spawn(async move { round_trips(&mut near, &mut far, 100, 1024).await });
+        trips.await.expect("no read needs the runtime's I/O");
+    });
+}
+
 /// Bulk and small messages by turns, both ways at once, with halves on tasks of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bulk_and_small_messages_by_turns() {
     let rails = rails(2);
-    let (near, far) = pair(&rails, &options()).await;
+    let (near, far) = pair(&rails, &on_this_runtime()).await;
     let mut ends = Vec::new();
     for (end, seed) in [(near, 1), (far, 2)] {
         let (mut reader, mut writer) = end.into_split();

@@ -25,6 +25,8 @@ pub(crate) struct MemoryLane {
     peer: SocketAddr,
     out: Pipe,
     into: Pipe,
+    /// Counts the ends that are not dropped.
+    _open: Arc<()>,
 }
 
 /// One direction.
@@ -60,6 +62,8 @@ struct Links {
     /// The first lane, for the test to break.
     first: OnceLock<[Pipe; 2]>,
     made: AtomicUsize,
+    /// Every end of a lane holds a clone.
+    open: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -75,8 +79,8 @@ impl MemoryNetwork {
 
     /// The same, with lanes that take that many bytes from the dialling end, and then no more.
     pub(crate) fn taking(delay: Duration, most: Option<usize>) -> Self {
-        let (listening, first, made) = Default::default();
-        Self(Arc::new(Links { listening, delay, most, first, made }))
+        let (listening, first, made, open) = Default::default();
+        Self(Arc::new(Links { listening, delay, most, first, made, open }))
     }
 
     /// Breaks the first lane at once.
@@ -97,6 +101,11 @@ impl MemoryNetwork {
         self.0.listening.lock().unwrap().clear();
     }
 
+    /// The number of ends of lanes that are not dropped.
+    pub(crate) fn open(&self) -> usize {
+        Arc::strong_count(&self.0.open) - 1
+    }
+
     /// The number of lanes made.
     pub(crate) fn made(&self) -> usize {
         self.0.made.load(SeqCst)
@@ -112,7 +121,7 @@ impl Transport for MemoryNetwork {
         let ip = local.address().unwrap_or(remote.ip());
         Box::pin(async move {
             tokio::time::sleep(self.0.delay).await;
-            let (near, far) = lanes(ip, remote);
+            let (near, far) = lanes(ip, remote, &self.0.open);
             near.out.lock().left = self.0.most;
             let pipes = [near.out.clone(), near.into.clone()];
             let listening = self.0.listening.lock().unwrap().get(&remote).cloned();
@@ -154,11 +163,11 @@ impl Acceptor for MemoryAcceptor {
     }
 }
 
-fn lanes(local: IpAddr, remote: SocketAddr) -> (MemoryLane, MemoryLane) {
+fn lanes(local: IpAddr, remote: SocketAddr, open: &Arc<()>) -> (MemoryLane, MemoryLane) {
     let (there, back) = (Pipe::default(), Pipe::default());
     let local = SocketAddr::new(local, 1);
-    let near = MemoryLane { local, peer: remote, out: there.clone(), into: back.clone() };
-    (near, MemoryLane { local: remote, peer: local, out: back, into: there })
+    let near = MemoryLane { local, peer: remote, out: there.clone(), into: back.clone(), _open: open.clone() };
+    (near, MemoryLane { local: remote, peer: local, out: back, into: there, _open: open.clone() })
 }
 
 impl Lane for MemoryLane {

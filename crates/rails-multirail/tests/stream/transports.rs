@@ -237,3 +237,19 @@ async fn listener_without_acceptors_says_why_each_time() {
     assert!(matches!(listener.accept().await, Err(ListenerClosed::Closed)));
     move_both_ways(near, far, async |_| ()).await;
 }
+
+/// A lane that has ended keeps no connection open, although its stream goes on.
+#[tokio::test]
+async fn connection_of_an_ended_lane() {
+    let rails = rails(2);
+    let (near, far, _listener, network) = memory_pair(&rails, &options(), Duration::ZERO).await;
+    assert_eq!(network.open(), 4, "two lanes with two ends");
+    assert!(near.remove_lane(1));
+    let closed = async {
+        while network.open() > 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, closed).await.expect("both ends of the lane are dropped");
+    assert_eq!((near.lanes_up(), far.lanes_up()), (1, 1));
+}

@@ -100,27 +100,32 @@ impl Lane for TcpLane {
     fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let stream = self.stream();
-        let received = match &self.busy_poll {
-            // The busy poll may have found bytes of which the runtime has not heard yet, so this reads the socket
-            // directly.
-            Some(_) => (&*SockRef::from(&*stream)).read_vectored(buffers),
-            None => stream.try_read_vectored(buffers),
-        };
-        match &received {
-            Ok(count) => {
-                if *count > 0 && *count < room {
-                    note_drained(&stream);
-                }
-                if let Some(busy) = &self.busy_poll {
-                    busy.note_use();
-                }
-                // Arriving bytes bring acknowledgements, so the kernel may be done with some memory.
-                if let Some(sender) = &self.zero_copy {
-                    sender.settle();
-                }
+        let mut short = None;
+        let received = stream.try_io(Interest::READABLE, || match read(&stream, buffers)? {
+            // The socket is empty, and another read would only cost a call. The runtime forgets that it was readable as it
+            // does for `WouldBlock`: unless more has arrived since before the read. (tokio's own reads do the same.)
+            count if 0 < count && count < room => {
+                short = Some(count);
+                Err(io::ErrorKind::WouldBlock.into())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => note_drained(&stream),
-            Err(_) => {}
+            count => Ok(count),
+        });
+        let received = match (short, received) {
+            (Some(count), _) => Ok(count),
+            // The busy poll may have found bytes of which the runtime has not heard yet.
+            (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock && self.busy_poll.is_some() => {
+                read(&stream, buffers)
+            }
+            (None, received) => received,
+        };
+        if received.is_ok() {
+            if let Some(busy) = &self.busy_poll {
+                busy.note_use();
+            }
+            // Arriving bytes bring acknowledgements, so the kernel may be done with some memory.
+            if let Some(sender) = &self.zero_copy {
+                sender.settle();
+            }
         }
         received
     }
@@ -194,10 +199,8 @@ fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice
     send(&slices)
 }
 
-/// Marks the socket as not readable. It gave fewer bytes than the read had room for, so it is empty, and another read
-/// would only cost a call. epoll reports the next bytes. (tokio's own reads do the same.)
-fn note_drained(stream: &TcpStream) {
-    let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+fn read(stream: &TcpStream, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    (&*SockRef::from(stream)).read_vectored(buffers)
 }
 
 /// The number of slices on the stack.

@@ -140,6 +140,11 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         Received::End
     }
 
+    /// The bytes that the lane had sent and the peer had not acknowledged when the lane last asked the stream.
+    pub fn in_flight(&self) -> u64 {
+        self.sender.in_flight()
+    }
+
     /// The length of the chunk of which the rest has still to arrive.
     pub fn chunk_under_way(&self) -> Option<u32> {
         self.receiver.chunk_under_way()

@@ -61,6 +61,10 @@ impl Sender {
         }
     }
 
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
     /// Whether the connection needs room before the stream is [asked](Self::next) again. A connection with few bytes in flight always has room.
     pub(super) fn needs_room(&self) -> bool {
         self.in_flight >= NEEDS_NO_ROOM

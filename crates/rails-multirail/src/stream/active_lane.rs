@@ -211,8 +211,8 @@ impl ActiveLane {
         match self.lane.register_here() {
             Ok(()) => {
                 (driven.reports, driven.small) = (caller, SMALL_IN_A_ROW);
-                // The task may wait for room, which the old runtime does not report any more.
-                self.wake_task();
+                // The new registration has no wakers yet, and the task may wait for room.
+                self.leave_to_task();
             }
             Err(error) => {
                 tracing::debug!(%error, "a lane stays with its runtime");
@@ -269,8 +269,8 @@ impl ActiveLane {
         let context = &mut Context::from_waker(arrival);
         loop {
             if let Err(error) = ready!(self.lane.poll_receive_ready(context)) {
-                // The reader's runtime is shutting down, if a reader's reports: the task goes home, or has failed to.
-                if driven.reports != driven.home && self.handoff.is_inline() {
+                // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not tried that.
+                if driven.reports != driven.home && (!stream.is_task || self.handoff.is_inline()) {
                     self.handoff.set_inline(false);
                     return Poll::Ready(());
                 }
@@ -397,23 +397,22 @@ impl Wake for Arrival {
     }
 }
 
-/// The lane's access to its stream: the state under the lock, and memory on the driving thread's node.
+/// The access of a thread that drives a lane to its stream: the state under the lock, and memory.
 pub(super) struct Access<'a> {
     shared: &'a Shared,
     lane: &'a ActiveLane,
-    /// The node from which the driving thread gets its pages, if it is known.
-    node: Option<NodeId>,
+    is_task: bool,
 }
 
 impl<'a> Access<'a> {
     /// For the lane's task.
     pub(super) fn on_rail(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
-        Self { shared, lane, node: lane.settings.node }
+        Self { shared, lane, is_task: true }
     }
 
     /// For a thread of the application.
     fn elsewhere(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
-        Self { shared, lane, node: None }
+        Self { shared, lane, is_task: false }
     }
 }
 
@@ -427,7 +426,8 @@ impl Stream for Access<'_> {
     }
 
     fn chunk(&mut self, length: usize) -> ChunkBuffer {
-        self.shared.buffers.chunk(self.node, length)
+        // The pages come from the node of the thread that writes to them first.
+        self.shared.buffers.chunk(self.lane.settings.node.filter(|_| self.is_task), length)
     }
 
     fn freeze(buffer: ChunkBuffer) -> Bytes {

@@ -138,6 +138,40 @@ fn runtime_of_the_reader_ends() {
     });
 }
 
+/// The end of the reader's runtime ends no lane on which another runtime's task writes.
+#[test]
+fn runtime_of_the_reader_ends_during_a_write() {
+    let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (first, second, rails) = (runtime(), runtime(), rails(2));
+    let (near, mut far) = first.block_on(async {
+        let (mut near, mut far) = pair(&rails, &on_this_runtime()).await;
+        let trips = async move {
+            round_trips(&mut near, &mut far, 100, 1024).await;
+            (near, far)
+        };
+        tokio::spawn(trips).await.unwrap()
+    });
+    let (mut reader, mut writer) = near.into_split();
+    first.spawn(async move { reader.read(&mut [0]).await });
+    second.block_on(async {
+        let sent = pattern(64 << 20);
+        let expected = sent.clone();
+        let writing = tokio::spawn(async move {
+            writer.write_all(&sent).await.expect("the stream holds");
+            writer.shutdown().await.expect("the peer reads to the end");
+            writer
+        });
+        let mut got = vec![0; 1 << 20];
+        far.read_exact(&mut got).await.expect("the stream holds");
+        first.shutdown_background();
+        timeout(PATIENCE, far.read_to_end(&mut got)).await.expect("it goes on").expect("the stream holds");
+        assert!(got == expected, "other bytes arrived");
+        let writer = timeout(PATIENCE, writing).await.expect("it ends").unwrap();
+        let is_end = |kind: &EventKind| matches!(kind, EventKind::Ended { .. });
+        assert!(!writer.stream().events().iter().any(|event| is_end(&event.kind) && event.error.is_some()));
+    });
+}
+
 /// A runtime that cannot watch sockets, and is not named in the options, is left alone.
 #[test]
 fn reader_on_a_runtime_without_io() {

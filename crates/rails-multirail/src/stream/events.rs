@@ -84,9 +84,8 @@ impl StreamEvent {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
         match self.kind {
-            EventKind::Stalled { .. } | EventKind::Outage => {
-                tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used");
-            }
+            EventKind::Stalled { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used"),
+            EventKind::Outage => tracing::warn!(%stream, event = ?self.kind, "no lane can be used"),
             EventKind::Unused { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane is not used"),
             EventKind::Ended { .. } if error.is_some() => {
                 tracing::warn!(%stream, lane, error, event = ?self.kind, "a lane was lost");

@@ -9,9 +9,13 @@
 //! [`LONGEST_REFUSAL`], and no lane expects an acknowledgement, the next lane that asks takes some of them.
 //!
 //! # To change a rule
-//! A rule is a function of the view, so it changes in one of these files, and `tests.rs` decides over plain views. A new fact about a lane is a field of
-//! [`LaneView`]: `scheduler/lane.rs` fills it, and the record writes it (raise `VERSION` in `record/file.rs`). `tests/simulation/scenarios.rs` then runs
-//! whole streams over slow, far and lossy links under the changed rule.
+//! A rule is a function of the view, so it changes in one of these files, and `tests.rs` decides over plain views. `tests/simulation/scenarios.rs` then
+//! runs whole streams over slow, far and breaking links under the changed rule; for lost packets there is `rails-bench lab emulated --loss`. The scheduler
+//! sends probes (`scheduler/probe.rs`) by itself.
+//!
+//! A new fact about a lane is a field of [`LaneView`]. On its way from the kernel it passes `TransportStats` (rails-net), `ActiveLane::sample`
+//! (rails-multirail), `TransportSample` (`lane/progress.rs`), `LinkSample` (`connection/health.rs`), a method beside `Scheduler::observe_rtt`, and
+//! `scheduler/lane.rs`, which fills the view. The record writes it: raise `VERSION` in `record/file.rs`; older records are refused then.
 
 mod adaptive;
 mod fixed;

@@ -57,6 +57,8 @@ pub(super) struct Driven {
     pub(super) alarm: Option<Instant>,
     /// The number of small arrivals in a row.
     small: u32,
+    /// The number of arrivals in a row that ended inside a chunk.
+    pieces: u32,
     /// The runtime of the lane's task, and the one that reports arrivals.
     home: runtime::Id,
     reports: runtime::Id,
@@ -97,7 +99,7 @@ impl ActiveLane {
         self.arrival.get_or_init(|| Waker::from(Arc::new(arrival)));
         let protocol = LaneProtocol::new(self.id, seals, most_unsent);
         let home = Handle::current().id();
-        *self.lock() = Some(Driven { protocol, alarm: None, small: 0, home, reports: home });
+        *self.lock() = Some(Driven { protocol, alarm: None, small: 0, pieces: 0, home, reports: home });
     }
 
     /// Ends the protocol: no call drives the lane any more.
@@ -249,9 +251,15 @@ impl ActiveLane {
         let mut arrived = 0;
         let received = self.poll_arrivals(&mut stream, driven, budget, &mut arrived);
         if arrived > 0 {
-            let chunk = driven.protocol.chunk_under_way().unwrap_or(0) as usize;
-            let sending = driven.protocol.in_flight() as usize;
-            let is_small = arrived <= 2 * MOST_INLINE && chunk.max(sending) <= MOST_INLINE;
+            let protocol = &mut driven.protocol;
+            // A small message may come in two pieces. Bulk data comes in many, and chunks are short on a slow lane.
+            let chunk = protocol.chunk_under_way();
+            driven.pieces = if chunk.is_some() { driven.pieces.saturating_add(1) } else { 0 };
+            let is_small = arrived <= 2 * MOST_INLINE
+                && driven.pieces <= 1
+                && chunk.unwrap_or(0) as usize <= MOST_INLINE
+                && !protocol.take_has_part()
+                && protocol.in_flight() <= MOST_INLINE as u64;
             driven.small = if is_small { driven.small.saturating_add(1) } else { 0 };
             self.handoff.set_inline(driven.small >= SMALL_IN_A_ROW);
         }

@@ -150,6 +150,11 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.receiver.chunk_under_way()
     }
 
+    /// Whether bytes of a large message have arrived since the last call.
+    pub fn take_has_part(&mut self) -> bool {
+        self.receiver.take_has_part()
+    }
+
     /// Ends receiving: the peer has closed its side, or the connection has failed.
     pub fn close_receiving<S: Stream>(&mut self, now: Instant, stream: &mut S, end: Result<(), LaneError>) {
         if self.end.is_none() && self.closing.is_receiving() {

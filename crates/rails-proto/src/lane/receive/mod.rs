@@ -28,6 +28,8 @@ pub(super) struct Receiver<B> {
     end: usize,
     /// The content of the next chunk.
     content: Content,
+    /// Whether bytes of a large message have arrived.
+    has_part: bool,
     /// The chunk whose bytes come next.
     chunk: Option<Chunk<B>>,
     /// The lane's timeouts when the stream took the last chunk.
@@ -92,6 +94,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             start: 0,
             end: 0,
             content: Content::Bytes,
+            has_part: false,
             chunk: None,
             timeouts: None,
             failed: None,
@@ -126,6 +129,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> Result<Received, LaneError> {
         let (mut chunks, mut bytes) = (0, 0);
+        self.has_part |= self.chunk.as_ref().is_some_and(|chunk| matches!(chunk.content, Content::Part(_)));
         match self.read(now, stream, read)? {
             Ok(0) => return self.end(),
             Ok(_) => {}
@@ -150,6 +154,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// The length of the chunk of which the rest has still to arrive.
     pub(super) fn chunk_under_way(&self) -> Option<u32> {
         self.chunk.as_ref().map(|chunk| chunk.header.length)
+    }
+
+    /// Whether bytes of a large message have arrived since the last call.
+    pub(super) fn take_has_part(&mut self) -> bool {
+        std::mem::take(&mut self.has_part)
     }
 
     /// Takes the error that the last call found behind the chunks that it returned.
@@ -260,7 +269,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let lane = self.lane;
         match frame {
             Frame::Packet(packet) => self.content = Content::Packet(packet),
-            Frame::Part(part) => self.content = Content::Part(part),
+            Frame::Part(part) => {
+                self.content = Content::Part(part);
+                self.has_part = true;
+            }
             Frame::Data(header) => {
                 let content = std::mem::take(&mut self.content);
                 let memory = place(now, stream, lane, &header, &content)?;

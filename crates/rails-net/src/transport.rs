@@ -201,6 +201,17 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, if it has failed.
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have arrived, the lane has ended or
+    /// the transport can hold no more; until the first call it waits for one byte. Arrived bytes that are enough now wake
+    /// the waker. A hint: the transport may be ready earlier. The default does nothing.
+    ///
+    /// # Errors
+    /// The transport's. An error ends the lane.
+    fn set_receive_low_water(&self, size: DataSize) -> io::Result<()> {
+        let _ = size;
+        Ok(())
+    }
+
     /// The transport's present figures of the lane. The stream judges the lane's health by them several times per round
     /// trip, so this should be cheap.
     ///

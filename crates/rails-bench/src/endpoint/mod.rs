@@ -49,7 +49,7 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     #[command(flatten)]
     tcp: TcpArgs,
     /// Which threads drive the lanes of this end
-    #[arg(long, value_enum, default_value_t = DriverArg::PerRail)]
+    #[arg(long, value_enum, default_value_t = DriverArg::PerCpu)]
     driver: DriverArg,
     /// How long a stream waits for a lane to come back when none is left; 0 fails at once [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -67,6 +67,8 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
 /// [`Driver`], as clap sees it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum DriverArg {
+    /// The lanes of all rails on a CPU by one thread
+    PerCpu,
     /// Each lane by its own rail's thread
     PerRail,
     /// Every lane by the first rail's thread
@@ -87,6 +89,7 @@ impl<T: TlsArgs> StreamArgs<T> {
     /// Which threads drive the lanes.
     pub(crate) fn driver(&self) -> Driver {
         match self.driver {
+            DriverArg::PerCpu => Driver::PerCpu,
             DriverArg::PerRail => Driver::PerRail,
             DriverArg::Single => Driver::Single,
         }

@@ -16,11 +16,11 @@ use std::{fmt, time::Duration};
 pub(crate) enum Carrier {
     /// One plain tokio TCP flow on the fastest link
     Plain,
-    /// A stream over all links, with one thread per rail
+    /// A stream over all links, with one thread per CPU
     Rails,
     /// A stream over all links, with one thread for all rails
     RailsSingle,
-    /// The messages of a stream over all links, with one thread per rail
+    /// The messages of a stream over all links, with one thread per CPU
     RailsMessages,
     /// A stream over all links, whose lanes are asked for 50 us for more before their threads sleep
     RailsBusy,

@@ -124,7 +124,7 @@ impl StreamOptions {
         Self { parallel: connections, ..self }
     }
 
-    /// The threads that drive the lanes of this end. Default: [`Driver::PerRail`].
+    /// The threads that drive the lanes of this end. Default: [`Driver::PerCpu`].
     #[must_use]
     pub fn driver(self, driver: Driver) -> Self {
         Self { driver, ..self }

@@ -275,8 +275,17 @@ impl ActiveLane {
     ) -> Poll<()> {
         let Some(arrival) = self.arrival.get() else { return Poll::Pending };
         let context = &mut Context::from_waker(arrival);
+        let mut is_spent = false;
         loop {
-            if let Err(error) = ready!(self.lane.poll_receive_ready(context)) {
+            let Poll::Ready(ready) = self.lane.poll_receive_ready(context) else {
+                if let Some(bytes) = driven.protocol.take_low_water()
+                    && let Err(error) = self.lane.set_receive_low_water(DataSize::bytes(bytes as u64))
+                {
+                    driven.protocol.close_receiving(Instant::now(), stream, Err(error.into()));
+                }
+                return Poll::Pending;
+            };
+            if let Err(error) = ready {
                 // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not tried that.
                 if driven.reports != driven.home && (!stream.is_task || self.handoff.is_inline()) {
                     self.handoff.set_inline(false);
@@ -284,6 +293,9 @@ impl ActiveLane {
                 }
                 driven.protocol.close_receiving(Instant::now(), stream, Err(error.into()));
                 return Poll::Pending;
+            }
+            if is_spent {
+                return Poll::Ready(());
             }
             let mut read = 0;
             let received = driven.protocol.receive(Instant::now(), stream, |buffers| {
@@ -298,9 +310,7 @@ impl ActiveLane {
                         self.metrics.received.count(chunks, bytes);
                     }
                     stream.shared.buffers.make_room();
-                    if budget.spend(read as u64) {
-                        return Poll::Ready(());
-                    }
+                    is_spent |= budget.spend(read as u64);
                 }
                 Received::Nothing => {}
                 Received::End => return Poll::Pending,

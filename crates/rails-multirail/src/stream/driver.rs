@@ -1,18 +1,20 @@
 //! The choice of the runtime that drives a lane.
 
-use crate::RailId;
+use crate::{RailId, Rails};
 use serde::{Deserialize, Serialize};
 
-/// The threads that drive the lanes of a stream: one for each rail, or one for all. The state machines are the same.
+/// The threads that drive the lanes of a stream. The state machines are the same.
 ///
-/// The two are compared for RDMA in Jie Cai, Alistair P. Rendell and Peter E. Strazdins, *Non-threaded and Threaded Approaches to
+/// The extremes are compared for RDMA in Jie Cai, Alistair P. Rendell and Peter E. Strazdins, *Non-threaded and Threaded Approaches to
 /// MultiRail Communication with uDAPL*: a thread for each rail has its own core, one thread for all saves the switches between
-/// them. The machine decides which is faster; `rails-bench compare` measures both. Each end chooses for itself.
+/// them. Threads that share a CPU only switch. Each end chooses for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
-    /// Threaded: each lane is driven by its own rail's runtime.
+    /// One thread per CPU: the runtime of the first rail on a CPU drives the lanes of all rails on it.
     #[default]
+    PerCpu,
+    /// Threaded: each lane is driven by its own rail's runtime.
     PerRail,
     /// Non-threaded: the runtime of the first rail drives every lane. Sockets stay bound to their rails' addresses and devices.
     Single,
@@ -20,8 +22,12 @@ pub enum Driver {
 
 impl Driver {
     /// The rail whose runtime drives the lanes of `rail`.
-    pub(crate) fn home(self, rail: RailId) -> RailId {
+    pub(crate) fn home(self, rails: &Rails, rail: RailId) -> RailId {
         match self {
+            Self::PerCpu => {
+                let on_its_cpu = rails.iter().find(|other| other.planned().cpu == rails[rail].planned().cpu);
+                on_its_cpu.map_or(rail, |first| first.id())
+            }
             Self::PerRail => rail,
             Self::Single => RailId(0),
         }

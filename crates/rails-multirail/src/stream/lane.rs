@@ -44,7 +44,7 @@ impl LaneDriver {
         // one is the path's.
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
-        let node = shared.node_of(options.driver.home(rail));
+        let node = shared.node_of(rail, options.driver);
         let settings =
             LaneSettings { node, interleaved: options.interleaved_messages, application: options.application_runtime };
         let mut lanes_up = shared.lanes_up.subscribe();

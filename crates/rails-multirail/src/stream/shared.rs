@@ -2,6 +2,7 @@
 
 use super::{
     active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
+    driver::Driver,
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
     links::LinkReports,
@@ -393,9 +394,9 @@ impl Shared {
         self.rails.iter().any(|rail| rail.runtime().handle().id() == runtime)
     }
 
-    /// The node from which the thread of `rail` gets its pages, as read back.
-    pub(crate) fn node_of(&self, rail: RailId) -> Option<NodeId> {
-        self.rails[rail].runtime().placement().memory_node.as_ref().ok().copied()
+    /// The node from which the thread that drives the lanes of `rail` gets its pages, as read back.
+    pub(crate) fn node_of(&self, rail: RailId, driver: Driver) -> Option<NodeId> {
+        self.rails[driver.home(&self.rails, rail)].runtime().placement().memory_node.as_ref().ok().copied()
     }
 
     /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are

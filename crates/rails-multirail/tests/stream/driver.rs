@@ -2,7 +2,8 @@
 
 use crate::util::{echoed, options, pair, pattern, rails};
 use rails_bind::thread::Tid;
-use rails_multirail::{Driver, Rails, StreamStats};
+use rails_multirail::{Driver, RailRequest, Rails, StreamStats, plan_rails};
+use rails_topo::Topology;
 
 /// Moves bytes both ways over two lanes, and gives the statistics of both ends.
 async fn driven(rails: &Rails, driver: Driver) -> [StreamStats; 2] {
@@ -24,6 +25,20 @@ async fn each_lane_is_driven_by_its_own_rails_thread() {
         for lane in end.lanes {
             assert_eq!(lane.thread, own[lane.rail.0], "{lane:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn rails_on_one_cpu_share_the_first_ones_thread() {
+    let topology = Topology::detect().expect("this machine can be read");
+    let mut plan = plan_rails(&topology, &RailRequest::Loopback(Some(3))).expect("loopback rails can be planned");
+    plan.rails[2].cpu = plan.rails[0].cpu;
+    let rails = Rails::build(&plan).expect("loopback rails need no privilege");
+    let own = threads(&rails);
+    let second = if plan.rails[1].cpu == plan.rails[0].cpu { own[0] } else { own[1] };
+    for end in driven(&rails, Driver::default()).await {
+        let threads: Vec<Tid> = end.lanes.iter().map(|lane| lane.thread).collect();
+        assert_eq!(threads, [own[0], second, own[0]]);
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) struct SocketOption(libc::c_int, libc::c_int);
 
 impl SocketOption {
     pub(crate) const ZEROCOPY: Self = Self(libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+    pub(crate) const RCVLOWAT: Self = Self(libc::SOL_SOCKET, libc::SO_RCVLOWAT);
     pub(crate) const BUSY_POLL: Self = Self(libc::SOL_SOCKET, libc::SO_BUSY_POLL);
     /// `TCP_RTO_MAX_MS`, include/uapi/linux/tcp.h: since Linux 6.15.
     pub(crate) const RTO_MAX: Self = Self(libc::IPPROTO_TCP, 44);

@@ -5,7 +5,7 @@ use super::{
     socket_options,
     zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
-use crate::{KeepAlive, Lane, OptionError, StatsError, TcpStats, TcpTransport, socket};
+use crate::{KeepAlive, Lane, OptionError, StatsError, TcpStats, TcpTransport, socket, sys::option::SocketOption};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout},
@@ -33,6 +33,8 @@ pub struct TcpLane {
     local: SocketAddr,
     peer: SocketAddr,
     deviations: Vec<Deviation>,
+    /// The greatest low-water mark, if the receive buffer has a fixed size.
+    most_low_water: Option<DataSize>,
     pub(crate) busy_poll: Option<BusyPoll>,
     /// The zero-copy sender, if the options ask for one.
     pub(crate) zero_copy: Option<ZeroCopySender>,
@@ -124,7 +126,8 @@ impl TcpLane {
             }
             None => None,
         };
-        Ok(Self { stream: RwLock::new(stream), local, peer, deviations, busy_poll, zero_copy })
+        let most_low_water = options.receive_buffer.map(|size| DataSize::bytes(size.as_bytes() / LOW_WATERS));
+        Ok(Self { stream: RwLock::new(stream), local, peer, deviations, most_low_water, busy_poll, zero_copy })
     }
 
     /// The local address.
@@ -223,6 +226,18 @@ impl TcpLane {
         SockRef::from(&*self.stream()).set_tcp_notsent_lowat(bytes)
     }
 
+    /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`, socket(7); in
+    /// `tcp_set_rcvlowat`, net/ipv4/tcp.c, the kernel makes room for them). With a
+    /// [`receive_buffer`](TcpTransport::receive_buffer) of a fixed size it is at most an eighth of that: bytes that wait in
+    /// the buffer take the peer's window.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_receive_low_water(&self, size: DataSize) -> io::Result<()> {
+        let size = self.most_low_water.map_or(size, |most| most.min(size));
+        SocketOption::RCVLOWAT.set(&*self.stream(), socket_options::c_int(size) as libc::c_int)
+    }
+
     /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait unsent than half of
     /// [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in
     /// include/net/tcp.h). So the caller can choose the bytes when they can be sent, and not before.
@@ -266,6 +281,9 @@ impl fmt::Display for Deviation {
         }
     }
 }
+
+/// A fixed receive buffer has room for as many low-water marks.
+const LOW_WATERS: u64 = 8;
 
 fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut sockets = [PollFd::new(socket, PollFlags::POLLOUT)];

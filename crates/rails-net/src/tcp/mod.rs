@@ -147,6 +147,10 @@ impl Lane for TcpLane {
         }
     }
 
+    fn set_receive_low_water(&self, size: DataSize) -> io::Result<()> {
+        self.set_receive_low_water(size)
+    }
+
     fn stats(&self) -> Result<TransportStats, StatsError> {
         Ok(self.transport_stats(self.stats()?))
     }

@@ -126,7 +126,7 @@ fn round_up(time: Duration, unit: Duration) -> u64 {
 }
 
 /// Cuts a buffer size to an `int`, which the kernel reads. A larger size is beyond every limit of the kernel.
-fn c_int(size: DataSize) -> usize {
+pub(super) fn c_int(size: DataSize) -> usize {
     size.as_bytes().min(libc::c_int::MAX as u64) as usize
 }
 

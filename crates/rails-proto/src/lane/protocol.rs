@@ -150,6 +150,12 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.receiver.chunk_under_way()
     }
 
+    /// The least number of bytes for which the connection is to wake the driver from now on, if that has changed; one byte
+    /// at first. The driver asks before it waits for bytes. It may come earlier.
+    pub fn take_low_water(&mut self) -> Option<usize> {
+        self.receiver.take_low_water()
+    }
+
     /// Whether bytes of a large message have arrived since the last call.
     pub fn take_has_part(&mut self) -> bool {
         self.receiver.take_has_part()

@@ -171,6 +171,8 @@ struct Side {
     timeout: Option<Instant>,
     /// The bytes that have arrived and that the lane has not read, and whether the peer's close follows them.
     arrived: BytesMut,
+    /// The lane reads when as many have arrived.
+    low_water: usize,
     is_closed: bool,
     carried: u64,
 }
@@ -575,7 +577,9 @@ impl World {
         match parcel {
             Parcel::Bytes(bytes) => {
                 side.arrived.extend_from_slice(&bytes);
-                self.receive(lane, end);
+                if side.arrived.len() >= side.low_water {
+                    self.receive(lane, end);
+                }
             }
             Parcel::End => {
                 side.is_closed = true;
@@ -597,8 +601,13 @@ impl World {
             self.settle(end);
             match received {
                 Received::Some { .. } => {}
-                Received::Nothing | Received::End => return,
+                Received::Nothing => break,
+                Received::End => return,
             }
+        }
+        let Side { up, low_water, .. } = &mut self.lanes[lane].sides[end];
+        if let Some(new) = up.as_mut().and_then(|(_, protocol)| protocol.take_low_water()) {
+            *low_water = new;
         }
     }
 

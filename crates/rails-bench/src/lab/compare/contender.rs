@@ -20,7 +20,7 @@ pub(crate) enum Contender {
     Ucx,
     /// A stream under the static policy
     RailsStatic,
-    /// A stream under the adaptive policy, with one thread per rail
+    /// A stream under the adaptive policy, with one thread per CPU
     RailsAdaptive,
     /// A stream under the adaptive policy, with one thread for all rails
     RailsSingle,

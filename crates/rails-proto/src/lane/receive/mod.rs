@@ -32,6 +32,8 @@ pub(super) struct Receiver<B> {
     has_part: bool,
     /// The chunk whose bytes come next.
     chunk: Option<Chunk<B>>,
+    /// The number of bytes for which the connection wakes the driver.
+    low_water: usize,
     /// The lane's timeouts when the stream took the last chunk.
     timeouts: Option<LaneTimeouts>,
     /// The error behind the last good frame. The caller first learns of the chunks before it.
@@ -96,6 +98,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             content: Content::Bytes,
             has_part: false,
             chunk: None,
+            low_water: 1,
             timeouts: None,
             failed: None,
         }
@@ -154,6 +157,15 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// The length of the chunk of which the rest has still to arrive.
     pub(super) fn chunk_under_way(&self) -> Option<u32> {
         self.chunk.as_ref().map(|chunk| chunk.header.length)
+    }
+
+    /// The least number of bytes for which the connection is to wake the driver, if it has changed since the last call:
+    /// those that complete a chunk. With fewer the lane can do nothing but copy them.
+    pub(super) fn take_low_water(&mut self) -> Option<usize> {
+        let missing = self.chunk.as_ref().map_or(0, |chunk| chunk.header.length as usize - chunk.filled);
+        let tag = if self.opener.is_some() { TAG_LEN } else { 0 };
+        let low_water = if missing < LEAST_AWAITED { 1 } else { (missing + tag).min(MOST_AWAITED) };
+        (std::mem::replace(&mut self.low_water, low_water) != low_water).then_some(low_water)
     }
 
     /// Whether bytes of a large message have arrived since the last call.
@@ -425,6 +437,10 @@ fn check(
 const LITTLE: u32 = 4 << 10;
 /// The bytes that the lane reads ahead: enough for many small frames at once, and few enough that to copy them into a large chunk costs next to nothing.
 pub const READ_AHEAD: usize = 16 << 10;
+/// Fewer bytes arrive within the time that a wake takes.
+const LEAST_AWAITED: usize = 16 << 10;
+/// The lane receives the bytes of longer chunks in several turns, while they are in a cache.
+const MOST_AWAITED: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -347,3 +347,48 @@ fn arrivals_on_another_runtime() {
         near.close_write().expect("the lane holds");
     });
 }
+
+/// Whether the lane is ready to receive before long.
+async fn is_ready(lane: &TcpLane) -> bool {
+    let ready = poll_fn(|context| lane.poll_receive_ready(context));
+    match tokio::time::timeout(Duration::from_millis(100), ready).await {
+        Ok(ready) => ready.map(|()| true).expect("the lane holds"),
+        Err(_) => false,
+    }
+}
+
+#[tokio::test]
+async fn arrivals_below_the_low_water_mark_wait() {
+    let (near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
+    let send = |bytes: usize| assert_eq!(far.try_submit(&vec![1; bytes], &[]).expect("there is room"), bytes);
+    let receive = || near.try_receive(&mut [IoSliceMut::new(&mut vec![0; 1 << 20])]).expect("bytes have arrived");
+    let set = |bytes| near.set_receive_low_water(DataSize::bytes(bytes)).expect("the kernel has the option");
+    for mark in [16 << 10, 40_000, 64 << 10] {
+        set(mark as u64);
+        send(mark - 1);
+        assert!(!is_ready(&near).await, "{mark}");
+        send(1);
+        assert!(is_ready(&near).await, "{mark}");
+        assert_eq!(receive(), mark);
+        // What has arrived is enough for the new mark.
+        send(10);
+        assert!(!is_ready(&near).await, "{mark}");
+        set(1);
+        assert!(is_ready(&near).await, "{mark}");
+        assert_eq!(receive(), 10);
+    }
+    set(40_000);
+    send(10);
+    far.close_write().expect("the lane holds");
+    assert!(is_ready(&near).await, "the peer's close ends the wait");
+    assert_eq!(receive(), 10);
+}
+
+#[tokio::test]
+async fn low_water_mark_in_a_buffer_of_a_fixed_size() {
+    let fixed = TcpTransport::new().receive_buffer(DataSize::bytes(64 << 10));
+    let (near, far) = pair(&fixed, &TcpTransport::new()).await;
+    near.set_receive_low_water(DataSize::bytes(64 << 10)).expect("the kernel has the option");
+    assert_eq!(far.try_submit(&[1; 8 << 10], &[]).expect("there is room"), 8 << 10);
+    assert!(is_ready(&near).await, "an eighth of the buffer is enough");
+}

@@ -440,7 +440,7 @@ pub const READ_AHEAD: usize = 16 << 10;
 /// Fewer bytes arrive within the time that a wake takes.
 const LEAST_AWAITED: usize = 16 << 10;
 /// The lane receives the bytes of longer chunks in several turns, while they are in a cache.
-const MOST_AWAITED: usize = 256 << 10;
+const MOST_AWAITED: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

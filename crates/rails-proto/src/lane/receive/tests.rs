@@ -118,6 +118,44 @@ proptest! {
         prop_assert!(received == stream);
     }
 
+    /// A lane that reads only when as many bytes as it asked for have arrived, or the last, receives everything.
+    #[test]
+    fn low_water_marks(
+        lengths in prop::collection::vec(prop_oneof![Just(0), 1..100usize, 10_000..200_000usize], 1..8),
+        portions in prop::collection::vec(prop_oneof![1..50usize, 1_000..100_000usize], 1..20),
+        is_sealed: bool,
+    ) {
+        let (sent, stream, begins) = frames(&lengths, is_sealed.then(|| seals(Role::Initiator)));
+        let mut end = End::new();
+        let mut receiver = Receiver::new(end.lane, is_sealed.then(|| seals(Role::Responder).opener));
+        let (mut received, mut low_water, mut read, mut arrived) = (Vec::new(), 1, 0, 0);
+        for portion in portions.iter().cycle() {
+            arrived = (arrived + portion).min(sent.len());
+            while arrived - read >= low_water.max(1) {
+                receiver
+                    .receive(Instant::now(), &mut end.connection, |buffers| {
+                        let before = read;
+                        for buffer in buffers {
+                            let length = buffer.len().min(arrived - read);
+                            buffer[..length].copy_from_slice(&sent[read..read + length]);
+                            read += length;
+                        }
+                        Ok(read - before)
+                    })
+                    .unwrap();
+                low_water = receiver.take_low_water().unwrap_or(low_water);
+                // The mark lies within the chunk under way.
+                let next = begins.iter().find(|begins| **begins > read);
+                prop_assert!(low_water == 1 || next.is_some_and(|next| read + low_water <= *next));
+            }
+            received.extend(std::iter::from_fn(|| end.connection.read(Instant::now())).flatten());
+            if arrived == sent.len() {
+                break;
+            }
+        }
+        prop_assert!(received == stream);
+    }
+
     /// A connection that ends inside a frame was cut; the chunks before the cut are there.
     #[test]
     fn lane_cut_anywhere(

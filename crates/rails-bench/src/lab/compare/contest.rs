@@ -84,6 +84,12 @@ pub(crate) enum ContestError {
         /// The cause.
         source: io::Error,
     },
+    /// The kernel did not give the CPU time of the machine.
+    #[error("/proc/stat cannot be read")]
+    Busy {
+        /// The cause.
+        source: procfs::ProcError,
+    },
     /// The kernel did not give the CPU time of the processes.
     #[error("getrusage failed")]
     Usage {
@@ -179,6 +185,7 @@ fn measure(
         cpu_seconds,
         cpu_seconds_per_gigabyte: cpu_seconds / (bytes as f64 / 1e9),
         cpu_seconds_by_side: by_side,
+        machine_seconds_per_gigabyte: counted.busy.as_secs_f64() / (bytes as f64 / 1e9),
         goodput_per_sender_core_bits_per_second: by_side.and_then(|(sender, _)| per_core(sender)),
         goodput_per_receiver_core_bits_per_second: by_side.and_then(|(_, receiver)| per_core(receiver)),
         link_tx_bytes: counted.tx_bytes,
@@ -205,8 +212,12 @@ mod tests {
 
     #[test]
     fn a_link_that_was_left_alone_is_noticed() {
-        let counted =
-            |tx_bytes: &[u64]| Counted { tx_bytes: tx_bytes.to_vec(), retransmitted: 0, children: Duration::ZERO };
+        let counted = |tx_bytes: &[u64]| Counted {
+            tx_bytes: tx_bytes.to_vec(),
+            retransmitted: 0,
+            children: Duration::ZERO,
+            busy: Duration::ZERO,
+        };
         assert_eq!(unused(&counted(&[400_000_000, 4_000_000])), None);
         assert_eq!(
             unused(&counted(&[400_000_000, 4_000, 0])).unwrap(),

@@ -102,6 +102,8 @@ pub(crate) struct Sample {
     pub(crate) cpu_seconds_per_gigabyte: f64,
     /// The sender's and the receiver's part of it; `None` of programs of others.
     pub(crate) cpu_seconds_by_side: Option<(f64, f64)>,
+    /// Time in which CPUs of the machine were not idle while the processes lived, over the bytes.
+    pub(crate) machine_seconds_per_gigabyte: f64,
     /// The bytes over the sender's CPU time: the rate of one busy core. `None` of programs of others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<f64>,
     /// The same of the receiver.
@@ -125,6 +127,8 @@ pub(crate) struct Outcome {
     pub(crate) goodput_bits_per_second: Spread,
     /// Median, least and most of the CPU time.
     pub(crate) cpu_seconds_per_gigabyte: Spread,
+    /// Median, least and most of the machine's CPU time.
+    pub(crate) machine_seconds_per_gigabyte: Spread,
     /// The rate of one busy core of the sender; `None` of programs of others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
     /// The same of the receiver.
@@ -152,6 +156,7 @@ impl Comparison {
                 contender: entry.contender,
                 goodput_bits_per_second: goodput,
                 cpu_seconds_per_gigabyte: Spread::of(of().map(|sample| sample.cpu_seconds_per_gigabyte))?,
+                machine_seconds_per_gigabyte: Spread::of(of().map(|sample| sample.machine_seconds_per_gigabyte))?,
                 goodput_per_sender_core_bits_per_second: Spread::of(
                     of().filter_map(|sample| sample.goodput_per_sender_core_bits_per_second),
                 ),
@@ -187,6 +192,7 @@ pub(super) mod tests {
             cpu_seconds: 1.0,
             cpu_seconds_per_gigabyte: 1.0,
             cpu_seconds_by_side: None,
+            machine_seconds_per_gigabyte: 1.0,
             goodput_per_sender_core_bits_per_second: None,
             goodput_per_receiver_core_bits_per_second: None,
             link_tx_bytes: vec![],

@@ -56,6 +56,7 @@ impl Comparison {
             "most",
             "of the ceiling",
             "CPU s/GB",
+            "of the machine",
             "Gbit/s per busy core, sender and receiver",
         ]);
         for outcome in &self.results {
@@ -69,6 +70,7 @@ impl Comparison {
                 mbit(goodput.most),
                 outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}")),
                 format!("{:.2}", outcome.cpu_seconds_per_gigabyte.median),
+                format!("{:.2}", outcome.machine_seconds_per_gigabyte.median),
                 per_core(outcome),
             ]);
         }

@@ -2,6 +2,7 @@
 
 use super::{ContestError, Link, Terms, keys::Keys, link};
 use nix::sys::resource::{UsageWho, getrusage};
+use procfs::{CurrentSI, KernelStats};
 use rails_lab::{LinkLab, Side};
 use rails_topo::CpuSet;
 use std::{path::PathBuf, process::Command, time::Duration};
@@ -25,6 +26,7 @@ pub(super) struct Counters {
     tx_bytes: Vec<u64>,
     retransmitted: u64,
     children: Duration,
+    busy: Duration,
 }
 
 /// The same for the time between two moments.
@@ -35,6 +37,8 @@ pub(super) struct Counted {
     pub(super) retransmitted: u64,
     /// CPU time of the processes that were started and have ended.
     pub(super) children: Duration,
+    /// Time in which CPUs of the machine were not idle, summed over the CPUs.
+    pub(super) busy: Duration,
 }
 
 impl Testbed {
@@ -73,6 +77,7 @@ impl Testbed {
             tx_bytes: (0..self.lab.link_count()).map(tx).collect::<Result<_, _>>()?,
             retransmitted: retransmitted(Side::A)? + retransmitted(Side::B)?,
             children: children()?,
+            busy: busy()?,
         })
     }
 
@@ -83,6 +88,7 @@ impl Testbed {
             tx_bytes: now.tx_bytes.iter().zip(&before.tx_bytes).map(|(now, before)| now - before).collect(),
             retransmitted: now.retransmitted - before.retransmitted,
             children: now.children.saturating_sub(before.children),
+            busy: now.busy.saturating_sub(before.busy),
         })
     }
 }
@@ -94,6 +100,14 @@ fn children() -> Result<Duration, ContestError> {
         Duration::from_secs(time.tv_sec() as u64) + Duration::from_micros(time.tv_usec() as u64)
     };
     Ok(time(usage.user_time()) + time(usage.system_time()))
+}
+
+/// Time in which CPUs of the machine were not idle, since it started (/proc/stat): with all interrupts, whose time no process
+/// or any process may have been charged for.
+fn busy() -> Result<Duration, ContestError> {
+    let time = KernelStats::current().map_err(|source| ContestError::Busy { source })?.total;
+    let parts = [Some(time.user_ms()), Some(time.nice_ms()), Some(time.system_ms()), time.irq_ms(), time.softirq_ms()];
+    Ok(Duration::from_millis(parts.into_iter().flatten().sum()))
 }
 
 /// The CPUs of the sender and of the receiver: a half each, so that the two do not compete; all of them where there is one.

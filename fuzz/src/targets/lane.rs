@@ -145,13 +145,13 @@ impl World {
     fn transmit(&mut self, which: usize) {
         let protocol = &mut self.lanes[which].protocol;
         for _ in 0..MOST_FRAMES {
-            match protocol.transmit(self.now, &mut self.connection) {
+            match protocol.transmit(self.now, &mut self.connection, true) {
                 Next::Submit { .. } => {
                     let (control, payload) = protocol.outgoing();
                     let length = control.len() + payload.iter().map(Bytes::len).sum::<usize>();
                     protocol.submitted(length);
                 }
-                Next::Idle => return,
+                Next::AwaitRoom | Next::Idle => return,
                 Next::Close => return protocol.close_sending(Ok(())),
             }
         }

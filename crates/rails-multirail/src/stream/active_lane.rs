@@ -339,12 +339,15 @@ impl ActiveLane {
         stream: &mut Access<'_>,
         protocol: &mut LaneProtocol<ChunkBuffer>,
     ) -> Poll<io::Result<()>> {
+        let mut has_room = false;
         loop {
-            if protocol.needs_room() {
-                ready!(self.lane.poll_room(context))?;
-            }
-            match protocol.transmit(Instant::now(), stream) {
+            match protocol.transmit(Instant::now(), stream, has_room) {
+                Next::AwaitRoom => {
+                    ready!(self.lane.poll_room(context))?;
+                    has_room = true;
+                }
                 Next::Submit { unsent_limit } => {
+                    has_room = false;
                     if let Some(bytes) = unsent_limit {
                         self.lane.limit_unsent(DataSize::bytes(bytes))?;
                     }

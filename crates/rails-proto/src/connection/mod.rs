@@ -29,7 +29,8 @@ pub use messages::NotForMessages;
 pub use paths::{LaneEnd, Refused};
 pub use stalls::{LaneTimes, Stalls};
 pub use standstill::{LaneProgress, LaneState, StandstillCause};
-pub use wakes::{NEEDS_NO_ROOM, Wakes};
+pub(crate) use wakes::NEEDS_NO_ROOM;
+pub use wakes::Wakes;
 
 use crate::{
     chunk::Chunk,
@@ -330,6 +331,11 @@ impl Connection {
     /// The lanes that are up.
     pub fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.lanes.iter().enumerate().filter(|(_, lane)| lane.up).map(|(index, _)| LaneId(index))
+    }
+
+    /// Whether `lane` takes a chunk only once its connection has room.
+    pub fn needs_room(&self, lane: LaneId) -> bool {
+        self.failure.is_none() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.may_give(lane.0)
     }
 
     /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.

@@ -99,7 +99,7 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
 
 /// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit of unsent bytes. The driver of such a
 /// lane need not ask its socket.
-pub const NEEDS_NO_ROOM: u64 = 16 << 10;
+pub(crate) const NEEDS_NO_ROOM: u64 = 16 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -131,7 +131,7 @@ mod tests {
         for number in 0..3 {
             let lane = connection.lane_up(now, LaneTraits { number, ..LaneTraits::default() }).unwrap();
             let mut protocol = LaneProtocol::<Vec<u8>>::new(lane, None, None);
-            assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+            assert_eq!(protocol.transmit(now, &mut connection, true), Next::Idle);
         }
         for (offset, lane) in [(0, 1), (1, 2), (2, 0)] {
             let byte = Bytes::from_static(b"1");

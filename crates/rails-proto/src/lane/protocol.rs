@@ -67,14 +67,9 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         (self.asks, self.is_stale) = (true, true);
     }
 
-    /// Whether the driver waits until the connection has room before it calls [`transmit`](Self::transmit) again. A lane that takes a chunk keeps it, so it
-    /// takes none before there is room for it. A lane with few bytes in flight always has room.
-    pub fn needs_room(&self) -> bool {
-        self.asks && self.is_sending() && self.sender.is_submitted() && self.sender.needs_room()
-    }
-
-    /// The driver's next step on the sending side.
-    pub fn transmit<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S) -> Next {
+    /// The driver's next step on the sending side. A lane that takes a chunk keeps it, so it takes none before the driver has found
+    /// out that the connection has room for it. A lane with few bytes in flight always has room.
+    pub fn transmit<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> Next {
         if !self.is_sending() {
             return Next::Idle;
         }
@@ -84,7 +79,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         if !self.asks {
             return Next::Idle;
         }
-        let (next, timeouts) = self.sender.next(now, stream);
+        let (next, timeouts) = self.sender.next(now, stream, has_room);
         self.asks = next != Next::Idle;
         self.note(timeouts);
         next
@@ -243,7 +238,7 @@ mod tests {
         let mut connection = Connection::new(config, Policy::default().build(), parameters);
         let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
         let mut protocol = LaneProtocol::new(lane, None, None);
-        assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+        assert_eq!(protocol.transmit(now, &mut connection, true), Next::Idle);
         (connection, protocol)
     }
 
@@ -276,9 +271,9 @@ mod tests {
         let (mut connection, mut protocol) = end(now);
         arrive(now, &mut connection, &mut protocol, 0);
         assert_eq!(wake(&mut connection, &mut protocol), Some(now + ACK_DELAY));
-        assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+        assert_eq!(protocol.transmit(now, &mut connection, true), Next::Idle);
         protocol.handle_timeout(now + ACK_DELAY, &mut connection, sample);
-        assert_eq!(protocol.transmit(now + ACK_DELAY, &mut connection), Next::Submit { unsent_limit: None });
+        assert_eq!(protocol.transmit(now + ACK_DELAY, &mut connection, true), Next::Submit { unsent_limit: None });
     }
 
     #[test]
@@ -291,7 +286,7 @@ mod tests {
         connection.lane_up(now, LaneTraits::default()).unwrap();
         wake(&mut connection, &mut protocol);
         assert!(matches!(protocol.end(), Some(Err(LaneError::Replaced))));
-        assert_eq!(protocol.transmit(now, &mut connection), Next::Idle);
+        assert_eq!(protocol.transmit(now, &mut connection, true), Next::Idle);
     }
 
     #[test]
@@ -316,11 +311,11 @@ mod tests {
             arrive(now, &mut connection, &mut protocol, 1 << 20);
             assert_eq!(wake(&mut connection, &mut protocol), Some(now + FAREWELL));
             assert!(protocol.end().is_none(), "the lane still tells the peer");
-            assert_eq!(protocol.transmit(now, &mut connection), Next::Submit { unsent_limit: None });
+            assert_eq!(protocol.transmit(now, &mut connection, true), Next::Submit { unsent_limit: None });
             assert_eq!(protocol.outgoing().0, Frame::Reset(ResetReason::Violation).encode());
             if is_heard {
                 protocol.submitted(protocol.outgoing().0.len());
-                assert_eq!(protocol.transmit(now, &mut connection), Next::Close);
+                assert_eq!(protocol.transmit(now, &mut connection, true), Next::Close);
                 protocol.close_sending(Ok(()));
             } else {
                 protocol.handle_timeout(now + FAREWELL, &mut connection, sample);

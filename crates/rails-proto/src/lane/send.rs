@@ -37,6 +37,8 @@ pub enum Next {
         /// The bytes that may wait unsent in the connection from now on, if that has changed.
         unsent_limit: Option<u64>,
     },
+    /// The driver waits until the connection has room, and then calls again and says so.
+    AwaitRoom,
     /// The driver waits until the stream wakes the lane or a timeout comes.
     Idle,
     /// The driver [closes the sending side](super::LaneProtocol::close_sending): nothing follows.
@@ -65,28 +67,28 @@ impl Sender {
         self.in_flight
     }
 
-    /// Whether the connection needs room before the stream is [asked](Self::next) again. A connection with few bytes in flight always has room.
-    pub(super) fn needs_room(&self) -> bool {
-        self.in_flight >= NEEDS_NO_ROOM
-    }
-
     /// Decides the next step when nothing is [outgoing](Self::outgoing). Returns the lane's timeouts too.
-    pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S) -> (Next, LaneTimeouts) {
+    pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> (Next, LaneTimeouts) {
         let (lane, control) = (self.lane, &mut self.control);
         control.clear();
         (self.taken, self.sealed) = (0, 0);
         let (transmit, chunk_length, timeouts);
         (transmit, chunk_length, self.in_flight, timeouts) = stream.with(|connection| {
-            let transmit = connection.poll_transmit(now, lane, control);
+            let transmit = if !has_room && connection.needs_room(lane) {
+                None
+            } else {
+                Some(connection.poll_transmit(now, lane, control))
+            };
             let in_flight = connection.in_flight(lane);
-            let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Transmit::Send(Some(_)));
+            let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Some(Transmit::Send(Some(_))));
             let chunk_length = is_much.then(|| connection.chunk_length(lane));
             (transmit, chunk_length, in_flight, connection.lane_timeouts(lane))
         });
         let next = match transmit {
-            Transmit::Idle => Next::Idle,
-            Transmit::Close => Next::Close,
-            Transmit::Send(chunk) => {
+            None => Next::AwaitRoom,
+            Some(Transmit::Idle) => Next::Idle,
+            Some(Transmit::Close) => Next::Close,
+            Some(Transmit::Send(chunk)) => {
                 self.chunk = chunk.map(|chunk| self.put(chunk));
                 debug_assert!(!self.control.is_empty(), "a step that sends has a frame to send");
                 if let Some(sealer) = &mut self.sealer {

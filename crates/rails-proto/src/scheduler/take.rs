@@ -14,7 +14,7 @@ impl Scheduler {
         debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
         self.now = self.now.max(Some(now));
         self.lanes[lane].resting = false;
-        if !self.lanes[lane].is_usable() || self.is_overfull(lane) || !self.has_anything_for(lane) {
+        if !self.may_give(lane) {
             return None;
         }
         self.refresh_lane_views();
@@ -117,8 +117,12 @@ impl Scheduler {
         Some(if is_requeued { Decision::Requeue(longest) } else { Decision::New(longest) })
     }
 
-    /// Whether there is anything that `lane` might take: most of the time a lane that asks again has just taken the last bytes.
-    fn has_anything_for(&self, lane: usize) -> bool {
+    /// Whether there is anything that `lane` might [take](Self::take): most of the time a lane that asks again has just taken the last
+    /// bytes.
+    pub fn may_give(&self, lane: usize) -> bool {
+        if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
+            return false;
+        }
         let others =
             || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
         self.outstanding.requeued_size().0 > 0 || self.unsent.ready(self.limit).is_some() || others()

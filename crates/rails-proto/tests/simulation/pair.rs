@@ -167,6 +167,8 @@ struct Side {
     notified: bool,
     /// Whether it has nothing to send.
     idle: bool,
+    /// Whether it sends as soon as its connection has room.
+    awaits_room: bool,
     /// The timeout that the lane last gave: when its task runs without another event.
     timeout: Option<Instant>,
     /// The bytes that have arrived and that the lane has not read, and whether the peer's close follows them.
@@ -394,9 +396,10 @@ impl World {
         if std::mem::take(&mut side.notified) {
             protocol.wake();
         }
-        if protocol.end().is_none() && (pipe.has_room() || !protocol.needs_room()) {
+        if protocol.end().is_none() {
             let is_new = protocol.is_submitted();
-            let next = protocol.transmit(self.now, stream);
+            let next = protocol.transmit(self.now, stream, pipe.has_room());
+            side.awaits_room = next == Next::AwaitRoom;
             side.idle = next == Next::Idle;
             match next {
                 Next::Submit { .. } => {
@@ -405,7 +408,7 @@ impl World {
                     let taken = pipe.submit(self.now, control, payload);
                     side.carried += protocol.submitted(taken).map_or(0, u64::from);
                 }
-                Next::Idle => {}
+                Next::AwaitRoom | Next::Idle => {}
                 Next::Close => {
                     pipe.close(self.now);
                     protocol.close_sending(Ok(()));
@@ -676,7 +679,7 @@ impl Lane {
     fn is_ready(&self, end: usize) -> bool {
         let (side, pipe) = (&self.sides[end], &self.pipes[end]);
         let Some((_, protocol)) = &side.up else { return false };
-        let has_room = pipe.has_room() || protocol.is_submitted() && !protocol.needs_room();
+        let has_room = pipe.has_room() || protocol.is_submitted() && !side.awaits_room;
         side.notified || !side.idle && has_room
     }
 }

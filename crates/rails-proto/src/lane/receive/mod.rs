@@ -435,8 +435,9 @@ fn check(
 
 /// The lane reads a shorter chunk before it asks the stream.
 const LITTLE: u32 = 4 << 10;
-/// The bytes that the lane reads ahead: enough for many small frames at once, and few enough that to copy them into a large chunk costs next to nothing.
-pub const READ_AHEAD: usize = 16 << 10;
+/// The bytes that the lane reads ahead: enough for 16 KiB with their frames in one call, and few enough that to copy them into a large chunk costs next to
+/// nothing.
+pub const READ_AHEAD: usize = 17 << 10;
 /// Fewer bytes arrive within the time that a wake takes.
 const LEAST_AWAITED: usize = 16 << 10;
 /// The lane receives the bytes of longer chunks in several turns, while they are in a cache.

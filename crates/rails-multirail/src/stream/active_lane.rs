@@ -258,7 +258,7 @@ impl ActiveLane {
             let is_small = arrived <= 2 * MOST_INLINE
                 && driven.pieces <= 1
                 && chunk.unwrap_or(0) as usize <= MOST_INLINE
-                && !protocol.take_has_part()
+                && protocol.take_longest_message() as usize <= MOST_INLINE
                 && protocol.in_flight() <= MOST_INLINE as u64;
             driven.small = if is_small { driven.small.saturating_add(1) } else { 0 };
             self.handoff.set_inline(driven.small >= SMALL_IN_A_ROW);

@@ -151,9 +151,9 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.receiver.take_low_water()
     }
 
-    /// Whether bytes of a large message have arrived since the last call.
-    pub fn take_has_part(&mut self) -> bool {
-        self.receiver.take_has_part()
+    /// The length of the longest message of which parts have arrived since the last call; 0 if none have.
+    pub fn take_longest_message(&mut self) -> u32 {
+        self.receiver.take_longest_message()
     }
 
     /// Ends receiving: the peer has closed its side, or the connection has failed.

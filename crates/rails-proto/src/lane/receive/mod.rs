@@ -28,8 +28,8 @@ pub(super) struct Receiver<B> {
     end: usize,
     /// The content of the next chunk.
     content: Content,
-    /// Whether bytes of a large message have arrived.
-    has_part: bool,
+    /// The length of the longest message of which parts have arrived.
+    longest_message: u32,
     /// The chunk whose bytes come next.
     chunk: Option<Chunk<B>>,
     /// The number of bytes for which the connection wakes the driver.
@@ -96,7 +96,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             start: 0,
             end: 0,
             content: Content::Bytes,
-            has_part: false,
+            longest_message: 0,
             chunk: None,
             low_water: 1,
             timeouts: None,
@@ -132,7 +132,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> Result<Received, LaneError> {
         let (mut chunks, mut bytes) = (0, 0);
-        self.has_part |= self.chunk.as_ref().is_some_and(|chunk| matches!(chunk.content, Content::Part(_)));
+        if let Some(Chunk { content: Content::Part(part), .. }) = &self.chunk {
+            self.longest_message = self.longest_message.max(part.total);
+        }
         match self.read(now, stream, read)? {
             Ok(0) => return self.end(),
             Ok(_) => {}
@@ -168,9 +170,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         (std::mem::replace(&mut self.low_water, low_water) != low_water).then_some(low_water)
     }
 
-    /// Whether bytes of a large message have arrived since the last call.
-    pub(super) fn take_has_part(&mut self) -> bool {
-        std::mem::take(&mut self.has_part)
+    /// The length of the longest message of which parts have arrived since the last call; 0 if none have.
+    pub(super) fn take_longest_message(&mut self) -> u32 {
+        std::mem::take(&mut self.longest_message)
     }
 
     /// Takes the error that the last call found behind the chunks that it returned.
@@ -283,7 +285,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             Frame::Packet(packet) => self.content = Content::Packet(packet),
             Frame::Part(part) => {
                 self.content = Content::Part(part);
-                self.has_part = true;
+                self.longest_message = self.longest_message.max(part.total);
             }
             Frame::Data(header) => {
                 let content = std::mem::take(&mut self.content);

@@ -202,7 +202,7 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have arrived, the lane has ended or
-    /// the transport can hold no more; until the first call it waits for one byte. Arrived bytes that are enough now wake
+    /// the transport can hold no more bytes; until the first call it waits for one byte. Arrived bytes that are enough now wake
     /// the waker. A hint: the transport may be ready earlier. The default does nothing.
     ///
     /// # Errors

@@ -360,24 +360,26 @@ async fn is_ready(lane: &TcpLane) -> bool {
 #[tokio::test]
 async fn arrivals_below_the_low_water_mark_wait() {
     let (near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
+    let most = near.settings().expect("readable").receive_buffer.as_bytes() as usize / 8;
     let send = |bytes: usize| assert_eq!(far.try_submit(&vec![1; bytes], &[]).expect("there is room"), bytes);
     let receive = || near.try_receive(&mut [IoSliceMut::new(&mut vec![0; 1 << 20])]).expect("bytes have arrived");
-    let set = |bytes| near.set_receive_low_water(DataSize::bytes(bytes)).expect("the kernel has the option");
-    for mark in [16 << 10, 40_000, 64 << 10] {
-        set(mark as u64);
+    let set = |bytes: usize| near.set_receive_low_water(DataSize::bytes(bytes as u64)).expect("the kernel has it");
+    // A mark beyond an eighth of the receive buffer is that eighth.
+    for (wanted, mark) in [(1_000, 1_000), (most, most), (1 << 30, most)] {
+        set(wanted);
         send(mark - 1);
-        assert!(!is_ready(&near).await, "{mark}");
+        assert!(!is_ready(&near).await, "{wanted}");
         send(1);
-        assert!(is_ready(&near).await, "{mark}");
+        assert!(is_ready(&near).await, "{wanted}");
         assert_eq!(receive(), mark);
-        // What has arrived is enough for the new mark.
+        // The bytes that have arrived are enough for the new mark.
         send(10);
-        assert!(!is_ready(&near).await, "{mark}");
+        assert!(!is_ready(&near).await, "{wanted}");
         set(1);
-        assert!(is_ready(&near).await, "{mark}");
+        assert!(is_ready(&near).await, "{wanted}");
         assert_eq!(receive(), 10);
     }
-    set(40_000);
+    set(most);
     send(10);
     far.close_write().expect("the lane holds");
     assert!(is_ready(&near).await, "the peer's close ends the wait");
@@ -385,10 +387,12 @@ async fn arrivals_below_the_low_water_mark_wait() {
 }
 
 #[tokio::test]
-async fn low_water_mark_in_a_buffer_of_a_fixed_size() {
-    let fixed = TcpTransport::new().receive_buffer(DataSize::bytes(64 << 10));
-    let (near, far) = pair(&fixed, &TcpTransport::new()).await;
-    near.set_receive_low_water(DataSize::bytes(64 << 10)).expect("the kernel has the option");
-    assert_eq!(far.try_submit(&[1; 8 << 10], &[]).expect("there is room"), 8 << 10);
-    assert!(is_ready(&near).await, "an eighth of the buffer is enough");
+async fn closing_after_the_peers_reset() {
+    let (near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
+    near.try_submit(b"never read", &[]).expect("there is room");
+    assert!(is_ready(&far).await);
+    drop(far);
+    assert!(is_ready(&near).await, "the reset has arrived");
+    let error = near.close_write().expect_err("the connection has ended");
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
 }

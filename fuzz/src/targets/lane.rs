@@ -144,14 +144,16 @@ impl World {
 
     fn transmit(&mut self, which: usize) {
         let protocol = &mut self.lanes[which].protocol;
+        let mut has_room = false;
         for _ in 0..MOST_FRAMES {
-            match protocol.transmit(self.now, &mut self.connection, true) {
+            match protocol.transmit(self.now, &mut self.connection, std::mem::take(&mut has_room)) {
+                Next::AwaitRoom => has_room = true,
                 Next::Submit { .. } => {
                     let (control, payload) = protocol.outgoing();
                     let length = control.len() + payload.iter().map(Bytes::len).sum::<usize>();
                     protocol.submitted(length);
                 }
-                Next::AwaitRoom | Next::Idle => return,
+                Next::Idle => return,
                 Next::Close => return protocol.close_sending(Ok(())),
             }
         }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
-    /// One thread per CPU: the runtime of the first rail on a CPU drives the lanes of all rails on it.
+    /// One thread per CPU: the runtime of the first rail on a CPU drives the lanes of all rails on it. A task on that runtime
+    /// that computes for long holds all of them up.
     #[default]
     PerCpu,
     /// Threaded: each lane is driven by its own rail's runtime.

@@ -33,8 +33,6 @@ pub struct TcpLane {
     local: SocketAddr,
     peer: SocketAddr,
     deviations: Vec<Deviation>,
-    /// The greatest low-water mark, if the receive buffer has a fixed size.
-    most_low_water: Option<DataSize>,
     pub(crate) busy_poll: Option<BusyPoll>,
     /// The zero-copy sender, if the options ask for one.
     pub(crate) zero_copy: Option<ZeroCopySender>,
@@ -126,8 +124,7 @@ impl TcpLane {
             }
             None => None,
         };
-        let most_low_water = options.receive_buffer.map(|size| DataSize::bytes(size.as_bytes() / LOW_WATERS));
-        Ok(Self { stream: RwLock::new(stream), local, peer, deviations, most_low_water, busy_poll, zero_copy })
+        Ok(Self { stream: RwLock::new(stream), local, peer, deviations, busy_poll, zero_copy })
     }
 
     /// The local address.
@@ -226,16 +223,17 @@ impl TcpLane {
         SockRef::from(&*self.stream()).set_tcp_notsent_lowat(bytes)
     }
 
-    /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`, socket(7); in
-    /// `tcp_set_rcvlowat`, net/ipv4/tcp.c, the kernel makes room for them). With a
-    /// [`receive_buffer`](TcpTransport::receive_buffer) of a fixed size it is at most an eighth of that: bytes that wait in
-    /// the buffer take the peer's window.
+    /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`, socket(7)), up to an
+    /// eighth of the present receive buffer (`SO_RCVBUF`): the bytes that wait take the peer's window, and the kernel lets
+    /// the buffer grow with the bytes that are read in a round trip.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_receive_low_water(&self, size: DataSize) -> io::Result<()> {
-        let size = self.most_low_water.map_or(size, |most| most.min(size));
-        SocketOption::RCVLOWAT.set(&*self.stream(), socket_options::c_int(size) as libc::c_int)
+        let stream = self.stream();
+        let most = SockRef::from(&*stream).recv_buffer_size()? / LOW_WATERS;
+        let bytes = socket_options::c_int(size).min(most);
+        SocketOption::RCVLOWAT.set(&*stream, bytes as libc::c_int)
     }
 
     /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait unsent than half of
@@ -262,9 +260,15 @@ impl TcpLane {
     /// Closes the sending side: the peer reads to the end of the sent bytes (`shutdown(2)` with `SHUT_WR`).
     ///
     /// # Errors
-    /// The kernel's, usually that the connection has ended.
+    /// The kernel's. If the connection has ended, the error says why.
     pub fn close_write(&self) -> io::Result<()> {
-        SockRef::from(&*self.stream()).shutdown(Shutdown::Write)
+        let stream = self.stream();
+        let socket = SockRef::from(&*stream);
+        match socket.shutdown(Shutdown::Write) {
+            // shutdown(2) says only that there is no connection any more.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Err(socket.take_error()?.unwrap_or(error)),
+            outcome => outcome,
+        }
     }
 
     fn unreadable(&self, source: OptionError) -> StatsError {
@@ -282,8 +286,8 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// A fixed receive buffer has room for as many low-water marks.
-const LOW_WATERS: u64 = 8;
+/// A receive buffer has room for as many low-water marks.
+const LOW_WATERS: usize = 8;
 
 fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut sockets = [PollFd::new(socket, PollFlags::POLLOUT)];

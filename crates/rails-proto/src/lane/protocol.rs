@@ -277,6 +277,30 @@ mod tests {
     }
 
     #[test]
+    fn room_for_a_chunk() {
+        let now = Instant::now();
+        let (mut connection, mut protocol) = end(now);
+        let mut submit = |connection: &mut Connection, has_room| {
+            protocol.wake();
+            let next = protocol.transmit(now, connection, has_room);
+            let (control, payload) = protocol.outgoing();
+            let length = control.len() + payload.iter().map(Bytes::len).sum::<usize>();
+            protocol.submitted(length);
+            next
+        };
+        connection.write(now, vec![1; 40 << 10].into());
+        assert!(matches!(submit(&mut connection, false), Next::Submit { .. }), "nothing is in flight yet");
+        while submit(&mut connection, true) != Next::Idle {}
+        assert_eq!(submit(&mut connection, false), Next::Idle, "there is nothing to send");
+        connection.write(now, vec![1; 1 << 10].into());
+        assert_eq!(submit(&mut connection, false), Next::AwaitRoom);
+        assert!(matches!(submit(&mut connection, true), Next::Submit { .. }));
+        connection.write(now, vec![1; 1 << 10].into());
+        connection.abort(now);
+        assert!(matches!(submit(&mut connection, false), Next::Submit { .. }), "a reset goes out at once");
+    }
+
+    #[test]
     fn replacement_by_another_connection() {
         let now = Instant::now();
         let (mut connection, mut protocol) = end(now);

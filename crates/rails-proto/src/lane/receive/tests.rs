@@ -195,3 +195,33 @@ proptest! {
         prop_assert!(stream.starts_with(&received) && received.len() < stream.len());
     }
 }
+
+#[test]
+fn low_water_mark_of_a_chunk_under_way() {
+    for is_sealed in [false, true] {
+        let (sent, _, begins) = frames(&[100 << 10], is_sealed.then(|| seals(Role::Initiator)));
+        let mut end = End::new();
+        let mut receiver = Receiver::new(end.lane, is_sealed.then(|| seals(Role::Responder).opener));
+        let mut read = 0;
+        let mut read_until = |to: usize| {
+            while read < to {
+                let received = receiver.receive(Instant::now(), &mut end.connection, |buffers| {
+                    let count = buffers[0].len().min(to - read);
+                    buffers[0][..count].copy_from_slice(&sent[read..read + count]);
+                    read += count;
+                    Ok(count)
+                });
+                received.unwrap();
+            }
+            receiver.take_low_water()
+        };
+        let tag = if is_sealed { TAG_LEN } else { 0 };
+        let chunk_ends = sent.len() - tag;
+        assert_eq!(read_until(begins[1]), None, "any byte is worth a wake, as at first");
+        assert_eq!(read_until(chunk_ends - (90 << 10)), Some(MOST_AWAITED));
+        assert_eq!(read_until(chunk_ends - (80 << 10)), None);
+        assert_eq!(read_until(chunk_ends - (20 << 10)), Some((20 << 10) + tag));
+        assert_eq!(read_until(chunk_ends - LEAST_AWAITED + 1), Some(1));
+        assert_eq!(read_until(sent.len()), None);
+    }
+}

@@ -442,8 +442,8 @@ const LITTLE: u32 = 4 << 10;
 pub const READ_AHEAD: usize = 17 << 10;
 /// Fewer bytes arrive within the time that a wake takes.
 const LEAST_AWAITED: usize = 16 << 10;
-/// The lane receives the bytes of longer chunks in several turns, while they are in a cache.
-const MOST_AWAITED: usize = 64 << 10;
+/// Of a longer chunk the lane receives pieces of this size: with longer ones the peer's link may rest while a busy machine gets round to them.
+const MOST_AWAITED: usize = 32 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -244,6 +244,13 @@ async fn connection_of_an_ended_lane() {
     let rails = rails(2);
     let (near, far, _listener, network) = memory_pair(&rails, &options(), Duration::ZERO).await;
     assert_eq!(network.open(), 4, "two lanes with two ends");
+    // An end that knows one lane alone fails when that leaves.
+    let joined = async {
+        while (near.lanes_up(), far.lanes_up()) != (2, 2) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, joined).await.expect("both lanes join");
     assert!(near.remove_lane(1));
     let closed = async {
         while network.open() > 2 {

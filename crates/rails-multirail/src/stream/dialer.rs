@@ -95,7 +95,7 @@ impl Dialer {
     pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let dialer = self.clone();
         // The task sends its reports through `report`, so its handle is not needed.
-        let home = self.rails[self.options.driver.home(&self.rails, path.rail)].runtime();
+        let home = self.options.driver.home(&self.rails, path.rail).runtime();
         drop(home.spawn(move || dialer.keep(path, report)));
     }
 

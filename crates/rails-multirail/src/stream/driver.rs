@@ -1,6 +1,6 @@
 //! The choice of the runtime that drives a lane.
 
-use crate::{RailId, Rails};
+use crate::{Rail, RailId, Rails};
 use serde::{Deserialize, Serialize};
 
 /// The threads that drive the lanes of a stream. The state machines are the same.
@@ -23,14 +23,12 @@ pub enum Driver {
 
 impl Driver {
     /// The rail whose runtime drives the lanes of `rail`.
-    pub(crate) fn home(self, rails: &Rails, rail: RailId) -> RailId {
+    pub(crate) fn home(self, rails: &Rails, rail: RailId) -> &Rail {
+        let own = &rails[rail];
         match self {
-            Self::PerCpu => {
-                let on_its_cpu = rails.iter().find(|other| other.planned().cpu == rails[rail].planned().cpu);
-                on_its_cpu.map_or(rail, |first| first.id())
-            }
-            Self::PerRail => rail,
-            Self::Single => RailId(0),
+            Self::PerCpu => rails.iter().find(|other| other.planned().cpu == own.planned().cpu).unwrap_or(own),
+            Self::PerRail => own,
+            Self::Single => &rails[RailId(0)],
         }
     }
 }

@@ -147,7 +147,7 @@ impl MultiRailListener {
         for (index, address) in addresses.into_iter().enumerate() {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
-            let home = rails[options.driver.home(rails, rail)].runtime();
+            let home = options.driver.home(rails, rail).runtime();
             let listening = home.spawn(move || async move {
                 let acceptor = registry.options.transport_of(address.scheme)?.listen(address.socket)?;
                 let bound = LaneAddress { socket: acceptor.local_addr(), ..address };
@@ -298,7 +298,7 @@ impl Registry {
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
         });
         let (home, registry) = (self.options.driver.home(&self.rails, rail), self.clone());
-        drop(self.rails[home].runtime().spawn(move || async move {
+        drop(home.runtime().spawn(move || async move {
             let peer = lane.peer_addr();
             match lane.open() {
                 Ok(lane) => registry.serve(permit, Joining { lane, rail, scheme }).await,

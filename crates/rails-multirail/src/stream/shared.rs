@@ -396,7 +396,7 @@ impl Shared {
 
     /// The node from which the thread that drives the lanes of `rail` gets its pages, as read back.
     pub(crate) fn node_of(&self, rail: RailId, driver: Driver) -> Option<NodeId> {
-        self.rails[driver.home(&self.rails, rail)].runtime().placement().memory_node.as_ref().ok().copied()
+        driver.home(&self.rails, rail).runtime().placement().memory_node.as_ref().ok().copied()
     }
 
     /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are

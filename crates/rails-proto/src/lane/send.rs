@@ -74,11 +74,8 @@ impl Sender {
         (self.taken, self.sealed) = (0, 0);
         let (transmit, chunk_length, timeouts);
         (transmit, chunk_length, self.in_flight, timeouts) = stream.with(|connection| {
-            let transmit = if !has_room && connection.needs_room(lane) {
-                None
-            } else {
-                Some(connection.poll_transmit(now, lane, control))
-            };
+            let may_take = has_room || !connection.needs_room(lane);
+            let transmit = may_take.then(|| connection.poll_transmit(now, lane, control));
             let in_flight = connection.in_flight(lane);
             let is_much = in_flight >= NEEDS_NO_ROOM && matches!(transmit, Some(Transmit::Send(Some(_))));
             let chunk_length = is_much.then(|| connection.chunk_length(lane));

@@ -164,7 +164,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// The least number of bytes for which the connection is to wake the driver, if it has changed since the last call:
     /// those that complete a chunk. With fewer the lane can do nothing but copy them.
     pub(super) fn take_low_water(&mut self) -> Option<usize> {
-        let missing = self.chunk.as_ref().map_or(0, |chunk| chunk.header.length as usize - chunk.filled);
+        let missing = self.chunk.as_ref().map_or(0, Chunk::missing);
         let tag = if self.opener.is_some() { TAG_LEN } else { 0 };
         let low_water = if missing < LEAST_AWAITED { 1 } else { (missing + tag).min(MOST_AWAITED) };
         (std::mem::replace(&mut self.low_water, low_water) != low_water).then_some(low_water)
@@ -192,7 +192,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             None if ahead == 0 => return Ok(Received::End),
             None => self.header_len() - ahead,
             Some(chunk) if chunk.is_full() => TAG_LEN - ahead,
-            Some(chunk) => chunk.header.length as usize - chunk.filled,
+            Some(chunk) => chunk.missing(),
         };
         Err(LaneError::Cut { missing })
     }
@@ -355,7 +355,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
 impl<B: DerefMut<Target = [u8]>> Chunk<B> {
     fn is_full(&self) -> bool {
-        self.filled == self.header.length as usize
+        self.missing() == 0
+    }
+
+    /// The number of bytes that have still to arrive.
+    fn missing(&self) -> usize {
+        self.header.length as usize - self.filled
     }
 
     /// Lets `fill` write into the rest of the memory; `fill` returns the number of bytes it has written, and its own result.

@@ -131,7 +131,7 @@ proptest! {
         let (mut received, mut low_water, mut read, mut arrived) = (Vec::new(), 1, 0, 0);
         for portion in portions.iter().cycle() {
             arrived = (arrived + portion).min(sent.len());
-            while arrived - read >= low_water.max(1) {
+            while arrived - read >= low_water {
                 receiver
                     .receive(Instant::now(), &mut end.connection, |buffers| {
                         let before = read;

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use rails_topo::{NodeId, NodeSet};
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, thread, time::Duration};
 
 /// A mapping and how its pages are counted.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,10 @@ pub(super) struct Shape {
 
 /// The pages that one call moves. A thread that writes to a page on its way waits for the whole call at most.
 const PAGES_PER_MOVE: usize = 512;
+/// Attempts for pages that the kernel holds for a moment, after each right node has had its turn.
+const MORE_ATTEMPTS: usize = 5;
+/// The pause before the first of them; each next one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Range<'_> {
     pub(super) fn residency(&self) -> Result<Residency, MemoryError> {
@@ -52,9 +56,13 @@ impl Range<'_> {
         self.populate_part(0, self.mapping.bytes())
     }
 
-    /// Makes hidden pages visible and movable. The policy must be the buffer's own by now, so that the kernel neither
-    /// moves them on that occasion nor marks them anew.
-    fn reveal(&self, residency: &Residency) -> Result<(), MemoryError> {
+    /// The nodes of the pages, after hidden ones were made visible and movable. The policy must be the buffer's own by
+    /// now, so that the kernel neither moves them on that occasion nor marks them anew.
+    fn reveal(&self) -> Result<Residency, MemoryError> {
+        let residency = self.residency()?;
+        if residency.unknown() == 0 {
+            return Ok(residency);
+        }
         let states: Vec<PageState> = residency.iter().collect();
         let mut page = 0;
         for run in states.chunk_by(|one, next| one == next) {
@@ -63,7 +71,7 @@ impl Range<'_> {
             }
             page += run.len();
         }
-        Ok(())
+        self.residency()
     }
 
     fn populate_part(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
@@ -98,9 +106,6 @@ impl Range<'_> {
             None => self.set(raw)?,
         }
         let targets = targets_of(&effective)?;
-        if before.unknown() > 0 && targets != Targets::Anywhere {
-            self.reveal(&before)?;
-        }
         let (after, refusal) = self.settle(&targets)?;
         let mut failed = targets.moves(&after, self.grid(), 0).len() as u64;
         if strict.is_some() {
@@ -134,9 +139,12 @@ impl Range<'_> {
     /// Moves pages until none is on a wrong node or trying again does not help. Returns their nodes then, and the
     /// kernel's last refusal.
     fn settle(&self, targets: &Targets) -> Result<(Residency, Option<io::Error>), MemoryError> {
-        let mut residency = self.residency()?;
+        if *targets == Targets::Anywhere {
+            return Ok((self.residency()?, None));
+        }
+        let mut residency = self.reveal()?;
         let mut refusal = None;
-        for attempt in 0..targets.attempts() {
+        for attempt in 0..targets.turns() + MORE_ATTEMPTS {
             let mut moves = targets.moves(&residency, self.grid(), attempt);
             if moves.is_empty() {
                 break;
@@ -145,8 +153,11 @@ impl Range<'_> {
                 // A huge page moves as a whole, and naming it once is enough; if it has been split, others follow.
                 moves.dedup_by_key(|Move { page, .. }| *page / self.grid().pages_per_unit);
             }
+            if let Some(again) = attempt.checked_sub(targets.turns()) {
+                thread::sleep(FIRST_PAUSE * (1 << again));
+            }
             refusal = self.carry_out(moves).or(refusal);
-            residency = self.residency()?;
+            residency = self.reveal()?;
         }
         Ok((residency, refusal))
     }

@@ -57,11 +57,11 @@ impl Targets {
         }
     }
 
-    /// How often moving is tried: every right node gets its turn, and pages that something held for a moment two more.
-    pub(super) fn attempts(&self) -> usize {
+    /// After as many attempts to move a page, each right node has had its turn.
+    pub(super) fn turns(&self) -> usize {
         match self {
-            Self::AnyOf(nodes) => nodes.len() + 2,
-            Self::Anywhere | Self::InTurn(_) => 3,
+            Self::AnyOf(nodes) => nodes.len(),
+            Self::Anywhere | Self::InTurn(_) => 1,
         }
     }
 

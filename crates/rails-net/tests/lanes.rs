@@ -75,7 +75,7 @@ async fn default_options_at_both_ends() {
     for lane in [near, far] {
         let settings = lane.settings().expect("readable");
         assert!(settings.no_delay);
-        assert_eq!(settings.not_sent_lowat, Some(DataSize::bytes(128 << 10)));
+        assert_eq!(settings.not_sent_lowat, Some(DataSize::bytes(1 << 20)));
         assert_eq!(settings.keepalive, Some(KeepAlive::default()));
         assert_eq!(settings.user_timeout, Some(Duration::from_secs(20)));
         // `None` if the kernel does not have the option.

@@ -70,7 +70,7 @@ impl TcpTransport {
             incoming_cpu: None,
             send_buffer: None,
             receive_buffer: None,
-            not_sent_lowat: Some(DataSize::bytes(128 << 10)),
+            not_sent_lowat: Some(DataSize::bytes(1 << 20)),
             no_delay: true,
             congestion: None,
             zero_copy: None,
@@ -143,16 +143,17 @@ impl TcpTransport {
         self
     }
 
-    /// The unsent bytes in the kernel at which the socket stops being writable (`TCP_NOTSENT_LOWAT`).
+    /// The unsent bytes in the kernel at which the socket stops being writable (`TCP_NOTSENT_LOWAT`). A lane of a stream
+    /// sets less where it needs less.
     ///
     /// # Default
-    /// 128 KiB: two packets of the largest size that segmentation offload takes (64 KiB), one on its way and one in
-    /// reserve. Zero is refused when the lane is opened. None leaves the system's `net.ipv4.tcp_notsent_lowat`, which
-    /// is no limit unless someone set it.
+    /// 1 MiB: two chunks of 512 KiB, one on its way and one in reserve. Zero is refused when the lane is opened. None
+    /// leaves the system's `net.ipv4.tcp_notsent_lowat`, which is no limit unless someone set it.
     ///
     /// # Cost
     /// Bytes that wait in the kernel belong to this lane, even if another is free: more of them keep the lane of a late
-    /// sender busy, fewer leave more bytes to share among lanes.
+    /// sender busy, fewer leave more bytes to share among lanes. With fewer than two chunks the kernel takes each chunk
+    /// in several pieces, and wakes the sender for each.
     pub fn not_sent_lowat(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.not_sent_lowat = size.into();
         self

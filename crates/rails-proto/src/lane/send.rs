@@ -163,12 +163,12 @@ struct UnsentLimit {
 }
 
 impl UnsentLimit {
-    /// Sets the limit to two chunks: the connection sends one while the other waits, so that the lane is never idle. Only a large change is
-    /// worth a system call.
+    /// Sets the limit to two chunks: the connection sends one while the other waits, so that the lane is never idle, and it has room for a whole
+    /// chunk as soon as the one before is on its way. A limit somewhat too high costs less than a system call.
     fn follow(&mut self, chunk_length: usize) -> Option<u64> {
         let wanted = (2 * chunk_length as u64).min(self.most);
         let is_large =
-            wanted > self.now + self.now / 2 || wanted < self.now / 2 || wanted == self.most && self.now < self.most;
+            wanted > self.now + self.now / 8 || wanted < self.now / 2 || wanted == self.most && self.now < self.most;
         is_large.then(|| {
             self.now = wanted;
             wanted

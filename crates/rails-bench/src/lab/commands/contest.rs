@@ -37,7 +37,8 @@ pub(super) struct ContestArgs {
 /// The links of several cases.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct CaseArgs {
-    /// Links of one case: the rate of each in Mbit/s, or `unshaped`; `100x8` is eight of 100; repeat for more cases
+    /// Links of one case: the rate of each in Mbit/s, or `unshaped`; `100x8` is eight of 100, `400/128KiB` lets 128 KiB through at once instead of
+    /// 64; repeat for more cases
     #[arg(long, value_name = "RATE[,RATE...]")]
     rates: Vec<String>,
     /// Emulated links of one case, in user space with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms; repeat for more

@@ -447,8 +447,8 @@ const LITTLE: u32 = 4 << 10;
 pub const READ_AHEAD: usize = 17 << 10;
 /// Fewer bytes arrive within the time that a wake takes.
 const LEAST_AWAITED: usize = 16 << 10;
-/// Of a longer chunk the lane receives pieces of this size: with longer ones the peer's link may rest while a busy machine gets round to them.
-const MOST_AWAITED: usize = 32 << 10;
+/// Of a longer chunk the lane receives pieces of this size, so that it receives one while the peer sends the next.
+const MOST_AWAITED: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -19,10 +19,10 @@ struct End {
 
 impl End {
     fn new() -> Self {
-        let parameters = TransportParameters { longest_chunk: 1 << 18, window: 1 << 20 };
+        let parameters = TransportParameters { longest_chunk: 1 << 19, window: 1 << 20 };
         let limit = Duration::from_secs(10);
         let config = Config {
-            longest_chunk: 1 << 18,
+            longest_chunk: 1 << 19,
             send_buffer: 1 << 20,
             parameters,
             outage_limit: limit,
@@ -199,7 +199,7 @@ proptest! {
 #[test]
 fn low_water_mark_of_a_chunk_under_way() {
     for is_sealed in [false, true] {
-        let (sent, _, begins) = frames(&[100 << 10], is_sealed.then(|| seals(Role::Initiator)));
+        let (sent, _, begins) = frames(&[400 << 10], is_sealed.then(|| seals(Role::Initiator)));
         let mut end = End::new();
         let mut receiver = Receiver::new(end.lane, is_sealed.then(|| seals(Role::Responder).opener));
         let mut read = 0;
@@ -218,9 +218,9 @@ fn low_water_mark_of_a_chunk_under_way() {
         let tag = if is_sealed { TAG_LEN } else { 0 };
         let chunk_ends = sent.len() - tag;
         assert_eq!(read_until(begins[1]), None, "any byte is worth a wake, as at first");
-        assert_eq!(read_until(chunk_ends - (90 << 10)), Some(MOST_AWAITED));
-        assert_eq!(read_until(chunk_ends - (80 << 10)), None);
-        assert_eq!(read_until(chunk_ends - (20 << 10)), Some((20 << 10) + tag));
+        assert_eq!(read_until(chunk_ends - (390 << 10)), Some(MOST_AWAITED));
+        assert_eq!(read_until(chunk_ends - (300 << 10)), None);
+        assert_eq!(read_until(chunk_ends - (200 << 10)), Some((200 << 10) + tag));
         assert_eq!(read_until(chunk_ends - LEAST_AWAITED + 1), Some(1));
         assert_eq!(read_until(sent.len()), None);
     }

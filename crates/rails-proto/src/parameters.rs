@@ -23,4 +23,4 @@ pub const MOST_LANES: usize = 64;
 pub(crate) const MOST_KEPT: u64 = 1 << 30;
 /// How long an acknowledgement may wait for more chunks. The delay costs memory at the sender, not speed, so it is as long as the round trip
 /// of a fairly long path. Each acknowledgement saved is two system calls saved.
-pub(crate) const ACK_DELAY: Duration = Duration::from_millis(10);
+pub const ACK_DELAY: Duration = Duration::from_millis(10);

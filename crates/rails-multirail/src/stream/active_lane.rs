@@ -9,6 +9,7 @@ use rails_proto::{
     connection::{Connection, LaneId},
     lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, Stream, TransportSample},
     messages::MessageBuffer,
+    parameters::ACK_DELAY,
     policy::TRACE_TARGET,
     seal::Seals,
 };
@@ -29,9 +30,9 @@ use tokio::{
 /// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small write
 /// is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
 ///
-/// Both hold the lock of the protocol while they drive. A caller never waits for the lock: if the task holds it, the
-/// caller [wakes](Self::wake_task) the task, which then drives once more. The lock of the protocol is taken before the
-/// lock of the stream, never after it.
+/// Both hold the lock of the protocol while they drive, and neither waits for it in the kernel. If the lock is taken, a
+/// caller [wakes](Self::wake_task) the task, and the task tries again: a caller that had to wake a waiting task would pay
+/// for it with every message. The lock of the protocol is taken before the lock of the stream, never after it.
 #[derive(Debug)]
 pub(crate) struct ActiveLane {
     pub(crate) id: LaneId,
@@ -107,9 +108,17 @@ impl ActiveLane {
         *self.lock() = None;
     }
 
-    /// The lane, for its task.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Driven>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Driven>> {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lane, unless another thread drives it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Option<Driven>>> {
+        match self.driven.try_lock() {
+            Ok(driven) => Some(driven),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Has the task drive the lane once more.
@@ -141,7 +150,7 @@ impl ActiveLane {
     /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself polls the
     /// socket busily, and goes on with it.
     pub(super) fn may_pass_on(&self) -> bool {
-        self.handoff.is_inline() && !matches!(self.driven.try_lock(), Err(TryLockError::WouldBlock))
+        self.handoff.is_inline() && self.try_lock().is_some()
     }
 
     /// Passes an arrival on to the reader, or leaves it to the task.
@@ -225,15 +234,8 @@ impl ActiveLane {
 
     /// Calls `act` with the lane, unless another thread drives it: its task does the work then.
     fn drive_inline<T>(&self, shared: &Shared, act: impl FnOnce(&mut Driven) -> T) -> Option<T> {
-        let mut driven = match self.driven.try_lock() {
-            Ok(driven) => driven,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.wake_task();
-                return None;
-            }
-        };
-        let Some(driven) = driven.as_mut() else {
+        let mut driven = self.try_lock();
+        let Some(driven) = driven.as_mut().and_then(|driven| driven.as_mut()) else {
             self.wake_task();
             return None;
         };
@@ -483,5 +485,6 @@ pub(super) const MOST_INLINE: usize = 64 << 10;
 const SMALL_IN_A_ROW: u32 = 2;
 /// After this many small arrivals in a row the reader's runtime reports the next one.
 const SMALL_UNTIL_MOVED: u32 = 16;
-/// The task looks after a lane whose arrivals go to the reader as often as this.
-pub(super) const GUARD: Duration = Duration::from_millis(20);
+/// The task looks after a lane whose arrivals go to the reader as often as this: not later than an acknowledgement of the
+/// next arrival is due, so that no arrival has to wake the task for its alarm.
+pub(super) const GUARD: Duration = ACK_DELAY;

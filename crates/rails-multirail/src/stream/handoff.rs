@@ -15,8 +15,10 @@ pub(super) struct Handoff {
     is_inline: AtomicBool,
     /// Whether the task has something to receive, although arrivals are small.
     is_tasks: AtomicBool,
-    /// Whether an arrival has gone to the reader since the task's watch began.
+    /// Whether an arrival has gone to the reader in this period of the task's watch.
     is_passed_on: AtomicBool,
+    /// Whether the task watches, or is woken to.
+    is_watched: AtomicBool,
     /// Whether the reader has not come for it yet.
     is_owed: AtomicBool,
 }
@@ -24,13 +26,14 @@ pub(super) struct Handoff {
 impl Handoff {
     pub(super) fn new() -> Self {
         let new = || AtomicBool::new(false);
-        Self { is_inline: new(), is_tasks: new(), is_passed_on: new(), is_owed: new() }
+        Self { is_inline: new(), is_tasks: new(), is_passed_on: new(), is_watched: new(), is_owed: new() }
     }
 
     /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::watch) the reader.
     pub(super) fn pass_on(&self) -> bool {
         self.is_owed.swap(true, AcqRel);
-        !self.is_passed_on.swap(true, AcqRel)
+        self.is_passed_on.swap(true, AcqRel);
+        !self.is_watched.swap(true, AcqRel)
     }
 
     /// The reader comes for an arrival.
@@ -56,7 +59,16 @@ impl Handoff {
         if is_over && self.is_owed.swap(false, AcqRel) {
             self.leave_to_task();
         }
-        self.is_passed_on.swap(false, AcqRel)
+        if self.is_passed_on.swap(false, AcqRel) {
+            return true;
+        }
+        // The next arrival wakes the task, unless it came just before this.
+        self.is_watched.swap(false, AcqRel);
+        let goes_on = self.is_passed_on.swap(false, AcqRel);
+        if goes_on {
+            self.is_watched.swap(true, AcqRel);
+        }
+        goes_on
     }
 
     /// Notes whether the latest arrivals were small.

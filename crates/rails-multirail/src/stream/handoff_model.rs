@@ -139,3 +139,25 @@ fn task_receives_what_the_reader_does_not() {
         assert_eq!((socket.bytes, socket.is_armed), (0, true));
     });
 }
+
+/// An arrival that the reader gets as the task's watch ends is watched too: by the task, or by the task that it wakes.
+#[test]
+fn watch_goes_on_or_begins_anew() {
+    loom::model(|| {
+        let handoff = Arc::new(Handoff::new());
+        assert!(handoff.pass_on(), "nobody watches yet");
+        assert!(handoff.watch(false) && !handoff.watch(true), "one period for the arrival, and one without any");
+        assert!(handoff.pass_on() && handoff.watch(false));
+        let arrivals = {
+            let handoff = handoff.clone();
+            thread::spawn(move || [handoff.pass_on(), handoff.pass_on()])
+        };
+        let goes_on = handoff.watch(true);
+        let wakes = arrivals.join().unwrap();
+        assert!(goes_on || wakes[0] || wakes[1], "an arrival was forgotten");
+        if goes_on && wakes == [false, false] {
+            // Nobody has woken the task, so the end of the next period is the last chance.
+            assert!(handoff.watch(true) || handoff.task_receives());
+        }
+    });
+}

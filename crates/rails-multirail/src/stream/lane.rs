@@ -74,10 +74,10 @@ impl LaneDriver {
         let mut budget = YieldBudget::new();
         let mut alarm = pin!(sleep(Duration::ZERO));
         let mut woken = pin!(lane.woken());
-        let mut guard = None;
+        let (mut guard, mut taken_since) = (None, None);
         loop {
-            let ended = poll_fn(|context| {
-                let mut driven = lane.lock();
+            let step = poll_fn(|context| {
+                let Some(mut driven) = lane.try_lock() else { return Poll::Ready(Step::Taken) };
                 let driven = driven.as_mut().expect("the task has started it");
                 loop {
                     // From here on every wake polls this task again, so it comes before the reason to wake is looked at.
@@ -90,24 +90,34 @@ impl LaneDriver {
                     lane.transmit(context, shared, driven);
                     let at = driven.protocol.poll_timeout(&mut Access::on_rail(shared, lane));
                     if let Some(end) = driven.protocol.end() {
-                        return Poll::Ready(Some(end.clone()));
+                        return Poll::Ready(Step::End(end.clone()));
                     }
                     let at = at.into_iter().chain(self.watch_reader(&mut guard)).min();
                     if poll_alarm(context, alarm.as_mut(), at).is_pending() {
                         // A timer that was never polled has no deadline to come.
                         let now = Instant::now();
                         driven.alarm = Some(alarm.deadline().into_std()).filter(|at| *at > now);
-                        return received.map(|()| None);
+                        return received.map(|()| Step::Yield);
                     }
                     driven
                         .protocol
                         .handle_timeout(Instant::now(), &mut Access::on_rail(shared, lane), || lane.sample());
                 }
             });
-            match ended.await {
-                Some(end) => return end,
-                None => yield_now().await,
+            match step.await {
+                Step::End(end) => return end,
+                Step::Yield => yield_now().await,
+                Step::Taken => {
+                    let since = *taken_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() < LONGEST_INLINE {
+                        yield_now().await
+                    } else {
+                        sleep(TRY_AGAIN).await
+                    }
+                    continue;
+                }
             }
+            taken_since = None;
         }
     }
 
@@ -144,3 +154,18 @@ fn poll_alarm(context: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, at: Option<
         }
     }
 }
+
+/// The result of a poll of the lane's task.
+enum Step {
+    /// The lane has ended.
+    End(Result<(), LaneError>),
+    /// The other tasks of the thread come first.
+    Yield,
+    /// A caller drives the lane.
+    Taken,
+}
+
+/// A caller drives a lane for less time than this, unless its thread has lost its CPU.
+const LONGEST_INLINE: Duration = Duration::from_micros(50);
+/// How often the task then tries again.
+const TRY_AGAIN: Duration = Duration::from_millis(1);

@@ -34,6 +34,14 @@ impl Shape {
         Self::Rate { mbit, burst_bytes: DEFAULT_BURST_BYTES, latency: DEFAULT_LATENCY }
     }
 
+    /// The same link at another rate.
+    pub const fn at(self, mbit: u64) -> Self {
+        match self {
+            Self::Unshaped => Self::mbit(mbit),
+            Self::Rate { burst_bytes, latency, .. } => Self::Rate { mbit, burst_bytes, latency },
+        }
+    }
+
     /// Refuses the values that `tc` would refuse too, but in terms of the shape.
     pub(crate) fn validate(self) -> Result<(), LabError> {
         let Self::Rate { mbit, burst_bytes, latency } = self else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Faults of links, for `disturb` and `soak`.
 
 use super::compare::Link;
-use rails_lab::{LabError, LinkLab, Shape, Side};
+use rails_lab::{LabError, LinkLab, Side};
 use serde::Serialize;
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl Happening {
         let Self { link, fault, begins } = self;
         match fault {
             Fault::Rate(mbit) => match whole {
-                Link::Veth(shape) => lab.set_rate(link, if begins { Shape::mbit(mbit) } else { shape }),
+                Link::Veth(shape) => lab.set_rate(link, if begins { shape.at(mbit) } else { shape }),
                 Link::Emulated { mbit: usual, rtt } => {
                     lab.set_emulated(link, Link::emulated(if begins { mbit } else { usual }, rtt))
                 }

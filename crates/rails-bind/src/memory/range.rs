@@ -153,7 +153,10 @@ impl Range<'_> {
                 // A huge page moves as a whole, and naming it once is enough; if it has been split, others follow.
                 moves.dedup_by_key(|Move { page, .. }| *page / self.grid().pages_per_unit);
             }
-            if let Some(again) = attempt.checked_sub(targets.turns()) {
+            // A node without room refuses the call; a page that the kernel holds is left without a word.
+            if let Some(again) = attempt.checked_sub(targets.turns())
+                && refusal.is_none()
+            {
                 thread::sleep(FIRST_PAUSE * (1 << again));
             }
             refusal = self.carry_out(moves).or(refusal);

@@ -78,6 +78,7 @@ impl LaneDriver {
         loop {
             let step = poll_fn(|context| {
                 let Some(mut driven) = lane.try_lock() else { return Poll::Ready(Step::Taken) };
+                taken_since = None;
                 let driven = driven.as_mut().expect("the task has started it");
                 loop {
                     // From here on every wake polls this task again, so it comes before the reason to wake is looked at.
@@ -109,15 +110,9 @@ impl LaneDriver {
                 Step::Yield => yield_now().await,
                 Step::Taken => {
                     let since = *taken_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() < LONGEST_INLINE {
-                        yield_now().await
-                    } else {
-                        sleep(TRY_AGAIN).await
-                    }
-                    continue;
+                    if since.elapsed() < LONGEST_INLINE { yield_now().await } else { sleep(TRY_AGAIN).await }
                 }
             }
-            taken_since = None;
         }
     }
 
@@ -165,7 +160,7 @@ enum Step {
     Taken,
 }
 
-/// A caller drives a lane for less time than this, unless its thread has lost its CPU.
+/// Nearly all inline calls take less time than this, unless the caller's thread has lost its CPU.
 const LONGEST_INLINE: Duration = Duration::from_micros(50);
 /// How often the task then tries again.
 const TRY_AGAIN: Duration = Duration::from_millis(1);

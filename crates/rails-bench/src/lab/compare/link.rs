@@ -1,6 +1,7 @@
 //! The links of a comparison.
 
 use rails_lab::{EmulatedLink, LabError, LinkLab, Shape};
+use rails_topo::DataSize;
 use serde::{Serialize, Serializer};
 use std::{fmt, time::Duration};
 
@@ -60,6 +61,9 @@ impl fmt::Display for Link {
 pub(super) fn short(links: &[Link]) -> String {
     let short = |link: &Link| match link {
         Link::Veth(Shape::Unshaped) => "unshaped".to_owned(),
+        Link::Veth(shape @ Shape::Rate { mbit, burst_bytes, .. }) if *shape != Shape::mbit(*mbit) => {
+            format!("{mbit}/{}", DataSize::bytes((*burst_bytes).into()))
+        }
         Link::Veth(Shape::Rate { mbit, .. }) => format!("{mbit}"),
         Link::Emulated { mbit, rtt } => format!("{mbit}@{rtt:?}"),
     };
@@ -106,6 +110,8 @@ mod tests {
     fn links_are_told_in_short() {
         assert_eq!(short(&[veth(400), veth(100)]), "400 + 100");
         assert_eq!(short(&[veth(100); 8]), "8 x 100");
+        let whole = Shape::Rate { mbit: 400, burst_bytes: 128 << 10, latency: Duration::from_millis(20) };
+        assert_eq!(short(&[Link::Veth(whole); 2]), "400/128 KiB + 400/128 KiB");
         assert_eq!(short(&[Link::Emulated { mbit: 400, rtt: Duration::from_millis(50) }]), "400@50ms");
     }
 }

@@ -30,9 +30,9 @@ use tokio::{
 /// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small write
 /// is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
 ///
-/// Both hold the lock of the protocol while they drive, and neither waits for it. If the lock is taken, a
-/// caller [wakes](Self::wake_task) the task, and the task tries again: a caller that had to wake a waiting task would pay
-/// for it with every message. The lock of the protocol is taken before the lock of the stream, never after it.
+/// Both hold the lock of the protocol while they drive, and neither waits for it. If the lock is taken, a caller
+/// [wakes](Self::wake_task) the task, and the task tries again: a caller that had to wake a waiting task would pay for it
+/// with every message. The lock of the protocol is taken before the lock of the stream, never after it.
 #[derive(Debug)]
 pub(crate) struct ActiveLane {
     pub(crate) id: LaneId,

@@ -21,6 +21,10 @@ pub(crate) fn most_chunks(window: u64) -> usize {
 pub const MOST_LANES: usize = 64;
 /// The most bytes that an end keeps for its peer, even if the peer claims a larger window: the largest window that can be set.
 pub(crate) const MOST_KEPT: u64 = 1 << 30;
-/// How long an acknowledgement may wait for more chunks. The delay costs memory at the sender, not speed, so it is as long as the round trip
+/// How late a driver may handle a timeout: it may let the timers of many streams ring together.
+pub const TIMER_SLACK: Duration = Duration::from_millis(4);
+/// How long an acknowledgement waits for more chunks. The delay costs memory at the sender, not speed, so it is about as long as the round trip
 /// of a fairly long path. Each acknowledgement saved is two system calls saved.
-pub const ACK_DELAY: Duration = Duration::from_millis(10);
+pub const ACK_TIMER: Duration = Duration::from_millis(8);
+/// How long the peer may delay an acknowledgement.
+pub(crate) const ACK_DELAY: Duration = ACK_TIMER.saturating_add(TIMER_SLACK);

@@ -56,22 +56,22 @@ impl Range<'_> {
         self.populate_part(0, self.mapping.bytes())
     }
 
-    /// The nodes of the pages, after hidden ones were made visible and movable. The policy must be the buffer's own by
-    /// now, so that the kernel neither moves them on that occasion nor marks them anew.
-    fn reveal(&self) -> Result<Residency, MemoryError> {
+    /// The nodes of the pages, after hidden ones were made visible and movable; and, if every page `was_made`, after absent
+    /// ones were waited for, which are on their way to another node or swapped out. The policy must be the buffer's own by
+    /// now, so that the kernel neither moves hidden pages on that occasion nor marks them anew.
+    fn reveal(&self, was_made: bool) -> Result<Residency, MemoryError> {
         let residency = self.residency()?;
-        if residency.unknown() == 0 {
-            return Ok(residency);
-        }
+        let is_seen = |state| !(state == PageState::Hidden || was_made && state == PageState::Absent);
         let states: Vec<PageState> = residency.iter().collect();
-        let mut page = 0;
-        for run in states.chunk_by(|one, next| one == next) {
-            if run[0] == PageState::Hidden {
+        let (mut page, mut is_whole) = (0, true);
+        for run in states.chunk_by(|one, next| is_seen(*one) == is_seen(*next)) {
+            if !is_seen(run[0]) {
                 self.populate_part(page * self.shape.page_bytes, run.len() * self.shape.page_bytes)?;
+                is_whole = false;
             }
             page += run.len();
         }
-        self.residency()
+        if is_whole { Ok(residency) } else { self.residency() }
     }
 
     fn populate_part(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
@@ -106,7 +106,7 @@ impl Range<'_> {
             None => self.set(raw)?,
         }
         let targets = targets_of(&effective)?;
-        let (after, refusal) = self.settle(&targets)?;
+        let (after, refusal) = self.settle(&targets, strict.is_some())?;
         let mut failed = targets.moves(&after, self.grid(), 0).len() as u64;
         if strict.is_some() {
             failed += after.absent() + after.unknown();
@@ -136,17 +136,17 @@ impl Range<'_> {
         if before.absent() > 0 { self.populate() } else { Ok(()) }
     }
 
-    /// Moves pages until none is on a wrong node or trying again does not help. Returns their nodes then, and the
-    /// kernel's last refusal.
-    fn settle(&self, targets: &Targets) -> Result<(Residency, Option<io::Error>), MemoryError> {
+    /// Moves pages until none is on a wrong node or trying again does not help. If every page `was_made`, none may be absent
+    /// either. Returns their nodes then, and the kernel's last refusal.
+    fn settle(&self, targets: &Targets, was_made: bool) -> Result<(Residency, Option<io::Error>), MemoryError> {
         if *targets == Targets::Anywhere {
             return Ok((self.residency()?, None));
         }
-        let mut residency = self.reveal()?;
+        let mut residency = self.reveal(was_made)?;
         let mut refusal = None;
         for attempt in 0..targets.turns() + MORE_ATTEMPTS {
             let mut moves = targets.moves(&residency, self.grid(), attempt);
-            if moves.is_empty() {
+            if moves.is_empty() && !(was_made && residency.absent() > 0) {
                 break;
             }
             if attempt == 0 {
@@ -160,7 +160,7 @@ impl Range<'_> {
                 thread::sleep(FIRST_PAUSE * (1 << again));
             }
             refusal = self.carry_out(moves).or(refusal);
-            residency = self.reveal()?;
+            residency = self.reveal(was_made)?;
         }
         Ok((residency, refusal))
     }

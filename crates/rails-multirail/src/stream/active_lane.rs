@@ -1,7 +1,12 @@
 //! A lane that has joined: its connection, its protocol, and the threads that drive it.
 
 use super::{
-    handoff::Handoff, lane_metrics::LaneMetrics, pool::ChunkBuffer, shared::Shared, yield_budget::YieldBudget,
+    alarm::tick,
+    handoff::Handoff,
+    lane_metrics::LaneMetrics,
+    pool::ChunkBuffer,
+    shared::{Shared, State},
+    yield_budget::YieldBudget,
 };
 use bytes::Bytes;
 use rails_net::Lane;
@@ -9,7 +14,6 @@ use rails_proto::{
     connection::{Connection, LaneId},
     lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, Stream, TransportSample},
     messages::MessageBuffer,
-    parameters::ACK_DELAY,
     policy::TRACE_TARGET,
     seal::Seals,
 };
@@ -19,7 +23,7 @@ use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak},
     task::{Context, Poll, Wake, Waker, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tokio::{
     runtime::{self, Handle},
@@ -60,14 +64,15 @@ pub(super) struct Driven {
     small: u32,
     /// The number of arrivals in a row that ended inside a chunk.
     pieces: u32,
-    /// The runtime of the lane's task, and the one that reports arrivals.
-    home: runtime::Id,
+    /// The runtime that reports arrivals.
     reports: runtime::Id,
 }
 
-/// A lane's memory, and the runtime of its readers.
+/// A lane's memory, the runtime of its task, and that of its readers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaneSettings {
+    /// The runtime of the lane's task.
+    pub(super) home: runtime::Id,
     /// The node from which the driving thread gets its pages, if it is known.
     pub(super) node: Option<NodeId>,
     /// Whether large messages are interleaved over the nodes of the rails in use.
@@ -99,8 +104,12 @@ impl ActiveLane {
         let arrival = Arrival { shared: Arc::downgrade(shared), lane: Arc::downgrade(self) };
         self.arrival.get_or_init(|| Waker::from(Arc::new(arrival)));
         let protocol = LaneProtocol::new(self.id, seals, most_unsent);
-        let home = Handle::current().id();
-        *self.lock() = Some(Driven { protocol, alarm: None, small: 0, pieces: 0, home, reports: home });
+        *self.lock() = Some(Driven { protocol, alarm: None, small: 0, pieces: 0, reports: self.home() });
+    }
+
+    /// The runtime of the lane's task.
+    pub(super) fn home(&self) -> runtime::Id {
+        self.settings.home
     }
 
     /// Ends the protocol: no call drives the lane any more.
@@ -137,14 +146,14 @@ impl ActiveLane {
         self.wake_task();
     }
 
-    /// Begins or ends a period in which the task watches whether the reader comes for what it was passed. Returns whether
-    /// another period begins.
-    pub(super) fn watch_reader(&self, is_over: bool) -> bool {
-        let goes_on = self.handoff.watch(is_over);
-        if is_over {
-            self.wake_task();
-        }
-        goes_on
+    /// Whether the task watches whether the reader comes for the arrivals that it was passed.
+    pub(super) fn is_watched(&self) -> bool {
+        self.handoff.is_watched()
+    }
+
+    /// Ends a period of that watch, before the task receives. Returns whether another period begins.
+    pub(super) fn end_period(&self) -> bool {
+        self.handoff.end_period()
     }
 
     /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself polls the
@@ -169,7 +178,7 @@ impl ActiveLane {
             let waker = Waker::from(self.task.clone());
             let mut access = Access::elsewhere(shared, self);
             match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, &mut driven.protocol) {
-                Poll::Ready(Err(_)) if driven.reports != driven.home => self.go_home(),
+                Poll::Ready(Err(_)) if driven.reports != self.home() => self.go_home(),
                 Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
                 Poll::Pending => {}
             }
@@ -199,7 +208,7 @@ impl ActiveLane {
             return Poll::Pending;
         }
         if !self.handoff.is_inline() {
-            self.report_to(driven, driven.home);
+            self.report_to(driven, self.home());
         }
         let received = self.poll_receive(Access::on_rail(shared, self), driven, budget);
         if received.is_ready() {
@@ -241,7 +250,7 @@ impl ActiveLane {
         };
         let done = act(driven);
         let at = driven.protocol.poll_timeout(&mut Access::elsewhere(shared, self));
-        let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| at < alarm));
+        let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| tick(at) < alarm));
         if is_earlier || driven.protocol.end().is_some() {
             self.wake_task();
         }
@@ -289,7 +298,7 @@ impl ActiveLane {
             };
             if let Err(error) = ready {
                 // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not tried that.
-                if driven.reports != driven.home && (!stream.is_task || self.handoff.is_inline()) {
+                if driven.reports != self.home() && (!stream.is_task || self.handoff.is_inline()) {
                     self.handoff.set_inline(false);
                     return Poll::Ready(());
                 }
@@ -324,9 +333,9 @@ impl ActiveLane {
     pub(super) fn transmit(&self, context: &mut Context<'_>, shared: &Shared, driven: &mut Driven) {
         let mut access = Access::on_rail(shared, self);
         let mut end = self.poll_transmit(context, &mut access, &mut driven.protocol);
-        if matches!(end, Poll::Ready(Err(_))) && driven.reports != driven.home {
+        if matches!(end, Poll::Ready(Err(_))) && driven.reports != self.home() {
             // The reader's runtime may be shutting down. An error of the connection comes again.
-            self.report_to(driven, driven.home);
+            self.report_to(driven, self.home());
             end = self.poll_transmit(context, &mut access, &mut driven.protocol);
         }
         if let Poll::Ready(end) = end {
@@ -445,7 +454,8 @@ impl Stream for Access<'_> {
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
         // The scheduler traces its decisions, and does not know the name of the stream, so the span adds it.
         let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.shared.id);
-        self.shared.with(|state| span.in_scope(|| act(&mut state.connection)))
+        let act = |state: &mut State| span.in_scope(|| act(&mut state.connection));
+        if self.is_task { self.shared.with(act) } else { self.shared.with_inline(act) }
     }
 
     fn chunk(&mut self, length: usize) -> ChunkBuffer {
@@ -484,7 +494,4 @@ pub(super) const MOST_INLINE: usize = 64 << 10;
 /// After this many small arrivals in a row the reader receives the next one.
 const SMALL_IN_A_ROW: u32 = 2;
 /// After this many small arrivals in a row the reader's runtime reports the next one.
-const SMALL_UNTIL_MOVED: u32 = 16;
-/// The task looks after a lane whose arrivals go to the reader as often as this: not later than an acknowledgement of the
-/// next arrival is due, so that no arrival has to wake the task for its alarm.
-pub(super) const GUARD: Duration = ACK_DELAY;
+const SMALL_UNTIL_MOVED: u32 = 4;

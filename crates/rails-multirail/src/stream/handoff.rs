@@ -1,8 +1,8 @@
 //! The choice of the thread that receives the next arrival of a lane: the reader's or the lane's task.
 
 use super::sync::{
-    AtomicBool,
-    Ordering::{AcqRel, Relaxed},
+    AtomicBool, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
 };
 
 /// Says who receives the next arrival of a lane. While arrivals are small, a reader that waits does; the lane's task
@@ -15,24 +15,25 @@ pub(super) struct Handoff {
     is_inline: AtomicBool,
     /// Whether the task has something to receive, although arrivals are small.
     is_tasks: AtomicBool,
-    /// Whether an arrival has gone to the reader in this period of the task's watch.
-    is_passed_on: AtomicBool,
+    /// The number of arrivals that have gone to the reader since the last period of the task's watch.
+    passed_on: AtomicU32,
     /// Whether the task watches, or is woken to.
     is_watched: AtomicBool,
-    /// Whether the reader has not come for it yet.
+    /// Whether the reader has not come for the last of them yet.
     is_owed: AtomicBool,
 }
 
 impl Handoff {
     pub(super) fn new() -> Self {
         let new = || AtomicBool::new(false);
-        Self { is_inline: new(), is_tasks: new(), is_passed_on: new(), is_watched: new(), is_owed: new() }
+        let passed_on = AtomicU32::new(0);
+        Self { is_inline: new(), is_tasks: new(), passed_on, is_watched: new(), is_owed: new() }
     }
 
-    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::watch) the reader.
+    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::is_watched) the reader.
     pub(super) fn pass_on(&self) -> bool {
         self.is_owed.swap(true, AcqRel);
-        self.is_passed_on.swap(true, AcqRel);
+        self.passed_on.fetch_add(1, AcqRel);
         !self.is_watched.swap(true, AcqRel)
     }
 
@@ -52,19 +53,23 @@ impl Handoff {
         is_tasks || !self.is_inline()
     }
 
-    /// Begins or ends a period of the task's watch over the reader. An arrival for which the reader has not come in a
-    /// whole period is the task's. Returns whether another period begins: not after one without an arrival for the
-    /// reader.
-    pub(super) fn watch(&self, is_over: bool) -> bool {
-        if is_over && self.is_owed.swap(false, AcqRel) {
+    /// Whether the task watches whether the reader comes.
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched.load(Acquire)
+    }
+
+    /// Ends a period of the task's watch over the reader. An arrival for which the reader has not come in it is the
+    /// task's from now on. Returns whether another period begins: only in a conversation.
+    pub(super) fn end_period(&self) -> bool {
+        if self.is_owed.swap(false, AcqRel) {
             self.leave_to_task();
         }
-        if self.is_passed_on.swap(false, AcqRel) {
+        if self.passed_on.swap(0, AcqRel) >= CONVERSATION {
             return true;
         }
         // The next arrival wakes the task, unless it came just before this.
         self.is_watched.swap(false, AcqRel);
-        let goes_on = self.is_passed_on.swap(false, AcqRel);
+        let goes_on = self.is_owed.load(Acquire);
         if goes_on {
             self.is_watched.swap(true, AcqRel);
         }
@@ -80,3 +85,7 @@ impl Handoff {
         self.is_inline.load(Relaxed)
     }
 }
+
+/// In a conversation, at least as many arrivals go to the reader in a period of the watch: a message, an acknowledgement, and
+/// a message again. A watch that goes on saves the wake of the task for the next arrival.
+const CONVERSATION: u32 = 3;

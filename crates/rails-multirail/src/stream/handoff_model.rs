@@ -2,7 +2,7 @@
 
 /// loom's atomics, in place of the standard library's.
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 }
 
 #[path = "handoff.rs"]
@@ -95,7 +95,7 @@ impl Lane {
         if self.handoff.task_receives() {
             self.drain();
         }
-        watches || self.handoff.watch(false)
+        watches || self.handoff.is_watched()
     }
 
     fn drain(&self) {
@@ -131,7 +131,7 @@ fn task_receives_what_the_reader_does_not() {
         // From here on the task is alone.
         watches = lane.poll_task(watches);
         while watches {
-            watches = lane.handoff.watch(true);
+            watches = lane.handoff.end_period();
             lane.wake_task();
             watches = lane.poll_task(watches);
         }
@@ -146,19 +146,20 @@ fn watch_goes_on_or_begins_anew() {
     loom::model(|| {
         let handoff = Arc::new(Handoff::new());
         handoff.set_inline(true);
-        assert!(handoff.pass_on(), "nobody watches yet");
-        assert!(handoff.watch(false) && !handoff.watch(true), "one period for the arrival, and one without any");
-        assert!(handoff.pass_on() && handoff.watch(false));
-        let arrivals = {
+        assert!(handoff.pass_on() && handoff.is_watched(), "nobody has watched yet");
+        let arrival = {
             let handoff = handoff.clone();
-            thread::spawn(move || [handoff.pass_on(), handoff.pass_on()])
+            thread::spawn(move || handoff.pass_on())
         };
-        let goes_on = handoff.watch(true);
-        let wakes = arrivals.join().unwrap();
-        assert!(goes_on || (wakes[0] || wakes[1]) && handoff.watch(false), "an arrival was forgotten");
-        if goes_on && wakes == [false, false] {
-            // Nobody has woken the task, so the end of the next period is the last chance.
-            assert!(handoff.watch(true) || handoff.task_receives());
+        let goes_on = handoff.end_period();
+        let is_woken = arrival.join().unwrap();
+        assert_eq!(goes_on || is_woken, handoff.is_watched());
+        // The task receives the arrival now, or at the end of a period to come.
+        let is_received = handoff.task_receives();
+        assert!(is_received || handoff.is_watched(), "an arrival was forgotten");
+        if handoff.is_watched() {
+            handoff.end_period();
+            assert!(is_received || handoff.task_receives());
         }
     });
 }

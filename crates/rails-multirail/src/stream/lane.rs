@@ -1,24 +1,22 @@
 //! The task of one lane.
 
 use super::{
-    active_lane::{Access, ActiveLane, GUARD, LaneSettings},
+    active_lane::{Access, ActiveLane, LaneSettings},
+    alarm::{poll_alarm, put_off},
     shared::Shared,
     yield_budget::YieldBudget,
 };
 use crate::{RailId, StreamOptions, error::LaneError};
 use rails_net::Lane;
-use rails_proto::{connection::NoLane, redial::Ended, scheduler::LaneTraits, seal::Seals};
+use rails_proto::{connection::NoLane, parameters::ACK_TIMER, redial::Ended, scheduler::LaneTraits, seal::Seals};
 use std::{
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::Poll,
     time::{Duration, Instant},
 };
-use tokio::{
-    task::yield_now,
-    time::{Sleep, sleep},
-};
+use tokio::{task::yield_now, time::sleep};
 
 /// Drives one lane that has joined, over any transport.
 pub(crate) struct LaneDriver {
@@ -44,9 +42,9 @@ impl LaneDriver {
         // one is the path's.
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
-        let node = shared.node_of(rail, options.driver);
-        let settings =
-            LaneSettings { node, interleaved: options.interleaved_messages, application: options.application_runtime };
+        let (home, node) = shared.home_of(rail, options.driver);
+        let (interleaved, application) = (options.interleaved_messages, options.application_runtime);
+        let settings = LaneSettings { home, node, interleaved, application };
         let mut lanes_up = shared.lanes_up.subscribe();
         let lane = loop {
             lanes_up.borrow_and_update();
@@ -74,7 +72,7 @@ impl LaneDriver {
         let mut budget = YieldBudget::new();
         let mut alarm = pin!(sleep(Duration::ZERO));
         let mut woken = pin!(lane.woken());
-        let (mut guard, mut taken_since) = (None, None);
+        let (mut watch, mut taken_since) = (None, None);
         loop {
             let step = poll_fn(|context| {
                 let Some(mut driven) = lane.try_lock() else { return Poll::Ready(Step::Taken) };
@@ -86,14 +84,21 @@ impl LaneDriver {
                         woken.set(lane.woken());
                         driven.protocol.wake();
                     }
+                    let has_ended = self.watch_reader(&mut watch);
                     // The lane receives first: a received acknowledgement may open the window for the next chunk.
                     let received = lane.receive(shared, driven, &mut budget);
                     lane.transmit(context, shared, driven);
+                    if has_ended {
+                        driven.protocol.rest(&mut Access::on_rail(shared, lane));
+                    }
                     let at = driven.protocol.poll_timeout(&mut Access::on_rail(shared, lane));
                     if let Some(end) = driven.protocol.end() {
                         return Poll::Ready(Step::End(end.clone()));
                     }
-                    let at = at.into_iter().chain(self.watch_reader(&mut guard)).min();
+                    let at = at.into_iter().chain(watch.as_ref().map(|watch| watch.until)).min();
+                    if has_ended && at.is_none() {
+                        put_off(alarm.as_mut());
+                    }
                     if poll_alarm(context, alarm.as_mut(), at).is_pending() {
                         // A timer that was never polled has no deadline to come.
                         let now = Instant::now();
@@ -116,15 +121,32 @@ impl LaneDriver {
         }
     }
 
-    /// When the task polls the lane, so that arrivals do not wait for a reader that does not come. `None` after a period
-    /// without arrivals for the reader.
-    fn watch_reader(&self, guard: &mut Option<Instant>) -> Option<Instant> {
+    /// Begins and ends the periods of the watch over the reader. Returns whether the last one has ended.
+    fn watch_reader(&self, watch: &mut Option<Watch>) -> bool {
         let now = Instant::now();
-        if guard.is_none_or(|at| at <= now) {
-            *guard = self.lane.watch_reader(guard.is_some()).then(|| now + GUARD);
+        match watch {
+            None if self.lane.is_watched() => {
+                *watch = Some(Watch { from: now + ACK_TIMER, until: now + 2 * ACK_TIMER })
+            }
+            Some(Watch { from, .. }) if *from <= now => {
+                let next = Watch { from: now + ACK_TIMER, until: now + ACK_TIMER };
+                *watch = self.lane.end_period().then_some(next);
+                return watch.is_none();
+            }
+            _ => {}
         }
-        *guard
+        false
     }
+}
+
+/// When the task looks whether the reader came for what it was passed. The first period lasts until the acknowledgement of an
+/// answer has come. In a conversation the next ones end when an acknowledgement would be due, so that no arrival has to wake
+/// the task for its alarm.
+struct Watch {
+    /// From when on the task looks if something else wakes it.
+    from: Instant,
+    /// When it looks at the latest.
+    until: Instant,
 }
 
 /// Tells the stream that the lane has ended, in every case.
@@ -132,21 +154,6 @@ impl Drop for LaneDriver {
     fn drop(&mut self) {
         self.lane.stop();
         self.shared.lane_down(&self.lane, std::mem::replace(&mut self.end, Ok(())));
-    }
-}
-
-/// Waits until `at`, or for ever for `None`. Resets the timer only for an earlier time: a reset costs two system calls
-/// when the runtime is about to sleep, and other events mostly wake the lane first.
-fn poll_alarm(context: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, at: Option<Instant>) -> Poll<()> {
-    let Some(at) = at.map(tokio::time::Instant::from) else { return Poll::Pending };
-    loop {
-        if alarm.is_elapsed() || alarm.deadline() > at {
-            alarm.as_mut().reset(at);
-        }
-        ready!(alarm.as_mut().poll(context));
-        if alarm.deadline() >= at {
-            return Poll::Ready(());
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod active_lane;
 mod admission;
+mod alarm;
 mod connect;
 mod decisions;
 mod dialer;

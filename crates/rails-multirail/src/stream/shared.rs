@@ -13,7 +13,7 @@ use crate::{RailId, StreamError, error::LaneError, rails::Rails};
 use bytes::Bytes;
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
-    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane},
+    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane, Wakes},
     handshake::{Credentials, StreamId},
     scheduler::LaneTraits,
 };
@@ -25,7 +25,10 @@ use std::{
     task::{Context, Poll, Waker},
     time::Instant,
 };
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::{
+    runtime::{self, Handle},
+    sync::{Notify, broadcast, watch},
+};
 
 /// One end of a stream, shared by its handle and its lanes. They hold the lock for a decision, never for I/O.
 #[derive(Debug)]
@@ -93,6 +96,12 @@ impl LaneSlot {
     fn is_up(&self) -> bool {
         self.active.is_some()
     }
+}
+
+/// A lane that the calling runtime drives.
+fn lane_here(lanes: &[LaneSlot]) -> Option<LaneId> {
+    let here = Handle::try_current().ok()?.id();
+    lanes.iter().filter_map(|slot| slot.active.as_ref()).find(|lane| lane.home() == here).map(|lane| lane.id)
 }
 
 impl State {
@@ -175,19 +184,41 @@ impl Shared {
 
     /// Calls `act` under the lock, and then wakes the tasks that the connection names.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        self.act(false, act)
+        self.act(Connection::take_wakes, act, |lane| lane.wake_task())
+    }
+
+    /// The same for a thread that lets a lane send, and calls [`with`](Self::with) after it: idle lanes may not have to stand
+    /// by then.
+    pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_task())
     }
 
     /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline.
     pub(crate) fn write<T>(&self, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
-        self.act(length <= MOST_INLINE, act)
+        if length > MOST_INLINE {
+            return self.with(act);
+        }
+        let prefer_near = |state: &mut State| {
+            let State { connection, lanes, .. } = state;
+            connection.prefer(|| lane_here(lanes));
+            act(state)
+        };
+        let result = self.act(Connection::take_urgent_wakes, prefer_near, |lane| lane.transmit_inline(self));
+        self.with(|_| ());
+        result
     }
 
-    fn act<T>(&self, is_inline: bool, act: impl FnOnce(&mut State) -> T) -> T {
+    /// Calls `act`, and then `lead` with the first lane to wake.
+    fn act<T>(
+        &self,
+        wakes: impl FnOnce(&mut Connection) -> Wakes,
+        act: impl FnOnce(&mut State) -> T,
+        lead: impl FnOnce(&ActiveLane),
+    ) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
         self.buffers.note_held(state.connection.memory_held());
-        let wakes = state.connection.take_wakes();
+        let wakes = wakes(&mut state.connection);
         if wakes.supervisor {
             state.note_events();
         }
@@ -200,9 +231,8 @@ impl Shared {
         drop(state);
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
         [reader, writer].into_iter().flatten().for_each(Waker::wake);
-        match first {
-            Some(lane) if is_inline => lane.transmit_inline(self),
-            first => first.iter().for_each(|lane| lane.wake_task()),
+        if let Some(lane) = first {
+            lead(&lane);
         }
         others.iter().for_each(|lane| lane.wake_task());
         if wakes.supervisor {
@@ -390,13 +420,14 @@ impl Shared {
     }
 
     /// Whether the runtime is one of the stream's rails.
-    pub(super) fn is_rail(&self, runtime: tokio::runtime::Id) -> bool {
+    pub(super) fn is_rail(&self, runtime: runtime::Id) -> bool {
         self.rails.iter().any(|rail| rail.runtime().handle().id() == runtime)
     }
 
-    /// The node from which the thread that drives the lanes of `rail` gets its pages, as read back.
-    pub(crate) fn node_of(&self, rail: RailId, driver: Driver) -> Option<NodeId> {
-        driver.home(&self.rails, rail).runtime().placement().memory_node.as_ref().ok().copied()
+    /// The runtime that drives the lanes of `rail`, and the node from which its thread gets its pages, as read back.
+    pub(crate) fn home_of(&self, rail: RailId, driver: Driver) -> (runtime::Id, Option<NodeId>) {
+        let home = driver.home(&self.rails, rail).runtime();
+        (home.handle().id(), home.placement().memory_node.as_ref().ok().copied())
     }
 
     /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are

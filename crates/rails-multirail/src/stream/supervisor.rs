@@ -1,8 +1,13 @@
 //! The supervisor of one end of a stream: its timeouts, its links, and its idle buffers.
 
-use super::{pool, shared::Shared};
-use std::{sync::Arc, time::Instant};
-use tokio::time::{sleep, sleep_until};
+use super::{alarm::poll_alarm, pool, shared::Shared};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::time::sleep;
 
 /// Handles the timeouts of one end of a stream and watches its links until that end is over. A timeout fails a stream
 /// that has had no lane for too long. At the end, this tells the dialer to stop.
@@ -44,6 +49,7 @@ async fn tidy(shared: &Shared) {
 }
 
 async fn keep_time(shared: &Shared) {
+    let mut alarm = pin!(sleep(Duration::ZERO));
     loop {
         let (over, timeout) = shared.with(|state| {
             state.connection.handle_timeout(Instant::now());
@@ -52,12 +58,9 @@ async fn keep_time(shared: &Shared) {
         if over {
             return;
         }
-        match timeout {
-            None => shared.supervise.notified().await,
-            Some(at) => tokio::select! {
-                () = shared.supervise.notified() => {}
-                () = sleep_until(at.into()) => {}
-            },
+        tokio::select! {
+            () = shared.supervise.notified() => {}
+            () = poll_fn(|context| poll_alarm(context, alarm.as_mut(), timeout)) => {}
         }
     }
 }

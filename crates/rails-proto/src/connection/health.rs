@@ -20,7 +20,7 @@ pub struct LinkSample {
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// When to check progress next; `None` while only an event of the lane can change anything.
-    check_at: Option<Instant>,
+    pub(super) check_at: Option<Instant>,
     /// How long the lane may make no progress before it is stalled.
     progress_timeout: Option<Duration>,
     stalled_since: Option<Instant>,
@@ -31,6 +31,15 @@ pub(super) struct Health {
 impl Health {
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled_since.is_some()
+    }
+
+    /// Has the lane checked by `at`. Returns whether that is earlier than before.
+    pub(super) fn check_by(&mut self, at: Instant) -> bool {
+        let is_earlier = self.check_at.is_none_or(|known| at < known);
+        if is_earlier {
+            self.check_at = Some(at);
+        }
+        is_earlier
     }
 
     pub(super) fn is_link_down(&self) -> bool {
@@ -85,6 +94,9 @@ impl Connection {
         }
         let soonest = now + (progress_timeout - stalled_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
         self.lanes[lane.0].health.check_at = self.answer_due(lane).map(|at| at.max(soonest));
+        // The lane does not answer at once: others may have to help.
+        self.stand_by(now);
+        self.begin_watch_for_standstill();
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
             // Another lane may deliver the chunk sooner: wake the idle ones to ask.
             self.wake_all_lanes();
@@ -198,9 +210,7 @@ impl Connection {
 
     /// Has the driver check the progress of `lane` by `at`, and wakes a driver that would sleep longer.
     pub(super) fn check_by(&mut self, lane: LaneId, at: Instant) {
-        let check_at = &mut self.lanes[lane.0].health.check_at;
-        if check_at.is_none_or(|known| at < known) {
-            *check_at = Some(at);
+        if self.lanes[lane.0].health.check_by(at) {
             self.wakes.set_timer(lane);
         }
     }

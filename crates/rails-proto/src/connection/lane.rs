@@ -2,7 +2,7 @@
 
 use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
 use crate::{
-    parameters::ACK_DELAY,
+    parameters::ACK_TIMER,
     scheduler::ByteCount,
     wire::{Ack, Frame},
 };
@@ -90,7 +90,7 @@ impl Connection {
         self.wakes.unset_timer(lane);
         let state = &self.lanes[lane.0];
         LaneTimeouts {
-            acknowledge: state.since.map(|since| since + ACK_DELAY),
+            acknowledge: state.since.map(|since| since + ACK_TIMER),
             progress: self.progress_check_at(lane),
             end: self.lanes_end(),
             replaced: state.replaced,
@@ -118,7 +118,7 @@ impl Connection {
         let news = state.chunks > state.last_ack.chunks;
         let due = complete && (news || !state.last_ack.complete)
             || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW)
-            || state.since.is_some_and(|since| now >= since + ACK_DELAY)
+            || state.since.is_some_and(|since| now >= since + ACK_TIMER)
             || limit - state.last_ack.limit >= part(self.parameters.window, LIMITS_PER_WINDOW) && !complete;
         let worthwhile = due || riding && news;
         if !worthwhile {

@@ -34,7 +34,7 @@ pub use wakes::Wakes;
 
 use crate::{
     chunk::Chunk,
-    parameters::{ACK_DELAY, MOST_LANES, TransportParameters},
+    parameters::{ACK_TIMER, MOST_LANES, TransportParameters},
     policy::StripePolicy,
     reassembler::Admission,
     record::Record,
@@ -90,7 +90,7 @@ pub struct Connection {
     parameters: TransportParameters,
     lanes: Vec<Lane>,
     /// The slot of the lane on which the latest chunk has arrived.
-    answering: usize,
+    answering: Option<usize>,
     ending: Ending,
     /// The failure of the stream.
     failure: Option<Failure>,
@@ -172,7 +172,7 @@ impl Connection {
             parameters: config.parameters,
             lanes: Vec::new(),
             ending: Ending::new(config.linger),
-            answering: 0,
+            answering: None,
             failure: None,
             outage_limit: config.outage_limit,
             outage_since: None,
@@ -390,9 +390,7 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         state.idle = true;
         self.scheduler.set_resting(now, lane.0);
-        if self.scheduler.is_at_work() {
-            self.stand_by(now);
-        }
+        self.stand_by_or_down(now, lane);
         self.observe(now);
         Transmit::Idle
     }
@@ -451,13 +449,13 @@ impl Connection {
 
     /// Counts a chunk that has arrived whole on `lane`, and has it acknowledged.
     fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
-        self.answering = lane.0;
+        self.answering = Some(lane.0);
         let state = &mut self.lanes[lane.0];
         state.chunks += 1;
         state.arrived_at = Some(now);
         state.unacknowledged += u64::from(length);
         // On a busy machine the timer of an idle lane may be late.
-        let due = state.since.is_some_and(|since| now >= since + ACK_DELAY)
+        let due = state.since.is_some_and(|since| now >= since + ACK_TIMER)
             || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW);
         state.since.get_or_insert(now);
         if due {
@@ -520,7 +518,14 @@ impl Connection {
     /// The lanes and tasks to wake since the last call.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_wakes(&mut self) -> Wakes {
-        std::mem::take(&mut self.wakes)
+        self.wakes.take()
+    }
+
+    /// The same without the lanes that are to stand by, and without a timer of the stream, which a later call names: for a driver that lets a lane send
+    /// at once, after which they may not be needed.
+    #[must_use = "the lanes and tasks that it names wait for a wake"]
+    pub fn take_urgent_wakes(&mut self) -> Wakes {
+        self.wakes.take_urgent()
     }
 
     /// How many bytes the application has written, and how many of them the peer has read as far as this end knows.

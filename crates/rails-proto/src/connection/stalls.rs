@@ -105,7 +105,8 @@ impl Connection {
     pub(super) fn observe(&mut self, now: Instant) {
         self.watch_for_standstill(now);
         let (cause, unread) = (self.cause(), self.unread());
-        if self.clocks.sending.cause() != Some(cause as usize) && self.scheduler.lanes_worth_of_work() > 0 {
+        let is_new = self.clocks.sending.cause() != Some(cause as usize);
+        if is_new && cause != Cause::NothingToSend && self.scheduler.is_at_work() {
             self.stand_by(now);
         }
         self.clocks.sending.switch(now, Some(cause as usize));

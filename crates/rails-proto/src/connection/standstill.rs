@@ -129,16 +129,31 @@ impl Connection {
 
     /// Notes whether the stream waits for anything.
     pub(super) fn watch_for_standstill(&mut self, now: Instant) {
-        match (self.awaits_progress(), self.standstill.since) {
-            (true, None) => {
-                self.standstill.since = Some(now);
-                if self.standstill.check_at.is_none() {
-                    self.standstill.check_at = Some(now + FIRST_WARNING);
-                    self.wakes.supervisor = true;
-                }
-            }
-            (false, Some(_)) => (self.standstill.since, self.standstill.told) = (None, false),
-            _ => {}
+        if !self.awaits_progress() {
+            (self.standstill.since, self.standstill.told) = (None, false);
+            return;
+        }
+        self.standstill.since.get_or_insert(now);
+        // A lane whose bytes alone are in flight has checks of its own, and the first that finds no progress begins the watch.
+        if self.standstill.check_at.is_none() && (self.awaits_receiving() || !self.waits_for_one_lane()) {
+            self.begin_watch_for_standstill();
+        }
+    }
+
+    /// Has the driver check whether the stream stands still, if it waits for anything.
+    pub(super) fn begin_watch_for_standstill(&mut self) {
+        if self.standstill.check_at.is_none()
+            && let Some(since) = self.standstill.since
+        {
+            self.standstill.check_at = Some(since + FIRST_WARNING);
+            self.wakes.standstill = true;
+        }
+    }
+
+    /// A driver that does not know yet of the check need not make it.
+    pub(super) fn end_watch_for_standstill(&mut self) {
+        if std::mem::take(&mut self.wakes.standstill) {
+            self.standstill.check_at = None;
         }
     }
 

@@ -34,12 +34,45 @@ impl Connection {
 
     /// The stream is at work: idle lanes check its progress after a while.
     pub(super) fn stand_by(&mut self, now: Instant) {
-        for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.up && lane.idle && self.scheduler.is_usable(index) {
                 lane.unused.try_at.get_or_insert(now + lane.unused.interval());
-                self.check_by(LaneId(index), now + STAND_BY);
+                if lane.health.check_by(now + STAND_BY) {
+                    self.wakes.stand_by(LaneId(index));
+                }
             }
+        }
+    }
+
+    /// Whether the stream waits for nothing but an answer to the bytes in flight on one usable lane. That lane has checks of its own.
+    pub(super) fn waits_for_one_lane(&self) -> bool {
+        let mut at_work = (0..self.lanes.len()).filter(|lane| self.scheduler.in_flight(*lane) > 0);
+        self.scheduler.bytes_waiting() == 0
+            && self.scheduler.lanes_worth_of_work() == 0
+            && !self.scheduler.is_finished()
+            && at_work.next().is_none_or(|lane| self.scheduler.is_usable(lane))
+            && at_work.next().is_none()
+    }
+
+    /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane alone: then drivers that do not know yet that a lane is
+    /// to stand by need not wake it.
+    pub(super) fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
+        let is_in_flight = |lane| self.scheduler.in_flight(lane) > 0;
+        if self.waits_for_one_lane() && (is_in_flight(lane.0) || !self.scheduler.is_in_flight()) {
+            for lane in self.wakes.stand_down() {
+                (self.lanes[lane.0].unused.try_at, self.lanes[lane.0].health.check_at) = (None, None);
+            }
+            self.end_watch_for_standstill();
+        } else if self.scheduler.is_at_work() {
+            self.stand_by(now);
+        }
+    }
+
+    /// Nothing has come or gone on `lane` for a while: drops a check for which there is no need any more.
+    pub fn rest(&mut self, lane: LaneId) {
+        let is_needed = !self.scheduler.is_usable(lane.0) || self.scheduler.is_at_work();
+        if !is_needed {
+            (self.lanes[lane.0].unused.try_at, self.lanes[lane.0].health.check_at) = (None, None);
         }
     }
 
@@ -92,3 +125,83 @@ impl Unused {
 const STAND_BY: Duration = Duration::from_millis(100);
 /// An event reports a lane that has left waiting bytes to others for so long.
 const WORTH_TELLING: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Config, LinkSample, Transmit},
+        *,
+    };
+    use crate::{parameters::TransportParameters, policy::Policy, scheduler::LaneTraits};
+    use bytes::Bytes;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A stream with idle lanes.
+    fn connection<const N: usize>(now: Instant) -> (Connection, [LaneId; N]) {
+        let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
+        let (outage_limit, linger, redials) = (100 * MS, 100 * MS, true);
+        let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, parameters, outage_limit, linger, redials };
+        let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
+        let lanes = std::array::from_fn(|number| {
+            let traits = LaneTraits { number: number as u16, ..LaneTraits::default() };
+            connection.lane_up(now, traits).expect("there is room")
+        });
+        for lane in lanes {
+            assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Idle));
+        }
+        let _ = connection.take_wakes();
+        (connection, lanes)
+    }
+
+    fn woken(connection: &mut Connection) -> (Vec<LaneId>, bool) {
+        let wakes = connection.take_wakes();
+        (wakes.lanes().collect(), wakes.supervisor)
+    }
+
+    #[test]
+    fn a_message_that_is_sent_at_once_wakes_no_other_lane() {
+        let now = Instant::now();
+        let (mut connection, [one, other]) = connection(now);
+        connection.write(now, Bytes::from_static(b"message"));
+        let urgent = connection.take_urgent_wakes();
+        assert_eq!((urgent.lanes().collect(), urgent.supervisor), (vec![one], false));
+        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Send(Some(_))));
+        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Idle));
+        assert_eq!(woken(&mut connection), (vec![one], false), "its own check");
+        assert_eq!((connection.poll_timeout(), connection.progress_check_at(other)), (None, None));
+        // Without an answer, the lane's own check calls the others.
+        let at = connection.progress_check_at(one).expect("a chunk is in flight");
+        connection.check_progress(at, one, &LinkSample::default());
+        let (lanes, supervisor) = woken(&mut connection);
+        assert!(lanes.contains(&other) && supervisor);
+        assert!(connection.poll_timeout().is_some() && connection.progress_check_at(other).is_some());
+    }
+
+    #[test]
+    fn bytes_that_nobody_takes_at_once_wake_the_others() {
+        let now = Instant::now();
+        let (mut connection, [one, other]) = connection(now);
+        connection.write(now, Bytes::from_static(b"message"));
+        let urgent = connection.take_urgent_wakes();
+        assert_eq!((urgent.lanes().collect(), urgent.supervisor), (vec![one], false));
+        assert_eq!(woken(&mut connection), (vec![other], true), "the first lane has not come");
+    }
+
+    #[test]
+    fn a_lane_at_rest_keeps_no_check() {
+        let now = Instant::now();
+        let (mut connection, [lane]) = connection(now);
+        connection.write(now, Bytes::from_static(b"message"));
+        assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Send(Some(_))));
+        connection.rest(lane);
+        assert!(connection.progress_check_at(lane).is_some(), "the chunk is in flight");
+        let ack = crate::wire::Ack { chunks: 1, limit: 1_000_000, complete: false };
+        connection.handle_ack(now + MS, lane, &ack).expect("the chunk was sent");
+        connection.rest(lane);
+        assert_eq!(connection.progress_check_at(lane), None);
+        connection.write(now + 2 * MS, Bytes::from_static(b"message"));
+        assert!(matches!(connection.poll_transmit(now + 2 * MS, lane, &mut Vec::new()), Transmit::Send(Some(_))));
+        assert!(woken(&mut connection).0.contains(&lane), "the check is announced anew");
+    }
+}

@@ -11,6 +11,9 @@ use std::time::Instant;
 pub struct Wakes {
     lanes: u64,
     timers: u64,
+    /// Lanes, and a timer of the stream, for a stream that waits for more than one lane.
+    standing_by: u64,
+    pub(super) standstill: bool,
     /// The task that waits to read.
     pub reader: bool,
     /// The task that waits to write, to finish or for the end.
@@ -34,6 +37,13 @@ impl Connection {
         }
     }
 
+    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good as the others: the lane of the writer's own thread.
+    pub fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
+        if self.answering.is_none() {
+            self.answering = near().map(|lane| lane.0);
+        }
+    }
+
     /// Wakes as many idle lanes as there is work for.
     pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
         self.wakes.writer |= self.scheduler.is_writer_worth_waking();
@@ -48,7 +58,7 @@ impl Connection {
             }
         }
         // The lane of the latest arrival comes first: an answer carries its acknowledgement.
-        for index in std::iter::once(self.answering).chain(0..self.lanes.len()) {
+        for index in self.answering.into_iter().chain(0..self.lanes.len()) {
             let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.up && lane.idle) else { continue };
             if work > 0 && self.scheduler.wants(now, index) {
                 lane.call();
@@ -77,7 +87,18 @@ impl Wakes {
     /// The lanes to wake: first those that have something to send, then those with an earlier
     /// [timeout](Connection::lane_timeouts) than they know.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        members(self.lanes).chain(members(self.timers & !self.lanes))
+        members(self.lanes).chain(members((self.timers | self.standing_by) & !self.lanes))
+    }
+
+    pub(super) fn take(&mut self) -> Self {
+        let supervisor = self.supervisor || self.standstill;
+        Self { supervisor, standstill: false, ..std::mem::take(self) }
+    }
+
+    /// Takes all but those that only a stream needs that waits for more than one lane.
+    pub(super) fn take_urgent(&mut self) -> Self {
+        let later = Self { standing_by: self.standing_by, standstill: self.standstill, ..Self::default() };
+        Self { standing_by: 0, standstill: false, ..std::mem::replace(self, later) }
     }
 
     /// `lane` has an earlier timeout than it knows.
@@ -85,9 +106,20 @@ impl Wakes {
         self.timers |= 1 << lane.0;
     }
 
+    /// `lane`, which is idle, has an earlier timeout than it knows, for the sake of the others.
+    pub(super) fn stand_by(&mut self, lane: LaneId) {
+        self.standing_by |= 1 << lane.0;
+    }
+
+    /// Gives the lanes that have no other timeout, and need none for the sake of the others.
+    pub(super) fn stand_down(&mut self) -> impl Iterator<Item = LaneId> + use<> {
+        members(std::mem::take(&mut self.standing_by) & !self.timers)
+    }
+
     /// `lane` knows its timeouts.
     pub(super) fn unset_timer(&mut self, lane: LaneId) {
         self.timers &= !(1 << lane.0);
+        self.standing_by &= !(1 << lane.0);
     }
 }
 

@@ -163,7 +163,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// When the driver calls [`handle_timeout`](Self::handle_timeout). Every other call may change it.
+    /// When the driver calls [`handle_timeout`](Self::handle_timeout), at most [`TIMER_SLACK`](crate::parameters::TIMER_SLACK) later. Every other
+    /// call may change it.
     pub fn poll_timeout<S: Stream>(&mut self, stream: &mut S) -> Option<Instant> {
         if self.is_stale {
             let timeouts = stream.with(|connection| connection.lane_timeouts(self.lane));
@@ -174,6 +175,15 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
         let LaneTimeouts { progress, end, .. } = self.timeouts;
         [self.acknowledge_at(), progress, end, self.closing.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Nothing has come or gone for a while: drops timeouts for which there is no need any more.
+    pub fn rest<S: Stream>(&mut self, stream: &mut S) {
+        let timeouts = stream.with(|connection| {
+            connection.rest(self.lane);
+            connection.lane_timeouts(self.lane)
+        });
+        self.note(timeouts);
     }
 
     /// Handles the timeouts that are due at `now`; `sample` asks the transport for its figures.
@@ -218,7 +228,7 @@ mod tests {
     use super::*;
     use crate::{
         connection::{Config, Connection},
-        parameters::ACK_DELAY,
+        parameters::ACK_TIMER,
         parameters::TransportParameters,
         policy::Policy,
         scheduler::LaneTraits,
@@ -270,10 +280,10 @@ mod tests {
         let now = Instant::now();
         let (mut connection, mut protocol) = end(now);
         arrive(now, &mut connection, &mut protocol, 0);
-        assert_eq!(wake(&mut connection, &mut protocol), Some(now + ACK_DELAY));
+        assert_eq!(wake(&mut connection, &mut protocol), Some(now + ACK_TIMER));
         assert_eq!(protocol.transmit(now, &mut connection, true), Next::Idle);
-        protocol.handle_timeout(now + ACK_DELAY, &mut connection, sample);
-        assert_eq!(protocol.transmit(now + ACK_DELAY, &mut connection, true), Next::Submit { unsent_limit: None });
+        protocol.handle_timeout(now + ACK_TIMER, &mut connection, sample);
+        assert_eq!(protocol.transmit(now + ACK_TIMER, &mut connection, true), Next::Submit { unsent_limit: None });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::BytesMut;
 use rails_proto::{
-    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused},
+    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused, Wakes},
     lane::{LaneError, LaneProtocol, Next, Received},
     parameters::TransportParameters,
     policy::{Policy, StripePolicy},
@@ -333,6 +333,9 @@ impl World {
             Ready::Writer(end) => {
                 let End { connection, application, .. } = &mut self.ends[end];
                 application.write(self.now, connection);
+                if self.random.random_bool(0.5) {
+                    self.transmit_inline(end);
+                }
                 end
             }
             Ready::Reader(end) => {
@@ -348,10 +351,29 @@ impl World {
         self.settle(end);
     }
 
+    /// Lets the first lane that the stream names send in the writer's own call, before the others are woken.
+    fn transmit_inline(&mut self, end: usize) {
+        let wakes = self.ends[end].connection.take_urgent_wakes();
+        self.wake(end, wakes);
+        let is_first = |lane: &Lane| lane.sides[end].up.is_some() && lane.sides[end].id() == wakes.lanes().next();
+        if let Some(lane) = self.lanes.iter().position(is_first) {
+            while self.lanes[lane].is_ready(end) {
+                self.drive(lane, end);
+                let wakes = self.ends[end].connection.take_urgent_wakes();
+                self.wake(end, wakes);
+            }
+        }
+    }
+
     /// Performs the wakes of a call, and checks the invariants after it.
     fn settle(&mut self, end: usize) {
+        let wakes = self.ends[end].connection.take_wakes();
+        self.wake(end, wakes);
+        self.check_invariants(end);
+    }
+
+    fn wake(&mut self, end: usize, wakes: Wakes) {
         let End { connection, application, events, .. } = &mut self.ends[end];
-        let wakes = connection.take_wakes();
         if wakes.supervisor {
             events.extend(std::iter::from_fn(|| connection.poll_event()));
         }
@@ -365,6 +387,10 @@ impl World {
         if wakes.writer && application.writer == Task::Waiting {
             application.writer = Task::Ready;
         }
+    }
+
+    fn check_invariants(&self, end: usize) {
+        let End { connection, application, .. } = &self.ends[end];
         let (written, consumed) = connection.sent();
         // An end takes a whole message if there is any room, and a message takes up whole slots.
         let mut most_written = self.send_buffer as u64;

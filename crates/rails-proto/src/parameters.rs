@@ -22,7 +22,7 @@ pub const MOST_LANES: usize = 64;
 /// The most bytes that an end keeps for its peer, even if the peer claims a larger window: the largest window that can be set.
 pub(crate) const MOST_KEPT: u64 = 1 << 30;
 /// How late a driver may handle a timeout: it may let the timers of many streams ring together.
-pub const TIMER_SLACK: Duration = Duration::from_millis(4);
+pub const TIMER_SLACK: Duration = Duration::from_millis(5);
 /// How long an acknowledgement waits for more chunks. The delay costs memory at the sender, not speed, so it is about as long as the round trip
 /// of a fairly long path. Each acknowledgement saved is two system calls saved.
 pub const ACK_TIMER: Duration = Duration::from_millis(8);

@@ -94,9 +94,11 @@ impl Connection {
         }
         let soonest = now + (progress_timeout - stalled_for).clamp(SHORTEST_CHECK_INTERVAL, LONGEST_CHECK_INTERVAL);
         self.lanes[lane.0].health.check_at = self.answer_due(lane).map(|at| at.max(soonest));
-        // The lane does not answer at once: others may have to help.
-        self.stand_by(now);
-        self.begin_watch_for_standstill();
+        if now.saturating_duration_since(progress) >= LONGEST_CHECK_INTERVAL {
+            // The lane is slow to answer: others may have to help.
+            self.stand_by(now);
+            self.begin_watch_for_standstill();
+        }
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
             // Another lane may deliver the chunk sooner: wake the idle ones to ask.
             self.wake_all_lanes();

@@ -89,7 +89,8 @@ pub struct Connection {
     form: Option<Form>,
     parameters: TransportParameters,
     lanes: Vec<Lane>,
-    /// The slot of the lane on which the latest chunk has arrived.
+    /// The slot of the lane that waiting bytes go to first: the one on which the latest chunk has arrived; before any has, the one that the writer
+    /// prefers.
     answering: Option<usize>,
     ending: Ending,
     /// The failure of the stream.

@@ -1,7 +1,8 @@
 //! Whether a stream that waits for something makes progress, and why it does not.
 //!
-//! A stream that stands still for a second reports it, and again each time that twice as long has passed. An idle stream waits for nothing and
-//! sets no timer; the last timer runs out once after the stream has become idle.
+//! A stream that stands still for a second reports it, and again each time that twice as long has passed. While all that it waits for is an answer on
+//! one lane, that lane's own check begins this watch, and so its thread must not be blocked. An idle stream waits for nothing and sets no timer; the last
+//! timer runs out once after the stream has become idle.
 
 use super::{Connection, EventKind, LaneId};
 use serde::Serialize;

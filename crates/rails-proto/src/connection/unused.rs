@@ -35,7 +35,9 @@ impl Connection {
     /// The stream is at work: idle lanes check its progress after a while.
     pub(super) fn stand_by(&mut self, now: Instant) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && lane.idle && self.scheduler.is_usable(index) {
+            // A lane with bytes in flight has a check of its own.
+            let has_none = self.scheduler.in_flight_chunks(index) == 0;
+            if lane.up && lane.idle && has_none && self.scheduler.is_usable(index) {
                 lane.unused.try_at.get_or_insert(now + lane.unused.interval());
                 if lane.health.check_by(now + STAND_BY) {
                     self.wakes.stand_by(LaneId(index));
@@ -70,7 +72,8 @@ impl Connection {
 
     /// Nothing has come or gone on `lane` for a while: drops a check for which there is no need any more.
     pub fn rest(&mut self, lane: LaneId) {
-        let is_needed = !self.scheduler.is_usable(lane.0) || self.scheduler.is_at_work();
+        let is_in_flight = self.scheduler.in_flight_chunks(lane.0) > 0;
+        let is_needed = is_in_flight || !self.scheduler.is_usable(lane.0) || self.scheduler.is_at_work();
         if !is_needed {
             (self.lanes[lane.0].unused.try_at, self.lanes[lane.0].health.check_at) = (None, None);
         }
@@ -176,6 +179,22 @@ mod tests {
         let (lanes, supervisor) = woken(&mut connection);
         assert!(lanes.contains(&other) && supervisor);
         assert!(connection.poll_timeout().is_some() && connection.progress_check_at(other).is_some());
+    }
+
+    #[test]
+    fn a_lane_with_bytes_in_flight_keeps_its_check() {
+        let now = Instant::now();
+        let (mut connection, [one, other]) = connection(now);
+        connection.write(now, Bytes::from_static(b"message"));
+        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Send(Some(_))));
+        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Idle));
+        let _ = connection.take_wakes();
+        let check = Some(now + 300 * MS);
+        connection.lanes[one.0].health.check_at = check;
+        assert!(matches!(connection.poll_transmit(now, other, &mut Vec::new()), Transmit::Idle));
+        let _ = connection.take_urgent_wakes();
+        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Idle));
+        assert_eq!(connection.progress_check_at(one), check);
     }
 
     #[test]

@@ -61,17 +61,19 @@ impl Range<'_> {
     /// now, so that the kernel neither moves hidden pages on that occasion nor marks them anew.
     fn reveal(&self, was_made: bool) -> Result<Residency, MemoryError> {
         let residency = self.residency()?;
+        if residency.unknown() == 0 && !(was_made && residency.absent() > 0) {
+            return Ok(residency);
+        }
         let is_seen = |state| !(state == PageState::Hidden || was_made && state == PageState::Absent);
         let states: Vec<PageState> = residency.iter().collect();
-        let (mut page, mut is_whole) = (0, true);
+        let mut page = 0;
         for run in states.chunk_by(|one, next| is_seen(*one) == is_seen(*next)) {
             if !is_seen(run[0]) {
                 self.populate_part(page * self.shape.page_bytes, run.len() * self.shape.page_bytes)?;
-                is_whole = false;
             }
             page += run.len();
         }
-        if is_whole { Ok(residency) } else { self.residency() }
+        self.residency()
     }
 
     fn populate_part(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {

@@ -139,13 +139,13 @@ impl LaneDriver {
     }
 }
 
-/// When the task looks whether the reader came for what it was passed. The first period lasts until the acknowledgement of an
-/// answer has come. In a conversation the next ones end when an acknowledgement would be due, so that no arrival has to wake
-/// the task for its alarm.
+/// A period of the watch over the reader, at whose end the task checks that the reader has come for its arrivals. The first
+/// period lasts long enough for the peer's acknowledgement of an answer. In a conversation, each later period ends when an
+/// acknowledgement would be due, so that no arrival has to wake the task for its alarm.
 struct Watch {
-    /// From when on the task looks if something else wakes it.
+    /// The task checks from this time on, if something else wakes it.
     from: Instant,
-    /// When it looks at the latest.
+    /// The task checks at this time at the latest.
     until: Instant,
 }
 

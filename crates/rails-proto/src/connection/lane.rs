@@ -81,6 +81,16 @@ impl Lane {
         self.called |= self.idle;
         std::mem::take(&mut self.idle)
     }
+
+    /// When the chunks that have arrived are to be acknowledged at the latest.
+    fn acknowledge_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + ACK_TIMER)
+    }
+
+    /// Whether the chunks that have arrived are to be acknowledged now, with a receive window of `window` bytes.
+    pub(super) fn owes_acknowledgement(&self, now: Instant, window: u64) -> bool {
+        self.unacknowledged >= part(window, ACKS_PER_WINDOW) || self.acknowledge_at().is_some_and(|at| now >= at)
+    }
 }
 
 impl Connection {
@@ -90,7 +100,7 @@ impl Connection {
         self.wakes.unset_timer(lane);
         let state = &self.lanes[lane.0];
         LaneTimeouts {
-            acknowledge: state.since.map(|since| since + ACK_TIMER),
+            acknowledge: state.acknowledge_at(),
             progress: self.progress_check_at(lane),
             end: self.lanes_end(),
             replaced: state.replaced,
@@ -117,8 +127,7 @@ impl Connection {
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.last_ack.chunks;
         let due = complete && (news || !state.last_ack.complete)
-            || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW)
-            || state.since.is_some_and(|since| now >= since + ACK_TIMER)
+            || state.owes_acknowledgement(now, self.parameters.window)
             || limit - state.last_ack.limit >= part(self.parameters.window, LIMITS_PER_WINDOW) && !complete;
         let worthwhile = due || riding && news;
         if !worthwhile {
@@ -150,6 +159,6 @@ pub(super) fn part(window: u64, parts: u64) -> u64 {
 }
 
 /// A lane acknowledges at the latest after this part of the window.
-pub(super) const ACKS_PER_WINDOW: u64 = 8;
+const ACKS_PER_WINDOW: u64 = 8;
 /// A lane tells the peer a new limit when the limit has moved by this part of the window.
 pub(super) const LIMITS_PER_WINDOW: u64 = 4;

@@ -34,7 +34,7 @@ pub use wakes::Wakes;
 
 use crate::{
     chunk::Chunk,
-    parameters::{ACK_TIMER, MOST_LANES, TransportParameters},
+    parameters::{MOST_LANES, TransportParameters},
     policy::StripePolicy,
     reassembler::Admission,
     record::Record,
@@ -46,7 +46,7 @@ use bytes::Bytes;
 use ending::Ending;
 use figures::Peaks;
 use incoming::Incoming;
-use lane::{ACKS_PER_WINDOW, Lane, LastAckSent, part};
+use lane::{Lane, LastAckSent};
 use paths::Paths;
 use serde::Serialize;
 use stalls::Clocks;
@@ -456,8 +456,7 @@ impl Connection {
         state.arrived_at = Some(now);
         state.unacknowledged += u64::from(length);
         // On a busy machine the timer of an idle lane may be late.
-        let due = state.since.is_some_and(|since| now >= since + ACK_TIMER)
-            || state.unacknowledged >= part(self.parameters.window, ACKS_PER_WINDOW);
+        let due = state.owes_acknowledgement(now, self.parameters.window);
         state.since.get_or_insert(now);
         if due {
             self.wake(lane);

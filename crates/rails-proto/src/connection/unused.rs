@@ -61,9 +61,7 @@ impl Connection {
     pub(super) fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
         let is_in_flight = |lane| self.scheduler.in_flight(lane) > 0;
         if self.waits_for_one_lane() && (is_in_flight(lane.0) || !self.scheduler.is_in_flight()) {
-            for lane in self.wakes.stand_down() {
-                (self.lanes[lane.0].unused.try_at, self.lanes[lane.0].health.check_at) = (None, None);
-            }
+            self.wakes.stand_down().for_each(|lane| self.drop_check(lane));
             self.end_watch_for_standstill();
         } else if self.scheduler.is_at_work() {
             self.stand_by(now);
@@ -75,8 +73,12 @@ impl Connection {
         let is_in_flight = self.scheduler.in_flight_chunks(lane.0) > 0;
         let is_needed = is_in_flight || !self.scheduler.is_usable(lane.0) || self.scheduler.is_at_work();
         if !is_needed {
-            (self.lanes[lane.0].unused.try_at, self.lanes[lane.0].health.check_at) = (None, None);
+            self.drop_check(lane);
         }
+    }
+
+    fn drop_check(&mut self, lane: LaneId) {
+        (self.lanes[lane.0].unused.try_at, self.lanes[lane.0].health.check_at) = (None, None);
     }
 
     /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is due. Returns when to check again.
@@ -157,6 +159,13 @@ mod tests {
         (connection, lanes)
     }
 
+    /// Has `lane` send a message, and go idle.
+    fn send(connection: &mut Connection, now: Instant, lane: LaneId) {
+        connection.write(now, Bytes::from_static(b"message"));
+        assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Send(Some(_))));
+        assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Idle));
+    }
+
     fn woken(connection: &mut Connection) -> (Vec<LaneId>, bool) {
         let wakes = connection.take_wakes();
         (wakes.lanes().collect(), wakes.supervisor)
@@ -185,9 +194,7 @@ mod tests {
     fn a_lane_with_bytes_in_flight_keeps_its_check() {
         let now = Instant::now();
         let (mut connection, [one, other]) = connection(now);
-        connection.write(now, Bytes::from_static(b"message"));
-        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Send(Some(_))));
-        assert!(matches!(connection.poll_transmit(now, one, &mut Vec::new()), Transmit::Idle));
+        send(&mut connection, now, one);
         let _ = connection.take_wakes();
         let check = Some(now + 300 * MS);
         connection.lanes[one.0].health.check_at = check;
@@ -211,16 +218,14 @@ mod tests {
     fn a_lane_at_rest_keeps_no_check() {
         let now = Instant::now();
         let (mut connection, [lane]) = connection(now);
-        connection.write(now, Bytes::from_static(b"message"));
-        assert!(matches!(connection.poll_transmit(now, lane, &mut Vec::new()), Transmit::Send(Some(_))));
+        send(&mut connection, now, lane);
         connection.rest(lane);
         assert!(connection.progress_check_at(lane).is_some(), "the chunk is in flight");
         let ack = crate::wire::Ack { chunks: 1, limit: 1_000_000, complete: false };
         connection.handle_ack(now + MS, lane, &ack).expect("the chunk was sent");
         connection.rest(lane);
         assert_eq!(connection.progress_check_at(lane), None);
-        connection.write(now + 2 * MS, Bytes::from_static(b"message"));
-        assert!(matches!(connection.poll_transmit(now + 2 * MS, lane, &mut Vec::new()), Transmit::Send(Some(_))));
+        send(&mut connection, now + 2 * MS, lane);
         assert!(woken(&mut connection).0.contains(&lane), "the check is announced anew");
     }
 }

@@ -11,8 +11,9 @@ use std::time::Instant;
 pub struct Wakes {
     lanes: u64,
     timers: u64,
-    /// Lanes, and a timer of the stream, for a stream that waits for more than one lane.
+    /// The lanes that are to stand by.
     standing_by: u64,
+    /// The check for a standstill has a time, which the supervisor does not know yet.
     pub(super) standstill: bool,
     /// The task that waits to read.
     pub reader: bool,

@@ -1,74 +1,111 @@
-//! A job into a rail, by the rail's own channel and by tokio's handle.
+//! A task on a rail, beside the same task on a bare runtime of tokio.
 //!
 //! Run: `cargo bench --bench runtime`
 //!
-//! `one at a time` is the round trip, and mostly the cost of waking two idle threads; `64 at a time` keeps them busy,
-//! and is the cost of a job then. The figures are for one job. The waiting side is a task of its own runtime: waiting
-//! in `block_on` itself, as criterion's asynchronous bencher does, is slower and would be measured too.
+//! `on its own thread`: a task spawns an empty task on its own runtime, and awaits it. `from another thread`: a task of
+//! a pinned runtime does so on another pinned runtime. There, `one at a time` is the round trip, and mostly the cost of
+//! waking two idle threads; `64 at a time` keeps them busy, and is the cost of a task then. The figures are for one
+//! task. The waiting side is a task of its own runtime: waiting in `block_on` itself, as criterion's asynchronous
+//! bencher does, is slower and would be measured too.
+//!
+//! The bare runtimes are `current_thread` ones, on threads that the bench pins to the CPUs of the rails.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
-    multirail::{
-        RailRequest, Rails, plan_rails,
-        runtime::{RailRuntime, RailRuntimeBuilder},
-    },
-    topo::{CpuSet, Topology},
+    bind::thread::bind_current,
+    multirail::{RailRequest, plan_rails, runtime::RailRuntimeBuilder},
+    topo::{CpuId, CpuSet, Topology},
 };
 use std::{
     future::Future,
+    sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
+use tokio::runtime::{Builder, Handle};
 
-fn jobs(criterion: &mut Criterion) {
+fn tasks(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
-    let rails = Rails::build(&plan).expect("loopback rails need no privilege");
-    let handle = rails.iter().next().expect("there are two").runtime().handle().clone();
-    // From the second rail into the first, so that the two have a CPU each where there are two.
-    let from = RailRuntimeBuilder::new("from", CpuSet::single(plan.rails[1].cpu)).build().expect("a runtime");
+    // The two have a CPU each where there are two.
+    let [into, from] = [plan.rails[0].cpu, plan.rails[1].cpu];
+    let rail = |name: &str, cpu| RailRuntimeBuilder::new(name, CpuSet::single(cpu)).build().expect("a runtime");
+    let (rail, from) = (Arc::new(rail("into", into)), rail("from", from));
+    let bare = bare(into);
+
+    let mut group = criterion.benchmark_group("task on its own thread");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("tokio::spawn", |bencher| {
+        bencher
+            .iter_custom(|tasks| timed(&bare, tasks, 1, || async { tokio::spawn(async {}).await.expect("it ends") }));
+    });
+    for (name, local) in [("RailRuntime::spawn", false), ("RailRuntime::spawn_local", true)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|tasks| {
+                let on = rail.clone();
+                timed(rail.handle(), tasks, 1, move || {
+                    let task = if local { on.spawn_local(|| async {}) } else { on.spawn(async {}) };
+                    async { task.await.expect("it ends") }
+                })
+            });
+        });
+    }
+    group.finish();
 
     for at_a_time in [1, 64] {
-        let mut group = criterion.benchmark_group(format!("job into a rail/{at_a_time} at a time"));
+        let mut group = criterion.benchmark_group(format!("task from another thread/{at_a_time} at a time"));
         group.throughput(Throughput::Elements(1));
-        let into = rails.clone();
-        group.bench_function("RailRuntime::spawn", |bencher| {
-            bencher.iter_custom(|jobs| {
-                let into = into.clone();
-                timed(&from, jobs, at_a_time, move || {
-                    let task = into.iter().next().expect("there are two").runtime().spawn(|| async {});
-                    async { task.await.expect("the rail runs") }
-                })
-            });
-        });
-        let into = handle.clone();
         group.bench_function("Handle::spawn", |bencher| {
-            bencher.iter_custom(|jobs| {
-                let into = into.clone();
-                timed(&from, jobs, at_a_time, move || {
+            bencher.iter_custom(|tasks| {
+                let into = bare.clone();
+                timed(from.handle(), tasks, at_a_time, move || {
                     let task = into.spawn(async {});
-                    async { task.await.expect("the rail runs") }
+                    async { task.await.expect("it ends") }
                 })
             });
         });
+        for (name, local) in [("RailRuntime::spawn", false), ("RailRuntime::spawn_local", true)] {
+            group.bench_function(name, |bencher| {
+                bencher.iter_custom(|tasks| {
+                    let into = rail.clone();
+                    timed(from.handle(), tasks, at_a_time, move || {
+                        let task = if local { into.spawn_local(|| async {}) } else { into.spawn(async {}) };
+                        async { task.await.expect("it ends") }
+                    })
+                });
+            });
+        }
         group.finish();
     }
 }
 
-/// The time of `jobs` jobs, `at_a_time` of them under way, which a task on `from` starts and awaits.
-fn timed<F, Fut>(from: &RailRuntime, jobs: u64, at_a_time: u64, start: F) -> Duration
+/// A bare runtime on a thread of that CPU, until the bench ends.
+fn bare(cpu: CpuId) -> Handle {
+    let (built, handle) = mpsc::channel();
+    thread::spawn(move || {
+        let _bound = bind_current(&CpuSet::single(cpu)).expect("a thread binds itself");
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        built.send(runtime.handle().clone()).expect("the bench waits for it");
+        runtime.block_on(std::future::pending::<()>());
+    });
+    handle.recv().expect("the thread builds its runtime")
+}
+
+/// The time of `tasks` tasks, `at_a_time` of them under way, which a task on `from` starts and awaits.
+fn timed<F, Fut>(from: &Handle, tasks: u64, at_a_time: u64, start: F) -> Duration
 where
     F: Fn() -> Fut + Send + 'static,
-    Fut: Future<Output = ()> + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
 {
-    let (done, elapsed) = std::sync::mpsc::channel();
-    drop(from.spawn(move || async move {
+    let (done, elapsed) = mpsc::channel();
+    drop(from.spawn(async move {
         let clock = Instant::now();
-        let mut left = jobs;
+        let mut left = tasks;
         while left > 0 {
             let now = left.min(at_a_time);
             let started: Vec<Fut> = (0..now).map(|_| start()).collect();
-            for job in started {
-                job.await;
+            for task in started {
+                task.await;
             }
             left -= now;
         }
@@ -77,5 +114,5 @@ where
     elapsed.recv().expect("the task does not panic")
 }
 
-criterion_group!(benches, jobs);
+criterion_group!(benches, tasks);
 criterion_main!(benches);

@@ -66,7 +66,7 @@ pub(crate) async fn run(wish: &str) -> anyhow::Result<Pinned> {
 
 /// Two futures share a counter without a lock or an atomic: both run on one thread, so they can share an `Rc`.
 async fn count_together(runtime: &RailRuntime) -> anyhow::Result<u32> {
-    let task = runtime.spawn(|| async {
+    let task = runtime.spawn_local(|| async {
         let counter = Rc::new(Cell::new(0));
         let count = |step| {
             let counter = counter.clone();

@@ -21,9 +21,9 @@ async fn rail_on_its_planned_cpu_by_two_witnesses() {
         assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(planned));
         assert!(placement.cpus.is_applied());
         // Another library, called on the rail.
-        let seen = rail.runtime().spawn(|| async { core_affinity::get_core_ids() }).await.unwrap().unwrap();
+        let seen = rail.runtime().spawn(async { core_affinity::get_core_ids() }).await.unwrap().unwrap();
         assert_eq!(seen.iter().map(|core| core.id).collect::<Vec<_>>(), [planned.0 as usize]);
-        let ran_on = rail.runtime().spawn(|| async { (thread::current_tid(), thread::current_cpu().unwrap()) });
+        let ran_on = rail.runtime().spawn(async { (thread::current_tid(), thread::current_cpu().unwrap()) });
         assert_eq!(ran_on.await.unwrap(), (placement.tid, planned));
     }
 }

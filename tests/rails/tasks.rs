@@ -6,16 +6,24 @@ use rails::{
         memory::{self, MemoryPolicy},
         thread::{self, Tid},
     },
-    multirail::{RailId, runtime::TaskError},
+    multirail::{
+        RailId,
+        runtime::{RailRuntimeBuilder, ShutdownError, TaskError},
+    },
     topo::CpuSet,
 };
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 use tokio::{task, time::timeout};
 
 #[tokio::test]
 async fn futures_without_send_on_a_rail() {
     let (_, rails) = loopback(1);
-    let joined = rails[RailId(0)].runtime().spawn(|| async {
+    let joined = rails[RailId(0)].runtime().spawn_local(|| async {
         let words = Rc::new(RefCell::new(vec!["here"]));
         let other = words.clone();
         task::spawn_local(async move {
@@ -35,7 +43,7 @@ async fn work_that_blocks_is_not_confined_to_the_rails_cpu() {
     let rail = &rails[RailId(0)];
     let main = Tid::from_raw(std::process::id().cast_signed()).unwrap();
     let everywhere = thread::affinity_of(main).unwrap();
-    let seen = rail.runtime().spawn(|| async {
+    let seen = rail.runtime().spawn(async {
         task::spawn_blocking(|| {
             (thread::current_tid(), thread::current_affinity().unwrap(), memory::thread_policy().ok())
         })
@@ -55,21 +63,22 @@ async fn work_that_blocks_is_not_confined_to_the_rails_cpu() {
 async fn a_task_that_panics_does_not_take_its_rail_along() {
     let (_, rails) = loopback(1);
     let runtime = rails[RailId(0)].runtime();
-    let witness = runtime.spawn(|| async {
+    let witness = runtime.spawn(async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         "alive"
     });
-    let panicked: Result<(), TaskError> = runtime.spawn(|| async { panic!("on purpose") }).await;
+    let panicked: Result<(), TaskError> = runtime.spawn(async { panic!("on purpose") }).await;
     let Err(TaskError::Panicked(panic)) = panicked else { panic!("{panicked:?}") };
     assert_eq!(panic.to_string(), "on purpose");
     assert_eq!(panic.into_payload().downcast_ref(), Some(&"on purpose"));
-    let panicked =
-        runtime.spawn(|| if true { panic!("before there is {}", "a future") } else { std::future::ready(()) }).await;
+    let panicked = runtime
+        .spawn_local(|| if true { panic!("before there is {}", "a future") } else { std::future::ready(()) })
+        .await;
     assert_eq!(panicked.unwrap_err().to_string(), "the task panicked: before there is a future");
-    let panicked = runtime.spawn(|| async { std::panic::panic_any(7) }).await;
+    let panicked = runtime.spawn(async { std::panic::panic_any(7) }).await;
     assert_eq!(panicked.map(|(): ()| ()).unwrap_err().to_string(), "the task panicked: its payload is no text");
     assert_eq!(witness.await.unwrap(), "alive");
-    assert_eq!(runtime.spawn(|| async { 7 }).await.unwrap(), 7);
+    assert_eq!(runtime.spawn(async { 7 }).await.unwrap(), 7);
     let by_handle = runtime.handle().spawn(async { thread::current_tid() }).await.unwrap();
     assert_eq!(by_handle, runtime.placement().tid);
 }
@@ -78,7 +87,7 @@ async fn a_task_that_panics_does_not_take_its_rail_along() {
 async fn a_task_goes_on_when_nobody_waits_for_it() {
     let (_, rails) = loopback(1);
     let (done, told) = tokio::sync::oneshot::channel();
-    drop(rails[RailId(0)].runtime().spawn(move || async move {
+    drop(rails[RailId(0)].runtime().spawn(async move {
         task::yield_now().await;
         done.send("done").unwrap();
     }));
@@ -89,16 +98,208 @@ async fn a_task_goes_on_when_nobody_waits_for_it() {
 async fn dropped_rails_end_their_tasks() {
     let (_, rails) = loopback(2);
     let (held, dropped) = tokio::sync::oneshot::channel::<()>();
-    let waiting = rails[RailId(1)].runtime().spawn(move || async move {
+    let waiting = rails[RailId(1)].runtime().spawn(async move {
         let _held = held;
         std::future::pending::<()>().await;
     });
     let another = rails.clone();
     drop(rails);
-    assert_eq!(another[RailId(1)].runtime().spawn(|| async { 1 }).await.unwrap(), 1, "a clone keeps them");
+    assert_eq!(another[RailId(1)].runtime().spawn(async { 1 }).await.unwrap(), 1, "a clone keeps them");
     drop(another);
-    assert!(matches!(timeout(PATIENCE, waiting).await.unwrap(), Err(TaskError::Stopped)));
+    assert!(matches!(timeout(PATIENCE, waiting).await.unwrap(), Err(TaskError::Cancelled)));
     assert!(timeout(PATIENCE, dropped).await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_local_task_is_spawned_from_the_rail_itself_too() {
+    let (_, rails) = loopback(1);
+    let (inner, on_it) = (rails.clone(), rails[RailId(0)].runtime());
+    assert!(!on_it.is_current());
+    let outer = on_it.spawn_local(move || async move {
+        assert!(inner[RailId(0)].runtime().is_current());
+        let here = Rc::new(5);
+        inner[RailId(0)].runtime().spawn_local(|| async { *Rc::new(7) }).await.unwrap() + *here
+    });
+    assert_eq!(outer.await.unwrap(), 12);
+    // A thread of the blocking pool is in the rail's runtime, and is not the rail's thread.
+    let inner = rails.clone();
+    let from_pool = on_it.spawn(async move {
+        let start = move || inner[RailId(0)].runtime().spawn_local(|| async { *Rc::new(4) });
+        task::spawn_blocking(start).await.unwrap().await.unwrap()
+    });
+    assert_eq!(from_pool.await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn an_aborted_task_drops_its_future() {
+    let (_, rails) = loopback(1);
+    let runtime = rails[RailId(0)].runtime();
+    for local in [false, true] {
+        let (held, dropped) = tokio::sync::oneshot::channel::<()>();
+        let (running, runs) = tokio::sync::oneshot::channel();
+        let wait = async move {
+            let _held = held;
+            running.send(()).unwrap();
+            std::future::pending::<()>().await;
+        };
+        let task = if local { runtime.spawn_local(|| wait) } else { runtime.spawn(wait) };
+        timeout(PATIENCE, runs).await.unwrap().unwrap();
+        assert!(!task.is_finished());
+        task.abort();
+        assert!(matches!(timeout(PATIENCE, task).await.unwrap(), Err(TaskError::Cancelled)));
+        assert!(timeout(PATIENCE, dropped).await.unwrap().is_err(), "local: {local}");
+    }
+}
+
+#[test]
+fn a_thread_without_a_runtime_blocks_on_a_rail() {
+    let (_, rails) = loopback(1);
+    let runtime = rails[RailId(0)].runtime();
+    let ran_on = runtime.block_on(|| async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        (Rc::new(1), thread::current_tid()).1
+    });
+    assert_eq!(ran_on.unwrap(), runtime.placement().tid);
+    let error = runtime.block_on(|| async { panic!("on purpose") }).map(|(): ()| ()).unwrap_err();
+    assert_eq!(error.to_string(), "the task panicked: on purpose");
+}
+
+/// On its own rail it would wait for itself; on another runtime it would hold up that runtime's tasks.
+#[tokio::test]
+async fn blocking_in_a_task_panics_and_starts_nothing() {
+    let (_, rails) = loopback(2);
+    for id in [RailId(0), RailId(1)] {
+        let (inner, (started, starts)) = (rails.clone(), mpsc::channel::<()>());
+        let task = rails[RailId(0)].runtime().spawn(async move {
+            let _ = inner[id].runtime().block_on(move || async move { started.send(()).unwrap() });
+        });
+        let error = timeout(PATIENCE, task).await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("Cannot start a runtime from within a runtime"), "{error}");
+        assert!(starts.recv_timeout(PATIENCE).is_err(), "the task was started");
+    }
+}
+
+#[tokio::test]
+async fn one_task_on_each_rail() {
+    let (_, rails) = loopback(3);
+    let tasks = rails.on_each(|rail| {
+        let (id, there) = (rail.id(), rail.runtime().is_current());
+        async move { (Rc::new(id).0, there) }
+    });
+    let mut seen = Vec::new();
+    for task in tasks {
+        seen.push(timeout(PATIENCE, task).await.unwrap().unwrap());
+    }
+    assert_eq!(seen, [(0, true), (1, true), (2, true)]);
+    // Tasks that never end do not keep the rails.
+    let waiting = rails.on_each(|_| std::future::pending::<()>());
+    drop(rails);
+    for task in waiting {
+        assert!(matches!(timeout(PATIENCE, task).await.unwrap(), Err(TaskError::Cancelled)));
+    }
+}
+
+#[test]
+fn shutdown_waits_for_the_end_and_no_longer_than_its_limit() {
+    let (_, rails) = loopback(1);
+    let runtime = rails[RailId(0)].runtime();
+    let waiting = runtime.spawn(std::future::pending::<()>());
+    assert_eq!(rails.shutdown(PATIENCE), Ok(()));
+    assert!(waiting.is_finished(), "its end was waited for");
+    assert_eq!(runtime.shutdown(Duration::ZERO), Ok(()), "it has stopped already");
+    assert!(matches!(runtime.block_on(|| async {}), Err(TaskError::Cancelled)));
+    // Another rail is stopped by a clone.
+    let (_, rails) = loopback(2);
+    assert_eq!(rails.clone().shutdown(Duration::MAX), Ok(()));
+    assert!(rails.iter().all(|rail| matches!(rail.runtime().block_on(|| async {}), Err(TaskError::Cancelled))));
+}
+
+#[test]
+fn tasks_that_hold_their_rail_do_not_hold_the_caller() {
+    let (_, rails) = loopback(1);
+    let runtime = rails[RailId(0)].runtime();
+    let limit = Duration::from_millis(20);
+
+    let (go_on, until) = mpsc::channel::<()>();
+    let (running, runs) = mpsc::channel();
+    drop(runtime.spawn(async move {
+        running.send(()).unwrap();
+        let _ = until.recv();
+    }));
+    runs.recv_timeout(PATIENCE).unwrap();
+    let rail = String::from("rail-0");
+    assert_eq!(runtime.shutdown(limit), Err(ShutdownError::Occupied { rail, limit }));
+    drop(go_on);
+    assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
+
+    let (_, rails) = loopback(2);
+    let (go_on, until) = mpsc::channel::<()>();
+    let (running, runs) = mpsc::channel();
+    drop(rails[RailId(1)].runtime().spawn(async move {
+        drop(task::spawn_blocking(move || {
+            running.send(()).unwrap();
+            let _ = until.recv();
+        }));
+    }));
+    runs.recv_timeout(PATIENCE).unwrap();
+    let rail = String::from("rail-1");
+    assert_eq!(rails.shutdown(limit), Err(ShutdownError::Blocking { rail, limit }));
+    let start = Instant::now();
+    drop(rails);
+    assert!(start.elapsed() < PATIENCE / 4, "it was waited for once");
+    drop(go_on);
+}
+
+#[tokio::test]
+async fn a_rail_does_not_wait_for_its_own_end() {
+    let (_, rails) = loopback(2);
+    let inner = rails.clone();
+    let task = rails[RailId(0)].runtime().spawn_local(move || async move {
+        let refused = inner[RailId(0)].runtime().shutdown(PATIENCE);
+        // The other rail can be waited for.
+        (refused, inner[RailId(1)].runtime().shutdown(PATIENCE))
+    });
+    let rail = String::from("rail-0");
+    assert_eq!(timeout(PATIENCE, task).await.unwrap().unwrap(), (Err(ShutdownError::OnTheRail { rail }), Ok(())));
+    assert_eq!(task::spawn_blocking(move || rails.shutdown(PATIENCE)).await.unwrap(), Ok(()));
+}
+
+/// The last clone goes with a task, on a rail of its own.
+#[tokio::test]
+async fn rails_dropped_by_their_own_task() {
+    let (_, rails) = loopback(2);
+    let other = rails[RailId(1)].runtime().spawn(std::future::pending::<()>());
+    let (first, gone) = (rails[RailId(0)].runtime().handle().clone(), Instant::now());
+    let task = first.spawn(async move { drop(rails) });
+    timeout(PATIENCE, task).await.unwrap().unwrap();
+    assert!(matches!(timeout(PATIENCE, other).await.unwrap(), Err(TaskError::Cancelled)));
+    assert!(gone.elapsed() < PATIENCE);
+}
+
+#[test]
+fn tasks_spawned_while_a_rail_stops_end() {
+    for round in 0..200 {
+        let runtime = RailRuntimeBuilder::new("stops", everywhere()).build().unwrap();
+        std::thread::scope(|scope| {
+            let spawning = scope.spawn(|| {
+                let tasks = (0..50).map(|_| runtime.spawn_local(|| async { Rc::new(1).as_ref() + 0 }));
+                tasks.collect::<Vec<_>>()
+            });
+            for _ in 0..round {
+                std::hint::spin_loop();
+            }
+            assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
+            let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            for task in spawning.join().unwrap() {
+                let end = waiting.block_on(async { timeout(PATIENCE, task).await.expect("the task ends") });
+                assert!(matches!(end, Ok(1) | Err(TaskError::Cancelled)), "{end:?}");
+            }
+        });
+    }
+}
+
+fn everywhere() -> CpuSet {
+    thread::current_affinity().unwrap()
 }
 
 /// A bound against hanging.

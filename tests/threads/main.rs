@@ -26,7 +26,7 @@ async fn dropped_rails_leave_no_thread() {
     // A rail that has run tasks, also with threads of the blocking pool, ends as one that has not.
     talk(&rails).await;
     for rail in rails.iter() {
-        rail.runtime().spawn(|| async { tokio::task::spawn_blocking(|| ()).await.unwrap() }).await.unwrap();
+        rail.runtime().spawn(async { tokio::task::spawn_blocking(|| ()).await.unwrap() }).await.unwrap();
     }
     assert!(threads().len() > before.len() + built.len(), "blocking work has threads of its own");
     drop(rails);

@@ -3,7 +3,7 @@
 use crate::{
     RailId,
     planner::{PlannedRail, RailPlan},
-    runtime::{RailRuntime, RailRuntimeBuilder, RuntimeError},
+    runtime::{DROP_LIMIT, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError},
     stream::LinkChanges,
 };
 use rails_bind::{
@@ -15,12 +15,15 @@ use rails_net::LocalEnd;
 use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
 use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
 use std::{
+    future::Future,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Index,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
-/// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes.
+/// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes, as
+/// [`shutdown`](Self::shutdown) does with a limit of [`DROP_LIMIT`].
 #[derive(Debug, Clone)]
 pub struct Rails(Arc<Inner>);
 
@@ -67,9 +70,78 @@ impl Rails {
         self.0.rails.iter()
     }
 
+    /// Runs a task on each rail, by number. Each rail's thread calls `make` and keeps the future, which need not be `Send`.
+    /// The tasks keep no rail alive.
+    ///
+    /// ```
+    /// # use rails_multirail::{RailRequest, Rails, plan_rails};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+    /// let rails = Rails::build(&plan)?;
+    /// for task in rails.on_each(|rail| {
+    ///     let cpu = rail.planned().cpu;
+    ///     async move { println!("a task on CPU {cpu}") }
+    /// }) {
+    ///     task.await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_each<F, Fut>(&self, make: F) -> Vec<RailTask<Fut::Output>>
+    where
+        F: Fn(&Rail) -> Fut + Send + Sync + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        let make = Arc::new(make);
+        let start = |rail: &Rail| {
+            let (rails, id, make) = (Arc::downgrade(&self.0), rail.id(), make.clone());
+            rail.runtime.spawn_local(move || async move {
+                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running.
+                let task = rails.upgrade().map(|rails| make(&rails.rails[id.0]));
+                match task {
+                    Some(task) => task.await,
+                    // The rails were dropped, which cancels this task.
+                    None => std::future::pending().await,
+                }
+            })
+        };
+        self.iter().map(start).collect()
+    }
+
+    /// Stops the runtimes of all rails, for every clone, and blocks the calling thread until they have ended, for
+    /// `limit` at most for all of them together. See [`RailRuntime::shutdown`].
+    ///
+    /// # Errors
+    /// [`ShutdownError`] of the first rail that has not ended in that time.
+    pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        self.0.stop();
+        // An instant beyond the clock's range is no limit.
+        let deadline = Instant::now().checked_add(limit);
+        // Every rail is waited for, the last one too if the first goes on.
+        let ends = self.iter().map(|rail| rail.runtime.shutdown_until(limit, deadline));
+        ends.fold(Ok(()), Result::and)
+    }
+
     /// The changes of links, for the streams on these rails.
     pub(crate) fn link_changes(&self) -> &LinkChanges {
         &self.0.link_changes
+    }
+}
+
+impl Inner {
+    /// Stops all rails before the first of them is waited for.
+    fn stop(&self) {
+        self.rails.iter().for_each(|rail| rail.runtime.stop());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop();
+        let deadline = Instant::now() + DROP_LIMIT;
+        self.rails.iter().for_each(|rail| rail.runtime.end_by(deadline));
     }
 }
 

@@ -32,14 +32,14 @@ pub(crate) enum Application {
 
 impl Application {
     /// Runs a task to its end on the runtime.
-    async fn run<T, Fut>(self, rail: &Rail, task: impl FnOnce() -> Fut + Send + 'static) -> Result<T>
-    where
-        T: Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    async fn run<T: Send + 'static>(
+        self,
+        rail: &Rail,
+        task: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         match self {
             Self::Rail => rail.runtime().spawn(task).await?,
-            Self::MultiThread => multi_thread()?.spawn(task()).await?,
+            Self::MultiThread => multi_thread()?.spawn(task).await?,
         }
     }
 
@@ -107,7 +107,7 @@ pub(super) async fn ask(
     let figures = if let Over::Plain(tcp) = over {
         let remote = socket(&remotes[0])?;
         let from = tcp.local(rail.local_end());
-        let asked = application.run(rail, move || async move {
+        let asked = application.run(rail, async move {
             let mut lane = from.connect(remote).await?;
             approach(lane.get_mut()).await?;
             anyhow::Ok(latency::ask(lane.get_mut(), &sizes, count).await?)
@@ -120,7 +120,7 @@ pub(super) async fn ask(
         } else {
             endpoint.open(remotes, Purpose::Ask, &mut stop).await?
         };
-        let asked = application.run(rail, move || async move {
+        let asked = application.run(rail, async move {
             if by_messages {
                 let ask = async |messages: &mut MultiRailMessages| {
                     approach(&mut InMessages(messages)).await?;
@@ -191,7 +191,7 @@ impl Source {
             Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
         };
         let address = socket(&addresses[0])?;
-        let bound = first(endpoint)?.runtime().spawn(move || async move { tcp.listen(address) }).await?;
+        let bound = first(endpoint)?.runtime().spawn(async move { tcp.listen(address) }).await?;
         let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
         say_listening(&[bound.local_addr().into()]);
         Ok(Self::Plain(Arc::new(bound)))
@@ -202,7 +202,7 @@ impl Source {
         match self {
             Self::Plain(listener) => {
                 let listener = listener.clone();
-                let answered = application.run(rail, move || async move {
+                let answered = application.run(rail, async move {
                     let mut lane = listener.accept().await?;
                     receive(lane.get_mut()).await?;
                     anyhow::Ok(latency::answer(lane.get_mut()).await?)
@@ -211,7 +211,7 @@ impl Source {
             }
             Self::Messages(listener) => {
                 let stream = stop.or(async { Ok(listener.accept().await?) }).await?;
-                let answered = application.run(rail, move || async move {
+                let answered = application.run(rail, async move {
                     let answer = async |messages: &mut MultiRailMessages| {
                         receive(&mut InMessages(messages)).await?;
                         Ok(latency::answer_messages(messages).await?)
@@ -224,7 +224,7 @@ impl Source {
             }
             Self::Bytes(guests) => {
                 let stream = stop.or(guests.next()).await?;
-                let answered = application.run(rail, move || async move {
+                let answered = application.run(rail, async move {
                     let answer = async |stream: &mut MultiRailStream| {
                         purpose::give_turn(stream).await?;
                         Ok(latency::answer(stream).await?)

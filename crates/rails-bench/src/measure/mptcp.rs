@@ -33,7 +33,7 @@ pub(crate) async fn send(
     let baseline = Baseline::take(rails);
     let rail = first(rails)?;
     let local = rail.planned().address.map(|address| SocketAddr::new(address, 0));
-    let flow = rail.runtime().spawn(move || async move {
+    let flow = rail.runtime().spawn(async move {
         let mut stream = connect(local, remote, congestion.as_deref()).await?;
         let report = report(&stream)?;
         approach(&mut stream).await?;
@@ -92,10 +92,10 @@ impl Listener {
     pub(crate) async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
         let listener = self.listener.try_clone()?;
-        let accepted = rail.runtime().spawn(move || async move { TcpListener::from_std(listener)?.accept().await });
+        let accepted = rail.runtime().spawn(async move { TcpListener::from_std(listener)?.accept().await });
         let (mut stream, _) = accepted.await??;
         let baseline = Baseline::take(rails);
-        let counting = rail.runtime().spawn(move || async move {
+        let counting = rail.runtime().spawn(async move {
             let report = report(&stream)?;
             welcome(&mut stream).await?;
             let counter = Counter::start(zero).recorded(watch.interval.map(Recorder::start)).checked(watch.check);
@@ -109,7 +109,7 @@ impl Listener {
         let goodput_bits_per_second = count.bits_per_second();
         let receipt = Receipt { count, side: Some(side.clone()), goodput_bits_per_second };
         let receipt = serde_json::to_vec(&receipt)?;
-        let told = rail.runtime().spawn(move || async move {
+        let told = rail.runtime().spawn(async move {
             stream.write_all(&receipt).await?;
             stream.shutdown().await
         });

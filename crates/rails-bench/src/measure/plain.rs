@@ -59,7 +59,7 @@ pub(crate) async fn send(
     for index in 0..count {
         let rail = RailId(index % rails.len());
         let (remote, from) = (remotes[index % remotes.len()], tcp.clone().local(rails[rail].local_end()));
-        flows.push((rail, rails[rail].runtime().spawn(move || source(remote, from, share))));
+        flows.push((rail, rails[rail].runtime().spawn(source(remote, from, share))));
     }
     let (mut counts, mut lanes, mut last) = (Vec::new(), Vec::new(), None);
     for (rail, flow) in flows {
@@ -101,7 +101,7 @@ impl Listeners {
         for (index, address) in addresses.iter().copied().enumerate() {
             let rail = RailId(index % rails.len());
             let tcp = tcp.clone();
-            let listener = rails[rail].runtime().spawn(move || async move { tcp.listen(address) });
+            let listener = rails[rail].runtime().spawn(async move { tcp.listen(address) });
             listeners.push((rail, Arc::new(listener.await??)));
         }
         Ok(Self { listeners, zero: Instant::now() })
@@ -123,7 +123,7 @@ impl Listeners {
         let (_others, is_over) = watch::channel(());
         let sinks = self.listeners.iter().map(|(rail, listener)| {
             let (listener, zero, begun, over) = (listener.clone(), self.zero, begun.clone(), is_over.clone());
-            let sink = move || async move {
+            let sink = async move {
                 unless_over(over, async {
                     let mut lane = listener.accept().await?;
                     welcome(lane.get_mut()).await?;
@@ -156,7 +156,7 @@ impl Listeners {
         for (index, (rail, mut lane, count)) in open.into_iter().enumerate() {
             let receipt = Receipt { count, side: (index == last).then(|| side.clone()), goodput_bits_per_second };
             let receipt = serde_json::to_vec(&receipt)?;
-            let told = rails[rail].runtime().spawn(move || async move {
+            let told = rails[rail].runtime().spawn(async move {
                 lane.get_mut().write_all(&receipt).await?;
                 lane.get_mut().shutdown().await
             });

@@ -34,7 +34,7 @@ pub(crate) async fn send(
     mut stop: Stop,
 ) -> Result<Measurement> {
     let baseline = Baseline::take(rails);
-    let on_rail = rails.iter().next().context("no rails")?.runtime().spawn(move || async move {
+    let on_rail = rails.iter().next().context("no rails")?.runtime().spawn(async move {
         let send = async |stream: &mut MultiRailStream| {
             let mut supply = Supply::start(amount);
             while let Some(block) = supply.next() {
@@ -78,7 +78,7 @@ pub(crate) async fn receive(
     let baseline = Baseline::take(rails);
     let first = || rails.iter().next().context("no rails");
     let (mut reading, mut reporting) = (stop.clone(), stop.clone());
-    let on_rail = first()?.runtime().spawn(move || async move {
+    let on_rail = first()?.runtime().spawn(async move {
         let read = async |stream: &mut MultiRailStream| {
             purpose::give_turn(stream).await?;
             let mut counter = Counter::start(Instant::now());
@@ -94,7 +94,7 @@ pub(crate) async fn receive(
     let lanes: Vec<LaneReportOn> = stream.stats().lanes.iter().map(Into::into).collect();
     let side = Side::since(&baseline, topology, rails, &lanes);
     let receipt = serde_json::to_vec(&Receipt { count, side: side.clone() }).context("the report cannot be written")?;
-    let on_rail = first()?.runtime().spawn(move || async move {
+    let on_rail = first()?.runtime().spawn(async move {
         let report = async |stream: &mut MultiRailStream| Ok(stream.write_all(&receipt).await?);
         let ((), stream) = reporting.unless(stream, report).await?;
         anyhow::Ok(stream.close().await?)

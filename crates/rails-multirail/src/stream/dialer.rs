@@ -96,7 +96,7 @@ impl Dialer {
         let dialer = self.clone();
         // The task sends its reports through `report`, so its handle is not needed.
         let home = self.options.driver.home(&self.rails, path.rail).runtime();
-        drop(home.spawn(move || dialer.keep(path, report)));
+        drop(home.spawn(dialer.keep(path, report)));
     }
 
     /// The lanes that have not come up so far, by number.

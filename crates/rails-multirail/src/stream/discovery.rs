@@ -89,7 +89,7 @@ async fn discover(
     credentials: Credentials,
 ) -> Result<Answer, JoinError> {
     let options = options.clone();
-    let asking = options.driver.home(rails, rail).runtime().spawn(move || async move {
+    let asking = options.driver.home(rails, rail).runtime().spawn(async move {
         let (deadline, mut backoff) = (Instant::now() + options.connect_timeout, Backoff::default());
         loop {
             let answer = question(&local, remote, &options, credentials.clone()).await;

@@ -148,7 +148,7 @@ impl MultiRailListener {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
             let home = options.driver.home(rails, rail).runtime();
-            let listening = home.spawn(move || async move {
+            let listening = home.spawn(async move {
                 let acceptor = registry.options.transport_of(address.scheme)?.listen(address.socket)?;
                 let bound = LaneAddress { socket: acceptor.local_addr(), ..address };
                 registry.bound.lock().unwrap_or_else(PoisonError::into_inner).push((rail, bound));
@@ -298,7 +298,7 @@ impl Registry {
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
         });
         let (home, registry) = (self.options.driver.home(&self.rails, rail), self.clone());
-        drop(home.runtime().spawn(move || async move {
+        drop(home.runtime().spawn(async move {
             let peer = lane.peer_addr();
             match lane.open() {
                 Ok(lane) => registry.serve(permit, Joining { lane, rail, scheme }).await,

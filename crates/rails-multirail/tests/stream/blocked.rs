@@ -33,7 +33,7 @@ async fn answer(end: usize, rail: usize) -> Duration {
     }
     let (free, blocked) = mpsc::channel::<()>();
     let (began, begun) = tokio::sync::oneshot::channel();
-    drop(rails[end][RailId(rail)].runtime().spawn(|| async move {
+    drop(rails[end][RailId(rail)].runtime().spawn(async move {
         let _ = began.send(());
         // Blocks until the test ends it, or for `BLOCKED`.
         let _ = blocked.recv_timeout(BLOCKED);

@@ -1,0 +1,310 @@
+//! One OS thread per rail: bound to its CPUs, with a memory policy, and with a tokio runtime built on it after that.
+
+mod placement;
+mod shutdown;
+mod task;
+
+pub use placement::Placement;
+pub use shutdown::ShutdownError;
+pub use task::{Panic, RailTask, TaskError};
+
+use placement::Unbound;
+use rails_bind::{
+    BindError,
+    memory::MemoryPolicy,
+    thread,
+    usage::{ThreadUsage, UsageError},
+};
+use rails_topo::CpuSet;
+use shutdown::{Alive, Life, Stage};
+use std::{
+    future::Future,
+    io,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::{Builder, Handle, LocalOptions, LocalRuntime},
+    sync::oneshot,
+};
+
+/// A builder of a rail's runtime.
+///
+/// The order matters: [`RailRuntimeBuilder::build`] starts the thread, binds it, sets its memory policy and reads both
+/// back. Only then it builds the runtime on the thread, so that the runtime's memory is local to the CPU. It returns
+/// the error of a step that fails. (A tokio start hook could not do that: it cannot fail, and it does not run for the
+/// thread that drives a `current_thread` runtime.)
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RailRuntimeBuilder {
+    name: String,
+    cpus: CpuSet,
+    memory: Option<MemoryPolicy>,
+}
+
+/// A pinned thread with a tokio `current_thread` runtime.
+///
+/// Dropping it stops the runtime as [`shutdown`](Self::shutdown) does with a limit of [`DROP_LIMIT`], and logs a rail
+/// that goes on. On the rail's own thread, dropping it does not wait.
+#[derive(Debug)]
+pub struct RailRuntime {
+    name: String,
+    handle: Handle,
+    placement: Placement,
+    life: Arc<Life>,
+    thread_id: std::thread::ThreadId,
+    /// Until the first call to stop: dropping it stops the runtime.
+    running: Mutex<Option<oneshot::Sender<()>>>,
+    /// Until a caller has waited for its end, in vain or not.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The time that dropping a [`RailRuntime`] or the last clone of [`Rails`](crate::Rails) waits at most.
+pub const DROP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a rail's runtime could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The operating system gave no thread.
+    #[error("no thread for rail `{name}`")]
+    Spawn {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The thread could not be placed.
+    #[error("rail `{name}` could not be placed")]
+    Bind {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: BindError,
+    },
+    /// tokio gave no runtime.
+    #[error("no tokio runtime for rail `{name}`")]
+    Runtime {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl RailRuntimeBuilder {
+    /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
+    pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
+        Self { name: name.into(), cpus, memory: None }
+    }
+
+    /// Sets the thread's memory policy. Default: the policy that the thread inherits from the calling thread.
+    ///
+    /// A kernel without memory policies is not an error: [`Placement::memory`] reports it.
+    pub fn memory(self, policy: MemoryPolicy) -> Self {
+        Self { memory: Some(policy), ..self }
+    }
+
+    /// Starts the thread, places it, and builds its runtime.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]. In this case the thread has ended.
+    ///
+    /// # Privileges
+    /// None, for CPUs and nodes inside the process's cpuset.
+    pub fn build(self) -> Result<RailRuntime, RuntimeError> {
+        let (report, built) = mpsc::sync_channel(1);
+        let (stop, stopped) = oneshot::channel();
+        let (name, life) = (self.name.clone(), Arc::new(Life::new()));
+        let alive = Alive(life.clone());
+        let spawned = std::thread::Builder::new().name(self.name.clone());
+        let thread = spawned
+            .spawn(move || self.run(&report, stopped, &alive))
+            .map_err(|source| RuntimeError::Spawn { name: name.clone(), source })?;
+        match built.recv() {
+            Ok(Ok((placement, handle))) => {
+                let thread_id = thread.thread().id();
+                let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
+                Ok(RailRuntime { name, handle, placement, life, thread_id, running, thread })
+            }
+            Ok(Err(error)) => {
+                // The thread ends after it has reported its error.
+                let _ = thread.join();
+                Err(error)
+            }
+            Err(_) => {
+                let cause = io::Error::other("its thread panicked while it was set up");
+                Err(RuntimeError::Runtime { name, source: cause })
+            }
+        }
+    }
+
+    /// The main function of the rail's thread.
+    fn run(
+        self,
+        report: &mpsc::SyncSender<Result<(Placement, Handle), RuntimeError>>,
+        stopped: oneshot::Receiver<()>,
+        alive: &Alive,
+    ) {
+        // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
+        // rail's alone.
+        let unbound = Unbound::of_this_thread();
+        let placement = Placement::of_this_thread(&self.cpus, self.memory.as_ref())
+            .map_err(|source| RuntimeError::Bind { name: self.name.clone(), source });
+        match placement.and_then(|placement| Ok((placement, self.runtime(unbound)?))) {
+            Ok((placement, runtime)) => {
+                let _ = report.send(Ok((placement, runtime.handle().clone())));
+                let _ = runtime.block_on(stopped);
+                alive.0.enter(Stage::Stopping);
+                // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
+                // waiting callers'.
+                drop(runtime);
+            }
+            Err(error) => {
+                let _ = report.send(Err(error));
+            }
+        }
+    }
+
+    fn runtime(&self, unbound: Unbound) -> Result<LocalRuntime, RuntimeError> {
+        // Threads of the blocking pool inherit the rail's one-core mask, and file access must not compete with the
+        // lane.
+        Builder::new_current_thread()
+            .enable_all()
+            .thread_name(format!("{}-io", self.name))
+            .on_thread_start(move || unbound.apply())
+            .build_local(LocalOptions::default())
+            .map_err(|source| RuntimeError::Runtime { name: self.name.clone(), source })
+    }
+}
+
+impl RailRuntime {
+    /// The placement of the thread.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The runtime's handle, for `Handle::enter` and for libraries that take one.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs a task on the rail, from any thread. A panic ends the task alone: [`TaskError::Panicked`] has its payload.
+    /// On the rail itself this is `tokio::spawn`; from elsewhere it wakes the rail's thread.
+    pub fn spawn<F>(&self, future: F) -> RailTask<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        RailTask(self.handle.spawn(future))
+    }
+
+    /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On the
+    /// rail itself this is `tokio::task::spawn_local`; from elsewhere it costs two tasks.
+    pub fn spawn_local<F, Fut>(&self, make: F) -> RailTask<Fut::Output>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        // `make` runs inside the task, so that its panic ends the task and not its caller.
+        let local = || tokio::task::spawn_local(async { make().await });
+        if self.is_current() {
+            return RailTask(local());
+        }
+        self.spawn(async { task::Inner(local()).join().await })
+    }
+
+    /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling thread until it ends.
+    ///
+    /// # Errors
+    /// [`TaskError`] if the task gave no result.
+    ///
+    /// # Panics
+    /// In a task, of this runtime or of another one, as [`Handle::block_on`] does: a task awaits instead.
+    pub fn block_on<F, Fut>(&self, make: F) -> Result<Fut::Output, TaskError>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        // The future is made inside, so that a panic of tokio's comes before the task has started.
+        self.handle.block_on(async { self.spawn_local(make).await })
+    }
+
+    /// Whether the calling thread is the rail's own.
+    pub fn is_current(&self) -> bool {
+        std::thread::current().id() == self.thread_id
+    }
+
+    /// Stops the runtime, and blocks the calling thread until it has ended, for `limit` at most. The runtime drops its
+    /// tasks at their next await, and starts no further blocking work. A task that is spawned later is
+    /// [`TaskError::Cancelled`]. A rail that has stopped already is not an error.
+    ///
+    /// In a task of another runtime, call it in `spawn_blocking`.
+    ///
+    /// # Errors
+    /// [`ShutdownError`] if the rail has not ended in that time. Its thread then ends by itself, once it can.
+    pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        // An instant beyond the clock's range is no limit.
+        self.shutdown_until(limit, Instant::now().checked_add(limit))
+    }
+
+    pub(crate) fn shutdown_until(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
+        self.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rail = self.name.clone();
+        if self.is_current() {
+            return Err(ShutdownError::OnTheRail { rail });
+        }
+        match self.life.wait_for_end(deadline) {
+            Stage::Running => Err(ShutdownError::Occupied { rail, limit }),
+            Stage::Stopping => Err(ShutdownError::Blocking { rail, limit }),
+            Stage::Ended => {
+                if thread.is_some_and(|thread| thread.join().is_err()) {
+                    tracing::error!(rail, "a rail's thread panicked");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The end of a rail that is dropped. A rail that a caller has waited for already is not waited for again.
+    pub(crate) fn end_by(&self, deadline: Instant) {
+        if self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return;
+        }
+        match self.shutdown_until(DROP_LIMIT, Some(deadline)) {
+            Ok(()) | Err(ShutdownError::OnTheRail { .. }) => {}
+            Err(error) => tracing::warn!(%error, "a dropped rail goes on"),
+        }
+    }
+
+    /// Stops the runtime without waiting.
+    pub(crate) fn stop(&self) {
+        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// CPU time and context switches of the thread up to now.
+    ///
+    /// # Errors
+    /// [`UsageError`] if `/proc` cannot be read.
+    pub fn usage(&self) -> Result<ThreadUsage, UsageError> {
+        ThreadUsage::of(self.placement.tid)
+    }
+
+    /// The CPUs that the thread may run on now, read anew.
+    ///
+    /// # Errors
+    /// [`BindError`] if the kernel does not report them.
+    pub fn cpus_now(&self) -> Result<CpuSet, BindError> {
+        thread::affinity_of(self.placement.tid)
+    }
+}
+
+impl Drop for RailRuntime {
+    fn drop(&mut self) {
+        self.end_by(Instant::now() + DROP_LIMIT);
+    }
+}

@@ -1,0 +1,73 @@
+//! The placement of a rail's thread, and of the threads that block for it.
+
+use rails_bind::{
+    BindError, Outcome,
+    memory::{self, BufferOptions, MemoryPolicy, NumaBuffer},
+    thread::{self, Tid},
+};
+use rails_topo::{CpuId, CpuSet, NodeId};
+
+/// The placement of a rail's thread, as read back.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    /// The thread.
+    pub tid: Tid,
+    /// The outcome of the binding, as `sched_getaffinity` read it back.
+    pub cpus: Outcome<CpuSet>,
+    /// The CPU that the thread ran on at that moment (`getcpu`).
+    pub cpu: CpuId,
+    /// The outcome of the memory policy, as `get_mempolicy` read it back; `None` if no policy was requested, and an
+    /// error's text if the kernel has no memory policies.
+    pub memory: Option<Result<Outcome<MemoryPolicy>, String>>,
+    /// The node of a page that this thread was the first to touch, or why it is unknown.
+    pub memory_node: Result<NodeId, String>,
+}
+
+impl Placement {
+    /// Places the calling thread until it ends, and reads the placement back.
+    pub(super) fn of_this_thread(cpus: &CpuSet, policy: Option<&MemoryPolicy>) -> Result<Self, BindError> {
+        let cpus = thread::bind_current(cpus)?.keep();
+        let memory = match policy.map(memory::set_thread_policy) {
+            None => None,
+            Some(Ok(guard)) => Some(Ok(guard.keep())),
+            Some(Err(error @ BindError::Unsupported { .. })) => Some(Err(error.to_string())),
+            Some(Err(error)) => return Err(error),
+        };
+        // The first touch decides the node of a page, and no other thread has touched this one. A page of the heap may
+        // come from a thread that has ended.
+        let page = NumaBuffer::new(PROBE, &BufferOptions::new().policy(MemoryPolicy::Default));
+        let memory_node = page.map_err(|error| error.to_string()).and_then(|mut page| {
+            page.fill(1);
+            memory::node_of_page(&page).map_err(|error| error.to_string())
+        });
+        Ok(Self { tid: thread::current_tid(), cpus, cpu: thread::current_cpu()?, memory, memory_node })
+    }
+}
+
+/// The affinity and policy for threads of the blocking pool: those of the rail's thread before it was placed.
+#[derive(Debug, Clone)]
+pub(super) struct Unbound {
+    cpus: Option<CpuSet>,
+    memory: Option<MemoryPolicy>,
+}
+
+impl Unbound {
+    pub(super) fn of_this_thread() -> Self {
+        Self { cpus: thread::current_affinity().ok(), memory: memory::thread_policy().ok() }
+    }
+
+    /// Frees the calling thread from its rail's binding. A hook cannot fail, so this logs errors.
+    pub(super) fn apply(&self) {
+        let freed = self.cpus.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
+        if let Some(Err(error)) = freed {
+            tracing::warn!(%error, "a blocking thread stays on its rail's CPUs");
+        }
+        let freed = self.memory.as_ref().map(|policy| memory::set_thread_policy(policy).map(|guard| guard.keep()));
+        if let Some(Err(error)) = freed {
+            tracing::warn!(%error, "a blocking thread keeps its rail's memory policy");
+        }
+    }
+}
+
+/// The size of the buffer whose node is read: one page is enough.
+const PROBE: usize = 4 << 10;

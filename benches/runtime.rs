@@ -8,12 +8,18 @@
 //! task. The waiting side is a task of its own runtime: waiting in `block_on` itself, as criterion's asynchronous
 //! bencher does, is slower and would be measured too.
 //!
+//! `begins on another thread` is the time from `spawn` to the task's first instruction, the median of each run; the
+//! rail is asleep, or spins.
+//!
 //! The bare runtimes are `current_thread` ones, on threads that the bench pins to the CPUs of the rails.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
     bind::thread::bind_current,
-    multirail::{RailRequest, plan_rails, runtime::RailRuntimeBuilder},
+    multirail::{
+        RailRequest, plan_rails,
+        runtime::{LONGEST_SPIN, RailRuntimeBuilder},
+    },
     topo::{CpuId, CpuSet, Topology},
 };
 use std::{
@@ -79,6 +85,44 @@ fn tasks(criterion: &mut Criterion) {
     }
 }
 
+/// The time from `spawn`, on a pinned thread, to the task's first instruction on another one. Each task is spawned some
+/// time after the one before it, so that a thread that sleeps in between is asleep.
+fn begin(criterion: &mut Criterion) {
+    let topology = Topology::detect().expect("this machine can be read");
+    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let [into, from] = [plan.rails[0].cpu, plan.rails[1].cpu];
+    let _bound = bind_current(&CpuSet::single(from)).expect("a thread binds itself");
+    let mut group = criterion.benchmark_group("task begins on another thread");
+    group.throughput(Throughput::Elements(1));
+    for (name, spin) in [("asleep", Duration::ZERO), ("spinning", LONGEST_SPIN)] {
+        let rail = RailRuntimeBuilder::new(name, CpuSet::single(into)).spin(spin).build().expect("a runtime");
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|tasks| {
+                let mut taken: Vec<Duration> = (0..tasks)
+                    .map(|_| {
+                        wait(Duration::from_micros(50));
+                        let (done, begun) = mpsc::channel();
+                        let spawned = Instant::now();
+                        drop(rail.spawn(async move { done.send(Instant::now()).expect("the bench waits for it") }));
+                        begun.recv().expect("the task runs") - spawned
+                    })
+                    .collect();
+                // The median: criterion is told of a run in which every task took that long.
+                taken.sort_unstable();
+                taken[taken.len() / 2] * u32::try_from(tasks).expect("a run is short")
+            });
+        });
+    }
+    group.finish();
+}
+
+fn wait(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 /// A bare runtime on a thread of that CPU, until the bench ends.
 fn bare(cpu: CpuId) -> Handle {
     let (built, handle) = mpsc::channel();
@@ -114,5 +158,5 @@ where
     elapsed.recv().expect("the task does not panic")
 }
 
-criterion_group!(benches, tasks);
+criterion_group!(benches, tasks, begin);
 criterion_main!(benches);

@@ -18,7 +18,7 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
-use tokio::{task, time::timeout};
+use tokio::{io::AsyncWriteExt, task, time::timeout};
 
 #[tokio::test]
 async fn futures_without_send_on_a_rail() {
@@ -296,6 +296,40 @@ fn tasks_spawned_while_a_rail_stops_end() {
             }
         });
     }
+}
+
+/// What a rail that spins does in between is what another one does: tasks, timers, sockets, and its end.
+#[test]
+fn a_rail_that_spins_runs_tasks_and_then_sleeps() {
+    let spin = Duration::from_millis(10);
+    let runtime = RailRuntimeBuilder::new("spins", everywhere()).spin(spin).build().unwrap();
+    for _ in 0..3 {
+        let bytes = runtime.block_on(|| async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut near = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut far, _) = listener.accept().await.unwrap();
+            let echo =
+                task::spawn_local(async move { tokio::io::copy(&mut near.split().0, &mut tokio::io::sink()).await });
+            far.write_all(b"seven b").await.unwrap();
+            drop(far);
+            echo.await.unwrap().unwrap()
+        });
+        assert_eq!(bytes.unwrap(), 7);
+        std::thread::sleep(2 * spin);
+    }
+    // It sleeps once its time is over: then rest takes no CPU time.
+    let start = Instant::now();
+    let cpu_time = || runtime.usage().unwrap().cpu_time.expect("the kernel counts it");
+    loop {
+        let before = cpu_time();
+        std::thread::sleep(2 * spin);
+        if cpu_time() == before {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "it does not sleep");
+    }
+    assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
 }
 
 fn everywhere() -> CpuSet {

@@ -46,7 +46,30 @@ impl Rails {
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
-        let rails: Result<Vec<Rail>, RuntimeError> = plan.rails.iter().map(Rail::build).collect();
+        Self::build_with(plan, |_, runtime| runtime)
+    }
+
+    /// Builds the rails of a plan from runtimes that `adjust` changes, or makes anew: it gets the builder that the plan
+    /// gives, with a name, a CPU and a memory policy.
+    ///
+    /// ```
+    /// # use rails_multirail::{RailRequest, Rails, plan_rails};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+    /// let rails = Rails::build_with(&plan, |_, runtime| runtime.spin(Duration::from_micros(50)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As with [`build`](Self::build).
+    pub fn build_with(
+        plan: &RailPlan,
+        adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
+    ) -> Result<Self, RuntimeError> {
+        let rails: Result<Vec<Rail>, RuntimeError> =
+            plan.rails.iter().map(|planned| Rail::build(planned, &adjust)).collect();
         Ok(Self(Arc::new(Inner { rails: rails?.into(), link_changes: LinkChanges::default() })))
     }
 
@@ -154,14 +177,17 @@ impl Index<RailId> for Rails {
 }
 
 impl Rail {
-    fn build(planned: &PlannedRail) -> Result<Self, RuntimeError> {
+    fn build(
+        planned: &PlannedRail,
+        adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
+    ) -> Result<Self, RuntimeError> {
         let builder = RailRuntimeBuilder::new(format!("rail-{}", planned.id), CpuSet::single(planned.cpu));
         let builder = match planned.node {
             // Preferred, not strict: a full node makes a rail slower, and does not kill the process.
             Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
             None => builder,
         };
-        Ok(Self { planned: planned.clone(), runtime: builder.build()? })
+        Ok(Self { planned: planned.clone(), runtime: adjust(planned, builder).build()? })
     }
 
     /// The rail's number.

@@ -282,7 +282,7 @@ fn tasks_spawned_while_a_rail_stops_end() {
         let runtime = RailRuntimeBuilder::new("stops", everywhere()).build().unwrap();
         std::thread::scope(|scope| {
             let spawning = scope.spawn(|| {
-                let tasks = (0..50).map(|_| runtime.spawn_local(|| async { Rc::new(1).as_ref() + 0 }));
+                let tasks = (0..50).map(|_| runtime.spawn_local(|| async { *Rc::new(1) }));
                 tasks.collect::<Vec<_>>()
             });
             for _ in 0..round {

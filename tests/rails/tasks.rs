@@ -130,6 +130,22 @@ async fn a_local_task_is_spawned_from_the_rail_itself_too() {
     assert_eq!(from_pool.await.unwrap(), 4);
 }
 
+/// The rail's thread, with another runtime's handle entered.
+#[tokio::test]
+async fn a_local_task_goes_to_its_own_rail_and_not_to_the_entered_one() {
+    let (_, rails) = loopback(2);
+    let inner = rails.clone();
+    let task = rails[RailId(0)].runtime().spawn_local(move || async move {
+        let own = inner[RailId(0)].runtime();
+        let entered = inner[RailId(1)].runtime().handle().enter();
+        let task = own.spawn_local(|| async { (Rc::new(1), thread::current_tid()).1 });
+        drop(entered);
+        (task.await.unwrap(), own.placement().tid)
+    });
+    let (ran_on, own) = timeout(PATIENCE, task).await.unwrap().unwrap();
+    assert_eq!(ran_on, own);
+}
+
 #[tokio::test]
 async fn an_aborted_task_drops_its_future() {
     let (_, rails) = loopback(1);

@@ -136,6 +136,12 @@ impl Rails {
     /// Stops the runtimes of all rails, for every clone, and blocks the calling thread until they have ended, for
     /// `limit` at most for all of them together. See [`RailRuntime::shutdown`].
     ///
+    /// Streams on the rails fail with [`Failure::RuntimeStopped`], and listeners end with
+    /// [`ListenerClosed::RailsStopped`]. Bytes on their way are lost as at the end of a process, so close streams first.
+    ///
+    /// [`Failure::RuntimeStopped`]: crate::Failure::RuntimeStopped
+    /// [`ListenerClosed::RailsStopped`]: crate::ListenerClosed::RailsStopped
+    ///
     /// # Errors
     /// [`ShutdownError`] of the first rail that has not ended in that time.
     pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {

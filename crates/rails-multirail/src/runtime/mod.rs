@@ -232,7 +232,9 @@ impl RailRuntime {
     {
         // `make` runs inside the task, so that its panic ends the task and not its caller.
         let local = || tokio::task::spawn_local(async { make().await });
-        if self.is_current() {
+        // A destructor at the thread's end, and a caller that has entered another runtime, are on the thread and yet
+        // outside the runtime.
+        if self.is_current() && Handle::try_current().is_ok_and(|current| current.id() == self.handle.id()) {
             return RailTask(local());
         }
         self.spawn(async { task::Inner(local()).join().await })

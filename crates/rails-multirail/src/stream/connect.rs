@@ -4,7 +4,7 @@ use super::{
     Dialing, MultiRailStream,
     dialer::{Dialer, News, Path, Report},
 };
-use crate::{OpenError, RailId, StreamOptions, rails::Rails};
+use crate::{OpenError, RailId, StreamOptions, error::JoinError, rails::Rails};
 use rails_proto::{LaneAddress, parameters::MOST_LANES};
 use std::collections::BTreeSet;
 use tokio::{
@@ -71,6 +71,10 @@ pub(super) async fn connect(
             stream.dialing = Some(Dialing { dialer, next: count as u16 });
             Ok(stream)
         }
-        None => Err(OpenError::AllFailed { lanes: dialer.unanswered(&paths) }),
+        None => {
+            // The task of a lane without a stream holds its report until its rail stops.
+            let error = || if reports.is_closed() { JoinError::RailStopped } else { JoinError::Timeout };
+            Err(OpenError::AllFailed { lanes: dialer.unanswered(&paths, error) })
+        }
     }
 }

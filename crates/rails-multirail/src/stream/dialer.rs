@@ -104,10 +104,10 @@ impl Dialer {
         self.failed().values().cloned().collect()
     }
 
-    /// The failed lanes if none has come up in time. A lane without an error counts as timed out.
-    pub(super) fn unanswered(&self, paths: &[Path]) -> Vec<Arc<FailedLane>> {
+    /// The failed lanes if none has come up. A lane without an error gets this one.
+    pub(super) fn unanswered(&self, paths: &[Path], error: impl Fn() -> JoinError) -> Vec<Arc<FailedLane>> {
         for Path { index, rail, remote } in paths.iter().copied() {
-            let unheard = || Arc::new(FailedLane { rail, remote, error: JoinError::Timeout });
+            let unheard = || Arc::new(FailedLane { rail, remote, error: error() });
             self.failed().entry(index).or_insert_with(unheard);
         }
         self.failed_lanes()
@@ -343,7 +343,7 @@ impl Dialer {
             shared.is_some()
         });
         let Some(shared) = shared else { return Ok(None) };
-        tokio::spawn(supervise(shared.clone()));
+        supervise(shared.clone());
         let stream = MultiRailStream::new(shared.clone());
         let (index, rail) = (path.index, path.rail);
         let lane = LaneDriver::up(shared, index, rail, connection.clone(), joined.seals, &self.options).await;

@@ -377,7 +377,7 @@ impl Registry {
     /// Puts a stream that its initiator has into the accept queue, the first time.
     fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
         if let Some(place) = announcement {
-            tokio::spawn(supervise(shared.clone()));
+            supervise(shared.clone());
             let stream = Unaccepted::new(MultiRailStream::new(shared.clone()));
             // `close` waits for this borrow: in the queue of a closed listener the stream would stay for ever.
             let ended = self.ended.borrow();

@@ -424,6 +424,11 @@ impl Shared {
         self.rails.iter().any(|rail| rail.runtime().handle().id() == runtime)
     }
 
+    /// The rails that the lanes run on.
+    pub(super) fn rails(&self) -> &Rails {
+        &self.rails
+    }
+
     /// The runtime that drives the lanes of `rail`, and the node from which its thread gets its pages, as read back.
     pub(crate) fn home_of(&self, rail: RailId, driver: Driver) -> (runtime::Id, Option<NodeId>) {
         let home = driver.home(&self.rails, rail).runtime();

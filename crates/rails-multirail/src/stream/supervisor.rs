@@ -9,19 +9,62 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Handles the timeouts of one end of a stream and watches its links until that end is over. A timeout fails a stream
-/// that has had no lane for too long. At the end, this tells the dialer to stop.
-pub(super) async fn supervise(shared: Arc<Shared>) {
-    tokio::select! {
-        () = keep_time(&shared) => {}
-        () = watch_links(&shared) => {}
-        () = tidy(&shared) => {}
+/// Starts the supervisor of one end of a stream, on the calling rail. It handles the timeouts and watches the links until
+/// that end is over; a timeout fails a stream that has had no lane for too long. At the end, it tells the dialer to stop.
+///
+/// If its rail stops, the supervisor moves to the next one. If every rail has stopped, the stream fails: nothing would
+/// ever end a read or a write on it.
+pub(super) fn supervise(shared: Arc<Shared>) {
+    tokio::spawn(Supervisor { shared, rails_tried: 0, has_ended: false }.run());
+}
+
+/// Dropped before its end, it moves on: a rail that stops drops its tasks.
+struct Supervisor {
+    shared: Arc<Shared>,
+    /// The number of rails that it has moved to.
+    rails_tried: usize,
+    has_ended: bool,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        tokio::select! {
+            () = keep_time(&self.shared) => {}
+            () = watch_links(&self.shared) => {}
+            () = tidy(&self.shared) => {}
+        }
+        self.end();
     }
-    shared.over.send_replace(true);
-    let (bytes, failure) =
-        shared.with(|state| (state.connection.undelivered(), state.connection.failure().map(ToString::to_string)));
-    if bytes > 0 {
-        tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before the peer had all written bytes");
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        let shared = &self.shared;
+        shared.over.send_replace(true);
+        let (bytes, failure) =
+            shared.with(|state| (state.connection.undelivered(), state.connection.failure().map(ToString::to_string)));
+        if bytes > 0 {
+            tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before the peer had all written bytes");
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let shared = self.shared.clone();
+        match shared.rails().iter().nth(self.rails_tried) {
+            // A rail that has stopped drops the task at once, and so moves it on.
+            Some(rail) => {
+                let next = Self { shared: shared.clone(), rails_tried: self.rails_tried + 1, has_ended: false };
+                drop(rail.runtime().spawn(next.run()));
+            }
+            None => {
+                shared.with(|state| state.connection.runtime_stopped(Instant::now()));
+                self.end();
+            }
+        }
     }
 }
 

@@ -85,6 +85,13 @@ impl Connection {
         }
     }
 
+    /// Nothing drives the stream any more at this end: it fails.
+    pub fn runtime_stopped(&mut self, now: Instant) {
+        if !self.is_done() && self.failure.is_none() {
+            self.fail(now, Failure::RuntimeStopped);
+        }
+    }
+
     /// The peer's application reads nothing from the offset `read` on.
     ///
     /// # Errors

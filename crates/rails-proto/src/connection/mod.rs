@@ -138,6 +138,9 @@ pub enum Failure {
     /// This end gave the stream up.
     #[error("this end gave the stream up")]
     Dropped,
+    /// Every runtime that drives the stream at this end has stopped.
+    #[error("the runtimes that drive the stream have stopped")]
+    RuntimeStopped,
 }
 
 impl Failure {
@@ -146,7 +149,7 @@ impl Failure {
         match self {
             Self::Reset(_) | Self::LanesLost { .. } => io::ErrorKind::ConnectionReset,
             Self::Violation(_) => io::ErrorKind::InvalidData,
-            Self::Stopped { .. } | Self::Dropped => io::ErrorKind::BrokenPipe,
+            Self::Stopped { .. } | Self::Dropped | Self::RuntimeStopped => io::ErrorKind::BrokenPipe,
         }
     }
 }
@@ -345,7 +348,7 @@ impl Connection {
         if let Some(failure) = &self.failure {
             let reason = match failure {
                 // If the lanes have stalled, the peer gets the reset when they make progress again.
-                Failure::Dropped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
+                Failure::Dropped | Failure::RuntimeStopped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
                 Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
                 Failure::Violation(_) => Some(ResetReason::Violation),
                 Failure::Reset(_) | Failure::Stopped { .. } => None,

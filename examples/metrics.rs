@@ -1,9 +1,9 @@
-//! Serves the statistics of a running stream to Prometheus, over HTTP/1 on plain TCP.
+//! Serves the statistics of a running stream and its rails to Prometheus, over HTTP/1 on plain TCP.
 //!
 //! Run: `cargo run --release --example metrics`, and while it runs `curl http://127.0.0.1:9464/metrics`
 //!
 //! Expected: the address, then no output for 30 seconds, in which the page shows a stream over two loopback rails:
-//! bytes, rates, round trips and stalls of each lane. At the end it prints the answer to one request. `docs/metrics.md`
+//! bytes, rates, round trips and stalls of each lane, CPU time and tasks of each rail. At the end it prints the answer to one request. `docs/metrics.md`
 //! explains each line.
 
 use anyhow::{Context, ensure};
@@ -13,14 +13,17 @@ use hyper::{
     Request, Response, StatusCode, body::Incoming, header::CONTENT_TYPE, server::conn::http1, service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use prometheus_client::{encoding::text, registry::Registry};
 use rails::{
     multirail::{
-        MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamMetrics, StreamOptions, plan_rails,
+        MultiRailListener, MultiRailStream, RailMetrics, RailRequest, Rails, Secret, StreamMetrics, StreamOptions,
+        plan_rails,
     },
     topo::Topology,
 };
 use std::{
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -49,9 +52,12 @@ pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<S
     // One instance for the whole process watches every stream of interest.
     let metrics = StreamMetrics::new().label("process", "example");
     metrics.watch(&stream);
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics));
+    registry.register_collector(Box::new(RailMetrics::new(&rails).label("process", "example")));
     let server = TcpListener::bind(address).await?;
     let address = server.local_addr()?;
-    tokio::spawn(serve(server, metrics));
+    tokio::spawn(serve(server, Arc::new(registry)));
 
     let reader = tokio::spawn(async move {
         while other.read_bytes().await?.is_some() {}
@@ -67,12 +73,12 @@ pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<S
     Ok(page)
 }
 
-async fn serve(server: TcpListener, metrics: StreamMetrics) {
+async fn serve(server: TcpListener, registry: Arc<Registry>) {
     while let Ok((connection, _)) = server.accept().await {
-        let metrics = metrics.clone();
+        let registry = registry.clone();
         tokio::spawn(async move {
             let answer = service_fn(|request| {
-                let answer = answer(&request, &metrics);
+                let answer = answer(&request, &registry);
                 async { answer }
             });
             // The client may close the connection before it has the answer.
@@ -81,11 +87,12 @@ async fn serve(server: TcpListener, metrics: StreamMetrics) {
     }
 }
 
-fn answer(request: &Request<Incoming>, metrics: &StreamMetrics) -> hyper::http::Result<Response<Full<Bytes>>> {
+fn answer(request: &Request<Incoming>, registry: &Registry) -> hyper::http::Result<Response<Full<Bytes>>> {
     if request.uri().path() != "/metrics" {
         return Response::builder().status(StatusCode::NOT_FOUND).body(Full::default());
     }
-    let text = metrics.to_prometheus();
+    let mut text = String::new();
+    text::encode(&mut text, registry).expect("writing to a string does not fail");
     Response::builder().header(CONTENT_TYPE, StreamMetrics::CONTENT_TYPE).body(Full::from(text))
 }
 

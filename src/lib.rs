@@ -101,7 +101,8 @@
 //!   takes a C compiler to build.
 //! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and
 //!   `encryption`.
-//! - `prometheus`: `StreamMetrics` and `StreamStats::to_prometheus`, statistics as the text that Prometheus reads.
+//! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as the text that
+//!   Prometheus reads.
 //! - `axum`: `MultiRailListener` is an `axum::serve::Listener`. `tonic`: `MultiRailStream` is a connection of tonic's server.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -151,6 +151,7 @@ async fn metrics_are_served_while_a_stream_runs() {
     let lanes =
         |name: &str| page.lines().filter(|line| line.starts_with(&format!("{name}{{process=\"example\""))).count();
     assert_eq!((lanes("rails_lane_bytes_total"), lanes("rails_lane_rtt_seconds")), (4, 2), "{page}");
+    assert_eq!((lanes("rails_rail_tasks"), lanes("rails_rail_switches_total")), (2, 4), "{page}");
     assert!(page.ends_with("# EOF\n"));
 }
 

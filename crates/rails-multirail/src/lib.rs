@@ -56,6 +56,9 @@ mod addresses;
 pub mod error;
 mod options;
 pub mod planner;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+mod rail_stats;
 mod rails;
 pub mod runtime;
 mod stream;
@@ -66,6 +69,9 @@ pub use addresses::{ResolveError, ToLaneAddresses};
 pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};
+#[cfg(feature = "prometheus")]
+pub use prometheus::{RailMetrics, StreamMetrics};
+pub use rail_stats::RailStats;
 pub use rails::{Rail, Rails};
 #[cfg(feature = "tls")]
 pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError, TlsServer};
@@ -85,8 +91,6 @@ pub use rails_proto::{
     secret::{Secret, SecretTooShort},
     security::Security,
 };
-#[cfg(feature = "prometheus")]
-pub use stream::StreamMetrics;
 pub use stream::{
     Decisions, Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
     MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,

@@ -18,7 +18,7 @@ use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Index,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -32,6 +32,10 @@ struct Inner {
     rails: Box<[Rail]>,
     link_changes: LinkChanges,
 }
+
+/// A handle that does not keep the rails running.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakRails(Weak<Inner>);
 
 /// One NIC lane and the pinned runtime that owns it.
 #[derive(Debug)]
@@ -119,10 +123,10 @@ impl Rails {
     {
         let make = Arc::new(make);
         let start = |rail: &Rail| {
-            let (rails, id, make) = (Arc::downgrade(&self.0), rail.id(), make.clone());
+            let (rails, id, make) = (self.downgrade(), rail.id(), make.clone());
             rail.runtime.spawn_local(move || async move {
                 // `rails` is borrowed for the call alone: a task that held it would keep its own rail running.
-                let task = rails.upgrade().map(|rails| make(&rails.rails[id.0]));
+                let task = rails.upgrade().map(|rails| make(&rails[id]));
                 match task {
                     Some(task) => task.await,
                     // The rails were dropped, which cancels this task.
@@ -153,9 +157,21 @@ impl Rails {
         ends.fold(Ok(()), Result::and)
     }
 
+    /// A handle that keeps no rail running.
+    pub(crate) fn downgrade(&self) -> WeakRails {
+        WeakRails(Arc::downgrade(&self.0))
+    }
+
     /// The changes of links, for the streams on these rails.
     pub(crate) fn link_changes(&self) -> &LinkChanges {
         &self.0.link_changes
+    }
+}
+
+impl WeakRails {
+    /// The rails, unless they were dropped.
+    pub(crate) fn upgrade(&self) -> Option<Rails> {
+        self.0.upgrade().map(Rails)
     }
 }
 

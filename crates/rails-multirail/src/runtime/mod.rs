@@ -313,9 +313,12 @@ impl RailRuntime {
     /// CPU time and context switches of the thread up to now.
     ///
     /// # Errors
-    /// [`UsageError`] if `/proc` cannot be read.
+    /// [`UsageError`] if the thread has ended, or `/proc` cannot be read.
     pub fn usage(&self) -> Result<ThreadUsage, UsageError> {
-        ThreadUsage::of(self.placement.tid)
+        let tid = self.placement.tid;
+        let usage = ThreadUsage::of(tid);
+        // The number of a thread that has ended may be another thread's.
+        if self.life.stage() == Stage::Ended { Err(UsageError::NoSuchThread { tid, process: None }) } else { usage }
     }
 
     /// The CPUs that the thread may run on now, read anew.

@@ -61,6 +61,10 @@ impl Life {
         self.changed.notify_all();
     }
 
+    pub(super) fn stage(&self) -> Stage {
+        *self.lock()
+    }
+
     /// Waits for the end until `deadline`, and returns the stage then.
     pub(super) fn wait_for_end(&self, deadline: Option<Instant>) -> Stage {
         let mut stage = self.lock();

@@ -21,8 +21,6 @@ mod links;
 mod listener;
 mod messages;
 mod pool;
-#[cfg(feature = "prometheus")]
-mod prometheus;
 mod shared;
 mod stats;
 mod supervisor;
@@ -36,8 +34,6 @@ pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHal
 pub(crate) use links::LinkChanges;
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
-#[cfg(feature = "prometheus")]
-pub use prometheus::StreamMetrics;
 pub use stats::{LaneStats, StreamStats, ThreadStats};
 
 use crate::{
@@ -52,7 +48,7 @@ use rails_proto::{
     pairing::{self, Pairing},
     parameters::MOST_LANES,
 };
-use shared::Shared;
+pub(crate) use shared::Shared;
 use std::{
     future::poll_fn,
     io::Result as IoResult,

@@ -1,46 +1,13 @@
-//! The list of metrics. `docs/metrics.md` has the same list for readers, and a test compares the two.
+//! The metrics of streams and their lanes.
 
+use super::series::{BYTES, Metric, SECONDS, Sample, Value, counter, gauge};
 use crate::{LaneStats, StreamStats};
-use prometheus_client::{metrics::MetricType, registry::Unit};
 use rails_proto::{connection::WindowUse, scheduler::Reissued};
 use std::time::Duration;
 
-/// One metric. The name has neither the unit nor `_total`, because the encoder adds them.
-pub(super) struct Metric {
-    pub(super) name: &'static str,
-    pub(super) unit: Option<&'static str>,
-    pub(super) kind: MetricType,
-    pub(super) help: &'static str,
-    /// Appends the stream's samples; none if the value is unknown.
-    pub(super) samples: fn(&StreamStats, &mut Vec<Sample>),
-}
-
-/// The value of one series.
-pub(super) struct Sample {
-    pub(super) labels: Vec<(&'static str, String)>,
-    pub(super) value: Value,
-}
-
-/// A value of a counter or a gauge.
-#[derive(Clone, Copy)]
-pub(super) enum Value {
-    Total(u64),
-    Seconds(Duration),
-    Gauge(f64),
-}
-
-/// The unit of that name.
-pub(super) fn unit(name: &str) -> Unit {
-    match name {
-        BYTES => Unit::Bytes,
-        SECONDS => Unit::Seconds,
-        other => Unit::Other(other.to_owned()),
-    }
-}
-
 use Value::{Gauge, Seconds, Total};
 
-pub(super) const METRICS: &[Metric] = &[
+pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
     // Metrics of a stream.
     gauge("rails_stream_age", Some(SECONDS), "Time since this end of the stream was made.", |stats, to| {
         to.push(of(stats, &[], Gauge(stats.age.as_secs_f64())));
@@ -252,24 +219,6 @@ pub(super) const METRICS: &[Metric] = &[
     ),
 ];
 
-const fn counter(
-    name: &'static str,
-    unit: Option<&'static str>,
-    help: &'static str,
-    samples: fn(&StreamStats, &mut Vec<Sample>),
-) -> Metric {
-    Metric { name, unit, kind: MetricType::Counter, help, samples }
-}
-
-const fn gauge(
-    name: &'static str,
-    unit: Option<&'static str>,
-    help: &'static str,
-    samples: fn(&StreamStats, &mut Vec<Sample>),
-) -> Metric {
-    Metric { name, unit, kind: MetricType::Gauge, help, samples }
-}
-
 /// A sample of a stream.
 fn of(stats: &StreamStats, labels: &[(&'static str, &str)], value: Value) -> Sample {
     let stream = ("stream", stats.stream.to_string());
@@ -310,6 +259,3 @@ fn reissued(
     put(("cause", "reinjected"), Total(count(&of.reinjected)));
     put(("cause", "probed"), Total(count(&of.probed)));
 }
-
-const BYTES: &str = "bytes";
-const SECONDS: &str = "seconds";

@@ -1,11 +1,22 @@
-use super::*;
-use crate::{LaneStats, RailId, StreamId, ThreadStats};
-use prometheus_client::metrics::MetricType;
+use super::{
+    RailMetrics,
+    rail_metrics::RAIL_METRICS,
+    series::{Metric, encode},
+    stream_series::STREAM_METRICS,
+};
+use crate::{LaneStats, RailId, RailRequest, Rails, StreamId, StreamStats, ThreadStats, plan_rails};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, text},
+    metrics::MetricType,
+    registry::Registry,
+};
 use rails_bind::thread;
 use rails_proto::connection::{LaneTimes, Reordered, Stalls, WindowUse};
+use rails_topo::Topology;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fmt, fs,
     time::Duration,
 };
 
@@ -97,7 +108,7 @@ fn parse(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, f64>) {
 }
 
 /// The name of the metric's series.
-fn full_name(metric: &metrics::Metric) -> String {
+fn full_name<S>(metric: &Metric<S>) -> String {
     let unit = metric.unit.map(|unit| format!("_{unit}")).unwrap_or_default();
     let total = if matches!(metric.kind, MetricType::Counter) { "_total" } else { "" };
     format!("{}{unit}{total}", metric.name)
@@ -110,7 +121,7 @@ fn metrics_text_equals_the_statistics() {
     let own = format!("host=\"a \\\"b\\\"\\\\\",stream=\"{stream}\"");
     // The parser above does not handle a quotation mark in a label.
     let (types, series) = parse(&text.replace("a \\\"b\\\"\\\\", "x"));
-    assert_eq!(types.len(), METRICS.len() - 1, "a metric without samples is left out: the service time");
+    assert_eq!(types.len(), STREAM_METRICS.len() - 1, "a metric without samples is left out: the service time");
     assert!(text.contains(&format!("rails_lane_bytes_total{{{own},lane=\"1\",rail=\"1\",direction=\"sent\"}} 1001\n")));
     let value = |name: &str, labels: &str| series[&format!("{name}{{host=\"x\",stream=\"{stream}\"{labels}}}")];
     assert_eq!(value("rails_stream_stalled_seconds_total", ",cause=\"no_room\""), 0.5);
@@ -136,8 +147,54 @@ struct Both;
 
 impl Collector for Both {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        super::encode(encoder, &[stats(1), stats(2)], &[])
+        encode(encoder, STREAM_METRICS, &[stats(1), stats(2)], &[])
     }
+}
+
+#[test]
+fn rails_are_told_of_as_long_as_they_run() {
+    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::Loopback(Some(2))).unwrap();
+    let rails = Rails::build(&plan).unwrap();
+    let metrics = RailMetrics::new(&rails).label("set", "a");
+    let runtime = rails[RailId(1)].runtime();
+    let computes = Duration::from_millis(40);
+    let busy = runtime.block_on(move || async move {
+        let start = thread_usage();
+        while thread_usage() < start + computes {}
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    });
+    busy.unwrap();
+    let waiting = runtime.spawn(std::future::pending::<()>());
+    let text = metrics.to_prometheus();
+    let (types, series) = parse(&text);
+    let value = |name: &str, labels: &str| series.get(&format!("{name}{{set=\"a\",rail=\"1\"{labels}}}")).copied();
+    let tid = i32::from(runtime.placement().tid);
+    let cpu = rails[RailId(1)].planned().cpu;
+    assert_eq!(value("rails_rail_thread", &format!(",thread=\"{tid}\",cpu=\"{cpu}\"")), Some(1.0), "{text}");
+    assert_eq!(value("rails_rail_tasks", ""), Some(1.0));
+    // The scheduler accounts for CPU time at a tick or a switch, and the task's sleep was one.
+    assert!(value("rails_rail_cpu_seconds_total", "").unwrap() >= computes.as_secs_f64(), "{text}");
+    assert!(value("rails_rail_busy_seconds_total", "").unwrap() >= computes.as_secs_f64(), "{text}");
+    assert!(value("rails_rail_parks_total", "").unwrap() >= 2.0, "{text}");
+    assert!(value("rails_rail_switches_total", ",kind=\"voluntary\"").unwrap() >= 1.0, "{text}");
+    assert!(value("rails_rail_faults_total", ",kind=\"minor\"").unwrap() >= 1.0, "{text}");
+    let known = usize::from(rails[RailId(1)].stats().usage.unwrap().migrations.is_some());
+    assert!(types.len() >= RAIL_METRICS.len() - 1 && types.contains_key("rails_rail_migrations") == (known == 1));
+
+    rails.shutdown(Duration::from_secs(20)).unwrap();
+    drop(waiting);
+    let (types, series) = parse(&metrics.to_prometheus());
+    assert_eq!(series["rails_rail_tasks{set=\"a\",rail=\"1\"}"], 0.0);
+    assert!(!types.contains_key("rails_rail_cpu_seconds"), "a thread that has ended has no usage");
+    let json = serde_json::to_value(rails[RailId(1)].stats()).unwrap();
+    assert_eq!((&json["rail"], &json["tasks"], &json["usage"]), (&1.into(), &0.into(), &serde_json::Value::Null));
+    drop(rails);
+    assert_eq!(metrics.to_prometheus(), "# EOF\n", "the metrics do not keep the rails");
+}
+
+/// The CPU time of the calling thread.
+fn thread_usage() -> Duration {
+    rails_bind::usage::ThreadUsage::of(thread::current_tid()).unwrap().cpu_time.expect("the kernel counts it")
 }
 
 #[test]
@@ -145,5 +202,6 @@ fn documented_metrics_are_all_metrics() {
     let list = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
     let row = |line: &str| Some(line.strip_prefix("| `rails_")?.split_once('`')?.0.to_owned());
     let listed: BTreeSet<String> = list.lines().filter_map(row).map(|name| format!("rails_{name}")).collect();
-    assert_eq!(listed, METRICS.iter().map(full_name).collect());
+    let metrics = STREAM_METRICS.iter().map(full_name).chain(RAIL_METRICS.iter().map(full_name));
+    assert_eq!(listed, metrics.collect());
 }

@@ -1,14 +1,12 @@
-//! The statistics for Prometheus, in the text format of OpenMetrics.
+//! The statistics of streams, as a collector and as text.
 
-mod metrics;
-
-use super::{MultiRailStream, StreamStats, shared::Shared};
-use metrics::{METRICS, Sample, Value};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, NoLabelSet, text},
-    registry::Registry,
+use super::{
+    CONTENT_TYPE,
+    series::{encode, text_of},
+    stream_series::STREAM_METRICS,
 };
+use crate::{MultiRailStream, StreamStats, stream::Shared};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -30,7 +28,7 @@ pub struct StreamMetrics {
 
 impl StreamMetrics {
     /// The content type of the text.
-    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    pub const CONTENT_TYPE: &'static str = CONTENT_TYPE;
 
     /// A set without streams.
     pub fn new() -> Self {
@@ -73,7 +71,7 @@ impl StreamMetrics {
 
 impl Collector for StreamMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        encode(encoder, &self.stats(), &self.labels)
+        encode(encoder, STREAM_METRICS, &self.stats(), &self.labels)
     }
 }
 
@@ -99,7 +97,7 @@ struct Encoded(StreamMetrics);
 
 impl Collector for Once {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        encode(encoder, std::slice::from_ref(&self.stats), &self.labels)
+        encode(encoder, STREAM_METRICS, std::slice::from_ref(&self.stats), &self.labels)
     }
 }
 
@@ -108,41 +106,3 @@ impl Collector for Encoded {
         self.0.encode(encoder)
     }
 }
-
-fn text_of(collector: impl Collector) -> String {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(collector));
-    let mut text = String::new();
-    text::encode(&mut text, &registry).expect("writing to a string does not fail");
-    text
-}
-
-/// Encodes each metric once, with the samples of all streams, as the format demands.
-fn encode(mut encoder: DescriptorEncoder<'_>, streams: &[StreamStats], labels: &[(String, String)]) -> fmt::Result {
-    for metric in METRICS {
-        let mut samples = Vec::new();
-        streams.iter().for_each(|stats| (metric.samples)(stats, &mut samples));
-        // Streams share threads, and a series must not occur twice.
-        let mut told = std::collections::HashSet::new();
-        samples.retain(|sample: &Sample| told.insert(sample.labels.clone()));
-        if samples.is_empty() {
-            continue;
-        }
-        let unit = metric.unit.map(metrics::unit);
-        let mut family = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), metric.kind)?;
-        for sample in samples {
-            let own = sample.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-            let all: Vec<(String, String)> = labels.iter().cloned().chain(own).collect();
-            let mut series = family.encode_family(&all)?;
-            match sample.value {
-                Value::Total(total) => series.encode_counter::<NoLabelSet, _, u64>(&total, None)?,
-                Value::Seconds(time) => series.encode_counter::<NoLabelSet, _, f64>(&time.as_secs_f64(), None)?,
-                Value::Gauge(value) => series.encode_gauge(&value)?,
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests;

@@ -146,8 +146,11 @@ fn of(stats: &RailStats, labels: &[(&'static str, String)], value: Value) -> Sam
     Sample { labels: std::iter::once(rail).chain(labels.iter().cloned()).collect(), value }
 }
 
-/// The samples of a thread whose usage is known, each with its `kind`, if there are several.
-fn usage(stats: &RailStats, to: &mut Vec<Sample>, samples: fn(&ThreadUsage, &mut dyn FnMut(Option<&str>, Value))) {
+/// Adds a sample of a thread, with its `kind` if there are several.
+type Put<'a> = &'a mut dyn FnMut(Option<&str>, Value);
+
+/// The samples of a thread whose usage is known.
+fn usage(stats: &RailStats, to: &mut Vec<Sample>, samples: fn(&ThreadUsage, Put<'_>)) {
     if let Some(usage) = &stats.usage {
         samples(usage, &mut |kind, value| {
             let kind = kind.map(|kind| ("kind", kind.to_owned()));

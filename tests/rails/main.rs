@@ -1,6 +1,7 @@
 //! Rails through the facade, as a user has them: detected, planned, built, used, read back and dropped.
 
 mod pinned;
+mod serve;
 mod stopped;
 mod streams;
 mod tasks;

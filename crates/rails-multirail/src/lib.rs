@@ -61,6 +61,7 @@ mod prometheus;
 mod rail_stats;
 mod rails;
 pub mod runtime;
+mod serve;
 mod stream;
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
@@ -91,6 +92,7 @@ pub use rails_proto::{
     secret::{Secret, SecretTooShort},
     security::Security,
 };
+pub use serve::{ServeError, Service};
 pub use stream::{
     Decisions, Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
     MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,

@@ -125,8 +125,10 @@ impl Rails {
         let start = |rail: &Rail| {
             let (rails, id, make) = (self.downgrade(), rail.id(), make.clone());
             rail.runtime.spawn_local(move || async move {
-                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running.
+                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running. `make` and what
+                // it holds end with the last call.
                 let task = rails.upgrade().map(|rails| make(&rails[id]));
+                drop(make);
                 match task {
                     Some(task) => task.await,
                     // The rails were dropped, which cancels this task.

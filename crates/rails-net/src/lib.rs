@@ -40,7 +40,7 @@
 //! [`TcpTransport`] is TCP with its options, such as [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
 //! [`TcpAcceptor`]. [`TcpSettings`] are a lane's options read back, [`TcpStats`] its figures. [`LinkWatch`] reports
 //! when the link under a lane goes down; [`local_address_towards`] asks the routing table for the local address of a
-//! lane.
+//! lane. [`listen_steered`] listens with one socket per rail for an application's own connections.
 //!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
@@ -60,6 +60,7 @@ mod links;
 mod local_end;
 mod route;
 mod socket;
+mod steering;
 mod sys;
 mod tcp;
 mod transport;
@@ -68,6 +69,7 @@ pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionErro
 pub use links::{LinkChange, LinkWatch};
 pub use local_end::LocalEnd;
 pub use route::local_address_towards;
+pub use steering::{Arrival, SteeredListeners, listen_steered};
 pub use tcp::{
     Deviation, KeepAlive, TcpAcceptor, TcpLane, TcpSettings, TcpState, TcpStats, TcpTransport, ZeroCopy, ZeroCopyStats,
 };

@@ -44,6 +44,11 @@ pub(crate) fn bound_device(socket: &SockRef<'_>) -> Result<Option<String>, Optio
     Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
 }
 
+/// The index of an interface of this network namespace, if there is one of that name.
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(name).ok()
+}
+
 /// The interface that has this address, if one has.
 pub(crate) fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
     let mut interfaces = nix::ifaddrs::getifaddrs()?;

@@ -3,4 +3,5 @@
 pub(crate) mod disconnect;
 pub(crate) mod epoll;
 pub(crate) mod option;
+pub(crate) mod reuseport;
 pub(crate) mod tcp_info;

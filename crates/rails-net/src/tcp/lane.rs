@@ -184,7 +184,7 @@ impl TcpLane {
     /// if there is none, or it is unknown.
     pub fn link_index(&self) -> Option<u32> {
         let name = self.interface().ok().flatten()?;
-        nix::net::if_::if_nametoindex(name.as_str()).ok()
+        socket::interface_index(&name)
     }
 
     /// The stream, to read and write by.

@@ -18,6 +18,9 @@ mod metrics;
 #[path = "../../examples/pin_one_rail.rs"]
 mod pin_one_rail;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/serve_on_rails.rs"]
+mod serve_on_rails;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/show_topology.rs"]
 mod show_topology;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -32,6 +35,10 @@ use rails::{
     topo::{Bandwidth, CpuSet, Interrupt, Nic, NodeId, Topology},
 };
 use std::{fs, io::Cursor};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 #[test]
 fn show_topology_says_what_is_known_and_what_is_not() {
@@ -155,6 +162,18 @@ async fn metrics_are_served_while_a_stream_runs() {
     assert!(page.ends_with("# EOF\n"));
 }
 
+#[tokio::test]
+async fn a_service_on_rails_says_which_rail_served() {
+    let service = serve_on_rails::run("loopback:2", "127.0.0.1:0").await.unwrap();
+    let mut connection = TcpStream::connect(service.local_addr()).await.unwrap();
+    connection.write_all(b"GET / HTTP/1.1\r\nHost: rails\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200") && page.starts_with("rail ") && page.contains(" on CPU "), "{answer}");
+    service.stop().await;
+}
+
 /// The list for the reader is complete, and in an order that the reader can follow.
 #[test]
 fn the_list_of_examples_names_each_of_them() {
@@ -162,7 +181,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 8, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 9, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();

@@ -348,6 +348,21 @@ fn a_rail_that_spins_runs_tasks_and_then_sleeps() {
     assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
 }
 
+/// An idle rail sleeps without a timer.
+#[tokio::test]
+async fn idle_rails_do_not_wake() {
+    let (_, rails) = loopback(2);
+    for rail in rails.iter() {
+        rail.runtime().spawn(async {}).await.unwrap();
+    }
+    let wakes = || rails.iter().map(|rail| rail.stats().usage.unwrap().voluntary_switches).collect::<Vec<_>>();
+    // The threads go to sleep after their last task.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = wakes();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(wakes(), before);
+}
+
 fn everywhere() -> CpuSet {
     thread::current_affinity().unwrap()
 }

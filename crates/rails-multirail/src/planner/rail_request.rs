@@ -38,13 +38,40 @@ pub struct LaneWish {
 
 /// A text that is no request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no request for rails: {reason}")]
+#[error("`{text}` is no request for rails: at character {}, {reason}", self.character())]
 #[non_exhaustive]
 pub struct ParseRequestError {
     /// The text.
     pub text: String,
+    /// Where the faulty part begins, in bytes from the start of the text.
+    pub offset: usize,
     /// The fault.
     pub reason: String,
+}
+
+impl ParseRequestError {
+    /// The number of the first faulty character, counted from 1.
+    pub fn character(&self) -> usize {
+        self.text[..self.offset].chars().count() + 1
+    }
+}
+
+/// A fault, and the part of the text that has it.
+struct Fault<'a> {
+    part: &'a str,
+    reason: String,
+}
+
+impl<'a> Fault<'a> {
+    fn new(part: &'a str, reason: impl Into<String>) -> Self {
+        Self { part, reason: reason.into() }
+    }
+
+    /// The error; the faulty part is one of `text`.
+    fn of(self, text: &str) -> ParseRequestError {
+        let offset = self.part.as_ptr().addr() - text.as_ptr().addr();
+        ParseRequestError { text: text.to_owned(), offset, reason: self.reason }
+    }
 }
 
 /// The most rails that a request may ask for: a stream has no more lanes.
@@ -65,42 +92,51 @@ impl FromStr for RailRequest {
     type Err = ParseRequestError;
 
     fn from_str(text: &str) -> Result<Self, ParseRequestError> {
-        let error = |reason: String| ParseRequestError { text: text.to_owned(), reason };
-        let count = |digits: &str| match digits.parse::<usize>() {
-            Ok(count @ 1..=MOST_RAILS) => Ok(count),
-            _ => Err(error(format!("`{digits}` is not a number of rails from 1 to {MOST_RAILS}"))),
-        };
-        match text.trim() {
-            "" => Err(error("it is empty; try `auto`, `4`, `loopback:2` or `eth0,eth1`".into())),
-            "auto" => Ok(Self::Auto),
-            "loopback" => Ok(Self::Loopback(None)),
-            text if text.bytes().all(|byte| byte.is_ascii_digit()) => count(text).map(Self::Count),
-            text => match text.strip_prefix("loopback:") {
-                Some(digits) => count(digits).map(|count| Self::Loopback(Some(count))),
-                None => {
-                    text.split(',').map(|lane| lane.parse().map_err(&error)).collect::<Result<_, _>>().map(Self::Lanes)
-                }
-            },
-        }
+        request(text).map_err(|fault| fault.of(text))
     }
 }
 
 impl FromStr for LaneWish {
-    type Err = String;
+    type Err = ParseRequestError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (end, cpus) = match text.split_once('@') {
-            Some((end, cpus)) => {
-                let cpus: CpuSet = cpus.parse().map_err(|error| format!("{error}"))?;
-                if cpus.is_empty() {
-                    return Err(format!("no CPU follows the @ of `{text}`"));
-                }
-                (end, Some(cpus))
-            }
-            None => (text, None),
-        };
-        Ok(Self { end: local_end(end)?, cpus })
+    fn from_str(text: &str) -> Result<Self, ParseRequestError> {
+        lane(text).map_err(|fault| fault.of(text))
     }
+}
+
+fn request(text: &str) -> Result<RailRequest, Fault<'_>> {
+    let text = text.trim();
+    match text {
+        "" => Err(Fault::new(text, "it is empty; try `auto`, `4`, `loopback:2` or `eth0,eth1`")),
+        "auto" => Ok(RailRequest::Auto),
+        "loopback" => Ok(RailRequest::Loopback(None)),
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => count(digits).map(RailRequest::Count),
+        text => match text.strip_prefix("loopback:") {
+            Some(digits) => count(digits).map(|count| RailRequest::Loopback(Some(count))),
+            None => text.split(',').map(lane).collect::<Result<_, _>>().map(RailRequest::Lanes),
+        },
+    }
+}
+
+fn count(digits: &str) -> Result<usize, Fault<'_>> {
+    match digits.parse() {
+        Ok(count @ 1..=MOST_RAILS) => Ok(count),
+        _ => Err(Fault::new(digits, format!("`{digits}` is not a number of rails from 1 to {MOST_RAILS}"))),
+    }
+}
+
+fn lane(text: &str) -> Result<LaneWish, Fault<'_>> {
+    let (end, cpus) = match text.split_once('@') {
+        Some((end, list)) => {
+            let cpus: CpuSet = list.parse().map_err(|error| Fault::new(list, format!("{error}")))?;
+            if cpus.is_empty() {
+                return Err(Fault::new(list, format!("no CPU follows the @ of `{text}`")));
+            }
+            (end, Some(cpus))
+        }
+        None => (text, None),
+    };
+    Ok(LaneWish { end: local_end(end)?, cpus })
 }
 
 impl From<LocalEnd> for LaneWish {
@@ -109,7 +145,7 @@ impl From<LocalEnd> for LaneWish {
     }
 }
 
-fn local_end(text: &str) -> Result<LocalEnd, String> {
+fn local_end(text: &str) -> Result<LocalEnd, Fault<'_>> {
     if let Ok(address) = text.parse() {
         return Ok(LocalEnd::Address(address));
     }
@@ -120,7 +156,7 @@ fn local_end(text: &str) -> Result<LocalEnd, String> {
     if valid {
         Ok(LocalEnd::Device(text.to_owned()))
     } else {
-        Err(format!("`{text}` is neither an address nor an interface name"))
+        Err(Fault::new(text, format!("`{text}` is neither an address nor an interface name")))
     }
 }
 
@@ -152,25 +188,33 @@ mod tests {
 
     #[test]
     fn refused_requests_with_reasons() {
-        for (text, reason) in [
-            ("", "empty"),
-            ("0", "from 1 to 64"),
-            ("65", "from 1 to 64"),
-            ("loopback:x", "`x` is not a number of rails"),
-            ("eth0,,eth1", "neither an address nor an interface"),
-            ("eth0@", "no CPU follows"),
-            ("eth0@3-1", "backwards"),
-            ("a/b", "neither an address nor an interface"),
+        for (text, character, reason) in [
+            ("", 1, "it is empty"),
+            ("  ", 1, "it is empty"),
+            (" 0", 2, "`0` is not a number of rails from 1 to 64"),
+            ("65", 1, "from 1 to 64"),
+            ("loopback:x", 10, "`x` is not a number of rails"),
+            ("loopback:", 10, "`` is not a number of rails"),
+            ("eth0,,eth1", 6, "`` is neither an address nor an interface"),
+            ("eth0@", 6, "no CPU follows"),
+            ("fünf0,eth0@3-1", 12, "backwards"),
+            ("eth0,a/b@4", 6, "`a/b` is neither an address nor an interface"),
         ] {
-            let error = text.parse::<RailRequest>().unwrap_err().to_string();
-            assert!(error.contains(reason), "{error}");
+            let error = text.parse::<RailRequest>().unwrap_err();
+            assert_eq!(error.character(), character, "{error}");
+            let said = error.to_string();
+            assert!(said.contains(reason) && said.contains(&format!("at character {character}, ")), "{said}");
         }
+        let lane = "eth0@x".parse::<LaneWish>().unwrap_err();
+        assert_eq!((lane.offset, lane.character()), (5, 6));
     }
 
     proptest! {
         #[test]
         fn any_text_of_a_request(text in "\\PC{0,40}") {
-            let _ = text.parse::<RailRequest>();
+            if let Err(error) = text.parse::<RailRequest>() {
+                prop_assert!(error.to_string().contains(&error.reason));
+            }
         }
     }
 }

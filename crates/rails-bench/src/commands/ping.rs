@@ -2,12 +2,16 @@
 
 use crate::{
     admission::Admission,
-    endpoint::{Endpoint, not_listening, say_listening, socket},
+    endpoint::{Endpoint, StreamArgs, not_listening, say_listening, socket},
     exit::{Exit, explain},
-    measure::latency,
+    measure::{
+        latency::{self, RoundTrips},
+        mptcp,
+    },
     print,
     purpose::{self, Greets, InMessages, Purpose},
     stop::{Stop, Stopped},
+    tls::TlsArgs,
 };
 use anyhow::{Context, Result};
 use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRailStream, Rail, StreamOptions};
@@ -17,7 +21,7 @@ use std::{
     fmt,
     sync::{Arc, OnceLock},
 };
-use tokio::runtime::Runtime;
+use tokio::{net::TcpStream, runtime::Runtime};
 
 /// The runtime of the application's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
@@ -76,6 +80,8 @@ impl fmt::Display for Application {
 pub(super) enum Over {
     /// A plain flow to the first address.
     Plain(Box<TcpTransport>),
+    /// One socket of the kernel's MPTCP to the first address, with this congestion control.
+    Mptcp(Option<String>),
     /// The bytes of a stream.
     Bytes,
     /// The messages of a stream.
@@ -83,13 +89,19 @@ pub(super) enum Over {
 }
 
 impl Over {
-    /// Plain flows by this transport, if there is one.
-    pub(super) fn chosen(plain: Option<TcpTransport>, messages: bool) -> Self {
-        match (plain, messages) {
-            (Some(tcp), _) => Self::Plain(Box::new(tcp)),
-            (None, true) => Self::Messages,
-            (None, false) => Self::Bytes,
-        }
+    /// As the flags say. Must be called inside a runtime, as TCP's options are tried on a socket.
+    pub(super) fn chosen<T: TlsArgs>(
+        options: &StreamArgs<T>,
+        plain: bool,
+        mptcp: bool,
+        messages: bool,
+    ) -> Result<Self> {
+        Ok(match (plain, mptcp, messages) {
+            (true, ..) => Self::Plain(Box::new(options.tcp()?)),
+            (_, true, _) => Self::Mptcp(options.congestion().map(str::to_owned)),
+            (.., true) => Self::Messages,
+            _ => Self::Bytes,
+        })
     }
 }
 
@@ -104,38 +116,45 @@ pub(super) async fn ask(
     mut stop: Stop,
 ) -> Result<Exit> {
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
-    let figures = if let Over::Plain(tcp) = over {
-        let remote = socket(&remotes[0])?;
-        let from = tcp.local(rail.local_end());
-        let asked = application.run(rail, async move {
-            let mut lane = from.connect(remote).await?;
-            approach(lane.get_mut()).await?;
-            anyhow::Ok(latency::ask(lane.get_mut(), &sizes, count).await?)
-        });
-        stop.or(async { asked.await.context("--to") }).await?
-    } else {
-        let by_messages = matches!(over, Over::Messages);
-        let (stream, _) = if by_messages {
-            endpoint.connect(remotes, Purpose::Ask, &mut stop).await?
-        } else {
-            endpoint.open(remotes, Purpose::Ask, &mut stop).await?
-        };
-        let asked = application.run(rail, async move {
-            if by_messages {
-                let ask = async |messages: &mut MultiRailMessages| {
-                    approach(&mut InMessages(messages)).await?;
-                    Ok(latency::ask_messages(messages, &sizes, count).await?)
-                };
-                let (figures, messages) = stop.unless_messages(stream, ask).await?;
-                messages.close().await?;
-                return anyhow::Ok(figures);
-            }
-            let ask = async |stream: &mut MultiRailStream| Ok(latency::ask(stream, &sizes, count).await?);
-            let (figures, stream) = stop.unless(stream, ask).await?;
-            stream.close().await?;
-            anyhow::Ok(figures)
-        });
-        asked.await.context("the stream failed")?
+    let figures = match over {
+        Over::Plain(tcp) => {
+            let remote = socket(&remotes[0])?;
+            let from = tcp.local(rail.local_end());
+            let asked = application.run(rail, async move {
+                let mut lane = from.connect(remote).await?;
+                ask_socket(lane.get_mut(), &sizes, count).await
+            });
+            stop.or(async { asked.await.context("--to") }).await?
+        }
+        Over::Mptcp(congestion) => {
+            let connecting = mptcp::connect(rail, socket(&remotes[0])?, congestion);
+            let asked = application.run(rail, async move { ask_socket(&mut connecting.await?, &sizes, count).await });
+            stop.or(async { asked.await.context("--to") }).await?
+        }
+        Over::Bytes | Over::Messages => {
+            let by_messages = matches!(over, Over::Messages);
+            let (stream, _) = if by_messages {
+                endpoint.connect(remotes, Purpose::Ask, &mut stop).await?
+            } else {
+                endpoint.open(remotes, Purpose::Ask, &mut stop).await?
+            };
+            let asked = application.run(rail, async move {
+                if by_messages {
+                    let ask = async |messages: &mut MultiRailMessages| {
+                        approach(&mut InMessages(messages)).await?;
+                        Ok(latency::ask_messages(messages, &sizes, count).await?)
+                    };
+                    let (figures, messages) = stop.unless_messages(stream, ask).await?;
+                    messages.close().await?;
+                    return anyhow::Ok(figures);
+                }
+                let ask = async |stream: &mut MultiRailStream| Ok(latency::ask(stream, &sizes, count).await?);
+                let (figures, stream) = stop.unless(stream, ask).await?;
+                stream.close().await?;
+                anyhow::Ok(figures)
+            });
+            asked.await.context("the stream failed")?
+        }
     };
     if json {
         print::result(format_args!("{}\n", serde_json::to_string(&figures)?))?;
@@ -148,7 +167,7 @@ pub(super) async fn ask(
     Ok(Exit::Done)
 }
 
-/// Sends messages back: those of plain flows to the first address, or those of streams.
+/// Sends messages back: those of plain flows or of MPTCP to the first address, or those of streams.
 pub(super) async fn answer(
     endpoint: &Endpoint,
     addresses: &[LaneAddress],
@@ -179,6 +198,7 @@ async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, s
 /// Where messages come from.
 enum Source {
     Plain(Arc<TcpAcceptor>),
+    Mptcp(mptcp::Listener),
     Bytes(Admission),
     Messages(MultiRailListener),
 }
@@ -187,6 +207,12 @@ impl Source {
     async fn bind(endpoint: &Endpoint, addresses: &[LaneAddress], over: Over) -> Result<Self> {
         let tcp = match over {
             Over::Plain(tcp) => tcp,
+            Over::Mptcp(congestion) => {
+                let bound = mptcp::Listener::bind(socket(&addresses[0])?, congestion.as_deref());
+                let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
+                say_listening(&[bound.local_addr()?.into()]);
+                return Ok(Self::Mptcp(bound));
+            }
             Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
             Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
         };
@@ -204,9 +230,13 @@ impl Source {
                 let listener = listener.clone();
                 let answered = application.run(rail, async move {
                     let mut lane = listener.accept().await?;
-                    receive(lane.get_mut()).await?;
-                    anyhow::Ok(latency::answer(lane.get_mut()).await?)
+                    answer_socket(lane.get_mut()).await
                 });
+                stop.or(answered).await
+            }
+            Self::Mptcp(listener) => {
+                let accepting = listener.accept();
+                let answered = application.run(rail, async move { answer_socket(&mut accepting.await?).await });
                 stop.or(answered).await
             }
             Self::Messages(listener) => {
@@ -244,6 +274,18 @@ impl Source {
             guests.dismiss().await;
         }
     }
+}
+
+/// Asks over one socket.
+async fn ask_socket(stream: &mut TcpStream, sizes: &[u32], count: u32) -> Result<Vec<RoundTrips>> {
+    approach(stream).await?;
+    Ok(latency::ask(stream, sizes, count).await?)
+}
+
+/// Answers over one socket; gives how many messages there were.
+async fn answer_socket(stream: &mut TcpStream) -> Result<u64> {
+    receive(stream).await?;
+    Ok(latency::answer(stream).await?)
 }
 
 /// Greets the end that answers, and waits for its turn.

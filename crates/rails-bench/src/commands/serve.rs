@@ -35,11 +35,11 @@ pub(crate) struct Args {
     /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
     #[arg(long, conflicts_with_all = ["plain", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
-    /// Send messages back, as `stream --ping` wants it; of plain flows on the first address only
-    #[arg(long, conflicts_with = "mptcp")]
+    /// Send messages back, as `stream --ping` wants it; of plain flows and MPTCP on the first address only
+    #[arg(long)]
     ping: bool,
     /// Take them through the interface for messages, as `stream --ping --messages` sends them
-    #[arg(long, requires = "ping", conflicts_with = "plain")]
+    #[arg(long, requires = "ping", conflicts_with_all = ["plain", "mptcp"])]
     messages: bool,
     /// The runtime on which the messages are received and sent back
     #[arg(long, value_name = "RUNTIME", default_value = "rail", requires = "ping")]
@@ -91,8 +91,7 @@ async fn serve(
     mut stop: Stop,
 ) -> Result<Exit> {
     if args.ping {
-        let plain = args.plain.then(|| args.stream.tcp()).transpose()?;
-        let over = ping::Over::chosen(plain, args.messages);
+        let over = ping::Over::chosen(&args.stream, args.plain, args.mptcp, args.messages)?;
         return ping::answer(endpoint, addresses, over, args.application, args.once, stop).await;
     }
     if args.plain {

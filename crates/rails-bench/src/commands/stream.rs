@@ -49,12 +49,12 @@ pub(crate) struct Args {
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
     #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
-    /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; on a plain flow it
-    /// goes to the first address
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::message, conflicts_with_all = ["seconds", "bytes", "mptcp"])]
+    /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; plain flows and MPTCP
+    /// go to the first address
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::message, conflicts_with_all = ["seconds", "bytes"])]
     ping: Vec<u32>,
     /// Send them through the interface for messages instead of the stream of bytes
-    #[arg(long, requires = "ping", conflicts_with = "plain")]
+    #[arg(long, requires = "ping", conflicts_with_all = ["plain", "mptcp"])]
     messages: bool,
     /// The runtime on which the messages are sent and received
     #[arg(long, value_name = "RUNTIME", default_value = "rail", requires = "ping")]
@@ -101,8 +101,7 @@ async fn measure(
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
     };
     if !args.ping.is_empty() {
-        let plain = args.plain.then(|| args.stream.tcp()).transpose()?;
-        let over = ping::Over::chosen(plain, args.messages);
+        let over = ping::Over::chosen(&args.stream, args.plain, args.mptcp, args.messages)?;
         return ping::ask(endpoint, remotes, over, args.application, (&args.ping, args.round_trips), args.json, stop)
             .await;
     }

@@ -1,6 +1,6 @@
-//! Round trips over striped streams beside those over one plain flow, over the same links in the same run.
+//! Round trips over striped streams beside those over one plain flow and MPTCP, over the same links in the same run.
 
-use crate::lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, peer::Peer, testbed::halves};
+use crate::lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, mptcp, peer::Peer, testbed::halves};
 use crate::{commands::ping::Application, measure::latency::RoundTrips};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
@@ -16,6 +16,8 @@ use std::{fmt, time::Duration};
 pub(crate) enum Carrier {
     /// One plain tokio TCP flow on the fastest link
     Plain,
+    /// One socket of the kernel's MPTCP, with a subflow on every link
+    Mptcp,
     /// A stream over all links, with one thread per CPU
     Rails,
     /// A stream over all links, with one thread for all rails
@@ -54,6 +56,8 @@ pub(crate) struct LatencyComparison {
     pub(crate) confined: bool,
     /// The seed of the order.
     pub(crate) seed: u64,
+    /// Why MPTCP took no part; `None` where it did.
+    pub(crate) mptcp_absent: Option<String>,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<LatencySample>,
     /// Their results by size and carrier.
@@ -69,6 +73,8 @@ pub(crate) struct LatencySample {
     pub(crate) carrier: Carrier,
     /// Figures of each size.
     pub(crate) round_trips: Vec<RoundTrips>,
+    /// Why they are not to be taken at face value.
+    pub(crate) warning: Option<String>,
 }
 
 /// One carrier with one size over all rounds.
@@ -89,7 +95,8 @@ pub(crate) struct LatencyOutcome {
 }
 
 impl LatencyContest {
-    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before it starts.
+    /// Makes the links, runs every round, and takes the links down again. `absent` is told why MPTCP
+    /// cannot take part, before anything is measured; `progress` of each measurement before it starts.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.
@@ -99,40 +106,52 @@ impl LatencyContest {
     pub(crate) fn run(
         &self,
         topology: &Topology,
+        absent: impl FnOnce(Carrier, &str),
         mut progress: impl FnMut(usize, Carrier),
     ) -> Result<LatencyComparison, ContestError> {
         let all = topology.allowed_cpus();
         let cpus = if self.confined { halves(all) } else { (all.clone(), all.clone()) };
         let testbed = Testbed::build(&self.links, cpus, Duration::ZERO, &self.terms)?;
+        let mptcp_absent = mptcp::enable(&testbed).err();
+        if let Some(reason) = &mptcp_absent {
+            absent(Carrier::Mptcp, reason);
+        }
+        let takes_part = |carrier: &Carrier| *carrier != Carrier::Mptcp || mptcp_absent.is_none();
+        let mut carriers: Vec<Carrier> = Carrier::ALL.into_iter().filter(takes_part).collect();
         let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
         for round in 0..=self.terms.rounds {
-            let mut carriers = Carrier::ALL;
             carriers.shuffle(&mut order);
-            for carrier in carriers {
+            for carrier in carriers.iter().copied() {
                 progress(round, carrier);
+                let joins = mptcp::joins(&testbed)?;
                 let round_trips = self.measure(&testbed, carrier)?;
+                let warning = if carrier == Carrier::Mptcp { mptcp::missing(&testbed, joins)? } else { None };
                 if round > 0 {
-                    samples.push(LatencySample { round, carrier, round_trips });
+                    samples.push(LatencySample { round, carrier, round_trips, warning });
                 }
             }
         }
-        Ok(LatencyComparison::new(self, samples))
+        Ok(LatencyComparison::new(self, mptcp_absent, samples))
     }
 
     fn measure(&self, testbed: &Testbed, carrier: Carrier) -> Result<Vec<RoundTrips>, ContestError> {
         let links = match carrier {
             Carrier::Plain => vec![fastest(&self.links)],
+            // The connection is made over the first link, and the kernel adds the others.
+            Carrier::Mptcp => vec![0],
             _ => (0..self.links.len()).collect(),
         };
         let ends = |side| {
             let addresses = links.iter().map(|link| testbed.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
+        // Subflows come in at the other addresses as well.
+        let listen = if carrier == Carrier::Mptcp { "0.0.0.0".to_owned() } else { ends(Side::B) };
         let application = self.application.to_string();
         let common = ["--insecure", "--json", "--congestion", &testbed.congestion, "--application", &application];
         let mut serve = testbed.command(Side::B, &testbed.program);
-        serve.args(["serve", "--once", "--ping", "--listen", &ends(Side::B)]).args(common).args(carrier.arguments());
+        serve.args(["serve", "--once", "--ping", "--listen", &listen]).args(common).args(carrier.arguments());
         let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -147,12 +166,13 @@ impl LatencyContest {
 
 impl Carrier {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Plain, Self::Rails, Self::RailsSingle, Self::RailsMessages, Self::RailsBusy];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Plain, Self::Mptcp, Self::Rails, Self::RailsSingle, Self::RailsMessages, Self::RailsBusy];
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["--plain"],
+            Self::Mptcp => &["--mptcp"],
             Self::Rails => &[],
             Self::RailsSingle => &["--driver", "single"],
             Self::RailsMessages => &["--messages"],
@@ -162,7 +182,7 @@ impl Carrier {
 }
 
 impl LatencyComparison {
-    fn new(contest: &LatencyContest, samples: Vec<LatencySample>) -> Self {
+    fn new(contest: &LatencyContest, mptcp_absent: Option<String>, samples: Vec<LatencySample>) -> Self {
         let spread = |bytes: u32, carrier: Carrier, figure: fn(&RoundTrips) -> f64| {
             let of = samples.iter().filter(|sample| sample.carrier == carrier).flat_map(|sample| &sample.round_trips);
             Spread::of(of.filter(|figures| figures.bytes == bytes).map(figure))
@@ -188,7 +208,8 @@ impl LatencyComparison {
         let pairs = sizes.iter().flat_map(|bytes| Carrier::ALL.map(|carrier| (*bytes, carrier)));
         let results = pairs.filter_map(outcome).collect();
         let LatencyContest { application, confined, .. } = *contest;
-        Self { links: contest.links.clone(), application, confined, seed: contest.terms.seed, samples, results }
+        let (links, seed) = (contest.links.clone(), contest.terms.seed);
+        Self { links, application, confined, seed, mptcp_absent, samples, results }
     }
 }
 
@@ -196,6 +217,7 @@ impl fmt::Display for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Plain => "tokio TCP, one flow",
+            Self::Mptcp => "MPTCP, the kernel's",
             Self::Rails => "rails",
             Self::RailsSingle => "rails, single driver",
             Self::RailsMessages => "rails, messages",
@@ -216,6 +238,9 @@ impl fmt::Display for LatencyComparison {
             self.application,
             self.seed
         )?;
+        if let Some(reason) = &self.mptcp_absent {
+            writeln!(f, "NOT MEASURED: {}: {reason}", Carrier::Mptcp)?;
+        }
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
         table.set_header([
@@ -241,7 +266,10 @@ impl fmt::Display for LatencyComparison {
             table.add_row([bytes, carrier, p50, p50_least, p50_most, over50, p99, p99_least, p99_most, over99]);
         }
         table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        writeln!(f, "{table}")
+        writeln!(f, "{table}")?;
+        let warned = |sample: &LatencySample| Some((sample.round, sample.carrier, sample.warning.clone()?));
+        let mut warnings = self.samples.iter().filter_map(warned);
+        warnings.try_for_each(|(round, carrier, warning)| writeln!(f, "(!) {carrier}, round {round}: {warning}"))
     }
 }
 
@@ -263,6 +291,7 @@ mod tests {
                 most_us: 9.0,
                 each_ns: vec![],
             }],
+            warning: (carrier == Carrier::Rails && round == 3).then(|| "it limps".to_owned()),
         };
         let samples = [(1, 10.0, 12.0), (2, 20.0, 22.0), (3, 30.0, 32.0)];
         let samples = samples.iter().flat_map(|(round, plain, rails)| {
@@ -271,11 +300,15 @@ mod tests {
         let terms = Terms { rounds: 3, seed: 1, congestion: "cubic".to_owned(), program: "rails-bench".into() };
         let application = Application::MultiThread;
         let contest = LatencyContest { links: vec![], sizes: vec![64], count: 1, application, confined: true, terms };
-        let comparison = LatencyComparison::new(&contest, samples.collect());
+        let absent = Some("it is not here".to_owned());
+        let comparison = LatencyComparison::new(&contest, absent, samples.collect());
         assert_eq!(comparison.results.len(), 2, "who was not measured has no figures");
         assert_eq!(comparison.results[0].p50_over_plain, Some(1.0));
         assert_eq!(comparison.results[1].p50_us, Spread { median: 22.0, least: 12.0, most: 32.0 });
         assert_eq!(comparison.results[1].p99_over_plain, Some(1.1));
-        assert!(comparison.to_string().contains("1.100"));
+        let printed = comparison.to_string();
+        assert!(printed.contains("1.100"), "{printed}");
+        assert!(printed.contains("NOT MEASURED: MPTCP, the kernel's: it is not here"), "{printed}");
+        assert!(printed.contains("(!) rails, round 3: it limps"), "{printed}");
     }
 }

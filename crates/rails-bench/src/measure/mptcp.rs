@@ -32,9 +32,9 @@ pub(crate) async fn send(
 ) -> Result<Measurement> {
     let baseline = Baseline::take(rails);
     let rail = first(rails)?;
-    let local = rail.planned().address.map(|address| SocketAddr::new(address, 0));
+    let connecting = connect(rail, remote, congestion);
     let flow = rail.runtime().spawn(async move {
-        let mut stream = connect(local, remote, congestion.as_deref()).await?;
+        let mut stream = connecting.await?;
         let report = report(&stream)?;
         approach(&mut stream).await?;
         let (bytes_sent, receipt) = give(&mut stream, amount).await?;
@@ -85,15 +85,22 @@ impl Listener {
         self.listener.local_addr()
     }
 
+    /// Takes one connection, on the runtime that runs this.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn accept(&self) -> impl Future<Output = io::Result<TcpStream>> + Send + use<> {
+        let listener = self.listener.try_clone();
+        async move { Ok(TcpListener::from_std(listener?)?.accept().await?.0) }
+    }
+
     /// Takes one connection on the first rail, counts, and reports to the sender.
     ///
     /// # Errors
     /// How the connection failed.
     pub(crate) async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
-        let listener = self.listener.try_clone()?;
-        let accepted = rail.runtime().spawn(async move { TcpListener::from_std(listener)?.accept().await });
-        let (mut stream, _) = accepted.await??;
+        let mut stream = rail.runtime().spawn(self.accept()).await??;
         let baseline = Baseline::take(rails);
         let counting = rail.runtime().spawn(async move {
             let report = report(&stream)?;
@@ -118,13 +125,24 @@ impl Listener {
     }
 }
 
-async fn connect(local: Option<SocketAddr>, remote: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
-    let socket = socket(remote, congestion)?;
-    if let Some(local) = local {
-        socket.bind(&local.into())?;
+/// Connects from a rail's address, on the runtime that runs this.
+///
+/// # Errors
+/// The kernel's refusal; `EPROTONOSUPPORT` where it has no MPTCP.
+pub(crate) fn connect(
+    rail: &Rail,
+    remote: SocketAddr,
+    congestion: Option<String>,
+) -> impl Future<Output = io::Result<TcpStream>> + Send + use<> {
+    let local = rail.planned().address.map(|address| SocketAddr::new(address, 0));
+    async move {
+        let socket = socket(remote, congestion.as_deref())?;
+        if let Some(local) = local {
+            socket.bind(&local.into())?;
+        }
+        let socket = tokio::net::TcpSocket::from_std_stream(socket.into());
+        socket.connect(remote).await
     }
-    let socket = tokio::net::TcpSocket::from_std_stream(socket.into());
-    socket.connect(remote).await
 }
 
 fn socket(address: SocketAddr, congestion: Option<&str>) -> io::Result<Socket> {

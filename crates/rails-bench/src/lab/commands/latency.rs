@@ -1,4 +1,4 @@
-//! `latency`: round trips over striped streams beside those over plain TCP.
+//! `latency`: round trips over striped streams beside those over plain TCP and MPTCP.
 
 use super::contest::{CaseArgs, ContestArgs, explained};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Compare the round trips of small messages over striped streams and plain TCP, over links made for it (needs root)
+/// Compare the round trips of small messages over striped streams, plain TCP and MPTCP, over links made for it (needs root)
 ///
 /// In each round every carrier runs once, in random order, with both ends as processes of their own; the first round does not count.
 /// Without --rates and --emulated there is one case, unshaped,unshaped.
@@ -51,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             terms: terms.clone(),
         };
         let progress = |round, carrier| args.contest.say(round, carrier);
-        let comparison = contest.run(&topology, progress).map_err(explained)?;
+        let absent = |carrier, reason: &str| print::note(format_args!("NOT MEASURED: {carrier}: {reason}"));
+        let comparison = contest.run(&topology, absent, progress).map_err(explained)?;
         print::result(format_args!("{comparison}\n"))?;
         comparisons.push(comparison);
     }

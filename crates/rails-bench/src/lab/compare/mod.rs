@@ -28,7 +28,7 @@ pub(crate) use statistics::Spread;
 pub(crate) use link::fastest;
 #[cfg(feature = "fuzzing")]
 pub(crate) use rivals::fuzz;
-pub(crate) use rivals::{Running, own};
+pub(crate) use rivals::{Running, mptcp, own};
 pub(crate) use testbed::Testbed;
 
 use rails_topo::CpuSet;

@@ -1,7 +1,7 @@
 //! The contenders at work, one file for each kind.
 
 mod iperf3;
-mod mptcp;
+pub(crate) mod mptcp;
 mod own;
 mod program;
 mod ucx;

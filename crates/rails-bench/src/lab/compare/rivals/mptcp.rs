@@ -12,12 +12,7 @@ pub(super) struct Mptcp {
 impl Mptcp {
     /// Sets the path manager of both ends up.
     pub(super) fn enable(testbed: &Testbed, program: Own) -> Result<Self, String> {
-        testbed.lab.enable_mptcp().map_err(|error| match error {
-            LabError::System(SystemError::File { path, source, .. }) => {
-                format!("this kernel has no MPTCP ({}: {source})", path.display())
-            }
-            other => format!("`ip mptcp` cannot set its endpoints up: {other}"),
-        })?;
+        enable(testbed)?;
         let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
         Ok(Self { program, kernel: release.unwrap_or_else(|_| "of an unknown release".to_owned()) })
     }
@@ -29,15 +24,31 @@ impl Rival for Mptcp {
     }
 
     fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError> {
-        let joins = || Ok::<_, ContestError>(testbed.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0));
-        let before = joins()?;
+        let before = joins(testbed)?;
         let mut figures = self.program.measure(testbed)?;
-        let subflows = 1 + joins()? - before;
-        let links = testbed.links.len() as u64;
-        // Nothing in a healthy rate tells that a subflow did not join; the kernel's count does.
-        if subflows != links {
-            figures.warnings.push(format!("{subflows} subflow(s) on {links} link(s), by the kernel's MPJoinSynAckRx"));
-        }
+        figures.warnings.extend(missing(testbed, before)?);
         Ok(figures)
     }
+}
+
+/// Sets the path manager of both ends up, or says why that cannot be done.
+pub(crate) fn enable(testbed: &Testbed) -> Result<(), String> {
+    testbed.lab.enable_mptcp().map_err(|error| match error {
+        LabError::System(SystemError::File { path, source, .. }) => {
+            format!("this kernel has no MPTCP ({}: {source})", path.display())
+        }
+        other => format!("`ip mptcp` cannot set its endpoints up: {other}"),
+    })
+}
+
+/// How many subflows have joined a connection of the sender up to now.
+pub(crate) fn joins(testbed: &Testbed) -> Result<u64, ContestError> {
+    Ok(testbed.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0))
+}
+
+/// A warning where the one connection made since then has not a subflow on every link: no healthy figure tells that.
+pub(crate) fn missing(testbed: &Testbed, joins_before: u64) -> Result<Option<String>, ContestError> {
+    let (subflows, links) = (1 + joins(testbed)? - joins_before, testbed.links.len() as u64);
+    let warning = || format!("{subflows} subflow(s) on {links} link(s), by the kernel's MPJoinSynAckRx");
+    Ok((subflows != links).then(warning))
 }

@@ -215,12 +215,22 @@ fn netns_round_trips_by_length_and_carrier() {
         ["latency", "--rounds", "2", "--round-trips", "50", "--sizes", "64,64KiB", "--json", json.to_str().unwrap()];
     let output = run(case);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("rails, single driver"), "{}", stdout(&output));
+    let printed = stdout(&output);
+    assert!(printed.contains("rails, single driver") && printed.contains("MPTCP, the kernel's"), "{printed}");
     let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
-    assert_eq!(all[0]["samples"].as_array().unwrap().len(), 2 * 5, "two rounds of five carriers");
-    assert_eq!(all[0]["samples"][0]["round_trips"][0]["each_ns"].as_array().unwrap().len(), 50, "each one is kept");
+    let carriers = match all[0]["mptcp_absent"].as_str() {
+        None => 6,
+        Some(reason) => {
+            assert!(stderr(&output).contains(reason) && printed.contains(reason), "{reason} is said loudly");
+            5
+        }
+    };
+    let samples = all[0]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2 * carriers, "two rounds of every carrier");
+    assert!(samples.iter().all(|sample| sample["warning"].is_null()), "MPTCP has a subflow on every link");
+    assert_eq!(samples[0]["round_trips"][0]["each_ns"].as_array().unwrap().len(), 50, "each one is kept");
     let results = all[0]["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2 * 5, "two lengths of five carriers");
+    assert_eq!(results.len(), 2 * carriers, "two lengths of every carrier");
     for result in results {
         let ratio = result["p50_over_plain"].as_f64().unwrap();
         assert!(ratio > 0.0 && (result["carrier"] != "plain" || ratio == 1.0), "{result}");
@@ -354,6 +364,8 @@ fn impossible_disturbances_with_the_flag() {
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--parallel", "65"], "--parallel"),
         (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--json", "--samples", "1us"], "--samples"),
         (vec!["stream", "--to", "127.0.0.1", "--insecure", "--ping", "0"], "--ping"),
+        (vec!["stream", "--to", "127.0.0.1", "--insecure", "--mptcp", "--ping", "64", "--messages"], "--messages"),
+        (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--mptcp", "--ping", "--messages"], "--messages"),
         (vec!["compare", "--contenders", "nobody"], "--contenders"),
         (vec!["compare", "--emulated", "400"], "--emulated 400"),
     ] {

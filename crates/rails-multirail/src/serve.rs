@@ -53,10 +53,11 @@ pub enum ServeError {
 }
 
 impl Rails {
-    /// Serves connections to one address on all rails: each rail has a listening socket of its own, on its own runtime. The
-    /// kernel gives each connection to the rail on whose CPU its first packet was handled; if that is no rail's CPU, to the
-    /// rail whose NIC the packet came by, if only one has it; and else to any, by a hash ([`listen_steered`]). Its further
-    /// packets mostly come the same way, so that the connection is served where its interrupt is.
+    /// Serves connections to one address on all rails: each rail has a listening socket of its own, on its own runtime.
+    /// If a name has several addresses, it is the first of them that can be listened on. The kernel gives each
+    /// connection to the rail on whose CPU its first packet was handled; if that is no rail's CPU, to the rail whose
+    /// NIC the packet came by, if only one has it; and else to any, by a hash ([`listen_steered`]). Its further packets
+    /// mostly come the same way, so that the connection is served where its interrupt is.
     ///
     /// Each rail's thread calls `make_service` with its socket, and keeps the future, which need not be `Send`. An HTTP
     /// server such as `axum::serve` spawns the tasks of its connections with `tokio::spawn`, which is on the rail.

@@ -49,8 +49,8 @@ pub(crate) struct Args {
     /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
     #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
-    /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took; plain flows and MPTCP
-    /// go to the first address
+    /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took;
+    /// plain flows and MPTCP go to the first address
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::message, conflicts_with_all = ["seconds", "bytes"])]
     ping: Vec<u32>,
     /// Send them through the interface for messages instead of the stream of bytes

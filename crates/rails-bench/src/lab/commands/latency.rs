@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Compare the round trips of small messages over striped streams, plain TCP and MPTCP, over links made for it (needs root)
+/// Compare round trips of small messages over striped streams, plain TCP and MPTCP, over links made for it (needs root)
 ///
 /// In each round every carrier runs once, in random order, with both ends as processes of their own; the first round does not count.
 /// Without --rates and --emulated there is one case, unshaped,unshaped.

@@ -96,7 +96,10 @@ pub use capture::Capture;
 pub use errors::{CaptureError, CaptureFault, DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
-pub use locality::{ClosestPus, CommonAncestor, Device, Level, Locality, PciPath, Shared, Sharer, Tier, Tiers};
+pub use locality::{
+    ClosestPus, CommonAncestor, Device, JointBandwidth, Level, Locality, NarrowLink, PciPath, Shared, Sharer, Tier,
+    Tiers,
+};
 pub use model::{
     BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt, Lanes,
     MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Override, Package, ParseAddressError,

@@ -67,7 +67,7 @@ impl Locality<'_> {
 /// switch there is none, and the Link Status Register (7.5.3.8) of a lower port describes the link below it. So there
 /// is a link above each function at an odd depth, or, if the way up ends in the unknown, above the device itself and
 /// every other function from there.
-fn has_link_above(function: &Function, begin: u32) -> bool {
+pub(super) fn has_link_above(function: &Function, begin: u32) -> bool {
     let above_first = begin - function.depth;
     match function.reaches_root {
         true => function.depth % 2 == 1,

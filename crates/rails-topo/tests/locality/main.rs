@@ -2,6 +2,7 @@
 
 mod cards;
 mod devices;
+mod joint;
 mod levels;
 mod nodes;
 mod properties;

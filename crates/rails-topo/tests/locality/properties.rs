@@ -69,6 +69,28 @@ fn are_a_partition(machine: &Topology, tiers: Tiers<'_>) -> Result<(), TestCaseE
 }
 
 proptest! {
+    /// Interfaces together carry no less than each of them, and no more than all of them one by one.
+    #[test]
+    fn joint_bandwidth_between_the_largest_and_the_sum(
+        machine in machines(),
+        speeds in proptest::collection::vec(proptest::option::of(0..100u64), 8),
+    ) {
+        let mut json = serde_json::to_value(&machine).unwrap();
+        for (nic, speed) in json["nics"].as_array_mut().unwrap().iter_mut().zip(speeds) {
+            nic["speed_bits_per_second"] = speed.map(|mbps| mbps * 1_000_000).into();
+        }
+        let machine: Topology = serde_json::from_value(json).unwrap();
+        let locality = machine.locality();
+        let alone: Vec<_> = machine.nics().iter().map(|nic| locality.joint_bandwidth([nic]).bandwidth).collect();
+        let together = locality.joint_bandwidth(machine.nics());
+        prop_assert_eq!(&together, &locality.joint_bandwidth(machine.nics().iter().rev()), "in any order");
+        if let (Some(together), Some(alone)) = (together.bandwidth, alone.into_iter().collect::<Option<Vec<_>>>()) {
+            let bits = alone.iter().map(|bandwidth| bandwidth.as_bits_per_second());
+            prop_assert!(bits.clone().max().unwrap_or(0) <= together.as_bits_per_second());
+            prop_assert!(together.as_bits_per_second() <= bits.sum());
+        }
+    }
+
     #[test]
     fn tiers_partition_the_nodes_that_may_be_used(machine in machines()) {
         let locality = machine.locality();

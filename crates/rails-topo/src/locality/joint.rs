@@ -1,0 +1,158 @@
+//! The bandwidth of several interfaces at once.
+
+use super::{
+    Locality,
+    path::has_link_above,
+    pci_tree::{At, PciTree},
+};
+use crate::{Bandwidth, Nic, PciAddress};
+use std::collections::BTreeMap;
+
+/// The bandwidth of several interfaces at once, between their wires and the root complex.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JointBandwidth {
+    /// The most that they carry together, in each direction; `None` if a speed is unknown and no link bounds it.
+    pub bandwidth: Option<Bandwidth>,
+    /// The PCI Express links that carry less than what comes from below them, the lower ones first.
+    pub narrow: Vec<NarrowLink>,
+}
+
+/// A PCI Express link that carries less than the devices below it could send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NarrowLink {
+    /// The function at its lower end.
+    pub function: PciAddress,
+    /// Its bandwidth in each direction.
+    pub bandwidth: Bandwidth,
+    /// The bandwidth that comes from below it; `None` is unknown.
+    pub offered: Option<Bandwidth>,
+}
+
+impl Locality<'_> {
+    /// The bandwidth of these interfaces at once. Each counts once, and interfaces of one physical port have the speed
+    /// of the fastest among them. A link of unknown bandwidth counts as wide enough.
+    pub fn joint_bandwidth<'n>(&self, nics: impl IntoIterator<Item = &'n Nic>) -> JointBandwidth {
+        let mut ports: BTreeMap<&str, Port> = BTreeMap::new();
+        for nic in nics {
+            let port = Port { offered: nic.speed.into(), at: nic.pci.and_then(|address| self.physical(address)) };
+            let name = nic.physical_port.as_deref().unwrap_or(&nic.name);
+            let known = ports.entry(name).or_insert(port);
+            known.offered = known.offered.faster(port.offered);
+            known.at = known.at.or(port.at);
+        }
+        let mut flows = Flows { tree: &self.tree, total: Offered::NOTHING, below: BTreeMap::new(), narrow: Vec::new() };
+        ports.into_values().for_each(|port| flows.add(port));
+        flows.rise();
+        JointBandwidth { bandwidth: flows.total.known(), narrow: flows.narrow }
+    }
+
+    /// The place of a function; of a virtual one, that of its physical one.
+    fn physical(&self, address: PciAddress) -> Option<At> {
+        let at = self.tree.find(address)?;
+        let physical = self.tree.function(at).physical_function.and_then(|address| self.tree.find(address));
+        Some(physical.unwrap_or(at))
+    }
+}
+
+/// A physical port.
+#[derive(Clone, Copy)]
+struct Port {
+    offered: Offered,
+    at: Option<At>,
+}
+
+/// A bandwidth, or an unknown one, which is more than any other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Offered(u64);
+
+impl Offered {
+    const NOTHING: Self = Self(0);
+    const UNKNOWN: Self = Self(u64::MAX);
+
+    fn known(self) -> Option<Bandwidth> {
+        (self != Self::UNKNOWN).then_some(Bandwidth::bits_per_second(self.0))
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The known one of two speeds of one port, or the larger one.
+    fn faster(self, other: Self) -> Self {
+        match (self.known(), other.known()) {
+            (Some(a), Some(b)) => Some(a.max(b)).into(),
+            (known, None) | (None, known) => known.into(),
+        }
+    }
+}
+
+impl From<Option<Bandwidth>> for Offered {
+    fn from(bandwidth: Option<Bandwidth>) -> Self {
+        bandwidth.map_or(Self::UNKNOWN, |bandwidth| Self(bandwidth.as_bits_per_second()))
+    }
+}
+
+/// What rises from the ports through the links.
+struct Flows<'t> {
+    tree: &'t PciTree,
+    /// What has reached the root complex.
+    total: Offered,
+    /// What has reached each function from below, by depth and place, with the depth of a device below it.
+    below: BTreeMap<(u32, At), (Offered, u32)>,
+    narrow: Vec<NarrowLink>,
+}
+
+impl Flows<'_> {
+    fn add(&mut self, port: Port) {
+        match port.at {
+            Some(at) => self.reach(at, port.offered, self.tree.function(at).depth),
+            None => self.total = self.total.and(port.offered),
+        }
+    }
+
+    fn reach(&mut self, at: At, offered: Offered, begin: u32) {
+        let depth = self.tree.function(at).depth;
+        let (known, _) = self.below.entry((depth, at)).or_insert((Offered::NOTHING, begin));
+        *known = known.and(offered);
+    }
+
+    /// Passes on everything that has reached the lowest functions, through the links above them, until all is up. The functions
+    /// below one port share its link.
+    fn rise(&mut self) {
+        while let Some((&(depth, _), _)) = self.below.last_key_value() {
+            let lowest = self.below.split_off(&(depth, 0));
+            let mut links: BTreeMap<At, Link> = BTreeMap::new();
+            for ((_, at), (offered, begin)) in lowest {
+                let function = self.tree.function(at);
+                match function.parent {
+                    Some(parent) if has_link_above(function, begin) => {
+                        let bandwidth = function.bandwidth.or(self.tree.function(parent).bandwidth);
+                        let link = Link { function: function.address, bandwidth, offered: Offered::NOTHING, begin };
+                        let link = links.entry(parent).or_insert(link);
+                        link.offered = link.offered.and(offered);
+                        link.bandwidth = link.bandwidth.or(bandwidth);
+                    }
+                    Some(parent) => self.reach(parent, offered, begin),
+                    None => self.total = self.total.and(offered),
+                }
+            }
+            for (parent, Link { function, bandwidth, offered, begin }) in links {
+                let carried = offered.min(bandwidth.into());
+                if let Some(bandwidth) = bandwidth.filter(|_| carried < offered) {
+                    self.narrow.push(NarrowLink { function, bandwidth, offered: offered.known() });
+                }
+                self.reach(parent, carried, begin);
+            }
+        }
+    }
+}
+
+/// A link, by what comes up through it.
+struct Link {
+    function: PciAddress,
+    bandwidth: Option<Bandwidth>,
+    offered: Offered,
+    begin: u32,
+}

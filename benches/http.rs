@@ -34,7 +34,7 @@ fn main() {
         true => (5, Duration::from_secs(3)),
         false => (1, Duration::from_millis(100)),
     };
-    let plan = Topology::detect().map(|topology| plan_rails(&topology, &RailRequest::Loopback(None)));
+    let plan = Topology::detect().map(|topology| plan_rails(&topology, &RailRequest::loopback(None)));
     let plan = plan.expect("this machine can be read").expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let waiting = Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -125,7 +125,7 @@ async fn by_bytes(count: u64, message: Bytes) -> std::time::Duration {
 
 async fn pair(interleaved: bool) -> (MultiRailStream, MultiRailStream) {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("they need no privilege");
     let secret = Secret::pre_shared(b"sixteen bytes ok").expect("it is long enough");
     let options = StreamOptions::new(secret).interleaved_messages(interleaved);

@@ -32,7 +32,7 @@ use tokio::runtime::{Builder, Handle};
 
 fn tasks(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     // The two have a CPU each where there are two.
     let [into, from] = [plan.rails[0].cpu, plan.rails[1].cpu];
     let rail = |name: &str, cpu| RailRuntimeBuilder::new(name, CpuSet::single(cpu)).build().expect("a runtime");
@@ -89,7 +89,7 @@ fn tasks(criterion: &mut Criterion) {
 /// time after the one before it, so that a thread that sleeps in between is asleep.
 fn begin(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let [into, from] = [plan.rails[0].cpu, plan.rails[1].cpu];
     let _bound = bind_current(&CpuSet::single(from)).expect("a thread binds itself");
     let mut group = criterion.benchmark_group("task begins on another thread");

@@ -90,7 +90,7 @@ impl Usage {
 
 fn rails() -> [Rails; 2] {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     [(); 2].map(|()| Rails::build(&plan).expect("loopback rails need no privilege"))
 }
 

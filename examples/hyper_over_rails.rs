@@ -42,7 +42,7 @@ pub(crate) struct Done {
 /// A server, a client, one stream between them, and a few requests on it.
 pub(crate) async fn run() -> anyhow::Result<Done> {
     let topology = Topology::detect()?;
-    let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(2))?)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let options = StreamOptions::new(Secret::pre_shared(&secret)?);

@@ -47,7 +47,7 @@ pub(crate) struct Exchanged {
 
 /// Sends `large` messages of 4 MiB, and asks `questions` questions meanwhile.
 pub(crate) async fn run(large: usize, questions: usize) -> anyhow::Result<Exchanged> {
-    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::loopback(2))?)?;
     // Two programs would get the secret at their start.
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;

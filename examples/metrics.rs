@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
 
 /// Sends for `time`, and gives the answer of `/metrics` at its end.
 pub(crate) async fn run(address: SocketAddr, time: Duration) -> anyhow::Result<String> {
-    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::loopback(2))?)?;
     // Two programs would get the secret at their start.
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;

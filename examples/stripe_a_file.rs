@@ -59,7 +59,7 @@ pub(crate) struct Striped {
 /// Sends `source` to its end over two loopback rails, and fails if other bytes arrive.
 pub(crate) async fn run(source: impl AsyncRead + Unpin) -> anyhow::Result<Striped> {
     let topology = Topology::detect()?;
-    let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(2))?)?;
 
     // Two programs would get the secret at their start.
     let mut secret = [0; 32];

@@ -30,7 +30,7 @@ fn certificate() -> anyhow::Result<(String, String)> {
 
 /// One greeting from a server to a client that it trusts, and none to another.
 pub(crate) async fn run() -> anyhow::Result<String> {
-    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
+    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::loopback(2))?)?;
     let (server_pem, server_key) = certificate()?;
     let (client_pem, client_key) = certificate()?;
     let server = Identity::from_pem(server_pem.as_bytes(), server_key.as_bytes())?;

@@ -8,7 +8,7 @@
 //! # Smallest use
 //!
 //! Two rails on the loopback interface, one stream over both. It needs no privilege and no second NIC; with NICs,
-//! [`RailRequest::Auto`](multirail::RailRequest::Auto) plans a rail on each.
+//! [`RailRequest::auto()`](multirail::RailRequest::auto()) plans a rail on each.
 //!
 //! ```
 //! use rails::multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
@@ -19,7 +19,7 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // The machine, the plan of the rails, and then one pinned runtime per rail.
 //!     let topology = Topology::detect()?;
-//!     let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2)))?;
+//!     let plan = plan_rails(&topology, &RailRequest::loopback(2))?;
 //!     let rails = Rails::build(&plan)?;
 //!
 //!     // Both ends know the secret, of 16 bytes at least. A peer that does not know it joins no stream.

@@ -19,7 +19,7 @@ use tonic::{body::Body, server::NamedService, transport::Server};
 
 async fn listening() -> (Rails, MultiRailListener) {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options()).await;
     (rails, listener.expect("loopback can be bound"))

@@ -42,7 +42,7 @@ async fn narrow_pair() -> Pair {
 
 async fn pair_with(options: StreamOptions) -> Pair {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let addresses: Vec<SocketAddr> =
         rails.iter().map(|rail| SocketAddr::new(rail.planned().address.expect("it has one"), 0)).collect();

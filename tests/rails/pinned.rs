@@ -59,7 +59,7 @@ fn cpus_that_do_not_exist_make_no_plan() {
 #[test]
 fn a_plan_for_cpus_that_do_not_exist_builds_nothing() {
     let topology = Topology::detect().unwrap();
-    let mut plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).unwrap();
+    let mut plan = plan_rails(&topology, &RailRequest::loopback(2)).unwrap();
     plan.rails[1].cpu = CpuId(ABSENT);
     let error = Rails::build(&plan).unwrap_err();
     let RuntimeError::Bind { name, source: BindError::CpusUnusable { requested, offline, .. } } = error else {

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[tokio::test(flavor = "current_thread")]
 async fn dropped_rails_leave_no_thread() {
     let topology = Topology::detect().unwrap();
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(3))).unwrap();
+    let plan = plan_rails(&topology, &RailRequest::loopback(3)).unwrap();
     let before = threads();
 
     let rails = Rails::build(&plan).unwrap();

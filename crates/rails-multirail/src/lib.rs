@@ -8,7 +8,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Planning decides and explains; building pins threads, sets memory policies, and reads both back.
-//! let plan = plan_rails(&Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+//! let plan = plan_rails(&Topology::detect()?, &RailRequest::loopback(2))?;
 //! let rails = Rails::build(&plan)?;
 //! let options = StreamOptions::new(Secret::pre_shared(b"at least sixteen bytes")?);
 //! let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options).await?;

@@ -2,7 +2,7 @@
 
 use crate::{
     RailId,
-    planner::{PlannedRail, RailPlan},
+    planner::{Binding, PlannedRail, RailPlan},
     runtime::{DROP_LIMIT, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError},
     stream::LinkChanges,
 };
@@ -10,10 +10,11 @@ use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
+    thread,
 };
 use rails_net::LocalEnd;
 use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
-use rails_topo::{CpuSet, NodeId, NodeSet, Topology};
+use rails_topo::{CpuId, CpuSet, NodeId, NodeSet, Topology};
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -42,10 +43,13 @@ pub(crate) struct WeakRails(Weak<Inner>);
 pub struct Rail {
     planned: PlannedRail,
     runtime: RailRuntime,
+    /// The runtimes of its other cores.
+    task_runtimes: Box<[RailRuntime]>,
 }
 
 impl Rails {
-    /// Builds the rails of a plan: one pinned runtime per rail.
+    /// Builds the rails of a plan: one pinned runtime per rail, and one for each of its
+    /// [CPUs for tasks](PlannedRail::task_cpus).
     ///
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
@@ -60,7 +64,7 @@ impl Rails {
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
     /// # use std::time::Duration;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::loopback(2))?;
     /// let rails = Rails::build_with(&plan, |_, runtime| runtime.spin(Duration::from_micros(50)))?;
     /// # Ok(())
     /// # }
@@ -104,7 +108,7 @@ impl Rails {
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::loopback(2))?;
     /// let rails = Rails::build(&plan)?;
     /// for task in rails.on_each(|rail| {
     ///     let cpu = rail.planned().cpu;
@@ -155,7 +159,7 @@ impl Rails {
         // An instant beyond the clock's range is no limit.
         let deadline = Instant::now().checked_add(limit);
         // Every rail is waited for, the last one too if the first goes on.
-        let ends = self.iter().map(|rail| rail.runtime.shutdown_until(limit, deadline));
+        let ends = self.0.runtimes().map(|runtime| runtime.shutdown_until(limit, deadline));
         ends.fold(Ok(()), Result::and)
     }
 
@@ -178,9 +182,13 @@ impl WeakRails {
 }
 
 impl Inner {
-    /// Stops all rails before the first of them is waited for.
+    fn runtimes(&self) -> impl Iterator<Item = &RailRuntime> {
+        self.rails.iter().flat_map(|rail| std::iter::once(&rail.runtime).chain(&rail.task_runtimes))
+    }
+
+    /// Stops all runtimes before the first of them is waited for.
     fn stop(&self) {
-        self.rails.iter().for_each(|rail| rail.runtime.stop());
+        self.runtimes().for_each(RailRuntime::stop);
     }
 }
 
@@ -188,7 +196,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.stop();
         let deadline = Instant::now() + DROP_LIMIT;
-        self.rails.iter().for_each(|rail| rail.runtime.end_by(deadline));
+        self.runtimes().for_each(|runtime| runtime.end_by(deadline));
     }
 }
 
@@ -205,13 +213,27 @@ impl Rail {
         planned: &PlannedRail,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
-        let builder = RailRuntimeBuilder::new(format!("rail-{}", planned.id), CpuSet::single(planned.cpu));
-        let builder = match planned.node {
-            // Preferred, not strict: a full node makes a rail slower, and does not kill the process.
-            Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
-            None => builder,
+        let build = |name: String, cpu: CpuId| {
+            let cpus = match planned.binding {
+                // The CPUs that the scheduler chooses from without a binding.
+                Binding::Default => {
+                    thread::current_affinity().map_err(|source| RuntimeError::Bind { name: name.clone(), source })?
+                }
+                Binding::Affine | Binding::Explicit { .. } => CpuSet::single(cpu),
+            };
+            let builder = RailRuntimeBuilder::new(name, cpus);
+            let builder = match planned.node {
+                // Preferred, not strict: a full node makes a rail slower, and does not kill the process.
+                Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
+                None => builder,
+            };
+            adjust(planned, builder).build()
         };
-        Ok(Self { planned: planned.clone(), runtime: adjust(planned, builder).build()? })
+        let runtime = build(format!("rail-{}", planned.id), planned.cpu)?;
+        let others = (1..).zip(planned.task_cpus.iter());
+        let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu));
+        let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
+        Ok(Self { planned: planned.clone(), runtime, task_runtimes: task_runtimes? })
     }
 
     /// The rail's number.
@@ -224,18 +246,28 @@ impl Rail {
         &self.planned
     }
 
-    /// The rail's runtime.
+    /// The rail's runtime, which drives its lanes.
     pub fn runtime(&self) -> &RailRuntime {
         &self.runtime
     }
 
-    /// The local end of the rail's lanes: the address or the device in the plan.
-    pub fn local_end(&self) -> LocalEnd {
-        self.planned.end.clone()
+    /// The runtimes of the rail's other cores, by CPU, for tasks of the application.
+    pub fn task_runtimes(&self) -> &[RailRuntime] {
+        &self.task_runtimes
     }
 
-    /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it.
+    /// The local end of the rail's lanes: the address or the device in the plan. The kernel's routes choose it for a rail
+    /// that was planned without a lane.
+    pub fn local_end(&self) -> LocalEnd {
+        self.planned.end.clone().unwrap_or(LocalEnd::Any)
+    }
+
+    /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it, and none if
+    /// the rail has no lane.
     pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
+        if self.planned.end.is_none() {
+            return Vec::new();
+        }
         let known = self.planned.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
         let mut addresses: Vec<_> = known.collect();
         if addresses.is_empty() {

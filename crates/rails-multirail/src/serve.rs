@@ -67,7 +67,7 @@ impl Rails {
     /// # use tokio::io::AsyncWriteExt;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::Loopback(Some(2)))?;
+    /// # let plan = plan_rails(&rails_topo::Topology::detect()?, &RailRequest::loopback(2))?;
     /// let rails = Rails::build(&plan)?;
     /// let service = rails
     ///     .serve("127.0.0.1:0", |_rail, listener| async move {

@@ -4,7 +4,7 @@ use super::texts;
 use rails_bench::fuzzing;
 use rails_multirail::{
     RailRequest,
-    planner::{LaneWish, plan_rails},
+    planner::{RailWish, plan_rails},
 };
 use rails_proto::parameters::MOST_LANES;
 use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
@@ -22,7 +22,7 @@ pub(crate) fn rail_request(data: &[u8]) {
             assert!((1..=MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
         }
     }
-    let _ = text.parse::<LaneWish>();
+    let _ = text.parse::<RailWish>();
 }
 
 pub(crate) fn rail_requests() -> Vec<Vec<u8>> {

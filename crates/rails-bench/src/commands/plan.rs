@@ -10,7 +10,10 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
-use rails_multirail::{RailPlan, RailRequest, plan_rails};
+use rails_multirail::{
+    RailPlan, RailRequest,
+    planner::{Affinities, Nearness, Need, plan_rails},
+};
 use std::path::Path;
 
 /// Print the parts of rails, and why each was chosen, without making the rails
@@ -18,21 +21,28 @@ use std::path::Path;
 #[command(after_help = "\
 Which rails (SPEC):
   auto                 one on each NIC that is up
-  4                    four on the fastest NICs, different cards first among equals
+  4                    four on the fastest NICs, different cards and nodes first among equals
   loopback             one per core on 127.0.0.1, 127.0.0.2, ..., at least two
   loopback:3           three of them
   eth0,10.0.1.2        one on each of these interfaces and local addresses
   eth0,eth0            two on one interface, on two of its addresses where it has two
-  eth0@4,eth1@8-11     one on each, on these CPUs
+  peer:10.0.1.9        one on a NIC whose network has that address
+  eth0+gpu0,nvme0+eth1 a NIC's rail beside a GPU, and one beside a disk
+  cores:2              one of two cores without a NIC; eth0+cores:2 adds a core for tasks
+  eth0@4,eth1@8-11     one on each, on these CPUs; eth0@4/1 with memory from node 1
+  eth0@default         one that nothing is bound for
 
 Examples:
   rails-bench plan --rails auto
   rails-bench plan --rails 2 --topology machine.xml
+  rails-bench plan --rails eth0,eth1 --cores 2 --exclusive --require thread
   rails-bench plan --rails auto --peer 10.0.1.9 --secret-file secret")]
 pub(crate) struct Args {
     /// Which rails are wished for; see below
     #[arg(long, value_name = "SPEC")]
     rails: RailRequest,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
@@ -46,8 +56,65 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
+/// What all rails have in common.
+#[derive(Debug, clap::Args)]
+struct PlacementArgs {
+    /// Cores of each rail: one drives its lane, the others are for tasks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    cores: usize,
+    /// Give each rail its cores for itself
+    #[arg(long)]
+    exclusive: bool,
+    /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache, which suits TCP]
+    #[arg(long, value_name = "PLACE")]
+    near: Option<Near>,
+    /// Refuse rails that lack these affinities
+    #[arg(long, value_name = "AFFINITY", value_delimiter = ',')]
+    require: Vec<Affinity>,
+    /// Put several rails on one NIC if there are fewer NICs than rails
+    #[arg(long)]
+    share_nics: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Near {
+    /// On the same CPU
+    SameCpu,
+    /// On another core that shares a cache with it
+    SharedCache,
+    /// Anywhere in its package
+    Package,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Affinity {
+    /// The NIC's interrupts are served beside it
+    Interrupt,
+    /// The thread shares a cache with the CPU that serves them
+    Thread,
+    /// The memory comes from the nearest node
+    Memory,
+}
+
+impl PlacementArgs {
+    fn of(&self, rails: &RailRequest) -> RailRequest {
+        let mut request = rails.clone();
+        (request.cores, request.exclusive, request.share_nics) = (self.cores, self.exclusive, self.share_nics);
+        request.nearness = match self.near {
+            None => request.nearness,
+            Some(Near::SameCpu) => Nearness::SameCpu,
+            Some(Near::SharedCache) => Nearness::SharedCache,
+            Some(Near::Package) => Nearness::Package,
+        };
+        let need = |affinity| if self.require.contains(&affinity) { Need::Required } else { Need::Preferred };
+        let [interrupt, thread, memory] = [Affinity::Interrupt, Affinity::Thread, Affinity::Memory].map(need);
+        request.affinities = Affinities { interrupt, thread, memory };
+        request
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<Exit> {
-    let mut plan = plan_rails(&args.machine.topology()?, &args.rails).context("--rails")?;
+    let mut plan = plan_rails(&args.machine.topology()?, &args.placement.of(&args.rails)).context("--rails")?;
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }

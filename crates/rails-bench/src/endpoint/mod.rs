@@ -116,7 +116,7 @@ impl Endpoint {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let plan = if ips().all(|ip| ip.is_unspecified()) {
-            plan_rails(&topology, &RailRequest::Auto).or_else(|error| match error {
+            plan_rails(&topology, &RailRequest::auto()).or_else(|error| match error {
                 PlanError::NoNic => plan_rails(&topology, &lanes(ips().take(1))),
                 other => Err(other),
             })
@@ -155,7 +155,7 @@ impl Endpoint {
 
     /// Rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
-        let plan = plan_rails(&topology, &RailRequest::Loopback(rails)).context("--rails")?;
+        let plan = plan_rails(&topology, &RailRequest::loopback(rails)).context("--rails")?;
         Self::build(topology, plan, options)
     }
 
@@ -198,7 +198,7 @@ fn local_ends(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
 }
 
 fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
-    RailRequest::Lanes(ends.map(|address| LocalEnd::Address(address).into()).collect())
+    RailRequest::on(ends.map(LocalEnd::Address))
 }
 
 /// Says on stderr where this end listens: with port 0 that is how the other gets to know.

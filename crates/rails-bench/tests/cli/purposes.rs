@@ -199,7 +199,7 @@ fn both(serve: &[&str], call: &[&str]) -> ((i32, String), (i32, String)) {
 }
 
 fn rails() -> Rails {
-    Rails::build(&plan_rails(&Topology::detect().unwrap(), &RailRequest::Loopback(Some(1))).unwrap()).unwrap()
+    Rails::build(&plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(1)).unwrap()).unwrap()
 }
 
 fn options() -> StreamOptions {

@@ -1,13 +1,20 @@
 //! The planner: a pure function from a machine and a request to a plan with reasons.
 
+mod addresses;
+mod capacity;
+mod cpus;
+mod devices;
+mod nics;
 mod plan_error;
 mod plan_rails;
 mod rail_plan;
 mod rail_request;
 mod reasons;
+mod request_text;
 
 pub use plan_error::PlanError;
 pub use plan_rails::plan_rails;
-pub use rail_plan::{PlannedRail, RailPlan};
-pub use rail_request::{LaneWish, ParseRequestError, RailRequest};
+pub use rail_plan::{Capacity, DeviceKind, Expected, PlannedDevice, PlannedRail, RailPlan, RejectedCpus, RejectedNic};
+pub use rail_request::{Affinities, Binding, Nearness, Need, Part, RailRequest, RailWish, Which};
 pub use rails_net::LocalEnd;
+pub use request_text::ParseRequestError;

@@ -1,7 +1,8 @@
 //! Why a request cannot be met.
 
 use super::rail_request::MOST_RAILS;
-use rails_topo::CpuSet;
+use crate::RailId;
+use rails_topo::{CpuSet, NodeId, NodeSet};
 use std::net::IpAddr;
 
 /// A request that cannot be met.
@@ -46,6 +47,73 @@ pub enum PlanError {
         wanted: CpuSet,
         /// The allowed CPUs.
         allowed: CpuSet,
+    },
+    /// None of the requested CPUs is one of the machine's.
+    #[error("CPUs {wanted} were asked for `{lane}`, and the machine has CPUs {online}")]
+    NoSuchCpus {
+        /// The lane.
+        lane: String,
+        /// The requested CPUs.
+        wanted: CpuSet,
+        /// The online CPUs.
+        online: CpuSet,
+    },
+    /// The machine has no such node, or the process may not use its memory.
+    #[error("memory from node {node} was asked for, and the nodes that may be used are {allowed}")]
+    NoSuchNode {
+        /// The requested node.
+        node: NodeId,
+        /// The allowed nodes.
+        allowed: NodeSet,
+    },
+    /// There is no interface, GPU or disk of that name.
+    #[error("there is no interface, GPU or disk `{name}`; there are: {}", list(.known))]
+    NoSuchDevice {
+        /// The name.
+        name: String,
+        /// The known names.
+        known: Vec<String>,
+    },
+    /// No NIC that is up has a network with that address.
+    #[error("no NIC has a network with {peer}; name the interface instead")]
+    NoWay {
+        /// The address.
+        peer: IpAddr,
+    },
+    /// A rail was asked for with several lanes.
+    #[error("rail {rail} was asked for with several lanes; a rail has one lane, and a comma separates rails")]
+    SeveralLanes {
+        /// The rail.
+        rail: RailId,
+    },
+    /// The request is for more rails than usable NICs, and not for rails that share one.
+    #[error(
+        "{wanted} rails were asked for, and {} can carry one: {}; rails on one NIC add no bandwidth, and a NIC that \
+         is named twice gets them", .usable.len(), list(.usable)
+    )]
+    TooFewNics {
+        /// The number of rails.
+        wanted: usize,
+        /// The usable NICs, the best ones first.
+        usable: Vec<String>,
+    },
+    /// There are fewer free cores than the rails need.
+    #[error("{wanted} cores of their own were asked for, and {usable} are free; `rails-bench rails` lists claims")]
+    TooFewCores {
+        /// The number of cores.
+        wanted: usize,
+        /// The number of free ones.
+        usable: usize,
+    },
+    /// A required affinity does not hold.
+    #[error("rail {rail} lacks {affinity} affinity, which is required: {reason}; `rails-bench doctor` says more")]
+    AffinityMissing {
+        /// The rail.
+        rail: RailId,
+        /// `interrupt`, `thread` or `memory`.
+        affinity: &'static str,
+        /// The reason.
+        reason: String,
     },
     /// The model allows no CPU.
     #[error("the machine's model allows no CPU")]

@@ -1,22 +1,27 @@
 //! The planner.
 
 use super::{
-    LaneWish, LocalEnd, PlanError, PlannedRail, RailPlan, RailRequest,
+    Binding, LocalEnd, Need, Part, PlanError, PlannedDevice, PlannedRail, RailPlan, RailRequest, RailWish,
+    RejectedCpus, RejectedNic, Which,
+    addresses::{self, has_address, loopback_address, next_end, reaches, usable_addresses},
+    cpus::{self, Cpus, Sought, serving_cpus},
+    devices::Named,
     rail_request::MOST_RAILS,
-    reasons::{describe_cpu, describe_lane, plural},
+    reasons::{describe_cpu, describe_devices, describe_lane, plural},
 };
 use crate::RailId;
-use rails_topo::{CommonAncestor, CpuId, CpuSet, InterfaceAddress, Locality, Nic, NicKind, Topology};
-use std::{
-    cmp::Reverse,
-    net::{IpAddr, Ipv4Addr},
-};
+use rails_topo::{CpuId, CpuSet, Locality, Nic, NicKind, NodeId, Topology};
+use std::net::IpAddr;
 
 /// Plans rails for a machine. It is a pure function: the same arguments give the same plan.
 ///
-/// Each rail gets one of the allowed CPUs, by these criteria in order: near the NIC; with the fewest rails on it; on
-/// the core with the fewest rails; serving the NIC's interrupt, or else sharing a cache with the CPU that does; with
-/// the lowest number. Its memory comes from the node nearest to the CPU.
+/// Each rail gets one of the allowed CPUs that nobody claims, by these criteria in order: beside the rail's devices;
+/// with the fewest rails on it; on the core with the fewest rails; as near to the CPU that serves the NIC's interrupt as
+/// [`RailRequest::nearness`] says; on a core that serves the fewest other NICs; with the lowest number. Its memory comes
+/// from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those of all lanes, on cores of their
+/// own that share a cache with the lane's CPU if there are any.
+///
+/// The plan names the reason of each choice, and of each CPU and NIC that was not chosen.
 ///
 /// # Errors
 /// [`PlanError`] if the request cannot be met.
@@ -24,123 +29,94 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
     if topology.allowed_cpus().is_empty() {
         return Err(PlanError::NoCpu);
     }
-    match request.count() {
+    match request.rails() {
         Some(0) => return Err(PlanError::NoRails),
         Some(count) if count > MOST_RAILS => return Err(PlanError::TooMany { count }),
         _ => {}
     }
-    let mut planner = Planner { topology, locality: topology.locality(), rails: Vec::new(), notes: Vec::new() };
-    match request {
-        RailRequest::Auto => planner.on_nics(None)?,
-        RailRequest::Count(count) => planner.on_nics(Some(*count))?,
-        RailRequest::Loopback(count) => planner.on_loopback(*count)?,
-        RailRequest::Lanes(lanes) => lanes.iter().try_for_each(|lane| planner.on_lane(lane))?,
+    let locality = topology.locality();
+    let cpus = Cpus::of(topology, &locality, &request.claimed);
+    if cpus.len() == 0 {
+        return Err(PlanError::TooFewCores { wanted: request.rails().unwrap_or(1), usable: 0 });
     }
-    planner.divide_addresses();
+    let mut planner = Planner {
+        topology,
+        locality,
+        request,
+        cpus,
+        rails: Vec::new(),
+        cores: Vec::new(),
+        rejected_nics: Vec::new(),
+        notes: Vec::new(),
+    };
+    match &request.which {
+        Which::Auto => planner.on_nics(None)?,
+        Which::Count(count) => planner.on_nics(Some(*count))?,
+        Which::Loopback(count) => planner.on_loopback(*count)?,
+        Which::Listed(wishes) => wishes.iter().try_for_each(|wish| planner.on_wish(wish))?,
+    }
+    planner.add_task_cpus()?;
+    addresses::divide(&mut planner.rails, &mut planner.notes);
     planner.note_shared_cpus();
-    Ok(RailPlan { rails: planner.rails, notes: planner.notes })
+    let expected = planner.expected();
+    let Planner { rails, rejected_nics, notes, .. } = planner;
+    Ok(RailPlan { rails, expected, rejected_nics, notes })
 }
 
-struct Planner<'a> {
-    topology: &'a Topology,
-    locality: Locality<'a>,
-    rails: Vec<PlannedRail>,
-    notes: Vec<String>,
+pub(super) struct Planner<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) locality: Locality<'a>,
+    request: &'a RailRequest,
+    cpus: Cpus<'a>,
+    pub(super) rails: Vec<PlannedRail>,
+    /// The number of cores of each rail.
+    cores: Vec<usize>,
+    pub(super) rejected_nics: Vec<RejectedNic>,
+    pub(super) notes: Vec<String>,
 }
 
-/// A CPU for a rail, with its rank; the least is the best.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Candidate {
-    pub(super) far: bool,
-    pub(super) rails_on_cpu: usize,
-    pub(super) rails_on_core: usize,
-    pub(super) from_interrupt: FromInterrupt,
-    pub(super) cpu: CpuId,
-}
-
-/// The part that two NICs share, so that two rails on them carry less than two; the first is the worst.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum SharedPart {
-    Port,
-    Card,
-    /// A PCIe switch, or a port of the root complex.
-    Switch,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FromInterrupt {
-    Serves,
-    SharesCache,
-    Apart,
-    Unknown,
+/// The parts of a rail to be planned.
+struct Parts<'p> {
+    nic: Option<&'p Nic>,
+    address: Option<IpAddr>,
+    end: Option<LocalEnd>,
+    devices: Vec<PlannedDevice>,
+    /// The CPUs beside each device, as far as they are known.
+    near: Vec<CpuSet>,
+    cores: usize,
+    binding: &'p Binding,
 }
 
 impl<'a> Planner<'a> {
     /// One rail on each usable NIC, or on the best `count` of them.
     fn on_nics(&mut self, count: Option<usize>) -> Result<(), PlanError> {
         let nics = self.best_nics();
-        for nic in self.topology.nics() {
-            if let Some(reason) = &nic.hidden {
-                self.notes.push(format!("{} is left alone: {reason}", nic.name));
-            }
-        }
         if nics.is_empty() {
             return Err(PlanError::NoNic);
         }
-        let wanted = count.unwrap_or(nics.len().min(MOST_RAILS));
-        if count.is_none() && wanted < nics.len() {
-            let usable = nics.len();
-            self.notes
-                .push(format!("{usable} NICs are usable; the best {wanted} are used, the most that a stream takes"));
-        }
-        if wanted > nics.len() {
-            let (usable, first) = (nics.len(), &nics[0].name);
+        let (usable, first) = (nics.len(), &nics[0].name);
+        let wanted = count.unwrap_or(usable.min(MOST_RAILS));
+        if wanted > usable {
+            if !self.request.share_nics {
+                return Err(PlanError::TooFewNics {
+                    wanted,
+                    usable: nics.iter().map(|nic| nic.name.clone()).collect(),
+                });
+            }
             self.notes.push(format!(
                 "{wanted} rails share {}, starting over at {first}: rails on one NIC add no bandwidth",
                 plural(usable, "usable NIC")
             ));
         }
+        for nic in nics.iter().skip(wanted) {
+            let reason = format!("{} are the better ones, or as good", plural(wanted, "other NIC"));
+            self.rejected_nics.push(RejectedNic { name: nic.name.clone(), reason });
+        }
         for nic in nics.iter().cycle().take(wanted) {
-            let (address, end) = self.next_end(nic);
-            self.add(Some(nic), address, end, None)?;
+            let (address, end) = next_end(&self.rails, nic);
+            self.add(self.lane(Some(nic), address, end, &Binding::Affine))?;
         }
         Ok(())
-    }
-
-    /// NICs for rails: fastest first, and among equally fast ones every card's first port before any card's second, and
-    /// cards behind different PCIe switches before those behind one.
-    fn best_nics(&self) -> Vec<&'a Nic> {
-        let usable = |nic: &&'a Nic| {
-            nic.kind == NicKind::Device
-                && nic.hidden.is_none()
-                && nic.up != Some(false)
-                && (nic.addresses.is_empty() || nic.addresses.iter().any(|address| is_usable(address.ip)))
-        };
-        let mut nics: Vec<&'a Nic> = self.topology.nics().iter().filter(usable).collect();
-        nics.sort_by_key(|nic| Reverse(nic.speed));
-        let rank = |index: usize| {
-            let earlier = nics[..index].iter().filter_map(|other| self.shared(other, nics[index]));
-            earlier.fold([0; 3], |mut counts, shared| {
-                counts[shared as usize] += 1;
-                counts
-            })
-        };
-        let ranked = nics.iter().enumerate().map(|(index, nic)| (Reverse(nic.speed), rank(index), index));
-        let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(.., index)| nics[index]).collect()
-    }
-
-    /// The part that two NICs share of the path from the wire to the processor.
-    fn shared(&self, a: &Nic, b: &Nic) -> Option<SharedPart> {
-        if self.locality.same_card(a, b) {
-            let on_port = self.locality.common_ancestor(a, b) == Some(CommonAncestor::Port);
-            return Some(if on_port { SharedPart::Port } else { SharedPart::Card });
-        }
-        match self.locality.common_ancestor(a, b)? {
-            CommonAncestor::Switch(_) | CommonAncestor::RootPort(_) => Some(SharedPart::Switch),
-            _ => None,
-        }
     }
 
     fn on_loopback(&mut self, count: Option<usize>) -> Result<(), PlanError> {
@@ -150,41 +126,90 @@ impl<'a> Planner<'a> {
         let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
         for index in 0..count {
             let address = loopback_address(index);
-            self.add(loopback, Some(address), LocalEnd::Address(address), None)?;
+            self.add(self.lane(loopback, Some(address), LocalEnd::Address(address), &Binding::Affine))?;
         }
         Ok(())
     }
 
-    fn on_lane(&mut self, wish: &LaneWish) -> Result<(), PlanError> {
-        let nics = self.topology.nics();
-        let cpus = wish.cpus.as_ref();
-        match &wish.end {
+    fn on_wish(&mut self, wish: &RailWish) -> Result<(), PlanError> {
+        let mut parts = Parts { end: None, ..self.lane(None, None, LocalEnd::Any, &wish.binding) };
+        for part in &wish.parts {
+            match part {
+                Part::End(end) => self.take_lane(&mut parts, self.lane_of(end)?)?,
+                Part::Peer(peer) => self.take_lane(&mut parts, self.lane_to(*peer)?)?,
+                Part::Cores(cores) => parts.cores = (*cores).max(1),
+                Part::Named(name) => match self.named(name)? {
+                    Named::Nic(nic) => {
+                        let (address, end) = next_end(&self.rails, nic);
+                        self.take_lane(&mut parts, (Some(nic), address, end))?;
+                    }
+                    Named::Gpu(gpu) => parts.take(self.gpu(gpu)),
+                    Named::Disk(disk) => parts.take(self.disk(disk)),
+                },
+            }
+        }
+        self.add(parts)
+    }
+
+    fn take_lane<'p>(&self, parts: &mut Parts<'p>, lane: Lane<'a>) -> Result<(), PlanError>
+    where
+        'a: 'p,
+    {
+        if parts.end.is_some() {
+            return Err(PlanError::SeveralLanes { rail: RailId(self.rails.len()) });
+        }
+        let (nic, address, end) = lane;
+        (parts.nic, parts.address, parts.end) = (nic, address, Some(end));
+        Ok(())
+    }
+
+    /// A rail with a lane alone.
+    fn lane<'p>(
+        &self,
+        nic: Option<&'p Nic>,
+        address: Option<IpAddr>,
+        end: LocalEnd,
+        binding: &'p Binding,
+    ) -> Parts<'p> {
+        let (devices, near, cores) = (Vec::new(), Vec::new(), self.request.cores.max(1));
+        Parts { nic, address, end: Some(end), devices, near, cores, binding }
+    }
+
+    fn lane_of(&self, end: &LocalEnd) -> Result<Lane<'a>, PlanError> {
+        match end {
             LocalEnd::Device(name) => {
                 let nic = self.interface(name)?;
-                let (address, end) = self.next_end(nic);
-                self.add(Some(nic), address, end, cpus)
+                let (address, end) = next_end(&self.rails, nic);
+                Ok((Some(nic), address, end))
             }
             LocalEnd::DeviceAddress { device, address } => {
-                let nic = self.interface(device)?;
-                let nic = Some(nic).filter(|nic| has_address(nic, *address));
-                self.add(
-                    Some(nic.ok_or_else(|| self.no_such_address(*address))?),
-                    Some(*address),
-                    wish.end.clone(),
-                    cpus,
-                )
+                let nic = Some(self.interface(device)?).filter(|nic| has_address(nic, *address));
+                let nic = nic.ok_or_else(|| self.no_such_address(*address))?;
+                Ok((Some(nic), Some(*address), end.clone()))
             }
-            LocalEnd::Any => self.add(None, None, LocalEnd::Any, cpus),
-            LocalEnd::Address(address) if address.is_unspecified() => self.add(None, None, LocalEnd::Any, cpus),
+            LocalEnd::Any => Ok((None, None, LocalEnd::Any)),
+            LocalEnd::Address(address) if address.is_unspecified() => Ok((None, None, LocalEnd::Any)),
             LocalEnd::Address(address) => {
+                let nics = self.topology.nics();
                 let holds = |nic: &&Nic| nic.addresses.iter().any(|held| held.ip == *address);
                 let nic = nics.iter().find(holds).or_else(|| nics.iter().find(|nic| has_address(nic, *address)));
                 if nic.is_none() && !address.is_loopback() {
                     return Err(self.no_such_address(*address));
                 }
-                self.add(nic, Some(*address), wish.end.clone(), cpus)
+                Ok((nic, Some(*address), end.clone()))
             }
         }
+    }
+
+    /// The fastest NIC with the fewest rails whose network has the peer.
+    fn lane_to(&self, peer: IpAddr) -> Result<Lane<'a>, PlanError> {
+        let rails_on = |nic: &Nic| self.rails.iter().filter(|rail| rail.interface.as_ref() == Some(&nic.name)).count();
+        let usable = |nic: &&Nic| nic.hidden.is_none() && nic.up != Some(false) && reaches(nic, peer);
+        let nics = self.topology.nics().iter().filter(usable);
+        let nic = nics.min_by_key(|nic| (rails_on(nic), std::cmp::Reverse(nic.speed)));
+        let nic = nic.ok_or(PlanError::NoWay { peer })?;
+        let (address, end) = next_end(&self.rails, nic);
+        Ok((Some(nic), address, end))
     }
 
     fn no_such_address(&self, address: IpAddr) -> PlanError {
@@ -198,77 +223,226 @@ impl<'a> Planner<'a> {
         self.topology.nic(name).ok_or_else(|| PlanError::NoSuchInterface { name: name.to_owned(), known: known() })
     }
 
-    /// The address and the local end of the next rail on this NIC: the first rail is bound to the interface, each
-    /// further one to another address of it as well. A NIC without one more address has its first address shared.
-    fn next_end(&self, nic: &Nic) -> (Option<IpAddr>, LocalEnd) {
-        let device = nic.name.clone();
-        let held = || nic.addresses.iter().map(|address| address.ip).filter(|ip| is_usable(*ip));
-        let is_loopback = nic.kind == NicKind::Loopback;
-        let first = held().next().or_else(|| is_loopback.then(|| loopback_address(0)));
-        let is_free = |ip: &IpAddr| self.rails.iter().all(|rail| rail.address != Some(*ip));
-        if self.rails.iter().any(|rail| rail.interface.as_ref() == Some(&device)) {
-            let alike = held().filter(|ip| !is_loopback && first.is_some_and(|first| first.is_ipv4() == ip.is_ipv4()));
-            let loopback = (0..MOST_RAILS).filter(|_| is_loopback).map(loopback_address);
-            if let Some(address) = alike.chain(loopback).find(is_free) {
-                return (Some(address), LocalEnd::DeviceAddress { device, address });
-            }
-        }
-        (first, LocalEnd::Device(device))
-    }
-
-    fn add(
-        &mut self,
-        nic: Option<&Nic>,
-        address: Option<IpAddr>,
-        end: LocalEnd,
-        within: Option<&CpuSet>,
-    ) -> Result<(), PlanError> {
+    fn add(&mut self, parts: Parts<'_>) -> Result<(), PlanError> {
+        let Parts { nic, address, end, devices, mut near, cores, binding } = parts;
         if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
             return Err(self.hidden(nic, reason));
         }
-        let id = RailId(self.rails.len());
         if let Some(nic) = nic {
             self.note_shared_way(nic);
         }
-        let allowed = self.topology.allowed_cpus();
-        let mut reasons = vec![describe_lane(nic, address)];
-        let usable = match within {
-            None => allowed.clone(),
-            Some(wanted) => {
-                let usable = wanted.intersection(allowed);
-                if usable.is_empty() {
-                    let lane = nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
-                    return Err(PlanError::CpusNotAllowed {
-                        lane: lane.unwrap_or_default(),
-                        wanted: wanted.clone(),
-                        allowed: allowed.clone(),
-                    });
-                }
-                reasons.push(format!("CPUs {wanted} were asked for, of which {usable} may be used"));
-                usable
-            }
-        };
-        let near = nic.and_then(|nic| nic.locality(self.topology));
+        let id = RailId(self.rails.len());
+        let mut reasons = Vec::new();
+        if end.is_some() || devices.is_empty() {
+            reasons.push(if end.is_some() { describe_lane(nic, address) } else { "cores alone, no lane".to_owned() });
+        }
+        reasons.extend(describe_devices(&devices));
+        let beside_nic = nic.and_then(|nic| nic.locality(self.topology));
+        near.extend(beside_nic.clone());
+        let wants = self.request.affinities;
         let serving = nic.map(serving_cpus).unwrap_or_default();
-        let best = usable.iter().map(|cpu| self.candidate(cpu, near.as_ref(), &serving)).min();
-        let best = best.expect("at least one CPU is usable, as was just seen");
-        reasons.push(describe_cpu(&best, usable.len(), nic, near.as_ref(), &serving));
-        let node = self.locality.nearest_node(best.cpu);
-        reasons.push(match node {
-            Some(node) => format!("memory from node {node}: the nearest to CPU {}", best.cpu),
-            None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
-        });
+        let sought = Sought {
+            near,
+            serving,
+            nic: nic.map(|nic| nic.name.as_str()),
+            nearness: (wants.thread != Need::Unwanted).then_some(self.request.nearness),
+            beside: None,
+        };
+        let lane = || nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
+        let within = self.wanted_cpus(binding, &mut reasons, || lane().unwrap_or_else(|| format!("rail {id}")))?;
+        let candidates = self.cpus.candidates(&sought, within.as_ref(), self.request.exclusive);
+        let Some(best) = candidates.iter().min() else {
+            let wanted = self.request.rails().unwrap_or(id.0 + 1);
+            return Err(PlanError::TooFewCores { wanted, usable: id.0 });
+        };
+        reasons.push(describe_cpu(best, candidates.len(), nic, &sought));
+        let near_node = self.locality.nearest_node(best.cpu);
+        let node = self.node(binding, near_node, best.cpu, &mut reasons)?;
+        self.check_affinities(id, nic, beside_nic.as_ref(), best, node.filter(|_| node == near_node), &sought.serving)?;
+        let mut rejected_cpus = self.rejected_beforehand(within.as_ref());
+        cpus::rejected(best, &candidates, &mut rejected_cpus);
+        let capacity = self.capacity(nic);
+        if let (Some(bandwidth), true) = (capacity.bandwidth, capacity.bound_by.starts_with("the PCI")) {
+            reasons.push(format!("carries {bandwidth}, bound by {}", capacity.bound_by));
+        }
+        let cpu = best.cpu;
+        self.cpus.take(cpu);
+        self.cores.push(cores);
         self.rails.push(PlannedRail {
             id,
             interface: nic.map(|nic| nic.name.clone()),
             address,
-            addresses: usable_addresses(nic, &end),
-            speed: nic.and_then(|nic| nic.speed),
+            addresses: end.as_ref().map(|end| usable_addresses(nic, end)).unwrap_or_default(),
             end,
-            cpu: best.cpu,
+            speed: nic.and_then(|nic| nic.speed),
+            devices,
+            binding: binding.clone(),
+            cpu,
+            task_cpus: CpuSet::new(),
+            exclusive: self.request.exclusive,
             node,
+            capacity,
             reasons,
+            rejected_cpus,
         });
+        Ok(())
+    }
+
+    /// The CPUs that a wish allows, of those that may be used; `None` for all.
+    fn wanted_cpus(
+        &self,
+        binding: &Binding,
+        reasons: &mut Vec<String>,
+        lane: impl Fn() -> String,
+    ) -> Result<Option<CpuSet>, PlanError> {
+        let allowed = self.topology.allowed_cpus();
+        let wanted = match binding {
+            Binding::Affine => return Ok(None),
+            Binding::Default => {
+                reasons.push("nothing is bound: the scheduler places the thread and its memory".to_owned());
+                return Ok(None);
+            }
+            Binding::Explicit { cpus: None, .. } => return Ok(None),
+            Binding::Explicit { cpus: Some(wanted), .. } => wanted,
+        };
+        let usable = wanted.intersection(allowed);
+        if !wanted.intersects(self.topology.online_cpus()) {
+            let online = self.topology.online_cpus().clone();
+            return Err(PlanError::NoSuchCpus { lane: lane(), wanted: wanted.clone(), online });
+        }
+        if usable.is_empty() {
+            let (wanted, allowed) = (wanted.clone(), allowed.clone());
+            return Err(PlanError::CpusNotAllowed { lane: lane(), wanted, allowed });
+        }
+        reasons.push(format!("CPUs {wanted} were asked for, of which {usable} may be used"));
+        Ok(Some(usable))
+    }
+
+    /// The node of a rail's memory.
+    fn node(
+        &self,
+        binding: &Binding,
+        nearest: Option<NodeId>,
+        cpu: CpuId,
+        reasons: &mut Vec<String>,
+    ) -> Result<Option<NodeId>, PlanError> {
+        let node = match binding {
+            Binding::Default => return Ok(None),
+            Binding::Explicit { node: Some(node), .. } => {
+                let known = self.topology.nodes().iter().any(|known| known.id == *node);
+                if !(known && self.topology.allowed_nodes().contains(*node)) {
+                    return Err(PlanError::NoSuchNode { node: *node, allowed: self.topology.allowed_nodes().clone() });
+                }
+                reasons.push(format!("memory from node {node}, as was asked for"));
+                return Ok(Some(*node));
+            }
+            _ if self.request.affinities.memory == Need::Unwanted => {
+                reasons.push("memory from anywhere, as was asked for".to_owned());
+                return Ok(None);
+            }
+            _ => nearest,
+        };
+        reasons.push(match node {
+            Some(node) => format!("memory from node {node}: the nearest to CPU {cpu}"),
+            None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
+        });
+        Ok(node)
+    }
+
+    /// Refuses a rail that lacks a required affinity.
+    fn check_affinities(
+        &self,
+        rail: RailId,
+        nic: Option<&Nic>,
+        beside: Option<&CpuSet>,
+        best: &cpus::Candidate,
+        node: Option<NodeId>,
+        serving: &CpuSet,
+    ) -> Result<(), PlanError> {
+        let wants = self.request.affinities;
+        let missing = |affinity, reason: String| Err(PlanError::AffinityMissing { rail, affinity, reason });
+        let name = nic.map_or("the lane", |nic| nic.name.as_str());
+        if wants.interrupt == Need::Required {
+            match beside {
+                _ if serving.is_empty() => {
+                    return missing("interrupt", format!("which CPU serves the interrupts of {name} is not known"));
+                }
+                None => return missing("interrupt", format!("which CPUs are near {name} is not known")),
+                Some(near) if !serving.is_subset(near) => {
+                    let reason = format!("CPUs {serving} serve the interrupts of {name}, and {near} are near it");
+                    return missing("interrupt", reason);
+                }
+                Some(_) => {}
+            }
+        }
+        if wants.thread == Need::Required && !best.from_interrupt.is_affine() {
+            let reason = match serving.is_empty() {
+                true => format!("which CPU serves the interrupts of {name} is not known"),
+                false => {
+                    format!("no usable CPU shares a cache with CPUs {serving}, which serve the interrupts of {name}")
+                }
+            };
+            return missing("thread", reason);
+        }
+        if wants.memory == Need::Required && node.is_none() {
+            return missing("memory", format!("no memory is bound to the node nearest to CPU {}", best.cpu));
+        }
+        Ok(())
+    }
+
+    /// The CPUs that were no candidates.
+    fn rejected_beforehand(&self, within: Option<&CpuSet>) -> Vec<RejectedCpus> {
+        let (online, allowed) = (self.topology.online_cpus(), self.topology.allowed_cpus());
+        let is_claimed = |cpu: &CpuId| !self.cpus.has(*cpu);
+        let claimed: CpuSet = allowed.iter().filter(is_claimed).collect();
+        let not_asked = within.map(|within| allowed.difference(within)).unwrap_or_default();
+        let taken: CpuSet = match self.request.exclusive {
+            true => self.rails.iter().flat_map(|rail| self.cpus.core_of(rail.cpu).iter().collect::<Vec<_>>()).collect(),
+            false => CpuSet::new(),
+        };
+        [
+            (online.difference(allowed), "may not be used here (cpuset or CPU affinity of the process)"),
+            (claimed, "claimed by another owner, or on a core that is"),
+            (not_asked, "not asked for"),
+            (taken, "on the core of another rail, which has it to itself"),
+        ]
+        .into_iter()
+        .filter(|(cpus, _)| !cpus.is_empty())
+        .map(|(cpus, reason)| RejectedCpus { cpus, reason: reason.to_owned() })
+        .collect()
+    }
+
+    /// Gives each rail its CPUs for tasks.
+    fn add_task_cpus(&mut self) -> Result<(), PlanError> {
+        for index in 0..self.rails.len() {
+            let (cpu, exclusive) = (self.rails[index].cpu, self.request.exclusive);
+            let mut cores_taken = self.cpus.core_of(cpu);
+            for _ in 1..self.cores[index] {
+                let rail = &self.rails[index];
+                let nic = rail.interface.as_deref();
+                let near = nic.and_then(|name| self.topology.nic(name)?.locality(self.topology));
+                let sought = Sought {
+                    near: near.into_iter().collect(),
+                    serving: CpuSet::new(),
+                    nic: None,
+                    nearness: None,
+                    beside: Some(cpu),
+                };
+                let candidates = self.cpus.candidates(&sought, None, exclusive);
+                let best = candidates.into_iter().filter(|candidate| !cores_taken.contains(candidate.cpu)).min();
+                let Some(best) = best else {
+                    let wanted = self.cores.iter().sum();
+                    return Err(PlanError::TooFewCores { wanted, usable: self.topology.cores().len().min(wanted - 1) });
+                };
+                self.cpus.take(best.cpu);
+                cores_taken = cores_taken.union(&self.cpus.core_of(best.cpu));
+                self.rails[index].task_cpus.insert(best.cpu);
+            }
+            let rail = &mut self.rails[index];
+            if !rail.task_cpus.is_empty() {
+                rail.reasons.push(format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus));
+            }
+        }
         Ok(())
     }
 
@@ -277,66 +451,6 @@ impl<'a> Planner<'a> {
         let told = self.topology.overrides_of(&["nic", &nic.name, "hide"]).next_back();
         let position = told.map_or("by its model".to_owned(), |told| format!("{}:{}", told.file.display(), told.line));
         PlanError::Hidden { name: nic.name.clone(), reason: reason.to_owned(), position }
-    }
-
-    fn candidate(&self, cpu: CpuId, near: Option<&CpuSet>, serving: &CpuSet) -> Candidate {
-        let on = |cpus: &CpuSet| self.rails.iter().filter(|rail| cpus.contains(rail.cpu)).count();
-        let core = self.topology.core_of_cpu(cpu).map(|core| &core.cpus);
-        let from_interrupt = if serving.is_empty() {
-            FromInterrupt::Unknown
-        } else if serving.contains(cpu) {
-            FromInterrupt::Serves
-        } else if self.topology.sharing_last_level_cache(cpu).is_some_and(|sharing| sharing.intersects(serving)) {
-            FromInterrupt::SharesCache
-        } else {
-            FromInterrupt::Apart
-        };
-        Candidate {
-            far: near.is_some_and(|near| !near.contains(cpu)),
-            rails_on_cpu: on(&CpuSet::single(cpu)),
-            rails_on_core: core.map_or(0, on),
-            from_interrupt,
-            cpu,
-        }
-    }
-
-    /// Notes for a NIC that gets its first rail which part it shares with another one.
-    fn note_shared_way(&mut self, nic: &Nic) {
-        let names = self.rails.iter().filter_map(|rail| rail.interface.as_deref());
-        if names.clone().any(|name| name == nic.name) {
-            return;
-        }
-        let earlier = names.filter_map(|name| self.topology.nic(name));
-        let sharing = earlier.filter_map(|other| Some((self.shared(other, nic)?, &other.name)));
-        let Some((part, other)) = sharing.min_by_key(|(part, _)| *part) else { return };
-        let name = &nic.name;
-        self.notes.push(match part {
-            SharedPart::Port => format!("{name} is an interface of the same port as {other}: the two share its wire"),
-            SharedPart::Card => format!("{name} is a port of the same card as {other}: the two share its PCI link"),
-            SharedPart::Switch => {
-                format!(
-                    "{name} is behind the same PCIe switch or port as {other}: the two share its link to the processor"
-                )
-            }
-        });
-    }
-
-    /// Gives an address that one rail was planned for to no other rail, and notes the addresses that several rails
-    /// share.
-    fn divide_addresses(&mut self) {
-        let planned: Vec<Option<IpAddr>> = self.rails.iter().map(|rail| rail.address).collect();
-        for rail in &mut self.rails {
-            let own = rail.address;
-            rail.addresses.retain(|held| Some(held.ip) == own || !planned.contains(&Some(held.ip)));
-        }
-        let mut known: Vec<IpAddr> = Vec::new();
-        for address in planned.iter().flatten().filter(|address| !address.is_unspecified()) {
-            let sharing = planned.iter().filter(|other| **other == Some(*address)).count();
-            if sharing > 1 && !known.contains(address) {
-                known.push(*address);
-                self.notes.push(format!("{sharing} rails share the address {address}"));
-            }
-        }
     }
 
     fn note_shared_cpus(&mut self) {
@@ -352,44 +466,12 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one of them is listed.
-fn has_address(nic: &Nic, address: IpAddr) -> bool {
-    let is_held = nic.addresses.iter().any(|held| held.ip == address);
-    is_held || (address.is_loopback() && nic.kind == NicKind::Loopback)
-}
+/// A lane: its NIC, its local address and its local end.
+type Lane<'a> = (Option<&'a Nic>, Option<IpAddr>, LocalEnd);
 
-/// Addresses of the loopback interface (RFC 1122, section 3.2.1.3).
-fn loopback_address(index: usize) -> IpAddr {
-    Ipv4Addr::new(127, 0, 0, index as u8 + 1).into()
-}
-
-/// Whether a peer on another machine can reach the address without naming an interface.
-fn is_usable(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => !address.is_unspecified(),
-        IpAddr::V6(address) => !address.is_unspecified() && !address.is_unicast_link_local(),
+impl Parts<'_> {
+    fn take(&mut self, (device, beside): (PlannedDevice, Option<CpuSet>)) {
+        self.devices.push(device);
+        self.near.extend(beside);
     }
-}
-
-/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface.
-fn usable_addresses(nic: Option<&Nic>, end: &LocalEnd) -> Vec<InterfaceAddress> {
-    let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
-    match end {
-        LocalEnd::Address(ip) | LocalEnd::DeviceAddress { address: ip, .. } => held
-            .iter()
-            // Of 127.0.0.0/8 one address is listed, and with its prefix it stands for all of them.
-            .filter(|held| {
-                held.ip == *ip || (ip.is_loopback() && held.ip.is_loopback() && held.ip.is_ipv4() == ip.is_ipv4())
-            })
-            .take(1)
-            .map(|held| InterfaceAddress { ip: *ip, prefix_len: held.prefix_len })
-            .collect(),
-        LocalEnd::Device(_) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
-        LocalEnd::Any => Vec::new(),
-    }
-}
-
-/// The CPUs that serve the NIC's interrupts, as far as they are known.
-fn serving_cpus(nic: &Nic) -> CpuSet {
-    nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
 }

@@ -1,17 +1,24 @@
 //! A plan, and its text.
 
+use super::Binding;
 use crate::RailId;
 use rails_net::LocalEnd;
-use rails_topo::{Bandwidth, CpuId, InterfaceAddress, NodeId};
+use rails_topo::{Bandwidth, CpuId, CpuSet, InterfaceAddress, NodeId, PciAddress};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
 
 /// The planned rails, with reasons.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RailPlan {
     /// The rails, by number.
     pub rails: Vec<PlannedRail>,
+    /// The bandwidth to expect of all of them; `None` if it is unknown.
+    #[serde(default)]
+    pub expected: Option<Expected>,
+    /// The NICs that got no rail, where the planner chose among the NICs.
+    #[serde(default)]
+    pub rejected_nics: Vec<RejectedNic>,
     /// Notes on the plan as a whole.
     pub notes: Vec<String>,
 }
@@ -26,36 +33,166 @@ pub struct PlannedRail {
     pub interface: Option<String>,
     /// The local address of its lane; `None` leaves it to the kernel.
     pub address: Option<IpAddr>,
-    /// The local end of its lane's socket.
-    pub end: LocalEnd,
+    /// The local end of its lane's socket; `None` for a rail of cores and other devices, which has no lane.
+    pub end: Option<LocalEnd>,
     /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
     #[serde(default)]
     pub addresses: Vec<InterfaceAddress>,
     /// Speed of its link; `None` is unknown.
     #[serde(default, rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
-    /// The CPU that its thread is bound to.
+    /// Its GPUs and disks.
+    #[serde(default)]
+    pub devices: Vec<PlannedDevice>,
+    /// How its thread and memory are bound.
+    #[serde(default)]
+    pub binding: Binding,
+    /// The CPU that its thread is bound to. With [`Binding::Default`] nothing is bound, and this is the CPU that an affine
+    /// rail would have: see [`bound_cpu`](Self::bound_cpu).
     pub cpu: CpuId,
-    /// The node of its memory; `None` if the machine has no nodes.
+    /// The CPUs beside it for tasks of the application, one on each further core of the rail.
+    #[serde(default)]
+    pub task_cpus: CpuSet,
+    /// Whether no other rail may use these cores.
+    #[serde(default)]
+    pub exclusive: bool,
+    /// The node of its memory; `None` binds no memory, as on a machine without nodes.
     pub node: Option<NodeId>,
+    /// The bandwidth of its lane.
+    #[serde(default)]
+    pub capacity: Capacity,
     /// The reasons for these.
     pub reasons: Vec<String>,
+    /// The CPUs that it did not get, by reason.
+    #[serde(default)]
+    pub rejected_cpus: Vec<RejectedCpus>,
+}
+
+/// A GPU or a disk of a rail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PlannedDevice {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// Its name in the machine's model.
+    pub name: String,
+    /// Its PCI function; `None` is unknown, or none.
+    pub pci: Option<PciAddress>,
+    /// The node that it is attached to; `None` is unknown.
+    pub node: Option<NodeId>,
+}
+
+/// The kind of a rail's device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// A graphics or computing device.
+    Gpu,
+    /// A disk.
+    Storage,
+}
+
+/// The bandwidth of a rail by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Capacity {
+    /// The bandwidth in each direction; `None` is unknown.
+    #[serde(rename = "bandwidth_bits_per_second")]
+    pub bandwidth: Option<Bandwidth>,
+    /// The part that bounds it.
+    pub bound_by: String,
+}
+
+/// The bandwidth of a plan: N rails of T each give N x T x delta.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Expected {
+    /// N: the rails that have a lane on a NIC.
+    pub rails: usize,
+    /// T: the mean of their capacities.
+    #[serde(rename = "each_bits_per_second")]
+    pub each: Bandwidth,
+    /// The bandwidth of all rails at once, as the links that they share allow it.
+    #[serde(rename = "together_bits_per_second")]
+    pub together: Bandwidth,
+    /// delta: `together` over N x T. It is 1 if they share nothing that is too narrow.
+    pub delta: f64,
+    /// The links and ports that make it less.
+    pub bound_by: Vec<String>,
+}
+
+/// A NIC without a rail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RejectedNic {
+    /// Its name.
+    pub name: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// CPUs that a rail did not get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RejectedCpus {
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// The reason.
+    pub reason: String,
+}
+
+impl PlannedRail {
+    /// The CPU that its thread is bound to; `None` if it is not bound.
+    pub fn bound_cpu(&self) -> Option<CpuId> {
+        (self.binding != Binding::Default).then_some(self.cpu)
+    }
+
+    /// All CPUs of the rail: that of its lanes, and those of tasks.
+    pub fn cpus(&self) -> CpuSet {
+        self.task_cpus.union(&CpuSet::single(self.cpu))
+    }
 }
 
 /// The text of `rails-bench plan`.
 impl fmt::Display for RailPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for rail in &self.rails {
-            let lane = match (&rail.interface, rail.address) {
-                (Some(name), Some(address)) => format!("{name} {address}"),
-                (Some(name), None) => name.clone(),
-                (None, Some(address)) => address.to_string(),
-                (None, None) => "any".to_owned(),
+            let parts = match (&rail.interface, rail.address) {
+                (Some(name), Some(address)) => Some(format!("{name} {address}")),
+                (Some(name), None) => Some(name.clone()),
+                (None, Some(address)) => Some(address.to_string()),
+                (None, None) => None,
             };
+            let parts: Vec<String> =
+                parts.into_iter().chain(rail.devices.iter().map(|device| device.name.clone())).collect();
+            let parts = match (parts.is_empty(), &rail.end) {
+                (false, _) => parts.join(" + "),
+                (true, Some(_)) => "any".to_owned(),
+                (true, None) => "cores".to_owned(),
+            };
+            let cpus = rail.bound_cpu().map_or("any".to_owned(), |_| rail.cpus().to_string());
             let node = rail.node.map_or("-".to_owned(), |node| node.to_string());
-            writeln!(f, "rail {}  {lane:<24} cpu {:<4} node {node}", rail.id, rail.cpu.to_string())?;
+            writeln!(f, "rail {}  {parts:<24} cpu {cpus:<4} node {node}", rail.id)?;
             rail.reasons.iter().try_for_each(|reason| writeln!(f, "          {reason}"))?;
+            for RejectedCpus { cpus, reason } in &rail.rejected_cpus {
+                writeln!(f, "          not CPU {cpus}: {reason}")?;
+            }
+        }
+        for RejectedNic { name, reason } in &self.rejected_nics {
+            writeln!(f, "not {name}: {reason}")?;
+        }
+        if let Some(expected) = &self.expected {
+            writeln!(f, "expected: {expected}")?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+/// `2 x 100 Gbit/s x 0.63 = 126 Gbit/s`, and the cause if it is less than the sum.
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {} x {:.2} = {}", self.rails, self.each, self.delta, self.together)?;
+        if self.bound_by.is_empty() { Ok(()) } else { write!(f, " ({})", self.bound_by.join("; ")) }
     }
 }

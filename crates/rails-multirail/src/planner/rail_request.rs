@@ -1,220 +1,198 @@
 //! Requests for rails.
 
 use rails_net::LocalEnd;
-use rails_topo::CpuSet;
-use std::str::FromStr;
+use rails_proto::Scheme;
+use rails_topo::{CpuSet, NodeId};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
-/// A request for rails. As text:
+/// A request for rails. [`new`](Self::new) asks for one core per rail that other processes may use as well.
+///
+/// It is read from text, which states [`which`](Self::which) rails; all else has its default:
 ///
 /// | text | meaning |
 /// |---|---|
 /// | `auto` | one rail on each NIC that is up |
-/// | `4` | four rails on the fastest NICs, different cards first among equals |
+/// | `4` | four rails on the fastest NICs, different cards and nodes first among equals |
 /// | `loopback` | one rail per allowed core on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
 /// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |
 /// | `eth0,eth0` | two rails on one interface, on two of its addresses where it has two |
+/// | `peer:10.0.1.9` | a rail on a NIC whose network has that address |
+/// | `eth0+gpu0`, `nvme0+eth1` | a NIC's rail beside a GPU, and one beside a disk; `gpu0` is the first GPU |
+/// | `cores:2`, `gpu0+cores:2` | a rail of two cores without a NIC, and one beside a GPU |
 /// | `eth0@4,eth1@8-11` | one rail on each interface, on these CPUs |
+/// | `eth0@4/1` | on CPU 4, with memory from node 1 |
+/// | `eth0@default` | a rail that nothing is bound for: the scheduler places its thread and its memory |
+///
+/// An interface whose name has a `+` or an `@` in it is named by its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RailRequest {
+#[non_exhaustive]
+pub struct RailRequest {
+    /// Which rails.
+    pub which: Which,
+    /// CPUs of each rail, on as many cores, at least 1. The first one drives the lanes, the others run tasks of the
+    /// application. `cores:N` of a wish overrules it.
+    pub cores: usize,
+    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads.
+    pub exclusive: bool,
+    /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
+    pub nearness: Nearness,
+    /// Which of the three affinities the rails must have.
+    pub affinities: Affinities,
+    /// Whether [`Which::Count`] puts several rails on one NIC if there are fewer NICs than rails.
+    pub share_nics: bool,
+    /// CPUs that are claimed by others. No rail is planned on their cores.
+    pub claimed: CpuSet,
+}
+
+/// Which rails are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
     /// One rail on each NIC that is up.
     Auto,
     /// That many rails on the best NICs.
     Count(usize),
     /// Rails on the loopback interface: that many, or one per allowed core and at least two.
     Loopback(Option<usize>),
-    /// These lanes.
-    Lanes(Vec<LaneWish>),
+    /// These rails.
+    Listed(Vec<RailWish>),
 }
 
-/// A requested lane.
+/// A wish for one rail: the parts that belong together, and where its thread and memory are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneWish {
-    /// Its local end.
-    pub end: LocalEnd,
-    /// The CPUs that its rail may use; `None` stands for all allowed ones.
-    pub cpus: Option<CpuSet>,
+pub struct RailWish {
+    /// Its parts.
+    pub parts: Vec<Part>,
+    /// Its place.
+    pub binding: Binding,
 }
 
-/// A text that is no request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no request for rails: at character {}, {reason}", self.character())]
-#[non_exhaustive]
-pub struct ParseRequestError {
-    /// The text.
-    pub text: String,
-    /// Where the faulty part begins, in bytes from the start of the text.
-    pub offset: usize,
-    /// The fault.
-    pub reason: String,
+/// A part of a wished rail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// The local end of its lane.
+    End(LocalEnd),
+    /// An interface, a GPU or a disk, by its name; `gpu0` is the first GPU, and `nvme0` the disk `nvme0n1`.
+    Named(String),
+    /// A lane on a NIC whose network has that address.
+    Peer(IpAddr),
+    /// That many cores.
+    Cores(usize),
 }
 
-impl ParseRequestError {
-    /// The number of the first faulty character, counted from 1.
-    pub fn character(&self) -> usize {
-        self.text[..self.offset].chars().count() + 1
-    }
+/// How a rail's thread and memory are bound.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binding {
+    /// Not at all: the scheduler and the kernel's memory policy decide.
+    Default,
+    /// Beside the rail's devices.
+    #[default]
+    Affine,
+    /// To a deliberate choice, which may be far from the devices.
+    Explicit {
+        /// The CPUs of which one is taken; `None` leaves the choice to the planner.
+        cpus: Option<CpuSet>,
+        /// The node of the memory; `None` is the nearest to the CPU.
+        node: Option<NodeId>,
+    },
 }
 
-/// A fault, and the part of the text that has it.
-struct Fault<'a> {
-    part: &'a str,
-    reason: String,
+/// Where a rail's thread is, seen from the CPU that serves its NIC's interrupt. Each is a preference: where there is no
+/// such CPU, the next best one is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nearness {
+    /// On the same CPU.
+    SameCpu,
+    /// On another core with which it shares a cache.
+    SharedCache,
+    /// Anywhere in the same package.
+    Package,
 }
 
-impl<'a> Fault<'a> {
-    fn new(part: &'a str, reason: impl Into<String>) -> Self {
-        Self { part, reason: reason.into() }
-    }
+/// Which of the three affinities rails must have (RTK paper, section II.B).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Affinities {
+    /// The NIC's interrupts are served on CPUs beside it.
+    pub interrupt: Need,
+    /// The thread shares at least a cache with a CPU that serves them.
+    pub thread: Need,
+    /// The memory comes from the node nearest to the CPU.
+    pub memory: Need,
+}
 
-    /// The error; the faulty part is one of `text`.
-    fn of(self, text: &str) -> ParseRequestError {
-        let offset = self.part.as_ptr().addr() - text.as_ptr().addr();
-        ParseRequestError { text: text.to_owned(), offset, reason: self.reason }
-    }
+/// How much an affinity matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Need {
+    /// A rail without it is not planned.
+    Required,
+    /// The planner brings it about where it can.
+    #[default]
+    Preferred,
+    /// The planner pays no heed to it, and binds no memory.
+    Unwanted,
 }
 
 /// The most rails that a request may ask for: a stream has no more lanes.
 pub(super) const MOST_RAILS: usize = rails_proto::parameters::MOST_LANES;
+/// The most cores that a request may ask for, for each rail.
+pub(super) const MOST_CORES: usize = 1024;
 
 impl RailRequest {
+    /// A request for these rails: of one core each, which others may use, beside their devices.
+    pub fn new(which: Which) -> Self {
+        Self {
+            which,
+            cores: 1,
+            exclusive: false,
+            nearness: Nearness::of_transport(Scheme::TCP),
+            affinities: Affinities::default(),
+            share_nics: false,
+            claimed: CpuSet::new(),
+        }
+    }
+
+    /// One rail on each NIC that is up.
+    pub fn auto() -> Self {
+        Self::new(Which::Auto)
+    }
+
+    /// That many rails on the best NICs.
+    pub fn count(rails: usize) -> Self {
+        Self::new(Which::Count(rails))
+    }
+
+    /// Rails on the loopback interface: that many, or one per allowed core and at least two.
+    pub fn loopback(rails: impl Into<Option<usize>>) -> Self {
+        Self::new(Which::Loopback(rails.into()))
+    }
+
+    /// A rail with each of these local ends.
+    pub fn on(ends: impl IntoIterator<Item = LocalEnd>) -> Self {
+        Self::new(Which::Listed(ends.into_iter().map(RailWish::from).collect()))
+    }
+
     /// The number of requested rails, if the request states it.
-    pub(super) fn count(&self) -> Option<usize> {
-        match self {
-            Self::Auto | Self::Loopback(None) => None,
-            Self::Count(count) | Self::Loopback(Some(count)) => Some(*count),
-            Self::Lanes(lanes) => Some(lanes.len()),
+    pub(super) fn rails(&self) -> Option<usize> {
+        match &self.which {
+            Which::Auto | Which::Loopback(None) => None,
+            Which::Count(count) | Which::Loopback(Some(count)) => Some(*count),
+            Which::Listed(wishes) => Some(wishes.len()),
         }
     }
 }
 
-impl FromStr for RailRequest {
-    type Err = ParseRequestError;
-
-    fn from_str(text: &str) -> Result<Self, ParseRequestError> {
-        request(text).map_err(|fault| fault.of(text))
+impl Nearness {
+    /// The better one for a transport: on another core for TCP, which works in the interrupt as well as in the thread,
+    /// and on the same CPU for the others ("Towards Terabit/s Systems", the toolkit's poster).
+    pub fn of_transport(scheme: Scheme) -> Self {
+        if scheme == Scheme::TCP { Self::SharedCache } else { Self::SameCpu }
     }
 }
 
-impl FromStr for LaneWish {
-    type Err = ParseRequestError;
-
-    fn from_str(text: &str) -> Result<Self, ParseRequestError> {
-        lane(text).map_err(|fault| fault.of(text))
-    }
-}
-
-fn request(text: &str) -> Result<RailRequest, Fault<'_>> {
-    let text = text.trim();
-    match text {
-        "" => Err(Fault::new(text, "it is empty; try `auto`, `4`, `loopback:2` or `eth0,eth1`")),
-        "auto" => Ok(RailRequest::Auto),
-        "loopback" => Ok(RailRequest::Loopback(None)),
-        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => count(digits).map(RailRequest::Count),
-        text => match text.strip_prefix("loopback:") {
-            Some(digits) => count(digits).map(|count| RailRequest::Loopback(Some(count))),
-            None => text.split(',').map(lane).collect::<Result<_, _>>().map(RailRequest::Lanes),
-        },
-    }
-}
-
-fn count(digits: &str) -> Result<usize, Fault<'_>> {
-    match digits.parse() {
-        Ok(count @ 1..=MOST_RAILS) => Ok(count),
-        _ => Err(Fault::new(digits, format!("`{digits}` is not a number of rails from 1 to {MOST_RAILS}"))),
-    }
-}
-
-fn lane(text: &str) -> Result<LaneWish, Fault<'_>> {
-    let (end, cpus) = match text.split_once('@') {
-        Some((end, list)) => {
-            let cpus: CpuSet = list.parse().map_err(|error| Fault::new(list, format!("{error}")))?;
-            if cpus.is_empty() {
-                return Err(Fault::new(list, format!("no CPU follows the @ of `{text}`")));
-            }
-            (end, Some(cpus))
-        }
-        None => (text, None),
-    };
-    Ok(LaneWish { end: local_end(end)?, cpus })
-}
-
-impl From<LocalEnd> for LaneWish {
+impl From<LocalEnd> for RailWish {
     fn from(end: LocalEnd) -> Self {
-        Self { end, cpus: None }
-    }
-}
-
-fn local_end(text: &str) -> Result<LocalEnd, Fault<'_>> {
-    if let Ok(address) = text.parse() {
-        return Ok(LocalEnd::Address(address));
-    }
-    // The kernel's rule for names: dev_valid_name() in net/core/dev.c.
-    let valid = (1..16).contains(&text.len())
-        && !matches!(text, "." | "..")
-        && !text.bytes().any(|byte| byte == b'/' || byte == b':' || byte.is_ascii_whitespace());
-    if valid {
-        Ok(LocalEnd::Device(text.to_owned()))
-    } else {
-        Err(Fault::new(text, format!("`{text}` is neither an address nor an interface name")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn interface(name: &str) -> LocalEnd {
-        LocalEnd::Device(name.to_owned())
-    }
-
-    #[test]
-    fn requests_as_text() {
-        let parse = |text: &str| text.parse::<RailRequest>();
-        assert_eq!(parse("auto"), Ok(RailRequest::Auto));
-        assert_eq!(parse("4"), Ok(RailRequest::Count(4)));
-        assert_eq!(parse("loopback"), Ok(RailRequest::Loopback(None)));
-        assert_eq!(parse("loopback:2"), Ok(RailRequest::Loopback(Some(2))));
-        assert_eq!(
-            parse("eth0@4,fd00::1,10.0.0.2@8-11"),
-            Ok(RailRequest::Lanes(vec![
-                LaneWish { end: interface("eth0"), cpus: Some("4".parse().unwrap()) },
-                LocalEnd::Address("fd00::1".parse().unwrap()).into(),
-                LaneWish { end: LocalEnd::Address("10.0.0.2".parse().unwrap()), cpus: Some("8-11".parse().unwrap()) },
-            ]))
-        );
-    }
-
-    #[test]
-    fn refused_requests_with_reasons() {
-        for (text, character, reason) in [
-            ("", 1, "it is empty"),
-            ("  ", 1, "it is empty"),
-            (" 0", 2, "`0` is not a number of rails from 1 to 64"),
-            ("65", 1, "from 1 to 64"),
-            ("loopback:x", 10, "`x` is not a number of rails"),
-            ("loopback:", 10, "`` is not a number of rails"),
-            ("eth0,,eth1", 6, "`` is neither an address nor an interface"),
-            ("eth0@", 6, "no CPU follows"),
-            ("fünf0,eth0@3-1", 12, "backwards"),
-            ("eth0,a/b@4", 6, "`a/b` is neither an address nor an interface"),
-        ] {
-            let error = text.parse::<RailRequest>().unwrap_err();
-            assert_eq!(error.character(), character, "{error}");
-            let said = error.to_string();
-            assert!(said.contains(reason) && said.contains(&format!("at character {character}, ")), "{said}");
-        }
-        let lane = "eth0@x".parse::<LaneWish>().unwrap_err();
-        assert_eq!((lane.offset, lane.character()), (5, 6));
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_of_a_request(text in "\\PC{0,40}") {
-            if let Err(error) = text.parse::<RailRequest>() {
-                prop_assert!(error.to_string().contains(&error.reason));
-            }
-        }
+        Self { parts: vec![Part::End(end)], binding: Binding::Affine }
     }
 }

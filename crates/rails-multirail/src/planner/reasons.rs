@@ -1,6 +1,9 @@
 //! The reasons of a plan, in words.
 
-use super::plan_rails::{Candidate, FromInterrupt};
+use super::{
+    DeviceKind, PlannedDevice,
+    cpus::{Candidate, FromInterrupt, Sought},
+};
 use rails_topo::{CpuSet, Nic, NicKind};
 use std::net::IpAddr;
 
@@ -20,26 +23,38 @@ pub(super) fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> Strin
     format!("lane {}{address} ({place})", nic.name)
 }
 
-pub(super) fn describe_cpu(
-    best: &Candidate,
-    usable: usize,
-    nic: Option<&Nic>,
-    near: Option<&CpuSet>,
-    serving: &CpuSet,
-) -> String {
-    let name = nic.map_or("the lane", |nic| nic.name.as_str());
-    let mut because = vec![match near {
-        Some(near) if !best.far => format!("near {name} (CPUs {near})"),
-        Some(near) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
-        None => format!("which CPUs are near {name} is not known"),
+/// The GPUs and disks of a rail, one line each.
+pub(super) fn describe_devices(devices: &[PlannedDevice]) -> impl Iterator<Item = String> {
+    devices.iter().map(|PlannedDevice { kind, name, pci, node }| {
+        let kind = match kind {
+            DeviceKind::Gpu => "GPU",
+            DeviceKind::Storage => "disk",
+        };
+        let pci = pci.map_or("PCI function unknown".to_owned(), |pci| format!("PCI {pci}"));
+        let node = node.map_or("node unknown".to_owned(), |node| format!("on node {node}"));
+        format!("{kind} {name} ({pci}, {node})")
+    })
+}
+
+pub(super) fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, sought: &Sought<'_>) -> String {
+    let name = nic.map_or("the rail's devices", |nic| nic.name.as_str());
+    let serving = &sought.serving;
+    let near = sought.near.iter().map(CpuSet::to_string).collect::<Vec<_>>().join(" and ");
+    let mut because = vec![match (sought.near.is_empty(), best.far) {
+        (true, _) => format!("which CPUs are near {name} is not known"),
+        (false, 0) => format!("near {name} (CPUs {near})"),
+        (false, _) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
     }];
     match best.from_interrupt {
         FromInterrupt::Serves => because.push(format!("serves its interrupts (on CPUs {serving})")),
+        FromInterrupt::Sibling => {
+            because.push(format!("a hardware thread beside CPUs {serving}, which serve its interrupts"));
+        }
         FromInterrupt::SharesCache => {
             because.push(format!("shares a cache with CPUs {serving}, which serve its interrupts"));
         }
-        FromInterrupt::Apart => {
-            because.push(format!("shares no cache with CPUs {serving}, which serve its interrupts"))
+        FromInterrupt::SamePackage | FromInterrupt::Apart => {
+            because.push(format!("shares no cache with CPUs {serving}, which serve its interrupts"));
         }
         FromInterrupt::Unknown if nic.is_some_and(|nic| nic.kind == NicKind::Device) => {
             because.push("which CPU serves its interrupts is not known".to_owned());
@@ -52,6 +67,9 @@ pub(super) fn describe_cpu(
         (0, others) => format!("{} on its core, on another CPU", plural(others, "other rail")),
         (others, _) => format!("{} on it already", plural(others, "other rail")),
     });
+    if best.other_nics > 0 {
+        because.push(format!("its core serves interrupts of {} too", plural(best.other_nics, "other NIC")));
+    }
     format!("CPU {} of {usable} usable: {}", best.cpu, because.join("; "))
 }
 

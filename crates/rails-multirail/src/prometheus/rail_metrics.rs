@@ -23,7 +23,7 @@ use std::fmt;
 /// # use prometheus_client::{encoding::text, registry::Registry};
 /// # use rails_multirail::{RailMetrics, RailRequest, Rails, StreamMetrics, plan_rails};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let rails = Rails::build(&plan_rails(&rails_topo::Topology::detect()?, &RailRequest::Loopback(Some(2)))?)?;
+/// # let rails = Rails::build(&plan_rails(&rails_topo::Topology::detect()?, &RailRequest::loopback(2))?)?;
 /// let mut registry = Registry::default();
 /// registry.register_collector(Box::new(RailMetrics::new(&rails)));
 /// registry.register_collector(Box::new(StreamMetrics::new()));

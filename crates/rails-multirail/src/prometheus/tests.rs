@@ -153,7 +153,7 @@ impl Collector for Both {
 
 #[test]
 fn rails_are_told_of_as_long_as_they_run() {
-    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::Loopback(Some(2))).unwrap();
+    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(2)).unwrap();
     let rails = Rails::build(&plan).unwrap();
     let metrics = RailMetrics::new(&rails).label("set", "a");
     let runtime = rails[RailId(1)].runtime();

@@ -305,7 +305,7 @@ mod tests {
     impl House {
         fn new() -> Self {
             let topology = Topology::detect().unwrap();
-            let rails = Rails::build(&plan_rails(&topology, &RailRequest::Loopback(Some(1))).unwrap()).unwrap();
+            let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(1)).unwrap()).unwrap();
             let (queue, _waiting) = mpsc::channel(20);
             Self { rails, queue, _waiting }
         }

@@ -26,7 +26,10 @@ impl Driver {
     pub(crate) fn home(self, rails: &Rails, rail: RailId) -> &Rail {
         let own = &rails[rail];
         match self {
-            Self::PerCpu => rails.iter().find(|other| other.planned().cpu == own.planned().cpu).unwrap_or(own),
+            Self::PerCpu => match own.planned().bound_cpu() {
+                Some(cpu) => rails.iter().find(|other| other.planned().bound_cpu() == Some(cpu)).unwrap_or(own),
+                None => own,
+            },
             Self::PerRail => own,
             Self::Single => &rails[RailId(0)],
         }

@@ -32,7 +32,7 @@ fn cpus_of(node: NodeId) -> CpuSet {
 /// A rail on the loopback interface for each of these nodes.
 fn rails_on(nodes: &[u32]) -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
-    let mut plan = plan_rails(&topology, &RailRequest::Loopback(Some(nodes.len()))).expect("they can be planned");
+    let mut plan = plan_rails(&topology, &RailRequest::loopback(nodes.len())).expect("they can be planned");
     for (rail, node) in plan.rails.iter_mut().zip(nodes) {
         rail.cpu = cpus_of(NodeId(*node)).first().expect("it has a CPU");
         rail.node = Some(NodeId(*node));

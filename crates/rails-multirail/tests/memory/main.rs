@@ -180,7 +180,7 @@ fn status(line: &str) -> u64 {
 
 fn rails(count: usize) -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(count))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(count)).expect("loopback rails can be planned");
     Rails::build(&plan).expect("loopback rails need no privilege")
 }
 

@@ -3,7 +3,7 @@
 use crate::{loopback, nic, planned, refused, two_packages};
 use rails_multirail::{
     LaneAddress, MultiRailListener, MultiRailStream, RailPlan, RailRequest, Rails, Security, StreamOptions, plan_rails,
-    planner::{LaneWish, LocalEnd, PlanError},
+    planner::{LocalEnd, PlanError},
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
 use std::{
@@ -32,12 +32,13 @@ fn offered(plan: &RailPlan) -> Vec<Vec<IpAddr>> {
 fn another_address_for_each_rail_on_one_nic() {
     let eth0 = with_addresses(nic("eth0", 0, 10, "10.0.0.1"), &["10.0.0.1", "fd00::1", "10.0.0.2"]);
     let machine = two_packages(vec![eth0]);
-    for request in ["eth0,eth0", "2"] {
-        let plan = planned(&machine, request);
+    let mut shared = RailRequest::count(2);
+    shared.share_nics = true;
+    for plan in [planned(&machine, "eth0,eth0"), plan_rails(&machine, &shared).unwrap()] {
         assert_eq!(addresses(&plan), [ip("10.0.0.1"), ip("10.0.0.2")]);
         assert_eq!(offered(&plan), [vec![ip("10.0.0.1"), ip("fd00::1")], vec![ip("10.0.0.2")]]);
         let second = LocalEnd::DeviceAddress { device: "eth0".to_owned(), address: ip("10.0.0.2") };
-        assert_eq!(plan.rails[1].end, second);
+        assert_eq!(plan.rails[1].end, Some(second));
         assert!(!plan.notes.iter().any(|note| note.contains("address")), "{plan}");
     }
     let three = planned(&machine, "eth0,eth0,eth0");
@@ -58,7 +59,7 @@ fn loopback_addresses_in_turn() {
 fn address_of_another_interface() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 0, 10, "10.0.1.1")]);
     let end = LocalEnd::DeviceAddress { device: "eth1".to_owned(), address: ip("10.0.0.1") };
-    let error = plan_rails(&machine, &RailRequest::Lanes(vec![LaneWish::from(end)])).unwrap_err();
+    let error = plan_rails(&machine, &RailRequest::on([end])).unwrap_err();
     assert!(matches!(error, PlanError::NoSuchAddress { .. }), "{error}");
     assert_eq!(
         refused(&machine, "10.0.0.9"),

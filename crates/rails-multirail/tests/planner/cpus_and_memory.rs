@@ -1,7 +1,11 @@
 //! The CPU and the memory of planned rails.
 
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, served_by, two_packages};
-use rails_topo::{CpuId, Nic, NicKind, NodeId, Topology};
+use rails_multirail::{
+    RailPlan, RailRequest, plan_rails,
+    planner::{Affinities, Binding, Nearness, Need, PlanError},
+};
+use rails_topo::{CpuId, CpuSet, Nic, NicKind, NodeId, Topology};
 
 #[test]
 fn cpus_beside_the_nic_win() {
@@ -37,11 +41,23 @@ fn rails_spread_over_cores_before_they_share_one() {
 }
 
 #[test]
-fn cpu_that_serves_the_interrupt_is_preferred() {
+fn nearness_to_the_cpu_that_serves_the_interrupt() {
     let machine = two_packages(vec![served_by(nic("eth0", 1, 10, "10.0.0.1"), "13")]);
-    let plan = planned(&machine, "eth0");
-    assert_eq!(chosen_cpus(&plan), [13]);
-    assert!(plan.rails[0].reasons[1].contains("serves its interrupts (on CPUs 13)"), "{plan}");
+    let cpu = |nearness: Nearness| {
+        let mut request: RailRequest = "eth0".parse().unwrap();
+        request.nearness = nearness;
+        plan_rails(&machine, &request).unwrap()
+    };
+    let beside = planned(&machine, "eth0");
+    assert_eq!(chosen_cpus(&beside), [8], "TCP gains from another core, which is not the hardware thread beside it");
+    assert_eq!(beside, cpu(Nearness::SharedCache));
+    assert!(beside.rails[0].reasons[1].contains("shares a cache with CPUs 13, which serve its interrupts"), "{beside}");
+    let same = cpu(Nearness::SameCpu);
+    assert_eq!(chosen_cpus(&same), [13]);
+    assert!(same.rails[0].reasons[1].contains("serves its interrupts (on CPUs 13)"), "{same}");
+    assert_eq!(chosen_cpus(&cpu(Nearness::Package)), [8]);
+    let alone = plan_rails(&machine.with_allowed(cpus("12-13")), &"eth0".parse().unwrap()).unwrap();
+    assert_eq!(chosen_cpus(&alone), [13], "sooner than the hardware thread beside it");
 }
 
 #[test]
@@ -126,8 +142,123 @@ fn hidden_lane_gets_no_rail() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), hidden]);
     let plan = planned(&machine, "auto");
     assert_eq!(interfaces(&plan), ["eth0"]);
-    assert!(plan.notes.contains(&"eth1 is left alone: the storage network's".to_owned()), "{:?}", plan.notes);
+    assert_eq!(plan.rejected_nics[0].reason, "left alone: the storage network's");
     for asked in ["eth1", "10.0.1.1"] {
         assert_eq!(refused(&machine, asked), "`eth1` is hidden: the storage network's (by its model)");
     }
+}
+
+fn planned_with(machine: &Topology, request: &str, adjust: impl Fn(&mut RailRequest)) -> Result<RailPlan, PlanError> {
+    let mut request: RailRequest = request.parse().unwrap();
+    adjust(&mut request);
+    plan_rails(machine, &request)
+}
+
+#[test]
+fn cpus_that_serve_other_nics_are_avoided() {
+    let nics = vec![nic("eth0", 0, 10, "10.0.0.1"), served_by(nic("eth1", 1, 10, "10.0.1.1"), "0")];
+    let plan = planned(&two_packages(nics), "eth0");
+    assert_eq!(chosen_cpus(&plan), [2], "CPUs 0 and 1 are the core that serves eth1");
+    let told = plan.rails[0].rejected_cpus.iter().find(|told| told.reason == "serves interrupts of other NICs");
+    assert_eq!(told.unwrap().cpus, cpus("0-1"));
+}
+
+#[test]
+fn reasons_of_rejected_cpus() {
+    let nic = served_by(nic("eth0", 1, 10, "10.0.0.1"), "13");
+    let plan = planned(&two_packages(vec![nic]).with_allowed(cpus("0,8-14")), "eth0,eth0");
+    let told = |rail: usize| {
+        let told = plan.rails[rail].rejected_cpus.iter();
+        told.map(|told| (told.cpus.to_string(), told.reason.as_str())).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(1),
+        [
+            ("1-7,15".to_owned(), "may not be used here (cpuset or CPU affinity of the process)"),
+            ("12".to_owned(), "a hardware thread beside the one that serves the NIC's interrupts"),
+            ("8".to_owned(), "another rail runs on it"),
+            ("9".to_owned(), "another rail runs on its core"),
+            ("11,14".to_owned(), "as good, with a higher number"),
+            ("0".to_owned(), "farther from the rail's devices"),
+            ("13".to_owned(), "serves the NIC's interrupts, which need its time"),
+        ]
+    );
+}
+
+#[test]
+fn exclusive_rails_have_their_cores_to_themselves() {
+    let machine = two_packages(vec![loopback()]);
+    let exclusive = |request: &str| planned_with(&machine, request, |request| request.exclusive = true);
+    assert_eq!(chosen_cpus(&exclusive("loopback:8").unwrap()), [0, 2, 4, 6, 8, 10, 12, 14]);
+    let error = exclusive("loopback:9").unwrap_err();
+    assert_eq!(error, PlanError::TooFewCores { wanted: 9, usable: 8 });
+    let claimed = |request: &mut RailRequest| request.claimed = cpus("0,3");
+    assert_eq!(chosen_cpus(&planned_with(&machine, "loopback:2", claimed).unwrap()), [4, 6], "whole cores are claimed");
+    let all = |request: &mut RailRequest| request.claimed = cpus("0-15");
+    let error = planned_with(&machine, "loopback:2", all).unwrap_err();
+    assert_eq!(error, PlanError::TooFewCores { wanted: 2, usable: 0 });
+}
+
+#[test]
+fn cores_for_tasks_beside_the_lane() {
+    let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1"), nic("eth1", 0, 10, "10.0.1.1")]);
+    let plan = planned(&machine, "eth0+cores:3,eth1+cores:2");
+    assert_eq!(chosen_cpus(&plan), [8, 0]);
+    let tasks: Vec<&CpuSet> = plan.rails.iter().map(|rail| &rail.task_cpus).collect();
+    assert_eq!(tasks, [&cpus("10,12"), &cpus("2")]);
+    assert_eq!(plan.rails[0].reasons.last().unwrap(), "CPUs 10,12 for tasks, each on a core of its own");
+    let alone = planned(&machine, "cores:2");
+    assert_eq!((&alone.rails[0].end, alone.rails[0].cpus()), (&None, cpus("0,2")));
+    assert_eq!(alone.rails[0].reasons[0], "cores alone, no lane");
+    let error = planned_with(&machine, "cores:9", |_| ()).unwrap_err();
+    assert!(matches!(error, PlanError::TooFewCores { wanted: 9, .. }), "{error}");
+}
+
+#[test]
+fn deliberate_placements() {
+    let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]);
+    let plan = planned(&machine, "eth0@default,eth0@0/0,eth0");
+    assert_eq!(
+        plan.rails.iter().map(|rail| rail.bound_cpu()).collect::<Vec<_>>(),
+        [None, Some(CpuId(0)), Some(CpuId(10))]
+    );
+    assert_eq!(plan.rails.iter().map(|rail| rail.node).collect::<Vec<_>>(), [None, Some(NodeId(0)), Some(NodeId(1))]);
+    let explicit = Binding::Explicit { cpus: Some(cpus("0")), node: Some(NodeId(0)) };
+    assert_eq!(plan.rails[1].binding, explicit);
+    assert_eq!(planned(&machine, "eth0@/0").rails[0].node, Some(NodeId(0)));
+    assert_eq!(
+        refused(&machine, "eth0@/7"),
+        "memory from node 7 was asked for, and the nodes that may be used are 0-1"
+    );
+    assert_eq!(refused(&machine, "eth0@99"), "CPUs 99 were asked for `eth0`, and the machine has CPUs 0-15");
+}
+
+#[test]
+fn required_affinities() {
+    let machine = |cpu: &str| two_packages(vec![served_by(nic("eth0", 1, 10, "10.0.0.1"), cpu)]);
+    let require = |affinities: Affinities| move |request: &mut RailRequest| request.affinities = affinities;
+    let need = Need::Required;
+    let all = Affinities { interrupt: need, thread: need, memory: need };
+    assert_eq!(chosen_cpus(&planned_with(&machine("13"), "eth0", require(all)).unwrap()), [8]);
+    let missing = |machine: &Topology, request: &str, affinities: Affinities| {
+        planned_with(machine, request, require(affinities)).unwrap_err().to_string()
+    };
+    let none = Affinities::default();
+    assert_eq!(
+        missing(&machine("0"), "eth0", Affinities { interrupt: need, ..none }),
+        "rail 0 lacks interrupt affinity, which is required: CPUs 0 serve the interrupts of eth0, and 8-15 are near it; \
+         `rails-bench doctor` says more"
+    );
+    let thread = missing(&machine("0"), "eth0@8-15", Affinities { thread: need, ..none });
+    assert!(thread.contains("no usable CPU shares a cache with CPUs 0"), "{thread}");
+    let unknown =
+        missing(&two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]), "eth0", Affinities { thread: need, ..none });
+    assert!(unknown.contains("which CPU serves the interrupts of eth0 is not known"), "{unknown}");
+    for far in ["eth0@8/0", "eth0@default"] {
+        let memory = missing(&machine("13"), far, Affinities { memory: need, ..none });
+        assert!(memory.contains("lacks memory affinity"), "{memory}");
+    }
+    let unwanted = Affinities { memory: Need::Unwanted, thread: Need::Unwanted, ..none };
+    let plan = planned_with(&machine("9"), "eth0", require(unwanted)).unwrap();
+    assert_eq!((chosen_cpus(&plan), plan.rails[0].node), (vec![8], None));
 }

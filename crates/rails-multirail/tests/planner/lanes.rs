@@ -3,7 +3,7 @@
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, two_packages};
 use rails_multirail::{
     RailRequest, plan_rails,
-    planner::{LaneWish, LocalEnd, PlanError},
+    planner::{LocalEnd, PlanError},
 };
 use rails_topo::{InterfaceAddress, Nic, NicKind, PciDevice};
 
@@ -103,20 +103,37 @@ fn only_nics_that_can_carry_a_rail_are_taken() {
 }
 
 #[test]
-fn more_rails_than_nics_start_over_and_are_noted() {
+fn nics_are_shared_on_request_alone() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1")]);
-    let plan = planned(&machine, "3");
+    assert_eq!(
+        refused(&machine, "3"),
+        "3 rails were asked for, and 2 can carry one: eth0, eth1; rails on one NIC add no bandwidth, and a NIC that is \
+         named twice gets them"
+    );
+    let mut request = RailRequest::count(3);
+    request.share_nics = true;
+    let plan = plan_rails(&machine, &request).unwrap();
     assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth0", "eth1", "eth0"], vec![0, 8, 2]));
     let note = "3 rails share 2 usable NICs, starting over at eth0: rails on one NIC add no bandwidth";
     assert_eq!(plan.notes, [note, "2 rails share the address 10.0.0.1"]);
+    let expected = plan.expected.unwrap();
+    assert_eq!(expected.to_string(), "3 x 10 Gbit/s x 0.67 = 20 Gbit/s (rails share eth0)");
+}
+
+#[test]
+fn nics_on_different_nodes_come_first() {
+    let on = |name: &str, node| nic(name, node, 10, &format!("10.0.{}.1", &name[3..]));
+    let machine = two_packages(vec![on("eth0", 0), on("eth1", 0), on("eth2", 1), on("eth3", 1)]);
+    assert_eq!(interfaces(&planned(&machine, "2")), ["eth0", "eth2"]);
+    assert_eq!(interfaces(&planned(&machine, "auto")), ["eth0", "eth2", "eth1", "eth3"]);
 }
 
 #[test]
 fn unknown_interfaces_and_addresses() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
-    assert_eq!(refused(&machine, "eth9"), "there is no interface `eth9`; there are: eth0, lo");
+    assert_eq!(refused(&machine, "eth9"), "there is no interface, GPU or disk `eth9`; there are: eth0, lo");
     assert_eq!(refused(&machine, "10.0.0.2"), "no interface has the address 10.0.0.2; there are: 10.0.0.1 (eth0)");
-    assert_eq!(refused(&two_packages(vec![]), "eth0"), "there is no interface `eth0`; there are: none");
+    assert_eq!(refused(&two_packages(vec![]), "eth0"), "there is no interface, GPU or disk `eth0`; there are: none");
     assert_eq!(refused(&two_packages(vec![]), "10.0.0.2"), "no interface has the address 10.0.0.2; there are: none");
 }
 
@@ -125,9 +142,9 @@ fn lane_by_address_is_on_the_interface_that_has_it() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), nic("eth1", 1, 10, "10.0.1.1"), loopback()]);
     let plan = planned(&machine, "10.0.1.1,127.0.0.9");
     assert_eq!((interfaces(&plan), chosen_cpus(&plan)), (vec!["eth1", "lo"], vec![8, 0]));
-    assert_eq!(plan.rails[1].end, LocalEnd::Address("127.0.0.9".parse().unwrap()));
+    assert_eq!(plan.rails[1].end, Some(LocalEnd::Address("127.0.0.9".parse().unwrap())));
     let anywhere = planned(&machine, "0.0.0.0");
-    assert_eq!((&anywhere.rails[0].interface, &anywhere.rails[0].end), (&None, &LocalEnd::Any));
+    assert_eq!((&anywhere.rails[0].interface, &anywhere.rails[0].end), (&None, &Some(LocalEnd::Any)));
     assert_eq!(anywhere.rails[0].reasons[0], "lane by the interface of the route");
 }
 
@@ -149,14 +166,14 @@ fn loopback_rails_per_core_and_at_least_two() {
 #[test]
 fn refused_numbers_of_rails() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1"), loopback()]);
-    let wish = LaneWish { end: LocalEnd::Device("eth0".to_owned()), cpus: None };
+    let many = RailRequest::on(vec![LocalEnd::Device("eth0".to_owned()); 65]);
     for count in [65, 300, usize::MAX] {
         let refused = Err(PlanError::TooMany { count });
-        assert_eq!(plan_rails(&machine, &RailRequest::Loopback(Some(count))), refused);
-        assert_eq!(plan_rails(&machine, &RailRequest::Count(count)), refused);
+        assert_eq!(plan_rails(&machine, &RailRequest::loopback(count)), refused);
+        assert_eq!(plan_rails(&machine, &RailRequest::count(count)), refused);
     }
-    assert_eq!(plan_rails(&machine, &RailRequest::Lanes(vec![wish; 65])), Err(PlanError::TooMany { count: 65 }));
-    for none in [RailRequest::Count(0), RailRequest::Loopback(Some(0)), RailRequest::Lanes(Vec::new())] {
+    assert_eq!(plan_rails(&machine, &many), Err(PlanError::TooMany { count: 65 }));
+    for none in [RailRequest::count(0), RailRequest::loopback(0), RailRequest::on([])] {
         assert_eq!(plan_rails(&machine, &none), Err(PlanError::NoRails));
     }
 }
@@ -166,11 +183,12 @@ fn of_more_nics_than_a_stream_takes_the_best_are_used() {
     let nics = (0..70).map(|index| nic(&format!("eth{index}"), 0, 10 + index, &format!("10.0.{index}.1"))).collect();
     let plan = planned(&two_packages(nics), "auto");
     assert_eq!((plan.rails.len(), interfaces(&plan)[0]), (64, "eth69"));
-    assert_eq!(plan.notes[0], "70 NICs are usable; the best 64 are used, the most that a stream takes");
+    assert_eq!(plan.rejected_nics.len(), 6);
+    assert_eq!(plan.rejected_nics[0].reason, "64 other NICs are the better ones, or as good");
 }
 
 #[test]
 fn no_cpu_no_plan() {
     let machine = two_packages(vec![loopback()]).with_allowed(cpus(""));
-    assert_eq!(plan_rails(&machine, &RailRequest::Loopback(None)), Err(PlanError::NoCpu));
+    assert_eq!(plan_rails(&machine, &RailRequest::loopback(None)), Err(PlanError::NoCpu));
 }

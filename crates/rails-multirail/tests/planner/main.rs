@@ -3,6 +3,7 @@
 mod addresses;
 mod captured;
 mod cpus_and_memory;
+mod devices;
 mod lanes;
 mod properties;
 

@@ -4,9 +4,9 @@ use crate::{loopback, nic, on_card, served_by};
 use proptest::{option, prelude::*};
 use rails_multirail::{
     RailId, RailPlan, RailRequest, plan_rails,
-    planner::{LaneWish, LocalEnd},
+    planner::{Affinities, Binding, LocalEnd, Nearness, Need, Part, RailWish, Which},
 };
-use rails_topo::{CpuId, CpuSet, Nic, Topology};
+use rails_topo::{CpuId, CpuSet, Nic, NodeId, Topology};
 
 fn cpu_sets() -> impl Strategy<Value = CpuSet> {
     prop::collection::vec(0u32..40, 0..20).prop_map(|ids| ids.into_iter().map(CpuId).collect())
@@ -55,13 +55,43 @@ fn requests() -> impl Strategy<Value = RailRequest> {
         Just(LocalEnd::Address([127, 0, 0, 5].into())),
         Just(LocalEnd::Address([0, 0, 0, 0].into())),
     ];
-    let lane = (end, option::weighted(0.3, cpu_sets())).prop_map(|(end, cpus)| LaneWish { end, cpus });
-    prop_oneof![
-        Just(RailRequest::Auto),
-        (0usize..70).prop_map(RailRequest::Count),
-        option::of(0usize..300).prop_map(RailRequest::Loopback),
-        prop::collection::vec(lane, 0..6).prop_map(RailRequest::Lanes),
-    ]
+    let binding = prop_oneof![
+        4 => Just(Binding::Affine),
+        1 => Just(Binding::Default),
+        3 => (option::of(cpu_sets()), option::of(0u32..5))
+            .prop_map(|(cpus, node)| Binding::Explicit { cpus, node: node.map(NodeId) }),
+    ];
+    let parts = (option::weighted(0.9, end), option::weighted(0.2, 0usize..2), option::weighted(0.3, 1usize..4));
+    let wish = (parts, binding).prop_map(|((end, gpu, cores), binding)| {
+        let gpu = gpu.map(|index| Part::Named(format!("gpu{index}")));
+        let parts = end.map(Part::End).into_iter().chain(gpu).chain(cores.map(Part::Cores)).collect();
+        RailWish { parts, binding }
+    });
+    let which = prop_oneof![
+        Just(Which::Auto),
+        (0usize..70).prop_map(Which::Count),
+        option::of(0usize..300).prop_map(Which::Loopback),
+        prop::collection::vec(wish, 0..6).prop_map(Which::Listed),
+    ];
+    let need = || prop_oneof![4 => Just(Need::Preferred), 1 => Just(Need::Required), 1 => Just(Need::Unwanted)];
+    let affinities =
+        (need(), need(), need()).prop_map(|(interrupt, thread, memory)| Affinities { interrupt, thread, memory });
+    let nearness = prop_oneof![Just(Nearness::SameCpu), Just(Nearness::SharedCache), Just(Nearness::Package)];
+    let flags = (any::<bool>(), any::<bool>(), 1usize..3);
+    (which, affinities, nearness, flags, option::weighted(0.3, cpu_sets())).prop_map(
+        |(which, affinities, nearness, (exclusive, share_nics, cores), claimed)| {
+            let mut request = RailRequest::new(which);
+            (request.affinities, request.nearness, request.cores) = (affinities, nearness, cores);
+            (request.exclusive, request.share_nics) = (exclusive, share_nics);
+            request.claimed = claimed.unwrap_or_default();
+            request
+        },
+    )
+}
+
+/// The hardware threads of the cores of a rail.
+fn cores_of(machine: &Topology, cpus: &CpuSet) -> CpuSet {
+    cpus.iter().flat_map(|cpu| machine.core_of_cpu(cpu).unwrap().cpus.iter().collect::<Vec<_>>()).collect()
 }
 
 proptest! {
@@ -76,12 +106,49 @@ proptest! {
         for (index, rail) in plan.rails.iter().enumerate() {
             prop_assert_eq!(rail.id, RailId(index));
             prop_assert!(machine.allowed_cpus().contains(rail.cpu), "{}", plan);
-            if let RailRequest::Lanes(lanes) = &request {
-                prop_assert!(lanes[index].cpus.as_ref().is_none_or(|cpus| cpus.contains(rail.cpu)), "{}", plan);
+            let wish = match &request.which {
+                Which::Listed(wishes) => Some(&wishes[index]),
+                _ => None,
+            };
+            if let Some(Binding::Explicit { cpus: Some(cpus), .. }) = wish.map(|wish| &wish.binding) {
+                prop_assert!(cpus.contains(rail.cpu), "{}", plan);
             }
-            prop_assert_eq!(rail.node, machine.nearest_node(rail.cpu));
+            prop_assert!(rail.cpus().is_subset(machine.allowed_cpus()), "{}", plan);
+            prop_assert!(!cores_of(&machine, &rail.cpus()).intersects(&request.claimed), "{}", plan);
+            let affine = wish.is_none_or(|wish| wish.binding == Binding::Affine);
+            if affine && request.affinities.memory != Need::Unwanted {
+                prop_assert_eq!(rail.node, machine.nearest_node(rail.cpu));
+            }
+            if affine && request.affinities.thread == Need::Required {
+                let nic = machine.nic(rail.interface.as_deref().unwrap()).unwrap();
+                let cache = machine.sharing_last_level_cache(rail.cpu).cloned().unwrap_or_default();
+                let near = cache.union(&cores_of(&machine, &CpuSet::single(rail.cpu)));
+                prop_assert!(nic.interrupts.iter().any(|irq| irq.effective.as_ref().unwrap().intersects(&near)));
+            }
+            // Every CPU of the machine is chosen, or rejected for one reason or another.
+            let told = rail.rejected_cpus.iter().fold(CpuSet::single(rail.cpu), |all, told| all.union(&told.cpus));
+            prop_assert!(machine.online_cpus().is_subset(&told), "{}", plan);
+            prop_assert!(rail.rejected_cpus.iter().all(|told| !told.cpus.contains(rail.cpu) && !told.reason.is_empty()));
             prop_assert!(rail.reasons.len() >= 3 && rail.reasons.iter().all(|reason| !reason.is_empty()));
             prop_assert!(rail.interface.as_deref().is_none_or(|name| machine.nic(name).is_some()));
+            let speed = rail.interface.as_deref().and_then(|name| machine.nic(name)?.speed);
+            prop_assert!(speed.is_none_or(|speed| rail.capacity.bandwidth.is_some_and(|carried| carried <= speed)));
+        }
+        if request.exclusive {
+            for (index, rail) in plan.rails.iter().enumerate() {
+                let own = cores_of(&machine, &rail.cpus());
+                let others = plan.rails.iter().enumerate().filter(|(other, _)| *other != index);
+                prop_assert!(others.clone().all(|(_, other)| !other.cpus().intersects(&own)), "{}", plan);
+            }
+        }
+        if let Some(expected) = &plan.expected {
+            prop_assert!(expected.delta <= 1.0 && expected.rails <= plan.rails.len(), "{}", plan);
+        }
+        if let Which::Count(_) = request.which && !request.share_nics {
+            let mut names: Vec<_> = plan.rails.iter().map(|rail| &rail.interface).collect();
+            names.sort_unstable();
+            names.dedup();
+            prop_assert_eq!(names.len(), plan.rails.len(), "no NIC is shared unasked");
         }
         let text = plan.to_string();
         prop_assert!(plan.rails.iter().flat_map(|rail| &rail.reasons).chain(&plan.notes).all(|line| text.contains(line)));
@@ -92,7 +159,7 @@ proptest! {
     /// While cores near a lane are free, no two rails share one.
     #[test]
     fn loopback_rails_share_a_core_last(machine in machines(), count in 1usize..16) {
-        let Ok(plan) = plan_rails(&machine, &RailRequest::Loopback(Some(count))) else { return Ok(()) };
+        let Ok(plan) = plan_rails(&machine, &RailRequest::loopback(count)) else { return Ok(()) };
         let usable = machine.cores().iter().filter(|core| core.cpus.intersects(machine.allowed_cpus())).count();
         let mut used: Vec<_> = plan.rails.iter().map(|rail| machine.core_of_cpu(rail.cpu).unwrap().cpus.first()).collect();
         used.sort_unstable();

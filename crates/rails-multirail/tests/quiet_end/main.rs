@@ -48,7 +48,7 @@ async fn a_regular_end_is_silent() {
         .finish();
     tracing::subscriber::set_global_default(warnings).expect("the process has no other subscriber");
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(4))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(4)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     // The streams end while lanes are still joining, and do not wait for them.
     let secret = Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough");

@@ -49,7 +49,7 @@ async fn a_peer_that_does_not_read_is_logged() {
         .finish();
     tracing::subscriber::set_global_default(warnings).expect("the process has no other subscriber");
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(2))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let secret = Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough");
     let options = StreamOptions::new(secret).join_grace(PATIENCE).longest_chunk(64 << 10).window(256 << 10);

@@ -31,7 +31,7 @@ async fn each_lane_is_driven_by_its_own_rails_thread() {
 #[tokio::test]
 async fn rails_on_one_cpu_share_the_first_ones_thread() {
     let topology = Topology::detect().expect("this machine can be read");
-    let mut plan = plan_rails(&topology, &RailRequest::Loopback(Some(3))).expect("loopback rails can be planned");
+    let mut plan = plan_rails(&topology, &RailRequest::loopback(3)).expect("loopback rails can be planned");
     plan.rails[2].cpu = plan.rails[0].cpu;
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
     let own = threads(&rails);

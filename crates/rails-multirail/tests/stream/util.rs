@@ -26,7 +26,7 @@ use tokio::{
 /// Rails on 127.0.0.1, 127.0.0.2 and so on.
 pub(crate) fn rails(count: usize) -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
-    let plan = plan_rails(&topology, &RailRequest::Loopback(Some(count))).expect("loopback rails can be planned");
+    let plan = plan_rails(&topology, &RailRequest::loopback(count)).expect("loopback rails can be planned");
     Rails::build(&plan).expect("loopback rails need no privilege")
 }
 

@@ -40,7 +40,7 @@ impl Locality<'_> {
             let name = nic.physical_port.as_deref().unwrap_or(&nic.name);
             let known = ports.entry(name).or_insert(port);
             known.offered = known.offered.faster(port.offered);
-            known.at = known.at.or(port.at);
+            known.at = known.at.into_iter().chain(port.at).min();
         }
         let mut flows = Flows { tree: &self.tree, total: Offered::NOTHING, below: BTreeMap::new(), narrow: Vec::new() };
         ports.into_values().for_each(|port| flows.add(port));

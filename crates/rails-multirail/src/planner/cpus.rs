@@ -1,0 +1,205 @@
+//! The choice of CPUs.
+
+use super::{Nearness, RejectedCpus};
+use rails_topo::{CpuId, CpuSet, Locality, Nic, Topology};
+use std::collections::BTreeMap;
+
+/// The CPUs that rails may be planned on, and the rails on them so far.
+pub(super) struct Cpus<'a> {
+    /// By number.
+    cpus: Vec<Cpu<'a>>,
+}
+
+struct Cpu<'a> {
+    id: CpuId,
+    core: CpuSet,
+    cache: Option<&'a CpuSet>,
+    package: Option<&'a CpuSet>,
+    /// The NICs whose interrupts its core serves, by name.
+    serves: Vec<&'a str>,
+    rails_on_cpu: usize,
+    rails_on_core: usize,
+}
+
+/// The surroundings of the CPU that is sought.
+pub(super) struct Sought<'s> {
+    /// The CPUs beside each device of the rail, as far as they are known.
+    pub(super) near: Vec<CpuSet>,
+    /// The CPUs that serve the NIC's interrupts, as far as they are known.
+    pub(super) serving: CpuSet,
+    pub(super) nic: Option<&'s str>,
+    /// `None` if the CPU of the interrupts does not matter.
+    pub(super) nearness: Option<Nearness>,
+    /// A CPU with which a cache is to be shared.
+    pub(super) beside: Option<CpuId>,
+}
+
+/// A CPU with its rank; the least is the best.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate {
+    /// How many devices it is not beside.
+    pub(super) far: usize,
+    pub(super) rails_on_cpu: usize,
+    pub(super) rails_on_core: usize,
+    from_interrupt_rank: u8,
+    shares_no_cache: bool,
+    /// How many other NICs' interrupts its core serves.
+    pub(super) other_nics: usize,
+    pub(super) cpu: CpuId,
+    pub(super) from_interrupt: FromInterrupt,
+}
+
+/// A CPU, seen from the CPUs that serve a NIC's interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FromInterrupt {
+    Serves,
+    /// Another hardware thread of the core serves them.
+    Sibling,
+    SharesCache,
+    SamePackage,
+    Apart,
+    Unknown,
+}
+
+impl<'a> Cpus<'a> {
+    pub(super) fn of(topology: &'a Topology, locality: &Locality<'_>, claimed: &CpuSet) -> Self {
+        let mut serves: BTreeMap<CpuId, Vec<&str>> = BTreeMap::new();
+        for nic in topology.nics() {
+            serving_cpus(nic).iter().for_each(|cpu| serves.entry(cpu).or_default().push(&nic.name));
+        }
+        let cpu = |id: CpuId| {
+            let core = topology.core_of_cpu(id).map_or_else(|| CpuSet::single(id), |core| core.cpus.clone());
+            let mut served: Vec<&str> = core.iter().filter_map(|cpu| serves.get(&cpu)).flatten().copied().collect();
+            served.sort_unstable();
+            served.dedup();
+            Cpu {
+                id,
+                core,
+                cache: topology.sharing_last_level_cache(id),
+                package: topology.package_of_cpu(id).map(|package| &package.cpus),
+                serves: served,
+                rails_on_cpu: 0,
+                rails_on_core: 0,
+            }
+        };
+        debug_assert!(std::ptr::eq(topology, locality.topology()));
+        let is_free = |cpu: &Cpu<'_>| !cpu.core.intersects(claimed);
+        Self { cpus: topology.allowed_cpus().iter().map(cpu).filter(is_free).collect() }
+    }
+
+    /// Whether a rail may be planned on it, so that no claim is on its core.
+    pub(super) fn has(&self, id: CpuId) -> bool {
+        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).is_ok()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// The candidates among `within`, or among all; if `exclusive`, those on cores without a rail.
+    pub(super) fn candidates(&self, sought: &Sought<'_>, within: Option<&CpuSet>, exclusive: bool) -> Vec<Candidate> {
+        let cpus = self.cpus.iter().filter(|cpu| within.is_none_or(|within| within.contains(cpu.id)));
+        cpus.filter(|cpu| !exclusive || cpu.rails_on_core == 0).map(|cpu| self.candidate(cpu, sought)).collect()
+    }
+
+    fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>) -> Candidate {
+        let from_interrupt = cpu.beside_interrupt(&sought.serving);
+        let shares = |other: CpuId| cpu.cache.is_none_or(|cache| cache.contains(other));
+        Candidate {
+            far: sought.near.iter().filter(|near| !near.contains(cpu.id)).count(),
+            rails_on_cpu: cpu.rails_on_cpu,
+            rails_on_core: cpu.rails_on_core,
+            from_interrupt_rank: sought.nearness.map_or(0, |nearness| from_interrupt.rank(nearness)),
+            shares_no_cache: sought.beside.is_some_and(|other| !shares(other)),
+            other_nics: cpu.serves.iter().filter(|name| Some(**name) != sought.nic).count(),
+            cpu: cpu.id,
+            from_interrupt,
+        }
+    }
+
+    /// Notes a rail on that CPU.
+    pub(super) fn take(&mut self, id: CpuId) {
+        for cpu in self.cpus.iter_mut().filter(|cpu| cpu.core.contains(id)) {
+            cpu.rails_on_core += 1;
+            cpu.rails_on_cpu += usize::from(cpu.id == id);
+        }
+    }
+
+    /// The CPUs of the core of one.
+    pub(super) fn core_of(&self, id: CpuId) -> CpuSet {
+        let known = self.cpus.iter().find(|cpu| cpu.id == id);
+        known.map_or_else(|| CpuSet::single(id), |cpu| cpu.core.clone())
+    }
+}
+
+impl Cpu<'_> {
+    fn beside_interrupt(&self, serving: &CpuSet) -> FromInterrupt {
+        let intersects = |cpus: Option<&CpuSet>| cpus.is_some_and(|cpus| cpus.intersects(serving));
+        if serving.is_empty() {
+            FromInterrupt::Unknown
+        } else if serving.contains(self.id) {
+            FromInterrupt::Serves
+        } else if self.core.intersects(serving) {
+            FromInterrupt::Sibling
+        } else if intersects(self.cache) {
+            FromInterrupt::SharesCache
+        } else if intersects(self.package) {
+            FromInterrupt::SamePackage
+        } else {
+            FromInterrupt::Apart
+        }
+    }
+}
+
+impl FromInterrupt {
+    /// How good it is; 0 is the best.
+    fn rank(self, nearness: Nearness) -> u8 {
+        match (nearness, self) {
+            (_, Self::Unknown) => 0,
+            (Nearness::SameCpu, Self::Serves) | (Nearness::SharedCache, Self::SharesCache) => 0,
+            (Nearness::SameCpu, Self::SharesCache) | (Nearness::SharedCache, Self::Serves) => 1,
+            (Nearness::SameCpu | Nearness::SharedCache, Self::Sibling) => 2,
+            (Nearness::SameCpu | Nearness::SharedCache, Self::SamePackage) => 3,
+            (Nearness::SameCpu | Nearness::SharedCache, Self::Apart) => 4,
+            (Nearness::Package, Self::Apart) => 1,
+            (Nearness::Package, _) => 0,
+        }
+    }
+
+    /// Whether a thread there is thread affine: it shares at least a cache with a CPU that serves the interrupts.
+    pub(super) fn is_affine(self) -> bool {
+        matches!(self, Self::Serves | Self::Sibling | Self::SharesCache)
+    }
+}
+
+/// The CPUs that `best` won against, by the first criterion in which each is worse.
+pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Vec<RejectedCpus>) {
+    let mut by_reason: BTreeMap<&str, CpuSet> = BTreeMap::new();
+    for other in candidates.iter().filter(|other| other.cpu != best.cpu) {
+        let reason = if other.far != best.far {
+            "farther from the rail's devices"
+        } else if other.rails_on_cpu != best.rails_on_cpu {
+            "another rail runs on it"
+        } else if other.rails_on_core != best.rails_on_core {
+            "another rail runs on its core"
+        } else if other.from_interrupt_rank != best.from_interrupt_rank {
+            match other.from_interrupt {
+                FromInterrupt::Serves => "serves the NIC's interrupts, which need its time",
+                FromInterrupt::Sibling => "a hardware thread beside the one that serves the NIC's interrupts",
+                FromInterrupt::SharesCache => "serves none of the NIC's interrupts",
+                _ => "shares no cache with a CPU that serves the NIC's interrupts",
+            }
+        } else if other.other_nics != best.other_nics {
+            "serves interrupts of other NICs"
+        } else {
+            "as good, with a higher number"
+        };
+        by_reason.entry(reason).or_default().insert(other.cpu);
+    }
+    into.extend(by_reason.into_iter().map(|(reason, cpus)| RejectedCpus { cpus, reason: reason.to_owned() }));
+}
+
+/// The CPUs that serve the NIC's interrupts, as far as they are known.
+pub(super) fn serving_cpus(nic: &Nic) -> CpuSet {
+    nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
+}

@@ -1,0 +1,90 @@
+//! The choice of NICs.
+
+use super::{RejectedNic, addresses::is_usable, plan_rails::Planner};
+use rails_topo::{CommonAncestor, Nic, NicKind};
+use std::cmp::Reverse;
+
+/// The part that two NICs share, so that two rails on them carry less than two; the first is the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SharedPart {
+    Port,
+    Card,
+    /// A PCIe switch, or a port of the root complex.
+    Switch,
+}
+
+impl<'a> Planner<'a> {
+    /// NICs for rails: fastest first, and among equally fast ones every card's first port before any card's second,
+    /// cards behind different PCIe switches before those behind one, and cards on different nodes before those on one.
+    /// The other NICs are noted with the reason.
+    pub(super) fn best_nics(&mut self) -> Vec<&'a Nic> {
+        let mut nics: Vec<&'a Nic> = Vec::new();
+        for nic in self.topology.nics() {
+            match why_not(nic) {
+                None => nics.push(nic),
+                Some(reason) => self.rejected_nics.push(RejectedNic { name: nic.name.clone(), reason }),
+            }
+        }
+        nics.sort_by_key(|nic| Reverse(nic.speed));
+        let rank = |index: usize| {
+            let nic: &Nic = nics[index];
+            let earlier = || nics[..index].iter();
+            let mut shared = [0; 3];
+            earlier().filter_map(|other| self.shared(other, nic)).for_each(|part| shared[part as usize] += 1);
+            let on_node = earlier().filter(|other| nic.node.is_some() && other.node == nic.node).count();
+            (shared, on_node)
+        };
+        let mut ranked: Vec<_> =
+            nics.iter().enumerate().map(|(index, nic)| (Reverse(nic.speed), rank(index), index)).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(.., index)| nics[index]).collect()
+    }
+
+    /// The part that two NICs share of the path from the wire to the processor.
+    fn shared(&self, a: &Nic, b: &Nic) -> Option<SharedPart> {
+        if self.locality.same_card(a, b) {
+            let on_port = self.locality.common_ancestor(a, b) == Some(CommonAncestor::Port);
+            return Some(if on_port { SharedPart::Port } else { SharedPart::Card });
+        }
+        match self.locality.common_ancestor(a, b)? {
+            CommonAncestor::Switch(_) | CommonAncestor::RootPort(_) => Some(SharedPart::Switch),
+            _ => None,
+        }
+    }
+
+    /// Notes for a NIC that gets its first rail which part it shares with another one.
+    pub(super) fn note_shared_way(&mut self, nic: &Nic) {
+        let names = self.rails.iter().filter_map(|rail| rail.interface.as_deref());
+        if names.clone().any(|name| name == nic.name) {
+            return;
+        }
+        let earlier = names.filter_map(|name| self.topology.nic(name));
+        let sharing = earlier.filter_map(|other| Some((self.shared(other, nic)?, &other.name)));
+        let Some((part, other)) = sharing.min_by_key(|(part, _)| *part) else { return };
+        let name = &nic.name;
+        self.notes.push(match part {
+            SharedPart::Port => format!("{name} is an interface of the same port as {other}: the two share its wire"),
+            SharedPart::Card => format!("{name} is a port of the same card as {other}: the two share its PCI link"),
+            SharedPart::Switch => {
+                format!(
+                    "{name} is behind the same PCIe switch or port as {other}: the two share its link to the processor"
+                )
+            }
+        });
+    }
+}
+
+/// Why the planner does not choose the NIC; `None` if it may.
+fn why_not(nic: &Nic) -> Option<String> {
+    let reason = match nic.kind {
+        _ if nic.hidden.is_some() => format!("left alone: {}", nic.hidden.as_deref().unwrap_or_default()),
+        NicKind::Loopback => "the loopback interface: name it, or ask for `loopback`".to_owned(),
+        NicKind::Virtual => "made in software: name it to use it".to_owned(),
+        NicKind::Device if nic.up == Some(false) => "its link is down".to_owned(),
+        NicKind::Device if !nic.addresses.is_empty() && !nic.addresses.iter().any(|held| is_usable(held.ip)) => {
+            "it has link-local addresses alone".to_owned()
+        }
+        NicKind::Device => return None,
+    };
+    Some(reason)
+}

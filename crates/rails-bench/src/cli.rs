@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{demo, doctor, plan, recv, send, serve, stream, topo, undo},
+    commands::{demo, doctor, plan, rails, recv, send, serve, stream, topo, undo},
     config::ConfigArgs,
     exit::Exit,
     print,
@@ -37,6 +37,7 @@ enum Command {
     Demo(demo::Args),
     Doctor(doctor::Args),
     Undo(undo::Args),
+    Rails(rails::Args),
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(crate::lab::Command),
@@ -65,6 +66,7 @@ impl Cli {
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Undo(args) => undo::run(&args),
+            Command::Rails(args) => rails::run(&args),
             #[cfg(feature = "lab")]
             Command::Lab(command) => command.run(),
         };

@@ -46,6 +46,7 @@
 //! * [`memory`]: the nodes of a thread's memory, buffers and pools with a policy of their own, and the nodes of pages;
 //! * [`interrupt`]: the CPUs that may serve an interrupt, its counts, and the distribution of a NIC's interrupts;
 //! * [`settings`]: the affinity of interrupts and the steering of packets, changed in a transaction and put back;
+//! * [`claims`]: CPUs, interrupts and queues that one process of the host has for itself;
 //! * [`socket`]: the NIC of a socket, and the CPU that handles its packets;
 //! * [`process`]: the sockets of any process;
 //! * [`usage`]: the usage of threads and of the process, and the CPUs that a thread was seen on;
@@ -66,6 +67,7 @@
 compile_error!("rails-bind binds by Linux system calls and runs on Linux only");
 
 pub mod affinity;
+pub mod claims;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

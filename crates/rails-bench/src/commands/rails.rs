@@ -1,0 +1,78 @@
+//! `rails-bench rails`
+
+use crate::{
+    exit::{Exit, Help},
+    print,
+};
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use rails_bind::claims::{ClaimError, Claims, Holder};
+use std::path::PathBuf;
+
+/// List the CPUs, interrupts and NIC queues that processes of this host have claimed for themselves
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A process that claims a CPU, an interrupt or a receive queue has it for itself until it ends, however it ends: no other process that asks
+gets it. The list has the claims of every user, and claims nothing.
+
+A process of a container is shown with its number as it is seen from here, and as `unseen` where it has none.
+
+Examples:
+  rails-bench rails
+  rails-bench rails --json
+
+Exit status: 0 also if nothing is claimed, 1 if the claims cannot be read. Needs no privilege.")]
+pub(crate) struct Args {
+    /// Print the holders as JSON
+    #[arg(long)]
+    json: bool,
+    /// Folder in which claims are made [default: /run/lock/rails]
+    #[arg(long, value_name = "DIR")]
+    claims: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit> {
+    let claims = args.claims.as_ref().map_or_else(Claims::machine, Claims::at);
+    let holders = list(&claims, args.claims.is_some())?;
+    if args.json {
+        print::result(format_args!("{}\n", serde_json::to_string_pretty(&holders)?))?;
+    } else if holders.is_empty() {
+        print::result("no claims on this host\n")?;
+    } else {
+        print::result(table(&holders))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn list(claims: &Claims, is_named: bool) -> Result<Vec<Holder>> {
+    let listed = claims.list();
+    // The message of an unusable folder has its remedy.
+    let has_remedy = matches!(listed, Err(ClaimError::Folder { .. } | ClaimError::NotAFile { .. }));
+    let context = if is_named { "--claims" } else { "the claims cannot be listed" };
+    listed.context(context).map_err(|error| match has_remedy {
+        true => error,
+        false => error.help("root can look at the file, and remove it while nobody holds a claim in it"),
+    })
+}
+
+/// A line for each process.
+fn table(holders: &[Holder]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["process", "user", "holds", "command"]);
+    for holder in holders {
+        let known = |number: Option<u32>, unknown: &str| number.map_or(unknown.to_owned(), |number| number.to_string());
+        let command = holder.command.as_deref().unwrap_or(UNKNOWN);
+        let (process, user) = (known(holder.pid, "unseen"), known(holder.user, UNKNOWN));
+        table.add_row([process, user, holder.holds.to_string(), command.to_owned()]);
+    }
+    for (column, is_number) in table.column_iter_mut().zip([true, true, false, false]) {
+        column.set_padding((0, 2));
+        if is_number {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+const UNKNOWN: &str = "unknown";

@@ -1,0 +1,91 @@
+//! A claim that was made.
+
+use super::{
+    ClaimError, Resources,
+    folder::Folder,
+    registry::{Taken, registry},
+    resource::{Kind, Number, Numbers},
+};
+use std::{io, process};
+
+/// Resources that this process has for itself until this is dropped, or the process ends, however it ends. It can be
+/// sent to any thread.
+///
+/// A forked child does not have its parent's claims, and dropping its copy of this lets go of nothing. After
+/// execve(2) the process has none.
+#[derive(Debug)]
+#[must_use = "a claim ends when it is dropped"]
+pub struct Claim {
+    folder: Folder,
+    resources: Resources,
+    taken: Vec<Taken>,
+    /// The process that made it.
+    pid: u32,
+}
+
+impl Claim {
+    pub(super) fn new(folder: Folder, resources: Resources, taken: Vec<Taken>) -> Self {
+        Self { folder, resources, taken, pid: process::id() }
+    }
+
+    /// The claimed resources.
+    pub fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// Reads back from the kernel whether all of it still holds.
+    ///
+    /// # Errors
+    /// [`ClaimError::Lost`]; others if that cannot be found out.
+    pub fn check(&self) -> Result<(), ClaimError> {
+        let registry = registry();
+        for taken in &self.taken {
+            let held = match self.folder.open()? {
+                Some(folder) => registry.locked(&folder, &taken.kind)?.filter(|(file, _)| *file == taken.file),
+                None => None,
+            };
+            let ours = held.into_iter().flat_map(|(_, locks)| locks).filter(|lock| lock.pid == Some(process::id()));
+            let ours: Numbers = ours.flat_map(|lock| lock.span.first..=lock.span.last).map(Number).collect();
+            if let Some(lost) = taken.numbers.difference(&ours).first() {
+                return Err(ClaimError::Lost { resource: taken.kind.resource(lost.0) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of all of it. Dropping does the same, and logs a failure.
+    ///
+    /// # Errors
+    /// [`ClaimError::File`] if the kernel does not unlock it, as for want of memory (`ENOLCK`); this process then goes
+    /// on holding it.
+    pub fn release(mut self) -> Result<(), ClaimError> {
+        self.let_go()
+    }
+
+    fn let_go(&mut self) -> Result<(), ClaimError> {
+        // In a forked child the locks are another process's; the numbers may be claimed by the child anew.
+        if self.pid != process::id() {
+            self.taken.clear();
+            return Ok(());
+        }
+        let (mut registry, folder) = (registry(), &self.folder);
+        let failed = |kind: &Kind, source: io::Error| ClaimError::File {
+            call: "unlock",
+            path: folder.path.join(kind.file()),
+            source,
+        };
+        let mut result = Ok(());
+        for taken in self.taken.drain(..).rev() {
+            result = result.and(registry.let_go(&taken).map_err(|source| failed(&taken.kind, source)));
+        }
+        result
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Err(error) = self.let_go() {
+            tracing::warn!(%error, "a claim could not be released");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The claims of this process: the files that it has open, and the numbers that it holds in each.
+//!
+//! Record locks have two traps (fcntl_locking(2)), for which there is one registry for the whole process. They do not
+//! conflict within a process: the registry knows what the process holds. And closing *any* descriptor of a file drops
+//! all locks that the process has on it: the registry has one descriptor for each file, and closes it never. A file
+//! that was removed keeps its descriptor too, so that no other file gets its inode's number.
+
+use super::{
+    ClaimError,
+    folder::{FileId, Folder, OpenFolder, TRIES},
+    record_lock::{self, Locked},
+    resource::{Kind, Numbers, Span, spans},
+};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fs::File,
+    io, mem,
+    ops::Deref,
+    process,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Debug)]
+pub(super) struct Registry {
+    /// The process that `held` is true of.
+    pid: u32,
+    files: BTreeMap<FileId, OpenFile>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    held: Numbers,
+}
+
+/// Numbers that were taken in one file.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) file: FileId,
+    pub(super) kind: Kind,
+    pub(super) numbers: Numbers,
+}
+
+/// Why numbers were not taken.
+#[derive(Debug)]
+pub(super) enum NotTaken {
+    Held { number: u32, pid: Option<u32> },
+    Failed(ClaimError),
+}
+
+impl From<ClaimError> for NotTaken {
+    fn from(error: ClaimError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The registry, for one thread at a time.
+pub(super) fn registry() -> MutexGuard<'static, Registry> {
+    // Nothing is half changed where a panic could leave it.
+    let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = process::id();
+    if registry.pid != pid {
+        // A forked child: the locks are its parent's. It has inherited the descriptors, and locks are a process's own,
+        // so it can take and drop its own through the same descriptors.
+        registry.files.values_mut().for_each(|open| open.held = Numbers::new());
+        registry.pid = pid;
+    }
+    registry
+}
+
+impl Registry {
+    /// Takes all of these numbers, or none.
+    pub(super) fn take(&mut self, folder: &Folder, kind: &Kind, numbers: &Numbers) -> Result<Taken, NotTaken> {
+        let mut path = folder.path.clone();
+        for _ in 0..TRIES {
+            let open_folder = folder.open_or_make()?;
+            path = open_folder.path_of(kind);
+            let Some(file) = self.open(&open_folder, kind)? else {
+                open_folder.make_file(kind)?;
+                continue;
+            };
+            let open = self.files.get_mut(&file).expect("it was opened just now");
+            if let Some(number) = open.held.intersection(numbers).first() {
+                return Err(NotTaken::Held { number: number.0, pid: Some(process::id()) });
+            }
+            let failed = |source| ClaimError::File { call: "lock", path: path.clone(), source };
+            match open.lock(numbers).map_err(failed)? {
+                Some((number, pid)) => return Err(NotTaken::Held { number, pid }),
+                // Somebody may have removed the file, or the folder, after it was opened and before it was locked.
+                None if is_the_one_there(folder, kind, file) => {
+                    open.held = open.held.union(numbers);
+                    return Ok(Taken { file, kind: kind.clone(), numbers: numbers.clone() });
+                }
+                None => open.unlock(numbers).map_err(failed)?,
+            }
+        }
+        Err(ClaimError::Unsteady { path }.into())
+    }
+
+    /// Lets go of numbers that [`take`](Self::take) has taken.
+    pub(super) fn let_go(&mut self, taken: &Taken) -> io::Result<()> {
+        let open = self.files.get_mut(&taken.file).expect("a file of claims stays open");
+        // What the kernel does not let go of, this process goes on holding.
+        open.unlock(&taken.numbers)?;
+        open.held = open.held.difference(&taken.numbers);
+        Ok(())
+    }
+
+    /// The locks that there are, by the kernel's account; `None` for a file that there is not.
+    pub(super) fn locked(
+        &self,
+        folder: &OpenFolder<'_>,
+        kind: &Kind,
+    ) -> Result<Option<(FileId, Vec<Locked>)>, ClaimError> {
+        let Some(file) = folder.look(kind)? else { return Ok(None) };
+        let (file, opened) = match self.files.get(&file) {
+            Some(open) => (file, Opened::Kept(&open.file)),
+            None => match folder.open_file(kind, false)? {
+                None => return Ok(None),
+                // The file has been replaced by one that this process has open: to close it would drop its locks.
+                Some((file, again)) if self.files.contains_key(&file) => {
+                    mem::forget(again);
+                    (file, Opened::Kept(&self.files[&file].file))
+                }
+                // This process has no lock on it, and no other thread takes one before it is closed.
+                Some((file, opened)) => (file, Opened::ForNow(opened)),
+            },
+        };
+        let failed = |source| ClaimError::File { call: "look for locks on", path: folder.path_of(kind), source };
+        let locks = record_lock::all_locked(&opened, kind.whole(), MOST_LOCKS).map_err(failed)?;
+        match locks {
+            Ok(locks) => Ok(Some((file, locks))),
+            Err(last) => Err(ClaimError::Crowded { path: folder.path_of(kind), most: MOST_LOCKS, pid: last.pid }),
+        }
+    }
+
+    /// Opens the file, unless it is open; `None` if there is none.
+    fn open(&mut self, folder: &OpenFolder<'_>, kind: &Kind) -> Result<Option<FileId>, ClaimError> {
+        if let Some(file) = folder.look(kind)?.filter(|file| self.files.contains_key(file)) {
+            return Ok(Some(file));
+        }
+        let Some((id, file)) = folder.open_file(kind, true)? else { return Ok(None) };
+        match self.files.entry(id) {
+            Entry::Vacant(place) => {
+                place.insert(OpenFile { file, held: Numbers::new() });
+            }
+            // It was put back there in between; to close it would drop the locks of this process.
+            Entry::Occupied(_) => mem::forget(file),
+        }
+        Ok(Some(id))
+    }
+}
+
+impl OpenFile {
+    /// Locks all of these numbers or none; gives the first that could not be locked, and whose it is.
+    fn lock(&self, numbers: &Numbers) -> io::Result<Option<(u32, Option<u32>)>> {
+        let spans = spans(numbers);
+        for (index, span) in spans.iter().enumerate() {
+            let locked = self.lock_span(*span);
+            if !matches!(locked, Ok(None)) {
+                spans[..index].iter().try_for_each(|span| record_lock::unlock(&self.file, *span))?;
+                return locked;
+            }
+        }
+        Ok(None)
+    }
+
+    fn lock_span(&self, span: Span) -> io::Result<Option<(u32, Option<u32>)>> {
+        for _ in 0..TRIES {
+            if record_lock::lock(&self.file, span)? {
+                return Ok(None);
+            }
+            // Its holder may have let go in between.
+            if let Some(found) = record_lock::locked(&self.file, span)? {
+                return Ok(Some((found.span.first, found.pid)));
+            }
+        }
+        Ok(Some((span.first, None)))
+    }
+
+    fn unlock(&self, numbers: &Numbers) -> io::Result<()> {
+        spans(numbers).into_iter().try_for_each(|span| record_lock::unlock(&self.file, span))
+    }
+}
+
+/// Whether the path still leads to this file.
+fn is_the_one_there(folder: &Folder, kind: &Kind, file: FileId) -> bool {
+    let there = folder.open().ok().flatten().and_then(|folder| folder.look(kind).ok().flatten());
+    there == Some(file)
+}
+
+/// A file of the registry, or one that is closed again.
+enum Opened<'a> {
+    Kept(&'a File),
+    ForNow(File),
+}
+
+impl Deref for Opened<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Self::Kept(file) => file,
+            Self::ForNow(file) => file,
+        }
+    }
+}
+
+/// The most locks of a file that are listed: every other CPU of 8,192. To list as many takes half a second.
+const MOST_LOCKS: usize = 4096;
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { pid: 0, files: BTreeMap::new() });

@@ -8,6 +8,7 @@ use crate::{
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
+    claims::{Claim, Claims, Resource},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
     thread,
@@ -31,6 +32,8 @@ pub struct Rails(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     rails: Box<[Rail]>,
+    /// The cores that the rails have to themselves. It ends after the runtimes.
+    _claim: Claim,
     link_changes: LinkChanges,
 }
 
@@ -51,8 +54,11 @@ impl Rails {
     /// Builds the rails of a plan: one pinned runtime per rail, and one for each of its
     /// [CPUs for tasks](PlannedRail::task_cpus).
     ///
+    /// The cores of exclusive rails are [claimed](rails_bind::claims) on the whole host for as long as the rails run.
+    ///
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
+    /// [`RuntimeError::Claim`] if another owner has claimed a core.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         Self::build_with(plan, |_, runtime| runtime)
     }
@@ -76,9 +82,11 @@ impl Rails {
         plan: &RailPlan,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
+        let cpus = plan.rails.iter().flat_map(|rail| rail.exclusive_cpus.iter());
+        let claim = Claims::machine().claim(cpus.map(Resource::Cpu))?;
         let rails: Result<Vec<Rail>, RuntimeError> =
             plan.rails.iter().map(|planned| Rail::build(planned, &adjust)).collect();
-        Ok(Self(Arc::new(Inner { rails: rails?.into(), link_changes: LinkChanges::default() })))
+        Ok(Self(Arc::new(Inner { rails: rails?.into(), _claim: claim, link_changes: LinkChanges::default() })))
     }
 
     /// The number of rails.

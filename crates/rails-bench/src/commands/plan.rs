@@ -9,7 +9,10 @@ use crate::{
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
+use rails_bind::{
+    claims::Claims,
+    interrupt::irqbalance::{self, BalancerPlan},
+};
 use rails_multirail::{
     RailPlan, RailRequest,
     planner::{Affinities, Nearness, Need, plan_rails},
@@ -114,7 +117,11 @@ impl PlacementArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
-    let mut plan = plan_rails(&args.machine.topology()?, &args.placement.of(&args.rails)).context("--rails")?;
+    let mut request = args.placement.of(&args.rails);
+    if args.machine.is_this_machine() {
+        request.claimed = Claims::machine().taken_cpus()?;
+    }
+    let mut plan = plan_rails(&args.machine.topology()?, &request).context("--rails")?;
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }

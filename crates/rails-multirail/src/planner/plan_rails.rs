@@ -279,7 +279,7 @@ impl<'a> Planner<'a> {
             binding: binding.clone(),
             cpu,
             task_cpus: CpuSet::new(),
-            exclusive: self.request.exclusive,
+            exclusive_cpus: CpuSet::new(),
             node,
             capacity,
             reasons,
@@ -439,6 +439,9 @@ impl<'a> Planner<'a> {
                 self.rails[index].task_cpus.insert(best.cpu);
             }
             let rail = &mut self.rails[index];
+            if exclusive {
+                rail.exclusive_cpus = cores_taken;
+            }
             if !rail.task_cpus.is_empty() {
                 rail.reasons.push(format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus));
             }

@@ -53,9 +53,9 @@ pub struct PlannedRail {
     /// The CPUs beside it for tasks of the application, one on each further core of the rail.
     #[serde(default)]
     pub task_cpus: CpuSet,
-    /// Whether no other rail may use these cores.
+    /// The CPUs that it has to itself: all hardware threads of its cores. Empty for a rail that shares them.
     #[serde(default)]
-    pub exclusive: bool,
+    pub exclusive_cpus: CpuSet,
     /// The node of its memory; `None` binds no memory, as on a machine without nodes.
     pub node: Option<NodeId>,
     /// The bandwidth of its lane.

@@ -34,7 +34,8 @@ pub struct RailRequest {
     /// CPUs of each rail, on as many cores, at least 1. The first one drives the lanes, the others run tasks of the
     /// application. `cores:N` of a wish overrules it.
     pub cores: usize,
-    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads.
+    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads, and
+    /// [`Rails::build`](crate::Rails::build) claims them on the host.
     pub exclusive: bool,
     /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
     pub nearness: Nearness,
@@ -42,7 +43,8 @@ pub struct RailRequest {
     pub affinities: Affinities,
     /// Whether [`Which::Count`] puts several rails on one NIC if there are fewer NICs than rails.
     pub share_nics: bool,
-    /// CPUs that are claimed by others. No rail is planned on their cores.
+    /// CPUs that are claimed by others, as [`Claims::taken_cpus`](rails_bind::claims::Claims::taken_cpus) reads them. No
+    /// rail is planned on their cores.
     pub claimed: CpuSet,
 }
 

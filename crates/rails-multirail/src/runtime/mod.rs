@@ -12,6 +12,7 @@ pub use task::{Panic, RailTask, TaskError};
 use placement::Unbound;
 use rails_bind::{
     BindError,
+    claims::ClaimError,
     memory::MemoryPolicy,
     thread,
     usage::{ThreadUsage, UsageError},
@@ -89,6 +90,9 @@ pub enum RuntimeError {
         /// The cause.
         source: BindError,
     },
+    /// The cores of exclusive rails could not be claimed.
+    #[error("the rails cannot have their cores to themselves")]
+    Claim(#[from] ClaimError),
     /// tokio gave no runtime.
     #[error("no tokio runtime for rail `{name}`")]
     Runtime {

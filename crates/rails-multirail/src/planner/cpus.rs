@@ -105,13 +105,14 @@ impl<'a> Cpus<'a> {
     fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>) -> Candidate {
         let from_interrupt = cpu.beside_interrupt(&sought.serving);
         let shares = |other: CpuId| cpu.cache.is_none_or(|cache| cache.contains(other));
+        let other_nics = cpu.serves.iter().filter(|name| Some(**name) != sought.nic).count();
         Candidate {
             far: sought.near.iter().filter(|near| !near.contains(cpu.id)).count(),
             rails_on_cpu: cpu.rails_on_cpu,
             rails_on_core: cpu.rails_on_core,
-            from_interrupt_rank: sought.nearness.map_or(0, |nearness| from_interrupt.rank(nearness)),
+            from_interrupt_rank: sought.nearness.map_or(0, |nearness| from_interrupt.rank(nearness, other_nics > 0)),
             shares_no_cache: sought.beside.is_some_and(|other| !shares(other)),
-            other_nics: cpu.serves.iter().filter(|name| Some(**name) != sought.nic).count(),
+            other_nics,
             cpu: cpu.id,
             from_interrupt,
         }
@@ -152,17 +153,20 @@ impl Cpu<'_> {
 }
 
 impl FromInterrupt {
-    /// How good it is; 0 is the best.
-    fn rank(self, nearness: Nearness) -> u8 {
+    /// How good it is; 0 is the best. A core that serves interrupts of other NICs is no good neighbour.
+    fn rank(self, nearness: Nearness, serves_others: bool) -> u8 {
         match (nearness, self) {
             (_, Self::Unknown) => 0,
-            (Nearness::SameCpu, Self::Serves) | (Nearness::SharedCache, Self::SharesCache) => 0,
-            (Nearness::SameCpu, Self::SharesCache) | (Nearness::SharedCache, Self::Serves) => 1,
-            (Nearness::SameCpu | Nearness::SharedCache, Self::Sibling) => 2,
-            (Nearness::SameCpu | Nearness::SharedCache, Self::SamePackage) => 3,
-            (Nearness::SameCpu | Nearness::SharedCache, Self::Apart) => 4,
             (Nearness::Package, Self::Apart) => 1,
             (Nearness::Package, _) => 0,
+            (Nearness::SameCpu, Self::Serves) => 0,
+            (Nearness::SameCpu, Self::SharesCache) if !serves_others => 1,
+            (Nearness::SharedCache, Self::SharesCache) if !serves_others => 0,
+            (Nearness::SharedCache, Self::Serves) => 1,
+            (_, Self::SharesCache) => 2,
+            (_, Self::Sibling) => 3,
+            (_, Self::SamePackage) => 4,
+            (_, Self::Apart) => 5,
         }
     }
 
@@ -186,6 +190,7 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
             match other.from_interrupt {
                 FromInterrupt::Serves => "serves the NIC's interrupts, which need its time",
                 FromInterrupt::Sibling => "a hardware thread beside the one that serves the NIC's interrupts",
+                FromInterrupt::SharesCache if other.other_nics > 0 => "serves interrupts of other NICs",
                 FromInterrupt::SharesCache => "serves none of the NIC's interrupts",
                 _ => "shares no cache with a CPU that serves the NIC's interrupts",
             }

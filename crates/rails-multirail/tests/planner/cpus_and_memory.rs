@@ -163,6 +163,15 @@ fn cpus_that_serve_other_nics_are_avoided() {
     assert_eq!(told.unwrap().cpus, cpus("0-1"));
 }
 
+/// On two CPUs that share a cache, neither rail moves to the CPU of the other NIC's interrupts.
+#[test]
+fn rails_do_not_change_places() {
+    let nics = vec![served_by(nic("eth0", 0, 10, "10.0.0.1"), "0"), served_by(nic("eth1", 0, 10, "10.0.1.1"), "1")];
+    let machine = Topology::synthetic("package:1 numa:1 l3:1 core:2 pu:1", nics).unwrap();
+    assert_eq!(chosen_cpus(&planned(&machine, "eth0,eth1")), [0, 1]);
+    assert_eq!(chosen_cpus(&planned(&machine, "eth1,eth0")), [1, 0]);
+}
+
 #[test]
 fn reasons_of_rejected_cpus() {
     let nic = served_by(nic("eth0", 1, 10, "10.0.0.1"), "13");

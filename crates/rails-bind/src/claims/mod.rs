@@ -69,8 +69,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Where every process of the machine makes its claims: a folder for locks (file-hierarchy(7)), on a file system in
-    /// memory. There is no other place, since claims in two places would not exclude each other.
+    /// Where every process of the machine makes its claims: in the folder for locks (hier(7) has it by its former name,
+    /// `/var/lock`), which is on a file system in memory. There is no other place, since claims in two places would not exclude each other.
     pub const MACHINE: &str = "/run/lock/rails";
 
     /// The claims of this machine, in [`Claims::MACHINE`].

@@ -2,7 +2,7 @@
 
 use crate::worker::{Worker, cpus, folder, say};
 use nix::{
-    sys::wait::waitpid,
+    sys::wait::{Id, WaitPidFlag, waitid, waitpid},
     unistd::{ForkResult, fork},
 };
 use rails_bind::claims::{Claim, ClaimError, Claims};
@@ -72,7 +72,8 @@ fn forked_child_holds_nothing_of_its_parents() {
     // The parent dies, and the child with its copies of the descriptors lives.
     let parent = nix::unistd::Pid::from_raw(i32::try_from(worker.pid()).expect("Linux ends at 2^22"));
     nix::sys::signal::kill(parent, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
-    waitpid_without_reaping(worker.pid());
+    // Until all of its threads have ended: the state in /proc is that of the first. The worker reaps it.
+    waitid(Id::Pid(parent), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("it is ours");
     let ours = claims.claim(cpus([0])).expect("the parent is dead");
     let refused = worker.tell("claim");
     assert!(refused.starts_with(&format!("error CPU 0 is held by process {}", std::process::id())), "{refused}");
@@ -83,12 +84,4 @@ fn forked_child_holds_nothing_of_its_parents() {
     assert!(claims.claim(cpus([0])).is_err());
     assert_eq!(worker.tell("release"), "ok true");
     drop(claims.claim(cpus([0])).expect("the child has let go"));
-}
-
-/// Waits until the process is a zombie, which has no locks any more.
-fn waitpid_without_reaping(pid: u32) {
-    let stat = format!("/proc/{pid}/stat");
-    while !std::fs::read_to_string(&stat).expect("it is not waited for yet").contains(") Z ") {
-        std::thread::yield_now();
-    }
 }

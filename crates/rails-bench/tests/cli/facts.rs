@@ -115,7 +115,7 @@ fn a_lane_that_is_hidden_is_shown_and_left_alone() {
     };
     assert!(good(with(&["topo"])).contains("left alone: not ours"));
     let plan = good(with(&["plan", "--rails", "auto"]));
-    assert!(plan.contains("eth1") && plan.contains("eth0 is left alone: not ours"), "{plan}");
+    assert!(plan.contains("eth1") && plan.contains("not eth0: left alone: not ours"), "{plan}");
     let refused = failed(with(&["plan", "--rails", "eth0"]));
     assert!(refused.contains(&format!("`eth0` is hidden: not ours ({}:2)", facts.display())), "{refused}");
 }

@@ -94,9 +94,7 @@ async fn pin_one_rail_on_known_and_unknown_interfaces() {
     let pinned = pin_one_rail::run("lo").await.unwrap();
     assert_eq!(pinned.cpus_now, CpuSet::single(pinned.planned));
     let error = pin_one_rail::run("nosuch0").await.err().expect("there is no such interface");
-    assert!(
-        matches!(error.downcast_ref(), Some(planner::PlanError::NoSuchInterface { name, .. }) if name == "nosuch0")
-    );
+    assert!(matches!(error.downcast_ref(), Some(planner::PlanError::NoSuchDevice { name, .. }) if name == "nosuch0"));
     assert!(pin_one_rail::run("a/b").await.is_err());
 }
 

@@ -51,8 +51,8 @@ fn cpus_that_do_not_exist_make_no_plan() {
     let wish: RailRequest = format!("127.0.0.1@{ABSENT}").parse().unwrap();
     let error = plan_rails(&topology, &wish).unwrap_err();
     let wanted = CpuSet::single(CpuId(ABSENT));
-    let allowed = topology.allowed_cpus().clone();
-    assert_eq!(error, PlanError::CpusNotAllowed { lane: "lo".into(), wanted, allowed });
+    let online = topology.online_cpus().clone();
+    assert_eq!(error, PlanError::NoSuchCpus { lane: "lo".into(), wanted, online });
 }
 
 /// As a plan from another machine, or from before a CPU went offline.

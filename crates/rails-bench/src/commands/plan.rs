@@ -59,7 +59,7 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
-/// What all rails have in common.
+/// The placement of all rails.
 #[derive(Debug, clap::Args)]
 struct PlacementArgs {
     /// Cores of each rail: one drives its lane, the others are for tasks

@@ -43,7 +43,7 @@ fn claims_of_another_process_are_listed() {
 }
 
 #[test]
-fn without_a_folder_there_are_no_claims_and_none_is_made() {
+fn listing_without_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rails");
     let output = rails(&path, &[]);

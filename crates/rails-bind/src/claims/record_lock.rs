@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(part(i64::MAX, 0), None);
         assert_eq!(part(1, i64::MAX), Some((10, 20)));
         assert_eq!((part(12, 3), part(20, 1), part(10, 1)), (Some((12, 14)), Some((20, 20)), Some((10, 10))));
-        // The kernel never answers so; whoever asks goes on nevertheless.
+        // The kernel never answers so; the caller goes on nevertheless.
         assert_eq!((part(0, 10), part(21, 5)), (None, None));
     }
 }

@@ -92,7 +92,7 @@ fn nothing_is_always_granted_and_makes_nothing() {
 }
 
 #[test]
-fn claims_of_a_removed_file_are_lost_and_the_next_goes_into_a_new_one() {
+fn claims_of_a_removed_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let claims = Claims::at(folder.path().join("rails"));
     let first = claims.claim([cpu(0), cpu(1)]).expect("they are free");
@@ -111,7 +111,7 @@ fn claims_of_a_removed_file_are_lost_and_the_next_goes_into_a_new_one() {
 
 /// The trap that the registry exists for, fallen into by other means: `check` tells.
 #[test]
-fn lock_that_the_process_dropped_by_closing_the_file_is_missed() {
+fn lock_dropped_by_closing_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let claims = Claims::at(folder.path());
     let claim = claims.claim([cpu(3)]).expect("it is free");

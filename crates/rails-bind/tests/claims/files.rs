@@ -95,7 +95,7 @@ fn removed_under_claimers_is_made_anew() {
         } else {
             let _ = fs::remove_dir_all(claims.folder());
         }
-        // A claim from before the removal is lost; whoever comes after the removal has to find a file.
+        // A claim from before the removal is lost; a process that claims after the removal has to find a file.
         for worker in &mut workers {
             let answer = worker.answer();
             assert!(answer == "ok CPU 0" || answer.starts_with("error CPU 0 is held by "), "{answer}");
@@ -162,7 +162,7 @@ fn folder_that_cannot_be_made_comes_with_the_remedy() {
 }
 
 #[test]
-fn names_of_interfaces_are_checked_where_they_are_made() {
+fn refused_names_of_interfaces() {
     for name in ["", "..", "a/b", "eth0/../cpus", "a b", "a-name-too-long-"] {
         assert!(name.parse::<rails_bind::settings::InterfaceName>().is_err(), "{name}");
     }

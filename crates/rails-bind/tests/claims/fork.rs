@@ -7,7 +7,7 @@ use nix::{
 };
 use rails_bind::claims::{Claim, ClaimError, Claims};
 
-/// Plays in a worker, which holds CPU 0. The child goes on until the other end of the pipe does.
+/// Plays in a worker, which holds CPU 0. The child goes on until the test closes its end of the pipe.
 pub(crate) fn fork_and_look(claims: &Claims, held: &mut Vec<Claim>, told: &mut dyn Iterator<Item = String>) {
     let parent = std::process::id();
     // SAFETY: the other thread of the process is the test harness's, which does nothing but wait for this one. So no

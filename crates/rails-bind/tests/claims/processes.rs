@@ -76,7 +76,7 @@ fn all_or_nothing_over_several_files() {
 }
 
 #[test]
-fn killed_process_holds_nothing_and_its_files_are_used_again() {
+fn claims_after_a_killed_process() {
     let (_folder, claims) = folder();
     for _ in 0..5 {
         let mut worker = Worker::start(claims.folder());

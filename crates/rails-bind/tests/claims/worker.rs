@@ -1,4 +1,4 @@
-//! Another process, which claims what it is told to.
+//! Another process, which makes the claims that a test names.
 //!
 //! The test program runs itself again: the test [`worker`] is that process where it finds its folder in the
 //! environment.
@@ -127,7 +127,7 @@ fn worker() {
             other => panic!("it is told `{other}`"),
         }
     }
-    // The other end of the pipe has ended; what is held ends with the process.
+    // The test has closed its end of the pipe. The claims end with this process.
     std::process::exit(0);
 }
 

@@ -262,7 +262,8 @@ impl<'a> Planner<'a> {
         let mut rejected_cpus = self.rejected_beforehand(within.as_ref());
         cpus::rejected(best, &candidates, &mut rejected_cpus);
         let capacity = self.capacity(nic);
-        if let (Some(bandwidth), true) = (capacity.bandwidth, capacity.bound_by.starts_with("the PCI")) {
+        let speed = nic.and_then(|nic| nic.speed);
+        if let Some(bandwidth) = capacity.bandwidth.filter(|bandwidth| speed.is_none_or(|speed| *bandwidth < speed)) {
             reasons.push(format!("carries {bandwidth}, bound by {}", capacity.bound_by));
         }
         let cpu = best.cpu;
@@ -274,7 +275,7 @@ impl<'a> Planner<'a> {
             address,
             addresses: end.as_ref().map(|end| usable_addresses(nic, end)).unwrap_or_default(),
             end,
-            speed: nic.and_then(|nic| nic.speed),
+            speed,
             devices,
             binding: binding.clone(),
             cpu,
@@ -431,8 +432,8 @@ impl<'a> Planner<'a> {
                 let candidates = self.cpus.candidates(&sought, None, exclusive);
                 let best = candidates.into_iter().filter(|candidate| !cores_taken.contains(candidate.cpu)).min();
                 let Some(best) = best else {
-                    let wanted = self.cores.iter().sum();
-                    return Err(PlanError::TooFewCores { wanted, usable: self.topology.cores().len().min(wanted - 1) });
+                    let (wanted, tasks) = (self.cores.iter().sum(), self.rails.iter().map(|rail| rail.task_cpus.len()));
+                    return Err(PlanError::TooFewCores { wanted, usable: self.rails.len() + tasks.sum::<usize>() });
                 };
                 self.cpus.take(best.cpu);
                 cores_taken = cores_taken.union(&self.cpus.core_of(best.cpu));

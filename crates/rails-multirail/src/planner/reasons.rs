@@ -43,6 +43,9 @@ pub(super) fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, s
     let mut because = vec![match (sought.near.is_empty(), best.far) {
         (true, _) => format!("which CPUs are near {name} is not known"),
         (false, 0) => format!("near {name} (CPUs {near})"),
+        (false, far) if far < sought.near.len() => {
+            format!("near {} of its {} devices (CPUs {near})", sought.near.len() - far, sought.near.len())
+        }
         (false, _) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
     }];
     match best.from_interrupt {

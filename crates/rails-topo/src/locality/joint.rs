@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct JointBandwidth {
     /// The most that they carry together, in each direction; `None` if a speed is unknown and no link bounds it.
     pub bandwidth: Option<Bandwidth>,
-    /// The PCI Express links that carry less than what comes from below them, the lower ones first.
+    /// The PCI Express links that carry less than the bandwidth below them, the lower ones first.
     pub narrow: Vec<NarrowLink>,
 }
 
@@ -36,7 +36,7 @@ impl Locality<'_> {
     pub fn joint_bandwidth<'n>(&self, nics: impl IntoIterator<Item = &'n Nic>) -> JointBandwidth {
         let mut ports: BTreeMap<&str, Port> = BTreeMap::new();
         for nic in nics {
-            let port = Port { offered: nic.speed.into(), at: nic.pci.and_then(|address| self.physical(address)) };
+            let port = Port { offered: nic.speed.into(), at: nic.pci.and_then(|address| self.tree.physical(address)) };
             let name = nic.physical_port.as_deref().unwrap_or(&nic.name);
             let known = ports.entry(name).or_insert(port);
             known.offered = known.offered.faster(port.offered);
@@ -46,13 +46,6 @@ impl Locality<'_> {
         ports.into_values().for_each(|port| flows.add(port));
         flows.rise();
         JointBandwidth { bandwidth: flows.total.known(), narrow: flows.narrow }
-    }
-
-    /// The place of a function; of a virtual one, that of its physical one.
-    fn physical(&self, address: PciAddress) -> Option<At> {
-        let at = self.tree.find(address)?;
-        let physical = self.tree.function(at).physical_function.and_then(|address| self.tree.find(address));
-        Some(physical.unwrap_or(at))
     }
 }
 
@@ -94,12 +87,12 @@ impl From<Option<Bandwidth>> for Offered {
     }
 }
 
-/// What rises from the ports through the links.
+/// The bandwidth on its way from the ports through the links.
 struct Flows<'t> {
     tree: &'t PciTree,
-    /// What has reached the root complex.
+    /// The bandwidth that has reached the root complex.
     total: Offered,
-    /// What has reached each function from below, by depth and place, with the depth of a device below it.
+    /// The bandwidth that has reached each function from below, by depth and place, with the depth of a device below it.
     below: BTreeMap<(u32, At), (Offered, u32)>,
     narrow: Vec<NarrowLink>,
 }
@@ -149,7 +142,7 @@ impl Flows<'_> {
     }
 }
 
-/// A link, by what comes up through it.
+/// A link, with the bandwidth below it.
 struct Link {
     function: PciAddress,
     bandwidth: Option<Bandwidth>,

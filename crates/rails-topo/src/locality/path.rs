@@ -35,9 +35,7 @@ impl Locality<'_> {
     /// The way from a device to the root complex. A virtual function's is that of its physical one. `None` where the
     /// device has no PCI function, or the model does not know it.
     pub fn path(&self, device: &impl Device) -> Option<PciPath> {
-        let at = self.tree.find(device.pci()?)?;
-        let physical = self.tree.function(at).physical_function.and_then(|address| self.tree.find(address));
-        Some(self.path_from(physical.unwrap_or(at)))
+        Some(self.path_from(self.tree.physical(device.pci()?)?))
     }
 
     fn path_from(&self, from: At) -> PciPath {

@@ -59,6 +59,13 @@ impl PciTree {
         self.functions.binary_search_by_key(&address, |function| function.address).ok()
     }
 
+    /// The place of a function; of a virtual one, that of its physical one.
+    pub(super) fn physical(&self, address: PciAddress) -> Option<At> {
+        let at = self.find(address)?;
+        let physical = self.function(at).physical_function.and_then(|address| self.find(address));
+        Some(physical.unwrap_or(at))
+    }
+
     pub(super) fn function(&self, at: At) -> &Function {
         &self.functions[at]
     }

@@ -54,6 +54,7 @@
 mod adapters;
 mod addresses;
 pub mod error;
+mod follow;
 mod options;
 pub mod planner;
 #[cfg(feature = "prometheus")]
@@ -68,6 +69,7 @@ mod stream;
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses};
 pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError};
+pub use follow::{FollowError, FollowOptions, RailEvent, RailEventKind};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};
 #[cfg(feature = "prometheus")]

@@ -19,6 +19,8 @@ pub struct RailStats {
     pub thread: Tid,
     /// The CPU that was planned for the thread.
     pub planned_cpu: CpuId,
+    /// How often the rail was moved.
+    pub moves: u64,
     /// Tasks of the runtime that have not ended, those of the rail's lanes included.
     pub tasks: usize,
     /// Tasks of these that another thread has spawned or woken, and that wait for the rail to take them.
@@ -43,6 +45,7 @@ impl Rail {
             rail: planned.id,
             thread: runtime.placement().tid,
             planned_cpu: planned.cpu,
+            moves: self.moves(),
             tasks: metrics.num_alive_tasks(),
             queued_tasks: metrics.global_queue_depth(),
             busy: metrics.worker_total_busy_duration(worker),

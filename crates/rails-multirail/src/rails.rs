@@ -2,13 +2,14 @@
 
 use crate::{
     RailId,
+    follow::Follow,
     planner::{Binding, PlannedRail, RailPlan},
-    runtime::{DROP_LIMIT, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError},
-    stream::LinkChanges,
+    runtime::{DROP_LIMIT, MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError},
+    stream::{Dialers, LinkChanges},
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
-    claims::{Claim, Claims, Resource},
+    claims::{Claim, Claims, Resource, Resources},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
     thread,
@@ -18,9 +19,12 @@ use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
 use rails_topo::{CpuId, CpuSet, NodeId, NodeSet, Topology};
 use std::{
     future::Future,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     ops::Index,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -32,9 +36,10 @@ pub struct Rails(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     rails: Box<[Rail]>,
-    /// The cores that the rails have to themselves. It ends after the runtimes.
-    _claim: Claim,
     link_changes: LinkChanges,
+    /// The streams that these rails have opened.
+    dialers: Dialers,
+    follow: Follow,
 }
 
 /// A handle that does not keep the rails running.
@@ -44,10 +49,25 @@ pub(crate) struct WeakRails(Weak<Inner>);
 /// One NIC lane and the pinned runtime that owns it.
 #[derive(Debug)]
 pub struct Rail {
-    planned: PlannedRail,
+    id: RailId,
     runtime: RailRuntime,
     /// The runtimes of its other cores.
     task_runtimes: Box<[RailRuntime]>,
+    moves: AtomicU64,
+    /// It ends after the runtimes, and with it the claims.
+    place: Mutex<Place>,
+    /// Held by a move from its beginning to its end.
+    moving: tokio::sync::Mutex<()>,
+}
+
+/// Where a rail is.
+#[derive(Debug)]
+struct Place {
+    planned: Arc<PlannedRail>,
+    /// The CPU of each task runtime.
+    task_cpus: Vec<CpuId>,
+    /// The cores that the rail has to itself.
+    claims: Vec<Claim>,
 }
 
 impl Rails {
@@ -83,10 +103,18 @@ impl Rails {
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
         let cpus = plan.rails.iter().flat_map(|rail| rail.exclusive_cpus.iter());
-        let claim = Claims::machine().claim(cpus.map(Resource::Cpu))?;
-        let rails: Result<Vec<Rail>, RuntimeError> =
-            plan.rails.iter().map(|planned| Rail::build(planned, &adjust)).collect();
-        Ok(Self(Arc::new(Inner { rails: rails?.into(), _claim: claim, link_changes: LinkChanges::default() })))
+        let mut claim = Claims::machine().claim(cpus.map(Resource::Cpu))?;
+        let rails: Result<Vec<Rail>, RuntimeError> = plan
+            .rails
+            .iter()
+            .map(|planned| Rail::build(planned, claim.split_off(&exclusive(planned)), &adjust))
+            .collect();
+        Ok(Self(Arc::new(Inner {
+            rails: rails?.into(),
+            link_changes: LinkChanges::default(),
+            dialers: Dialers::default(),
+            follow: Follow::default(),
+        })))
     }
 
     /// The number of rails.
@@ -171,6 +199,39 @@ impl Rails {
         ends.fold(Ok(()), Result::and)
     }
 
+    /// Moves a rail while it runs, to the place that a plan has for the rail of that number: binds its threads to the
+    /// CPUs, sets the memory policy, and reads both back. If its lane begins elsewhere now, the streams that these
+    /// rails have opened connect the rail's lanes anew, from there and to the address of the peer that pairs best with
+    /// it, and close the old connections after that. No byte is lost. Memory that was allocated before stays where it
+    /// is.
+    ///
+    /// A rail moves once at a time: a second move waits for the first. [`follow`](Self::follow) moves rails by itself.
+    ///
+    /// # Errors
+    /// [`MoveError`]. The rail is where it was.
+    ///
+    /// # Panics
+    /// If there is no rail of that number, or it has another number of CPUs for tasks than `to`. Also outside a tokio
+    /// runtime with time enabled.
+    pub async fn move_rail(&self, to: PlannedRail) -> Result<Arc<Placement>, MoveError> {
+        let rail = &self[to.id];
+        let begins_elsewhere = rail.planned().end != to.end;
+        let placement = rail.move_to(to).await?;
+        if begins_elsewhere {
+            self.0.dialers.rail_moved(rail.id);
+        }
+        Ok(placement)
+    }
+
+    /// The streams that these rails have opened.
+    pub(crate) fn dialers(&self) -> &Dialers {
+        &self.0.dialers
+    }
+
+    pub(crate) fn follow_state(&self) -> &Follow {
+        &self.0.follow
+    }
+
     /// A handle that keeps no rail running.
     pub(crate) fn downgrade(&self) -> WeakRails {
         WeakRails(Arc::downgrade(&self.0))
@@ -219,6 +280,7 @@ impl Index<RailId> for Rails {
 impl Rail {
     fn build(
         planned: &PlannedRail,
+        claim: Claim,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
         let build = |name: String, cpu: CpuId| {
@@ -230,9 +292,8 @@ impl Rail {
                 Binding::Affine | Binding::Explicit { .. } => CpuSet::single(cpu),
             };
             let builder = RailRuntimeBuilder::new(name, cpus);
-            let builder = match planned.node {
-                // Preferred, not strict: a full node makes a rail slower, and does not kill the process.
-                Some(node) => builder.memory(MemoryPolicy::Preferred(node)),
+            let builder = match memory_policy(planned) {
+                Some(policy) => builder.memory(policy),
                 None => builder,
             };
             adjust(planned, builder).build()
@@ -241,17 +302,81 @@ impl Rail {
         let others = (1..).zip(planned.task_cpus.iter());
         let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu));
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
-        Ok(Self { planned: planned.clone(), runtime, task_runtimes: task_runtimes? })
+        let task_cpus = planned.task_cpus.iter().collect();
+        let place = Place { planned: Arc::new(planned.clone()), task_cpus, claims: vec![claim] };
+        Ok(Self {
+            id: planned.id,
+            runtime,
+            task_runtimes: task_runtimes?,
+            moves: AtomicU64::new(0),
+            place: Mutex::new(place),
+            moving: tokio::sync::Mutex::default(),
+        })
+    }
+
+    async fn move_to(&self, to: PlannedRail) -> Result<Arc<Placement>, MoveError> {
+        assert_eq!(to.task_cpus.len(), self.task_runtimes.len(), "a rail has as many runtimes as when it was built");
+        let _moving = self.moving.lock().await;
+        let (from, old_cpus) = {
+            let place = self.place();
+            (place.planned.clone(), place.task_cpus.clone())
+        };
+        let held: Resources = self.place().claims.iter().flat_map(|claim| claim.resources().iter()).collect();
+        let more = exclusive(&to).iter().filter(|resource| !held.contains(resource)).collect::<Vec<_>>();
+        let claim = Claims::machine().claim(more)?;
+        let new_cpus = move_task_cpus(&old_cpus, &to.task_cpus);
+        let runtimes: Vec<&RailRuntime> = std::iter::once(&self.runtime).chain(&self.task_runtimes).collect();
+        let places = |planned: &PlannedRail, task_cpus: &[CpuId]| -> Vec<CpuId> {
+            std::iter::once(planned.cpu).chain(task_cpus.iter().copied()).collect()
+        };
+        let (old, new) = (places(&from, &old_cpus), places(&to, &new_cpus));
+        // A rail without a node gives up the policy that it had.
+        let memory = memory_policy(&to).or(from.node.map(|_| MemoryPolicy::Default));
+        let is_moved = |index: usize| to.binding != Binding::Default && (old[index] != new[index] || to.node != from.node);
+        for index in (0..runtimes.len()).filter(|index| is_moved(*index)) {
+            let moved = runtimes[index].move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await;
+            if let Err(error) = moved {
+                for back in (0..=index).filter(|index| is_moved(*index)) {
+                    let policy = memory_policy(&from).or(to.node.map(|_| MemoryPolicy::Default));
+                    if let Err(error) = runtimes[back].move_to(&CpuSet::single(old[back]), policy, MOVE_LIMIT).await {
+                        tracing::warn!(rail = %self.id, %error, "a thread that was to be moved is not where it was");
+                    }
+                }
+                return Err(error);
+            }
+        }
+        let kept = exclusive(&to);
+        let mut place = self.place();
+        (place.planned, place.task_cpus) = (Arc::new(to), new_cpus);
+        place.claims.push(claim);
+        for claim in &mut place.claims {
+            let kept = claim.split_off(&kept);
+            // The rest is let go of.
+            drop(std::mem::replace(claim, kept));
+        }
+        place.claims.retain(|claim| !claim.resources().is_empty());
+        drop(place);
+        self.moves.fetch_add(1, Relaxed);
+        Ok(self.runtime.placement())
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the rail was moved.
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Relaxed)
     }
 
     /// The rail's number.
     pub fn id(&self) -> RailId {
-        self.planned.id
+        self.id
     }
 
-    /// The rail's entry in the plan, with reasons.
-    pub fn planned(&self) -> &PlannedRail {
-        &self.planned
+    /// The rail's entry in the plan, with reasons; after a move, that of its new place.
+    pub fn planned(&self) -> Arc<PlannedRail> {
+        self.place().planned.clone()
     }
 
     /// The rail's runtime, which drives its lanes.
@@ -259,7 +384,7 @@ impl Rail {
         &self.runtime
     }
 
-    /// The runtimes of the rail's other cores, by CPU, for tasks of the application.
+    /// The runtimes of the rail's other cores, for tasks of the application; by CPU, as long as the rail has not moved.
     pub fn task_runtimes(&self) -> &[RailRuntime] {
         &self.task_runtimes
     }
@@ -267,32 +392,30 @@ impl Rail {
     /// The local end of the rail's lanes: the address or the device in the plan. The kernel's routes choose it for a rail
     /// that was planned without a lane.
     pub fn local_end(&self) -> LocalEnd {
-        self.planned.end.clone().unwrap_or(LocalEnd::Any)
+        self.planned().end.clone().unwrap_or(LocalEnd::Any)
     }
 
     /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it, and none if
     /// the rail has no lane.
     pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
-        if self.planned.end.is_none() {
+        let planned = self.planned();
+        if planned.end.is_none() {
             return Vec::new();
         }
-        let known = self.planned.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
+        let known = planned.addresses.iter().map(|held| (held.ip, Some(held.prefix_len)));
         let mut addresses: Vec<_> = known.collect();
         if addresses.is_empty() {
-            addresses.push((self.planned.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), None));
+            addresses.push((planned.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), None));
         }
-        addresses.into_iter().map(|(ip, prefix_len)| self.offer(scheme, ip, prefix_len)).collect()
-    }
-
-    fn offer(&self, scheme: Scheme, ip: IpAddr, prefix_len: Option<u8>) -> LaneCandidate {
-        LaneCandidate {
-            rail: self.planned.id,
+        let offer = |(ip, prefix_len)| LaneCandidate {
+            rail: self.id,
             address: LaneAddress { scheme, socket: SocketAddr::new(ip, 0) },
             prefix_len,
-            speed: self.planned.speed,
-            node: self.planned.node,
-            interface: self.planned.interface.clone(),
-        }
+            speed: planned.speed,
+            node: planned.node,
+            interface: planned.interface.clone(),
+        };
+        addresses.into_iter().map(offer).collect()
     }
 
     /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no system call.
@@ -307,7 +430,7 @@ impl Rail {
         count: usize,
         options: &BufferOptions,
     ) -> Result<BufferPool, MemoryError> {
-        let options = match self.planned.node {
+        let options = match self.planned().node {
             Some(node) => options.clone().policy(MemoryPolicy::Bind(NodeSet::single(node))),
             None => options.clone(),
         };
@@ -321,7 +444,8 @@ impl Rail {
     /// It is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer) observes for longer, and reports
     /// more.
     pub fn affinity(&self, topology: &Topology) -> AffinityReport {
-        let nic = self.planned.interface.as_deref().and_then(|name| topology.nic(name));
+        let planned = self.planned();
+        let nic = planned.interface.as_deref().and_then(|name| topology.nic(name));
         let numbers = nic.map(|nic| nic.interrupts.as_slice()).unwrap_or_default();
         let statuses = numbers.iter().filter_map(|irq| interrupt::read(irq.number).ok());
         let interrupts: Vec<_> = statuses.map(ObservedInterrupt::uncounted).collect();
@@ -339,3 +463,24 @@ impl Rail {
         self.runtime.placement().memory_node.iter().map(page).collect()
     }
 }
+
+/// The resources that a rail has to itself.
+fn exclusive(planned: &PlannedRail) -> Resources {
+    planned.exclusive_cpus.iter().map(Resource::Cpu).collect()
+}
+
+/// The policy of a rail's threads; `None` leaves the inherited one.
+fn memory_policy(planned: &PlannedRail) -> Option<MemoryPolicy> {
+    // Preferred, not strict: a full node makes a rail slower, and does not kill the process.
+    planned.node.map(MemoryPolicy::Preferred)
+}
+
+/// The CPU of each task runtime after a move: a runtime stays where it is if that CPU is still one of them.
+fn move_task_cpus(old: &[CpuId], new: &CpuSet) -> Vec<CpuId> {
+    let mut free = new.iter().filter(|cpu| !old.contains(cpu));
+    let cpu = |old: &CpuId| if new.contains(*old) { *old } else { free.next().expect("there are as many as before") };
+    old.iter().map(cpu).collect()
+}
+
+/// How long a move waits for a thread that is occupied.
+const MOVE_LIMIT: Duration = Duration::from_secs(1);

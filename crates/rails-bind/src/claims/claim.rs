@@ -33,6 +33,24 @@ impl Claim {
         &self.resources
     }
 
+    /// Divides it: takes these resources out of it, as a claim of their own. Those that it has not are passed over. All
+    /// of them stay claimed throughout.
+    pub fn split_off(&mut self, part: &Resources) -> Self {
+        let mut off = Vec::new();
+        for (kind, wanted) in part.by_kind() {
+            for taken in self.taken.iter_mut().filter(|taken| taken.kind == kind) {
+                let numbers = taken.numbers.intersection(&wanted);
+                taken.numbers = taken.numbers.difference(&numbers);
+                off.push(Taken { file: taken.file, kind: kind.clone(), numbers });
+            }
+        }
+        for parts in [&mut self.taken, &mut off] {
+            parts.retain(|taken| !taken.numbers.is_empty());
+        }
+        self.resources = resources_of(&self.taken);
+        Self { folder: self.folder.clone(), resources: resources_of(&off), taken: off, pid: self.pid }
+    }
+
     /// Reads back from the kernel whether all of it still holds.
     ///
     /// # Errors
@@ -80,6 +98,10 @@ impl Claim {
         }
         result
     }
+}
+
+fn resources_of(taken: &[Taken]) -> Resources {
+    taken.iter().flat_map(|taken| taken.numbers.iter().map(|number| taken.kind.resource(number.0))).collect()
 }
 
 impl Drop for Claim {

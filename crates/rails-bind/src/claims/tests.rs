@@ -24,11 +24,15 @@ enum Step {
     Claim(BTreeSet<Resource>),
     /// Of those that are held, the one of this index, counted around.
     Release(usize),
+    /// The same, without these resources, which become a claim of their own.
+    Split(usize, BTreeSet<Resource>),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let claim = prop::collection::btree_set(resource(), 0..5).prop_map(Step::Claim);
-    prop::collection::vec(prop_oneof![2 => claim, 1 => any::<usize>().prop_map(Step::Release)], 1..40)
+    let resources = || prop::collection::btree_set(resource(), 0..5);
+    let claim = resources().prop_map(Step::Claim);
+    let split = (any::<usize>(), resources()).prop_map(|(index, part)| Step::Split(index, part));
+    prop::collection::vec(prop_oneof![3 => claim, 2 => any::<usize>().prop_map(Step::Release), 1 => split], 1..40)
 }
 
 proptest! {
@@ -56,7 +60,16 @@ proptest! {
                     }
                     Err(error) => prop_assert!(false, "{error}"),
                 },
-                Step::Release(_) if held.is_empty() => {}
+                Step::Release(_) | Step::Split(..) if held.is_empty() => {}
+                Step::Split(index, part) => {
+                    let index = index % held.len();
+                    let before: BTreeSet<Resource> = held[index].resources().iter().collect();
+                    let off = held[index].split_off(&part.iter().cloned().collect());
+                    let (rest, split): (BTreeSet<_>, BTreeSet<_>) = before.into_iter().partition(|one| !part.contains(one));
+                    prop_assert_eq!(off.resources(), &split.into_iter().collect::<Resources>());
+                    prop_assert_eq!(held[index].resources(), &rest.into_iter().collect::<Resources>());
+                    held.push(off);
+                }
                 Step::Release(index) => held.swap_remove(index % held.len()).release().expect("the kernel lets go"),
             }
             let model: Resources = held.iter().flat_map(|claim| claim.resources().iter()).collect();

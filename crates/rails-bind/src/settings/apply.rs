@@ -143,6 +143,19 @@ impl Host {
         Ok(guard)
     }
 
+    /// Gives a setting that another program has changed the value that it had, and reads it back. No journal records it:
+    /// it takes back a change that is not this program's.
+    ///
+    /// # Privileges
+    /// Those of the setting ([module](super)).
+    ///
+    /// # Errors
+    /// [`SettingError`], of the write or of the reading back.
+    pub fn set_again(&self, change: &Change) -> Result<SettingState, SettingError> {
+        self.write(&change.setting, &change.value)?;
+        self.state(&change.setting, &change.value)
+    }
+
     /// Reads a setting back, and compares it with the request.
     fn state(&self, setting: &Setting, wanted: &Value) -> Result<SettingState, SettingError> {
         let got = self.read(setting)?;

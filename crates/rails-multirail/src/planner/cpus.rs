@@ -32,6 +32,8 @@ pub(super) struct Sought<'s> {
     pub(super) nearness: Option<Nearness>,
     /// A CPU with which a cache is to be shared.
     pub(super) beside: Option<CpuId>,
+    /// The CPUs that the rail has at present, which it keeps if no other is better.
+    pub(super) present: CpuSet,
 }
 
 /// A CPU with its rank; the least is the best.
@@ -45,6 +47,7 @@ pub(super) struct Candidate {
     shares_no_cache: bool,
     /// How many other NICs' interrupts its core serves.
     pub(super) other_nics: usize,
+    is_elsewhere: bool,
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
 }
@@ -113,6 +116,7 @@ impl<'a> Cpus<'a> {
             from_interrupt_rank: sought.nearness.map_or(0, |nearness| from_interrupt.rank(nearness, other_nics > 0)),
             shares_no_cache: sought.beside.is_some_and(|other| !shares(other)),
             other_nics,
+            is_elsewhere: !sought.present.contains(cpu.id),
             cpu: cpu.id,
             from_interrupt,
         }
@@ -123,6 +127,14 @@ impl<'a> Cpus<'a> {
         for cpu in self.cpus.iter_mut().filter(|cpu| cpu.core.contains(id)) {
             cpu.rails_on_core += 1;
             cpu.rails_on_cpu += usize::from(cpu.id == id);
+        }
+    }
+
+    /// Takes the note back.
+    pub(super) fn leave(&mut self, id: CpuId) {
+        for cpu in self.cpus.iter_mut().filter(|cpu| cpu.core.contains(id)) {
+            cpu.rails_on_core -= 1;
+            cpu.rails_on_cpu -= usize::from(cpu.id == id);
         }
     }
 
@@ -196,6 +208,8 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
             }
         } else if other.other_nics != best.other_nics {
             "serves interrupts of other NICs"
+        } else if other.is_elsewhere != best.is_elsewhere {
+            "as good as the present one"
         } else {
             "as good, with a higher number"
         };

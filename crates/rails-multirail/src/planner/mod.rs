@@ -10,6 +10,7 @@ mod plan_rails;
 mod rail_plan;
 mod rail_request;
 mod reasons;
+mod replan;
 mod request_text;
 
 pub use plan_error::PlanError;
@@ -17,4 +18,5 @@ pub use plan_rails::plan_rails;
 pub use rail_plan::{Capacity, DeviceKind, Expected, PlannedDevice, PlannedRail, RailPlan, RejectedCpus, RejectedNic};
 pub use rail_request::{Affinities, Binding, Nearness, Need, Part, RailRequest, RailWish, Which};
 pub use rails_net::LocalEnd;
+pub use replan::{Replanned, replan_rails};
 pub use request_text::ParseRequestError;

@@ -75,7 +75,7 @@ impl<'a> Planner<'a> {
 }
 
 /// Why the planner does not choose the NIC; `None` if it may.
-fn why_not(nic: &Nic) -> Option<String> {
+pub(super) fn why_not(nic: &Nic) -> Option<String> {
     let reason = match nic.kind {
         _ if nic.hidden.is_some() => format!("left alone: {}", nic.hidden.as_deref().unwrap_or_default()),
         NicKind::Loopback => "the loopback interface: name it, or ask for `loopback`".to_owned(),

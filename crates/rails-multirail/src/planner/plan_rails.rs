@@ -26,36 +26,14 @@ use std::net::IpAddr;
 /// # Errors
 /// [`PlanError`] if the request cannot be met.
 pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
-    if topology.allowed_cpus().is_empty() {
-        return Err(PlanError::NoCpu);
-    }
-    match request.rails() {
-        Some(0) => return Err(PlanError::NoRails),
-        Some(count) if count > MOST_RAILS => return Err(PlanError::TooMany { count }),
-        _ => {}
-    }
-    let locality = topology.locality();
-    let cpus = Cpus::of(topology, &locality, &request.claimed);
-    if cpus.len() == 0 {
-        return Err(PlanError::TooFewCores { wanted: request.rails().unwrap_or(1), usable: 0 });
-    }
-    let mut planner = Planner {
-        topology,
-        locality,
-        request,
-        cpus,
-        rails: Vec::new(),
-        cores: Vec::new(),
-        rejected_nics: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut planner = Planner::new(topology, request)?;
     match &request.which {
         Which::Auto => planner.on_nics(None)?,
         Which::Count(count) => planner.on_nics(Some(*count))?,
         Which::Loopback(count) => planner.on_loopback(*count)?,
-        Which::Listed(wishes) => wishes.iter().try_for_each(|wish| planner.on_wish(wish))?,
+        Which::Listed(wishes) => wishes.iter().try_for_each(|wish| planner.add(planner.wished(wish)?))?,
     }
-    planner.add_task_cpus()?;
+    (0..planner.rails.len()).try_for_each(|index| planner.add_task_cpus(index))?;
     addresses::divide(&mut planner.rails, &mut planner.notes);
     planner.note_shared_cpus();
     let expected = planner.expected();
@@ -66,28 +44,57 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
 pub(super) struct Planner<'a> {
     pub(super) topology: &'a Topology,
     pub(super) locality: Locality<'a>,
-    request: &'a RailRequest,
-    cpus: Cpus<'a>,
+    pub(super) request: &'a RailRequest,
+    pub(super) cpus: Cpus<'a>,
     pub(super) rails: Vec<PlannedRail>,
     /// The number of cores of each rail.
-    cores: Vec<usize>,
+    pub(super) cores: Vec<usize>,
+    /// The rails that run already, if these are planned again.
+    pub(super) present: &'a [PlannedRail],
     pub(super) rejected_nics: Vec<RejectedNic>,
     pub(super) notes: Vec<String>,
 }
 
 /// The parts of a rail to be planned.
-struct Parts<'p> {
-    nic: Option<&'p Nic>,
-    address: Option<IpAddr>,
-    end: Option<LocalEnd>,
-    devices: Vec<PlannedDevice>,
+pub(super) struct Parts<'p> {
+    pub(super) nic: Option<&'p Nic>,
+    pub(super) address: Option<IpAddr>,
+    pub(super) end: Option<LocalEnd>,
+    pub(super) devices: Vec<PlannedDevice>,
     /// The CPUs beside each device, as far as they are known.
-    near: Vec<CpuSet>,
-    cores: usize,
-    binding: &'p Binding,
+    pub(super) near: Vec<CpuSet>,
+    pub(super) cores: usize,
+    pub(super) binding: &'p Binding,
 }
 
 impl<'a> Planner<'a> {
+    pub(super) fn new(topology: &'a Topology, request: &'a RailRequest) -> Result<Self, PlanError> {
+        if topology.allowed_cpus().is_empty() {
+            return Err(PlanError::NoCpu);
+        }
+        match request.rails() {
+            Some(0) => return Err(PlanError::NoRails),
+            Some(count) if count > MOST_RAILS => return Err(PlanError::TooMany { count }),
+            _ => {}
+        }
+        let locality = topology.locality();
+        let cpus = Cpus::of(topology, &locality, &request.claimed);
+        if cpus.len() == 0 {
+            return Err(PlanError::TooFewCores { wanted: request.rails().unwrap_or(1), usable: 0 });
+        }
+        Ok(Self {
+            topology,
+            locality,
+            request,
+            cpus,
+            rails: Vec::new(),
+            cores: Vec::new(),
+            present: &[],
+            rejected_nics: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+
     /// One rail on each usable NIC, or on the best `count` of them.
     fn on_nics(&mut self, count: Option<usize>) -> Result<(), PlanError> {
         let nics = self.best_nics();
@@ -123,15 +130,23 @@ impl<'a> Planner<'a> {
         let cores =
             self.topology.cores().iter().filter(|core| core.cpus.intersects(self.topology.allowed_cpus())).count();
         let count = count.unwrap_or(cores.clamp(2, MOST_RAILS));
-        let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
-        for index in 0..count {
-            let address = loopback_address(index);
-            self.add(self.lane(loopback, Some(address), LocalEnd::Address(address), &Binding::Affine))?;
-        }
-        Ok(())
+        (0..count).try_for_each(|index| self.add(self.loopback(index)))
     }
 
-    fn on_wish(&mut self, wish: &RailWish) -> Result<(), PlanError> {
+    pub(super) fn loopback<'p>(&self, index: usize) -> Parts<'p>
+    where
+        'a: 'p,
+    {
+        let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
+        let address = loopback_address(index);
+        self.lane(loopback, Some(address), LocalEnd::Address(address), &Binding::Affine)
+    }
+
+    /// The parts of a wish.
+    pub(super) fn wished<'p>(&self, wish: &'p RailWish) -> Result<Parts<'p>, PlanError>
+    where
+        'a: 'p,
+    {
         let mut parts = Parts { end: None, ..self.lane(None, None, LocalEnd::Any, &wish.binding) };
         for part in &wish.parts {
             match part {
@@ -148,7 +163,7 @@ impl<'a> Planner<'a> {
                 },
             }
         }
-        self.add(parts)
+        Ok(parts)
     }
 
     fn take_lane<'p>(&self, parts: &mut Parts<'p>, lane: Lane<'a>) -> Result<(), PlanError>
@@ -164,7 +179,7 @@ impl<'a> Planner<'a> {
     }
 
     /// A rail with a lane alone.
-    fn lane<'p>(
+    pub(super) fn lane<'p>(
         &self,
         nic: Option<&'p Nic>,
         address: Option<IpAddr>,
@@ -201,12 +216,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The fastest NIC with the fewest rails whose network has the peer.
+    /// The NIC whose network has the peer: that of the running rail, and else the fastest with the fewest rails.
     fn lane_to(&self, peer: IpAddr) -> Result<Lane<'a>, PlanError> {
         let rails_on = |nic: &Nic| self.rails.iter().filter(|rail| rail.interface.as_ref() == Some(&nic.name)).count();
         let usable = |nic: &&Nic| nic.hidden.is_none() && nic.up != Some(false) && reaches(nic, peer);
         let nics = self.topology.nics().iter().filter(usable);
-        let nic = nics.min_by_key(|nic| (rails_on(nic), std::cmp::Reverse(nic.speed)));
+        let present = self.present.get(self.rails.len()).and_then(|rail| rail.interface.as_ref());
+        let is_elsewhere = |nic: &Nic| present != Some(&nic.name);
+        let nic = nics.min_by_key(|nic| (is_elsewhere(nic), rails_on(nic), std::cmp::Reverse(nic.speed)));
         let nic = nic.ok_or(PlanError::NoWay { peer })?;
         let (address, end) = next_end(&self.rails, nic);
         Ok((Some(nic), address, end))
@@ -223,7 +240,7 @@ impl<'a> Planner<'a> {
         self.topology.nic(name).ok_or_else(|| PlanError::NoSuchInterface { name: name.to_owned(), known: known() })
     }
 
-    fn add(&mut self, parts: Parts<'_>) -> Result<(), PlanError> {
+    pub(super) fn add(&mut self, parts: Parts<'_>) -> Result<(), PlanError> {
         let Parts { nic, address, end, devices, mut near, cores, binding } = parts;
         if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
             return Err(self.hidden(nic, reason));
@@ -247,6 +264,7 @@ impl<'a> Planner<'a> {
             nic: nic.map(|nic| nic.name.as_str()),
             nearness: (wants.thread != Need::Unwanted).then_some(self.request.nearness),
             beside: None,
+            present: self.present.get(id.0).map(|rail| CpuSet::single(rail.cpu)).unwrap_or_default(),
         };
         let lane = || nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
         let within = self.wanted_cpus(binding, &mut reasons, || lane().unwrap_or_else(|| format!("rail {id}")))?;
@@ -413,39 +431,38 @@ impl<'a> Planner<'a> {
         .collect()
     }
 
-    /// Gives each rail its CPUs for tasks.
-    fn add_task_cpus(&mut self) -> Result<(), PlanError> {
-        for index in 0..self.rails.len() {
-            let (cpu, exclusive) = (self.rails[index].cpu, self.request.exclusive);
-            let mut cores_taken = self.cpus.core_of(cpu);
-            for _ in 1..self.cores[index] {
-                let rail = &self.rails[index];
-                let nic = rail.interface.as_deref();
-                let near = nic.and_then(|name| self.topology.nic(name)?.locality(self.topology));
-                let sought = Sought {
-                    near: near.into_iter().collect(),
-                    serving: CpuSet::new(),
-                    nic: None,
-                    nearness: None,
-                    beside: Some(cpu),
-                };
-                let candidates = self.cpus.candidates(&sought, None, exclusive);
-                let best = candidates.into_iter().filter(|candidate| !cores_taken.contains(candidate.cpu)).min();
-                let Some(best) = best else {
-                    let (wanted, tasks) = (self.cores.iter().sum(), self.rails.iter().map(|rail| rail.task_cpus.len()));
-                    return Err(PlanError::TooFewCores { wanted, usable: self.rails.len() + tasks.sum::<usize>() });
-                };
-                self.cpus.take(best.cpu);
-                cores_taken = cores_taken.union(&self.cpus.core_of(best.cpu));
-                self.rails[index].task_cpus.insert(best.cpu);
-            }
-            let rail = &mut self.rails[index];
-            if exclusive {
-                rail.exclusive_cpus = cores_taken;
-            }
-            if !rail.task_cpus.is_empty() {
-                rail.reasons.push(format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus));
-            }
+    /// Gives a rail its CPUs for tasks.
+    pub(super) fn add_task_cpus(&mut self, index: usize) -> Result<(), PlanError> {
+        let (cpu, exclusive) = (self.rails[index].cpu, self.request.exclusive);
+        let mut cores_taken = self.cpus.core_of(cpu);
+        for _ in 1..self.cores[index] {
+            let rail = &self.rails[index];
+            let nic = rail.interface.as_deref();
+            let near = nic.and_then(|name| self.topology.nic(name)?.locality(self.topology));
+            let sought = Sought {
+                near: near.into_iter().collect(),
+                serving: CpuSet::new(),
+                nic: None,
+                nearness: None,
+                beside: Some(cpu),
+                present: self.present.get(index).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
+            };
+            let candidates = self.cpus.candidates(&sought, None, exclusive);
+            let best = candidates.into_iter().filter(|candidate| !cores_taken.contains(candidate.cpu)).min();
+            let Some(best) = best else {
+                let (wanted, tasks) = (self.cores.iter().sum(), self.rails.iter().map(|rail| rail.task_cpus.len()));
+                return Err(PlanError::TooFewCores { wanted, usable: self.rails.len() + tasks.sum::<usize>() });
+            };
+            self.cpus.take(best.cpu);
+            cores_taken = cores_taken.union(&self.cpus.core_of(best.cpu));
+            self.rails[index].task_cpus.insert(best.cpu);
+        }
+        let rail = &mut self.rails[index];
+        if exclusive {
+            rail.exclusive_cpus = cores_taken;
+        }
+        if !rail.task_cpus.is_empty() {
+            rail.reasons.push(format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus));
         }
         Ok(())
     }

@@ -176,7 +176,7 @@ impl RailRequest {
     }
 
     /// The number of requested rails, if the request states it.
-    pub(super) fn rails(&self) -> Option<usize> {
+    pub(crate) fn rails(&self) -> Option<usize> {
         match &self.which {
             Which::Auto | Which::Loopback(None) => None,
             Which::Count(count) | Which::Loopback(Some(count)) => Some(*count),

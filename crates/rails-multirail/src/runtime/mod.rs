@@ -9,7 +9,7 @@ pub use placement::Placement;
 pub use shutdown::ShutdownError;
 pub use task::{Panic, RailTask, TaskError};
 
-use placement::Unbound;
+use placement::{CurrentPlacement, Unbound};
 use rails_bind::{
     BindError,
     claims::ClaimError,
@@ -17,7 +17,7 @@ use rails_bind::{
     thread,
     usage::{ThreadUsage, UsageError},
 };
-use rails_topo::CpuSet;
+use rails_topo::{CpuSet, NodeId};
 use shutdown::{Alive, Life, Stage};
 use spin::Spin;
 use std::{
@@ -30,6 +30,7 @@ use std::{
 use tokio::{
     runtime::{Builder, Handle, LocalOptions, LocalRuntime},
     sync::oneshot,
+    time::timeout,
 };
 
 /// A builder of a rail's runtime.
@@ -55,7 +56,7 @@ pub struct RailRuntimeBuilder {
 pub struct RailRuntime {
     name: String,
     handle: Handle,
-    placement: Placement,
+    placement: Arc<CurrentPlacement>,
     life: Arc<Life>,
     thread_id: std::thread::ThreadId,
     /// Until the first call to stop: dropping it stops the runtime.
@@ -103,6 +104,29 @@ pub enum RuntimeError {
     },
 }
 
+/// Why a rail's thread could not be moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// The thread could not be placed.
+    #[error("rail `{name}` could not be moved")]
+    Bind {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: BindError,
+    },
+    /// The cores of an exclusive rail could not be claimed. It keeps those that it has.
+    #[error("the rail cannot have its new cores to itself")]
+    Claim(#[from] ClaimError),
+    /// The runtime has stopped.
+    #[error("rail `{name}` has stopped")]
+    Stopped {
+        /// The rail's name.
+        name: String,
+    },
+}
+
 impl RailRuntimeBuilder {
     /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
     pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
@@ -146,6 +170,7 @@ impl RailRuntimeBuilder {
         match built.recv() {
             Ok(Ok((placement, handle))) => {
                 let thread_id = thread.thread().id();
+                let placement = Arc::new(CurrentPlacement::new(placement));
                 let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
                 Ok(RailRuntime { name, handle, placement, life, thread_id, running, thread })
             }
@@ -206,9 +231,47 @@ impl RailRuntimeBuilder {
 }
 
 impl RailRuntime {
-    /// The placement of the thread.
-    pub fn placement(&self) -> &Placement {
-        &self.placement
+    /// The placement of the thread, as it was read back when it was built, or moved last.
+    pub fn placement(&self) -> Arc<Placement> {
+        self.placement.get()
+    }
+
+    /// The node from which the thread gets its pages, if it is known.
+    pub(crate) fn memory_node(&self) -> Option<NodeId> {
+        self.placement.memory_node()
+    }
+
+    /// Moves the thread to other CPUs and another memory policy while it runs, and reads both back. Memory that it has
+    /// already stays where it is.
+    ///
+    /// The thread itself sets its memory policy, so a task that occupies it holds that up. After `limit` this returns
+    /// without it: [`Placement::memory`] then says so, and the policy follows once the thread is free.
+    ///
+    /// # Errors
+    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was.
+    ///
+    /// # Privileges
+    /// None, for CPUs and nodes inside the process's cpuset.
+    pub async fn move_to(
+        &self,
+        cpus: &CpuSet,
+        memory: Option<MemoryPolicy>,
+        limit: Duration,
+    ) -> Result<Arc<Placement>, MoveError> {
+        let name = || self.name.clone();
+        if self.life.stage() != Stage::Running {
+            return Err(MoveError::Stopped { name: name() });
+        }
+        let bound = thread::bind(self.placement().tid, cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
+        let turn = self.placement.bound(bound.keep().cpus.expect("CPUs were asked for"));
+        let (cpus, current) = (cpus.clone(), self.placement.clone());
+        let placing = self.spawn(async move { current.place_this_thread(turn, &cpus, memory.as_ref()) });
+        match timeout(limit, placing).await {
+            Ok(Ok(placed)) => placed.map_err(|source| MoveError::Bind { name: name(), source })?,
+            Ok(Err(_)) => return Err(MoveError::Stopped { name: name() }),
+            Err(_) => {}
+        }
+        Ok(self.placement())
     }
 
     /// The runtime's handle, for `Handle::enter` and for libraries that take one.
@@ -319,7 +382,7 @@ impl RailRuntime {
     /// # Errors
     /// [`UsageError`] if the thread has ended, or `/proc` cannot be read.
     pub fn usage(&self) -> Result<ThreadUsage, UsageError> {
-        let tid = self.placement.tid;
+        let tid = self.placement().tid;
         let usage = ThreadUsage::of(tid);
         // The number of a thread that has ended may be another thread's.
         if self.life.stage() == Stage::Ended { Err(UsageError::NoSuchThread { tid, process: None }) } else { usage }
@@ -330,7 +393,7 @@ impl RailRuntime {
     /// # Errors
     /// [`BindError`] if the kernel does not report them.
     pub fn cpus_now(&self) -> Result<CpuSet, BindError> {
-        thread::affinity_of(self.placement.tid)
+        thread::affinity_of(self.placement().tid)
     }
 }
 

@@ -6,6 +6,10 @@ use rails_bind::{
     thread::{self, Tid},
 };
 use rails_topo::{CpuId, CpuSet, NodeId};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// The placement of a rail's thread, as read back.
 #[derive(Debug, Clone)]
@@ -43,6 +47,76 @@ impl Placement {
         Ok(Self { tid: thread::current_tid(), cpus, cpu: thread::current_cpu()?, memory, memory_node })
     }
 }
+
+/// The placement of a thread that may be moved.
+#[derive(Debug)]
+pub(super) struct CurrentPlacement {
+    state: Mutex<State>,
+    /// A copy of [`Placement::memory_node`] that is read without the lock; [`UNKNOWN`] if there is none.
+    node: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    placement: Arc<Placement>,
+    /// The number of moves so far.
+    moves: u64,
+}
+
+impl CurrentPlacement {
+    pub(super) fn new(placement: Placement) -> Self {
+        let node = AtomicU64::new(node_number(&placement));
+        Self { state: Mutex::new(State { placement: Arc::new(placement), moves: 0 }), node }
+    }
+
+    pub(super) fn get(&self) -> Arc<Placement> {
+        self.lock().placement.clone()
+    }
+
+    /// The node from which the thread gets its pages, if it is known.
+    pub(super) fn memory_node(&self) -> Option<NodeId> {
+        u32::try_from(self.node.load(Relaxed)).ok().map(NodeId)
+    }
+
+    /// Notes that another thread has bound this one to other CPUs. Returns the number of the move, for the thread to
+    /// complete it.
+    pub(super) fn bound(&self, cpus: Outcome<CpuSet>) -> u64 {
+        let mut state = self.lock();
+        self.node.store(UNKNOWN, Relaxed);
+        let unread = || "the thread has not been free since it was moved".to_owned();
+        let placement = &state.placement;
+        let (tid, cpu) = (placement.tid, placement.cpu);
+        let memory = Some(Err(unread()));
+        state.placement = Arc::new(Placement { tid, cpus, cpu, memory, memory_node: Err(unread()) });
+        state.moves += 1;
+        state.moves
+    }
+
+    /// Completes that move on the thread itself, unless a later one has begun.
+    pub(super) fn place_this_thread(
+        &self,
+        turn: u64,
+        cpus: &CpuSet,
+        policy: Option<&MemoryPolicy>,
+    ) -> Result<(), BindError> {
+        let mut state = self.lock();
+        if state.moves == turn {
+            state.placement = Arc::new(Placement::of_this_thread(cpus, policy)?);
+            self.node.store(node_number(&state.placement), Relaxed);
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn node_number(placement: &Placement) -> u64 {
+    placement.memory_node.as_ref().map_or(UNKNOWN, |node| node.0.into())
+}
+
+const UNKNOWN: u64 = u64::MAX;
 
 /// The affinity and policy for threads of the blocking pool: those of the rail's thread before it was placed.
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@ use super::{
     shared::{Shared, State},
     yield_budget::YieldBudget,
 };
+use crate::RailId;
 use bytes::Bytes;
 use rails_net::Lane;
 use rails_proto::{
@@ -17,7 +18,7 @@ use rails_proto::{
     policy::TRACE_TARGET,
     seal::Seals,
 };
-use rails_topo::{DataSize, NodeId};
+use rails_topo::DataSize;
 use std::{
     cell::Cell,
     io,
@@ -73,8 +74,8 @@ pub(super) struct Driven {
 pub(crate) struct LaneSettings {
     /// The runtime of the lane's task.
     pub(super) home: runtime::Id,
-    /// The node from which the driving thread gets its pages, if it is known.
-    pub(super) node: Option<NodeId>,
+    /// The rail of that runtime.
+    pub(super) home_rail: RailId,
     /// Whether large messages are interleaved over the nodes of the rails in use.
     pub(super) interleaved: bool,
     /// The runtime of the application's tasks, if the options name it.
@@ -460,7 +461,8 @@ impl Stream for Access<'_> {
 
     fn chunk(&mut self, length: usize) -> ChunkBuffer {
         // The pages come from the node of the thread that writes to them first.
-        self.shared.buffers.chunk(self.lane.settings.node.filter(|_| self.is_task), length)
+        let node = self.shared.rails()[self.lane.settings.home_rail].runtime().memory_node();
+        self.shared.buffers.chunk(node.filter(|_| self.is_task), length)
     }
 
     fn freeze(buffer: ChunkBuffer) -> Bytes {

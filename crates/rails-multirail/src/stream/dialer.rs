@@ -1,7 +1,7 @@
 //! Bringing lanes up, and dialling them again after a loss.
 
 use super::{
-    MultiRailStream,
+    MultiRailStream, discovery,
     join::{initiate, jitter, nonce, random, send_messages},
     lane::LaneDriver,
     shared::{OpeningLane, Shared},
@@ -24,7 +24,7 @@ use rails_proto::{
 use std::{
     collections::BTreeMap,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 use tokio::{
@@ -74,12 +74,46 @@ pub(super) struct Dialer {
     turn: Notify,
     /// The lanes that did not come up and their errors, by number.
     failed: Mutex<BTreeMap<u16, Arc<FailedLane>>>,
+    /// The ends of each lane, by number.
+    routes: Mutex<BTreeMap<u16, Route>>,
+    /// Notified after a rail has moved.
+    moved: watch::Sender<()>,
+}
+
+/// The present ends of a lane.
+#[derive(Debug, Clone, Copy)]
+struct Route {
+    path: Path,
+    /// How often its rail has moved to another local end.
+    moves: u64,
+    /// Of these moves, those that its latest connection was opened after.
+    joined_after: u64,
+}
+
+/// The dialers of the streams that a set of rails has opened.
+#[derive(Debug, Default)]
+pub(crate) struct Dialers(Mutex<Vec<Weak<Dialer>>>);
+
+impl Dialers {
+    fn add(&self, dialer: &Arc<Dialer>) {
+        let mut dialers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if dialers.len() == dialers.capacity() {
+            dialers.retain(|dialer| dialer.strong_count() > 0);
+        }
+        dialers.push(Arc::downgrade(dialer));
+    }
+
+    /// Has every stream connect the lanes of that rail anew, from its new local end.
+    pub(crate) fn rail_moved(&self, rail: RailId) {
+        let dialers = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        dialers.iter().filter_map(Weak::upgrade).for_each(|dialer| dialer.rail_moved(rail));
+    }
 }
 
 impl Dialer {
     /// A dialer for a stream of that many lanes, which no lane has opened yet.
     pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
-        Arc::new(Self {
+        let dialer = Arc::new(Self {
             lanes,
             rails: rails.clone(),
             options: options.clone(),
@@ -88,15 +122,56 @@ impl Dialer {
             race: Mutex::new(Race::new(usize::from(lanes))),
             turn: Notify::new(),
             failed: Mutex::default(),
-        })
+            routes: Mutex::default(),
+            moved: watch::Sender::default(),
+        });
+        rails.dialers().add(&dialer);
+        dialer
     }
 
     /// Starts a task on the runtime that drives the lane. The task keeps the lane up as long as the stream lasts.
     pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let dialer = self.clone();
+        self.routes().insert(path.index, Route { path, moves: 0, joined_after: 0 });
         // The task sends its reports through `report`, so its handle is not needed.
         let home = self.options.driver.home(&self.rails, path.rail).runtime();
         drop(home.spawn(dialer.keep(path, report)));
+    }
+
+    /// Connects the lanes of a rail anew, from its new local end, to the addresses of the peer that pair with it best.
+    fn rail_moved(self: Arc<Self>, rail: RailId) {
+        let home = self.rails.clone();
+        drop(home[rail].runtime().spawn(async move {
+            let remotes = self.remotes_of(rail).await;
+            let mut remotes = remotes.iter().cycle();
+            for route in self.routes().values_mut().filter(|route| route.path.rail == rail) {
+                route.path.remote = remotes.next().copied().unwrap_or(route.path.remote);
+                route.moves += 1;
+            }
+            self.moved.send_replace(());
+        }));
+    }
+
+    /// The addresses of the peer that pair with that rail; none if the peer does not tell them.
+    async fn remotes_of(&self, rail: RailId) -> Vec<LaneAddress> {
+        let paths: Vec<Path> = self.routes().values().map(|route| route.path).collect();
+        let Some(own) = paths.iter().find(|path| path.rail == rail) else { return Vec::new() };
+        // The lanes of the other rails work, as far as is known.
+        let (own, others): (Vec<Path>, Vec<Path>) =
+            paths.iter().filter(|path| path.remote.scheme == own.remote.scheme).partition(|path| path.rail == rail);
+        let mut contacts: Vec<LaneAddress> = Vec::new();
+        for path in others.iter().chain(&own) {
+            if !contacts.contains(&path.remote) {
+                contacts.push(path.remote);
+            }
+        }
+        match discovery::plan_lanes(&self.rails, contacts, &self.options).await {
+            Ok(pairing) => pairing.lanes().filter(|(paired, _)| *paired == rail).map(|(_, remote)| remote).collect(),
+            Err(error) => {
+                tracing::warn!(%rail, %error, "the lanes of a rail that has moved go to the addresses as before");
+                Vec::new()
+            }
+        }
     }
 
     /// The lanes that have not come up so far, by number.
@@ -229,8 +304,13 @@ impl Dialer {
     /// Tries to join until it succeeds; `None` if the stream is over.
     async fn join_again(&self, kept: &Kept, mut redial: Redial) -> Option<LaneDriver> {
         let Kept { path, shared, longest_attempt } = kept;
+        let mut moved = self.moved.subscribe();
         loop {
-            sleep(redial.wait()).await;
+            tokio::select! {
+                () = sleep(redial.wait()) => {}
+                // From another place it may succeed at once. The channel lives as long as `self`.
+                _ = moved.changed() => {}
+            }
             let error = match timeout(*longest_attempt, self.join(*path)).await.unwrap_or(Err(JoinError::Timeout)) {
                 Ok((lane, _)) => return Some(lane),
                 Err(JoinError::StreamOver) => return None,
@@ -246,28 +326,52 @@ impl Dialer {
     }
 
     /// Opens a new connection when the lane has been stalled for a while: the old connection may take far longer to
-    /// notice that a fault is over than a new one takes to connect. Waits while the lane is not stalled.
+    /// notice that a fault is over than a new one takes to connect. Also when the lane's rail has moved to another
+    /// local end. Waits otherwise.
     async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify) -> LaneDriver {
         // A removed lane is not dialled again.
-        let is_missed =
-            || kept.shared.with(|state| state.connection.is_stalled(lane) && !state.connection.is_leaving(lane));
+        let is_missed = || {
+            let has_moved = self.has_moved(kept.path.index);
+            kept.shared.with(|state| {
+                (has_moved || state.connection.is_stalled(lane)) && !state.connection.is_leaving(lane)
+            })
+        };
+        let mut moved = self.moved.subscribe();
+        if self.has_moved(kept.path.index) {
+            moved.mark_changed();
+        }
         loop {
-            stalled.notified().await;
             let mut backoff = Backoff::default();
-            loop {
-                sleep(backoff.next()).await;
-                if !is_missed() {
-                    break;
-                }
+            tokio::select! {
+                () = stalled.notified() => sleep(backoff.next()).await,
+                // The channel lives as long as `self`.
+                _ = moved.changed() => {}
+            }
+            while is_missed() {
                 if let Ok(Ok((lane, _))) = timeout(kept.longest_attempt, self.join(kept.path)).await {
                     return lane;
                 }
+                sleep(backoff.next()).await;
             }
         }
     }
 
+    /// Whether the rail of a lane has moved since the lane's connection was opened.
+    fn has_moved(&self, lane: u16) -> bool {
+        self.routes().get(&lane).is_some_and(|route| route.moves != route.joined_after)
+    }
+
     /// Connects, and opens or joins the stream. Gives the stream if this lane opened it.
     async fn join(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
+        let route = self.routes().get(&path.index).copied();
+        let joined = self.join_along(route.map_or(path, |route| route.path)).await;
+        if let (Some(then), Some(now), Ok(_)) = (route, self.routes().get_mut(&path.index), &joined) {
+            now.joined_after = then.moves;
+        }
+        joined
+    }
+
+    async fn join_along(&self, path: Path) -> Result<(LaneDriver, Option<MultiRailStream>), JoinError> {
         loop {
             let connection = self.connect(path).await?;
             let turn = tokio::select! {
@@ -401,6 +505,10 @@ impl Dialer {
             // The channel lives as long as `self`, so waiting for it cannot fail.
             let _ = opened.changed().await;
         }
+    }
+
+    fn routes(&self) -> MutexGuard<'_, BTreeMap<u16, Route>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn race(&self) -> MutexGuard<'_, Race> {

@@ -29,7 +29,8 @@ pub(crate) struct LaneDriver {
 }
 
 impl LaneDriver {
-    /// Adds a lane whose handshake is done to its stream; `None` if the stream is over.
+    /// Adds a lane whose handshake is done to its stream; `None` if the stream is over. Runs on the runtime that is to
+    /// drive the lane.
     pub(super) async fn up(
         shared: Arc<Shared>,
         index: u16,
@@ -42,9 +43,10 @@ impl LaneDriver {
         // one is the path's.
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
-        let (home, node) = shared.home_of(rail, options.driver);
+        let home = shared.rail_here().unwrap_or(&shared.rails()[rail]);
+        let (home_rail, home) = (home.id(), home.runtime().handle().id());
         let (interleaved, application) = (options.interleaved_messages, options.application_runtime);
-        let settings = LaneSettings { home, node, interleaved, application };
+        let settings = LaneSettings { home, home_rail, interleaved, application };
         let mut lanes_up = shared.lanes_up.subscribe();
         let lane = loop {
             lanes_up.borrow_and_update();

@@ -245,9 +245,14 @@ impl Drop for MultiRailListener {
 }
 
 impl Registry {
-    /// The rail whose lane has this local address.
+    /// The rail whose lane has this local address; else the one that listens on it, whose lane has moved.
     fn rail_of(&self, address: SocketAddr) -> Option<RailId> {
-        self.rails.iter().find(|rail| rail.planned().address == Some(address.ip().to_canonical())).map(|rail| rail.id())
+        let ip = address.ip().to_canonical();
+        let rail = self.rails.iter().find(|rail| rail.planned().address == Some(ip)).map(|rail| rail.id());
+        rail.or_else(|| {
+            let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+            bound.iter().find(|(_, address)| address.socket.ip().to_canonical() == ip).map(|(rail, _)| *rail)
+        })
     }
 
     /// Accepts lanes until the listener is closed or the acceptor fails with a permanent error.

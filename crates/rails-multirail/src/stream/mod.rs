@@ -28,6 +28,7 @@ mod sync;
 mod yield_budget;
 
 pub use decisions::Decisions;
+pub(crate) use dialer::Dialers;
 pub use driver::Driver;
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};

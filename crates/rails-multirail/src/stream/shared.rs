@@ -2,14 +2,13 @@
 
 use super::{
     active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
-    driver::Driver,
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
     links::LinkReports,
     pool::Pool,
     stats::{StreamStats, ThreadStats},
 };
-use crate::{RailId, StreamError, error::LaneError, rails::Rails};
+use crate::{Rail, RailId, StreamError, error::LaneError, rails::Rails};
 use bytes::Bytes;
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
@@ -17,7 +16,7 @@ use rails_proto::{
     handshake::{Credentials, StreamId},
     scheduler::LaneTraits,
 };
-use rails_topo::{NodeId, NodeSet};
+use rails_topo::NodeSet;
 use std::{
     io::{Error as IoError, ErrorKind, Result as IoResult},
     net::SocketAddr,
@@ -429,10 +428,10 @@ impl Shared {
         &self.rails
     }
 
-    /// The runtime that drives the lanes of `rail`, and the node from which its thread gets its pages, as read back.
-    pub(crate) fn home_of(&self, rail: RailId, driver: Driver) -> (runtime::Id, Option<NodeId>) {
-        let home = driver.home(&self.rails, rail).runtime();
-        (home.handle().id(), home.placement().memory_node.as_ref().ok().copied())
+    /// The rail whose runtime the calling task is on.
+    pub(super) fn rail_here(&self) -> Option<&Rail> {
+        let here = Handle::try_current().ok()?.id();
+        self.rails.iter().find(|rail| rail.runtime().handle().id() == here)
     }
 
     /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are

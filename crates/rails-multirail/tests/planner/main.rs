@@ -6,6 +6,7 @@ mod cpus_and_memory;
 mod devices;
 mod lanes;
 mod properties;
+mod replan;
 
 use rails_multirail::{RailPlan, RailRequest, plan_rails};
 use rails_topo::{Bandwidth, CpuSet, InterfaceAddress, Interrupt, Nic, NicKind, NodeId, Topology};

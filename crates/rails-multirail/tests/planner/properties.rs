@@ -33,7 +33,7 @@ fn nics() -> impl Strategy<Value = Vec<Nic>> {
     })
 }
 
-fn machines() -> impl Strategy<Value = Topology> {
+pub(crate) fn machines() -> impl Strategy<Value = Topology> {
     let sizes = (1u32..3, 0u32..3, 0u32..3, 1u32..4, 1u32..3);
     (sizes, nics(), option::of(cpu_sets())).prop_map(|((packages, nodes, caches, cores, pus), nics, allowed)| {
         let level = |name: &str, count: u32| if count == 0 { String::new() } else { format!("{name}:{count} ") };
@@ -47,7 +47,7 @@ fn machines() -> impl Strategy<Value = Topology> {
     })
 }
 
-fn requests() -> impl Strategy<Value = RailRequest> {
+pub(crate) fn requests() -> impl Strategy<Value = RailRequest> {
     let end = prop_oneof![
         (0u8..6).prop_map(|index| LocalEnd::Device(format!("eth{index}"))),
         (0u8..6).prop_map(|index| LocalEnd::Address([10, 0, index, 1].into())),
@@ -90,7 +90,7 @@ fn requests() -> impl Strategy<Value = RailRequest> {
 }
 
 /// The hardware threads of the cores of a rail.
-fn cores_of(machine: &Topology, cpus: &CpuSet) -> CpuSet {
+pub(crate) fn cores_of(machine: &Topology, cpus: &CpuSet) -> CpuSet {
     cpus.iter().flat_map(|cpu| machine.core_of_cpu(cpu).unwrap().cpus.iter().collect::<Vec<_>>()).collect()
 }
 

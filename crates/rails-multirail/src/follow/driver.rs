@@ -1,0 +1,156 @@
+//! The thread that follows the machine: carries out the steps of the [`Follower`], and decides nothing.
+
+use super::{
+    Describe, FollowError, FollowOptions, RailEventKind,
+    follower::{Follower, Step},
+};
+use crate::{Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
+use rails_bind::{
+    claims::Claims,
+    settings::{Change, Host, SettingError, SettingState},
+};
+use rails_topo::{
+    CpuSet, Topology,
+    monitor::{Changes, Monitor, MonitorError},
+};
+use std::{
+    future::pending,
+    sync::{Arc, mpsc},
+    thread,
+    time::Instant,
+};
+use tokio::{
+    runtime,
+    sync::oneshot,
+    time::{Instant as TokioInstant, sleep_until},
+};
+
+/// Starts the thread. Dropping the sender ends it.
+pub(super) fn start(
+    rails: &Rails,
+    request: &RailRequest,
+    options: FollowOptions,
+) -> Result<oneshot::Sender<()>, FollowError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("rails-follow-io").build();
+    let runtime = runtime.map_err(FollowError::Thread)?;
+    let (stop, stopped) = oneshot::channel();
+    let (report, started) = mpsc::sync_channel(1);
+    let (rails, request) = (rails.downgrade(), request.clone());
+    let thread = thread::Builder::new().name("rails-follow".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            match Monitor::start(options.monitor.clone()).await {
+                Ok(monitor) => {
+                    let _ = report.send(Ok(()));
+                    drop(report);
+                    tokio::select! {
+                        () = follow(&monitor, &rails, request, options) => {}
+                        _ = stopped => {}
+                    }
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        });
+    });
+    thread.map_err(FollowError::Thread)?;
+    started.recv().unwrap_or(Err(MonitorError::Stopped))?;
+    Ok(stop)
+}
+
+/// Follows the machine until the rails are dropped, or it cannot be watched any longer.
+async fn follow(monitor: &Monitor, rails: &WeakRails, request: RailRequest, options: FollowOptions) {
+    let mut changes = monitor.subscribe();
+    let describe = options.describe.clone();
+    let described = |topology: Topology| match &describe {
+        Some(Describe(describe)) => describe(topology),
+        None => topology,
+    };
+    let mut machine = described(changes.start().topology.clone());
+    let Some(set) = rails.upgrade() else { return };
+    let present = set.iter().map(|rail| (*rail.planned()).clone()).collect();
+    let mut follower = Follower::new(request, present, &machine, options);
+    // The machine may have changed since the rails were planned.
+    follower.machine_is(Instant::now(), &machine, claimed_by_others(&set));
+    drop(set);
+    loop {
+        while let Some(step) = follower.poll(Instant::now()) {
+            let Some(set) = rails.upgrade() else { return };
+            carry_out(&set, monitor, &mut follower, step).await;
+        }
+        let due = follower.poll_timeout().map(TokioInstant::from_std);
+        let changed = tokio::select! {
+            biased;
+            changed = next_change(&mut changes) => changed,
+            () = async { match due { Some(due) => sleep_until(due).await, None => pending().await } } => Ok(false),
+        };
+        let Some(set) = rails.upgrade() else { return };
+        match changed {
+            // Changes that came together are one.
+            Ok(true) => machine = described(monitor.snapshot().topology.clone()),
+            Ok(false) => {}
+            Err(error) => return set.follow_state().tell(None, RailEventKind::Ended { error }),
+        }
+        // Claims change without an event, so a move that is due is planned once more.
+        follower.machine_is(Instant::now(), &machine, claimed_by_others(&set));
+    }
+}
+
+/// Waits for a change. An error is the end of the watch.
+async fn next_change(changes: &mut Changes) -> Result<bool, String> {
+    match changes.next().await {
+        Some(Ok(_)) => Ok(true),
+        Some(Err(error)) => Err(with_causes(&error)),
+        None => Err("the monitor has ended".to_owned()),
+    }
+}
+
+async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, step: Step) {
+    let follow = rails.follow_state();
+    match step {
+        Step::Unmet { rail, reason } => follow.tell(Some(rail), RailEventKind::Unmet { reason }),
+        Step::Move { to, reasons } => {
+            let from = rails[to.id].planned();
+            let moved = rails.move_rail((*to).clone()).await;
+            follower.moved(Instant::now(), &to, &reasons, moved.is_ok());
+            let (rail, to) = (to.id, Arc::new(*to));
+            let kind = match moved {
+                Ok(placement) => RailEventKind::Moved { from, to, reasons, placement },
+                Err(error) => RailEventKind::NotMoved { to, reasons, error: Arc::new(error) },
+            };
+            follow.tell(Some(rail), kind);
+        }
+        Step::PutBack { interrupt, cpus, found } => {
+            monitor.expect_interrupt(interrupt, cpus.clone());
+            let put_back = Host::this().set_again(&Change::interrupt(interrupt, cpus.clone()));
+            let put_back = put_back.and_then(taken);
+            follower.put_back(interrupt, put_back.is_ok());
+            let kind = match put_back {
+                Ok(()) => RailEventKind::InterruptPutBack { interrupt, found, cpus },
+                Err(error) => RailEventKind::InterruptNotPutBack { interrupt, found, error: with_causes(&error) },
+            };
+            follow.tell(None, kind);
+        }
+    }
+}
+
+fn taken(state: SettingState) -> Result<(), SettingError> {
+    match state {
+        SettingState::Refused(error) => Err(error),
+        // An interrupt moves when it next fires.
+        _ => Ok(()),
+    }
+}
+
+/// The CPUs that rails may not be moved to.
+fn claimed_by_others(rails: &Rails) -> CpuSet {
+    match Claims::machine().taken_cpus() {
+        Ok(taken) => {
+            rails.iter().fold(taken, |taken, rail| taken.difference(&rail.planned().exclusive_cpus))
+        }
+        Err(error) => {
+            tracing::warn!(error = with_causes(&error), "rails are moved without regard to claims, which cannot be read");
+            CpuSet::new()
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Decides when rails move. No I/O, no clock.
+
+use super::FollowOptions;
+use crate::{
+    RailId,
+    planner::{PlannedRail, RailRequest, replan_rails},
+};
+use rails_topo::{
+    CpuSet, Topology,
+    monitor::{Change, Snapshot},
+};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, VecDeque},
+    time::Instant,
+};
+
+/// Plans the rails of a set again after each change of the machine, and says when which of them moves.
+#[derive(Debug)]
+pub(super) struct Follower {
+    request: RailRequest,
+    options: FollowOptions,
+    rails: Vec<FollowedRail>,
+    /// The CPUs of the interrupts of the rails' NICs, where they are to be put back: as they were found.
+    interrupts: BTreeMap<u32, FollowedInterrupt>,
+    steps: VecDeque<Step>,
+}
+
+#[derive(Debug)]
+struct FollowedRail {
+    present: PlannedRail,
+    /// The move that it waits for.
+    wish: Option<Wish>,
+    /// No move for a better place before this.
+    rests_until: Option<Instant>,
+    /// The reason for which it could not move, as it was told last.
+    told: Option<String>,
+}
+
+#[derive(Debug)]
+struct Wish {
+    to: PlannedRail,
+    reasons: Vec<String>,
+    due: Instant,
+}
+
+#[derive(Debug)]
+struct FollowedInterrupt {
+    cpus: CpuSet,
+    effective: Option<CpuSet>,
+    found: Option<CpuSet>,
+    due: Option<Instant>,
+    rests_until: Option<Instant>,
+    /// Whether it could not be put back the last time.
+    is_refused: bool,
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// To move that rail, and to report the outcome by [`Follower::moved`].
+    Move { to: Box<PlannedRail>, reasons: Vec<String> },
+    /// To tell that a part of the request of a rail cannot be met.
+    Unmet { rail: RailId, reason: String },
+    /// To let an interrupt be served on these CPUs again.
+    PutBack { interrupt: u32, cpus: CpuSet, found: Option<CpuSet> },
+}
+
+impl Follower {
+    /// Follows the rails of a set that are planned like this, from that machine on.
+    pub(super) fn new(
+        request: RailRequest,
+        present: Vec<PlannedRail>,
+        machine: &Topology,
+        options: FollowOptions,
+    ) -> Self {
+        let rail = |present| FollowedRail { present, wish: None, rests_until: None, told: None };
+        let rails = present.into_iter().map(rail).collect();
+        let mut follower = Self { request, options, rails, interrupts: BTreeMap::new(), steps: VecDeque::new() };
+        follower.note_interrupts(machine);
+        follower
+    }
+
+    /// The machine is like this now. `claimed` are the CPUs that other owners have claimed.
+    pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: CpuSet) {
+        self.request.claimed = claimed;
+        let present: Vec<PlannedRail> = self.rails.iter().map(|rail| rail.present.clone()).collect();
+        self.look_at_interrupts(now, machine);
+        match replan_rails(&self.after_putting_back(machine), &self.request, &present) {
+            Ok(planned) => {
+                for (rail, again) in self.rails.iter_mut().zip(planned) {
+                    if let Some(reason) = rail.is_news(again.unmet) {
+                        self.steps.push_back(Step::Unmet { rail: again.planned.id, reason });
+                    }
+                    rail.wish = match again.reasons.is_empty() {
+                        true => None,
+                        false => {
+                            let due = rail.due(now, &again.planned, again.is_urgent, &self.options);
+                            Some(Wish { to: again.planned, reasons: again.reasons, due })
+                        }
+                    };
+                }
+            }
+            Err(error) => {
+                for rail in &mut self.rails {
+                    if let Some(reason) = rail.is_news(Some(error.to_string())) {
+                        self.steps.push_back(Step::Unmet { rail: rail.present.id, reason });
+                    }
+                    rail.wish = None;
+                }
+            }
+        }
+    }
+
+    /// What is to be done now, one after the other.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Step> {
+        if let Some(step) = self.steps.pop_front() {
+            return Some(step);
+        }
+        for rail in &mut self.rails {
+            if let Some(wish) = rail.wish.take_if(|wish| wish.due <= now) {
+                return Some(Step::Move { to: Box::new(wish.to), reasons: wish.reasons });
+            }
+        }
+        let (number, interrupt) =
+            self.interrupts.iter_mut().find(|(_, interrupt)| interrupt.due.is_some_and(|due| due <= now))?;
+        // It is due again unless the machine is seen with it put back.
+        interrupt.due = Some(now + self.options.dwell);
+        interrupt.rests_until = interrupt.due;
+        Some(Step::PutBack { interrupt: *number, cpus: interrupt.cpus.clone(), found: interrupt.found.clone() })
+    }
+
+    /// When [`poll`](Self::poll) has something next, if nothing changes before.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let moves = self.rails.iter().filter_map(|rail| Some(rail.wish.as_ref()?.due));
+        moves.chain(self.interrupts.values().filter_map(|interrupt| interrupt.due)).min()
+    }
+
+    /// The outcome of a move. After one that failed, the rail waits before the next.
+    pub(super) fn moved(&mut self, now: Instant, to: &PlannedRail, reasons: &[String], has_moved: bool) {
+        let rail = &mut self.rails[to.id.0];
+        rail.rests_until = Some(now + self.options.dwell);
+        if has_moved {
+            rail.present = to.clone();
+            rail.told = None;
+        } else {
+            rail.wish = Some(Wish { to: to.clone(), reasons: reasons.to_vec(), due: now + self.options.dwell });
+        }
+    }
+
+    /// Whether an interrupt could be put back. If not, rails move after it.
+    pub(super) fn put_back(&mut self, interrupt: u32, is_back: bool) {
+        if let Some(interrupt) = self.interrupts.get_mut(&interrupt) {
+            interrupt.is_refused = !is_back;
+        }
+    }
+
+    /// The machine as it is once the interrupts are back.
+    fn after_putting_back<'m>(&self, machine: &'m Topology) -> Cow<'m, Topology> {
+        let mut away = self.interrupts.iter().filter(|(_, interrupt)| interrupt.due.is_some() && !interrupt.is_refused);
+        let Some(first) = away.next() else { return Cow::Borrowed(machine) };
+        let mut after = Snapshot { topology: machine.clone(), memory_blocks: None };
+        for (number, interrupt) in std::iter::once(first).chain(away) {
+            after.apply(&Change::InterruptMoved {
+                number: *number,
+                affinity: Some(interrupt.cpus.clone()),
+                effective: interrupt.effective.clone(),
+                expected: true,
+            });
+        }
+        Cow::Owned(after.topology)
+    }
+
+    /// Notes where interrupts of the rails' NICs are to be, those of new NICs too.
+    fn note_interrupts(&mut self, machine: &Topology) {
+        if !self.options.puts_interrupts_back {
+            return;
+        }
+        let names = self.rails.iter().filter_map(|rail| rail.present.interface.as_deref());
+        for interrupt in names.filter_map(|name| machine.nic(name)).flat_map(|nic| &nic.interrupts) {
+            if let Some(cpus) = interrupt.affinity.clone().filter(|cpus| !cpus.is_empty()) {
+                self.interrupts.entry(interrupt.number).or_insert(FollowedInterrupt {
+                    cpus,
+                    effective: interrupt.effective.clone(),
+                    found: None,
+                    due: None,
+                    rests_until: None,
+                    is_refused: false,
+                });
+            }
+        }
+    }
+
+    fn look_at_interrupts(&mut self, now: Instant, machine: &Topology) {
+        for interrupt in machine.nics().iter().flat_map(|nic| &nic.interrupts) {
+            let Some(followed) = self.interrupts.get_mut(&interrupt.number) else { continue };
+            // CPUs that are offline take no interrupt; the kernel has moved it away from them.
+            let can_serve = followed.cpus.intersects(machine.online_cpus());
+            let is_elsewhere = can_serve && interrupt.affinity.as_ref().is_some_and(|found| *found != followed.cpus);
+            followed.found.clone_from(&interrupt.affinity);
+            followed.due = is_elsewhere.then(|| {
+                let due = followed.due.unwrap_or(now + self.options.settle);
+                followed.rests_until.map_or(due, |rests_until| rests_until.max(due))
+            });
+        }
+        self.note_interrupts(machine);
+    }
+}
+
+impl FollowedRail {
+    /// When it moves there. A move that is wished for already keeps its time.
+    fn due(&self, now: Instant, to: &PlannedRail, is_urgent: bool, options: &FollowOptions) -> Instant {
+        // A thread whose CPU is gone runs anywhere already. A link may be back in a moment.
+        let wait = match () {
+            () if is_urgent && to.end == self.present.end => return now,
+            () if is_urgent => options.settle,
+            () => options.dwell,
+        };
+        let due = now + wait;
+        let rested = self.rests_until.filter(|_| !is_urgent).map_or(due, |rests_until| rests_until.max(due));
+        match &self.wish {
+            Some(wish) if is_urgent || is_same_place(&wish.to, to) => wish.due.min(rested),
+            _ => rested,
+        }
+    }
+
+    /// The reason, if it is another than the one that was told last.
+    fn is_news(&mut self, unmet: Option<String>) -> Option<String> {
+        let is_news = unmet != self.told;
+        self.told.clone_from(&unmet);
+        unmet.filter(|_| is_news)
+    }
+}
+
+fn is_same_place(a: &PlannedRail, b: &PlannedRail) -> bool {
+    (a.cpu, &a.task_cpus, a.node, &a.end) == (b.cpu, &b.task_cpus, b.node, &b.end)
+}

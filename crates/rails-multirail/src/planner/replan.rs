@@ -1,0 +1,190 @@
+//! Planning again, for rails that run while the machine changes.
+
+use super::{
+    Binding, PlanError, PlannedRail, RailRequest, Which,
+    addresses::{has_address, next_end},
+    nics::why_not,
+    plan_rails::{Parts, Planner},
+};
+use rails_topo::{CpuId, CpuSet, Nic, Topology};
+
+/// A rail that runs, planned again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replanned {
+    /// Its plan for the machine as it is now.
+    pub planned: PlannedRail,
+    /// Why it leaves its present place; empty if it stays.
+    pub reasons: Vec<String>,
+    /// Whether a part of its present place cannot be used any more; if not, the new place is only better.
+    pub is_urgent: bool,
+    /// The part of the request that cannot be met now. The rail keeps the part that it has.
+    pub unmet: Option<String>,
+}
+
+/// Plans rails that run again, for the machine as it is now. Their number and their order stay. It is a pure function.
+///
+/// A rail keeps its NIC while that can be used, also if a faster one is there, since another NIC takes new connections.
+/// In place of a NIC that cannot be used it gets the best one without a rail. A rail whose request names the NIC keeps
+/// it in any case. A rail leaves its CPU if that cannot be used any more, or if another one is better by the criteria of
+/// [`plan_rails`](super::plan_rails); among equals it stays. Rails are looked at one by one, each beside the others as
+/// they are, so that no rail moves for the sake of another one.
+///
+/// # Errors
+/// [`PlanError`] if no CPU is left. A single rail that cannot be planned is not an error: [`Replanned::unmet`].
+pub fn replan_rails(
+    topology: &Topology,
+    request: &RailRequest,
+    present: &[PlannedRail],
+) -> Result<Vec<Replanned>, PlanError> {
+    let mut planner = Planner { present, ..Planner::new(topology, request)? };
+    for rail in present {
+        rail.cpus().iter().for_each(|cpu| planner.cpus.take(cpu));
+    }
+    let mut unmet: Vec<Option<String>> = present.iter().map(|rail| planner.replan_lane(rail)).collect();
+    for (index, rail) in present.iter().enumerate() {
+        rail.task_cpus.iter().for_each(|cpu| planner.cpus.leave(cpu));
+        if let Err(error) = planner.add_task_cpus(index) {
+            unmet[index].get_or_insert_with(|| error.to_string());
+            planner.rails[index].task_cpus.clone_from(&rail.task_cpus);
+            planner.rails[index].exclusive_cpus.clone_from(&rail.exclusive_cpus);
+        }
+    }
+    let planned = std::mem::take(&mut planner.rails);
+    Ok(present.iter().zip(planned).zip(unmet).map(|((old, new), unmet)| planner.compare(old, new, unmet)).collect())
+}
+
+impl<'a> Planner<'a> {
+    /// Plans a rail again, without its CPUs for tasks. Returns the part of the request that cannot be met.
+    fn replan_lane(&mut self, present: &'a PlannedRail) -> Option<String> {
+        self.cpus.leave(present.cpu);
+        let (parts, unmet) = match self.parts_again(present) {
+            Ok(parts) => {
+                let down = parts.nic.filter(|nic| nic.up == Some(false));
+                (parts, down.map(|nic| format!("the link of {} is down, and the request names it", nic.name)))
+            }
+            Err(unmet) => (self.present_parts(present), Some(unmet)),
+        };
+        match self.add(parts) {
+            Ok(()) => unmet,
+            Err(error) => {
+                self.cpus.take(present.cpu);
+                self.cores.push(1 + present.task_cpus.len());
+                self.rails.push(PlannedRail { task_cpus: CpuSet::new(), ..present.clone() });
+                Some(unmet.unwrap_or_else(|| error.to_string()))
+            }
+        }
+    }
+
+    /// The parts of the rail on the machine as it is now.
+    fn parts_again(&mut self, present: &'a PlannedRail) -> Result<Parts<'a>, String> {
+        let index = self.rails.len();
+        match &self.request.which {
+            Which::Loopback(_) => Ok(self.loopback(index)),
+            Which::Listed(wishes) => {
+                let wish = wishes.get(index).ok_or("the request has no such rail")?;
+                self.wished(wish).map_err(|error| error.to_string())
+            }
+            Which::Auto | Which::Count(_) => {
+                let nic = present.interface.as_deref().and_then(|name| self.topology.nic(name));
+                let nic = nic.filter(|nic| why_not(nic).is_none()).or_else(|| self.spare_nic());
+                let nic = nic.ok_or("no NIC without a rail can be used in place of its own")?;
+                let keeps = present.interface.as_ref() == Some(&nic.name)
+                    && present.address.is_none_or(|address| has_address(nic, address));
+                let (address, end) = match &present.end {
+                    Some(end) if keeps => (present.address, end.clone()),
+                    _ => next_end(&self.rails, nic),
+                };
+                Ok(self.lane(Some(nic), address, end, &Binding::Affine))
+            }
+        }
+    }
+
+    /// The best NIC on which no rail is, or with the fewest rails if they may share it.
+    fn spare_nic(&mut self) -> Option<&'a Nic> {
+        let rails_on = |planner: &Self, nic: &Nic| {
+            let rails = planner.rails.iter().chain(&planner.present[planner.rails.len()..]);
+            rails.filter(|rail| rail.interface.as_ref() == Some(&nic.name)).count()
+        };
+        let nics = self.best_nics();
+        let nic = nics.into_iter().min_by_key(|nic| rails_on(self, nic))?;
+        (self.request.share_nics || rails_on(self, nic) == 0).then_some(nic)
+    }
+
+    /// The parts that the rail has.
+    fn present_parts(&self, present: &'a PlannedRail) -> Parts<'a> {
+        Parts {
+            nic: present.interface.as_deref().and_then(|name| self.topology.nic(name)),
+            address: present.address,
+            end: present.end.clone(),
+            devices: present.devices.clone(),
+            near: Vec::new(),
+            cores: 1 + present.task_cpus.len(),
+            binding: &present.binding,
+        }
+    }
+
+    fn compare(&self, present: &PlannedRail, mut planned: PlannedRail, unmet: Option<String>) -> Replanned {
+        let (mut reasons, mut is_urgent) = (Vec::new(), false);
+        if planned.end != present.end {
+            reasons.push(self.why_another_lane(present));
+            is_urgent = true;
+        }
+        let is_bound = planned.binding != Binding::Default;
+        if is_bound && (planned.cpu, &planned.task_cpus) != (present.cpu, &present.task_cpus) {
+            for cpu in present.cpus().difference(&planned.cpus()).iter() {
+                let unusable = self.why_unusable(cpu);
+                is_urgent |= unusable.is_some();
+                reasons.push(format!("CPU {cpu}: {}", unusable.unwrap_or_else(|| why_worse(&planned, cpu))));
+            }
+            if reasons.is_empty() {
+                reasons.push(format!("CPU {}: {}", present.cpu, why_worse(&planned, present.cpu)));
+            }
+        } else if !present.exclusive_cpus.is_empty() {
+            // The hardware threads of a core that are offline stay claimed: they may come back.
+            planned.exclusive_cpus = planned.exclusive_cpus.union(&present.exclusive_cpus);
+            if planned.exclusive_cpus != present.exclusive_cpus {
+                reasons.push(format!("CPUs {} are on its cores now", planned.exclusive_cpus));
+            }
+        }
+        if is_bound && planned.node != present.node && reasons.is_empty() {
+            let gone = present.node.filter(|node| !self.topology.allowed_nodes().contains(*node));
+            is_urgent |= gone.is_some();
+            reasons.push(match (gone, planned.node) {
+                (Some(node), _) => format!("node {node}: may not be used here any more"),
+                (None, Some(node)) => format!("node {node} is the nearest to CPU {} now", planned.cpu),
+                (None, None) => "the machine shows no NUMA nodes any more".to_owned(),
+            });
+        }
+        Replanned { planned, reasons, is_urgent, unmet }
+    }
+
+    fn why_another_lane(&self, present: &PlannedRail) -> String {
+        let Some(name) = &present.interface else { return "the request has another lane for it now".to_owned() };
+        match self.topology.nic(name) {
+            None => format!("{name}: is gone"),
+            Some(nic) => match (why_not(nic), present.address) {
+                (Some(reason), _) => format!("{name}: {reason}"),
+                (None, Some(address)) if !has_address(nic, address) => format!("{name}: has lost the address {address}"),
+                (None, _) => format!("{name}: its lane begins elsewhere now"),
+            },
+        }
+    }
+
+    /// Why no rail may be on the CPU any more.
+    fn why_unusable(&self, cpu: CpuId) -> Option<String> {
+        let reason = match () {
+            () if !self.topology.online_cpus().contains(cpu) => "is offline",
+            () if !self.topology.allowed_cpus().contains(cpu) => "may not be used here any more",
+            () if !self.cpus.has(cpu) => "another owner has claimed its core",
+            () => return None,
+        };
+        Some(reason.to_owned())
+    }
+}
+
+/// Why a rail is not on that CPU.
+fn why_worse(planned: &PlannedRail, cpu: CpuId) -> String {
+    let rejected = planned.rejected_cpus.iter().find(|rejected| rejected.cpus.contains(cpu));
+    rejected.map_or("another one is better for its tasks".to_owned(), |rejected| rejected.reason.clone())
+}

@@ -1,6 +1,7 @@
 //! Rails through the facade, as a user has them: detected, planned, built, used, read back and dropped.
 
 mod claimed;
+mod moved;
 mod pinned;
 mod serve;
 mod stopped;

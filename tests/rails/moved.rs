@@ -1,0 +1,186 @@
+//! Rails that are moved while they run.
+
+use crate::loopback;
+use bytes::Bytes;
+use rails::{
+    bind::thread,
+    multirail::{
+        EventKind, FollowError, FollowOptions, MultiRailListener, MultiRailStream, RailId, RailRequest, Rails,
+        Security, StreamOptions, planner::LocalEnd, runtime::MoveError,
+    },
+    topo::{CpuId, CpuSet, InterfaceAddress},
+};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::io::AsyncWriteExt;
+
+const LENGTH: u64 = 64 << 20;
+const PIECE: usize = 1 << 20;
+
+/// The byte at that place of the stream.
+fn byte(at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+fn options() -> StreamOptions {
+    StreamOptions::new(Security::insecure()).join_grace(PATIENCE).handshake_timeout(PATIENCE)
+}
+
+async fn listen(rails: &Rails) -> MultiRailListener {
+    let addresses: Vec<SocketAddr> =
+        rails.iter().map(|rail| SocketAddr::new(rail.planned().address.unwrap(), 0)).collect();
+    MultiRailListener::bind(rails, &addresses, &options()).await.unwrap()
+}
+
+/// Moves rail 0 from CPU to CPU, and its lane from address to address.
+async fn move_about(rails: &Rails, stop: &AtomicBool) -> u64 {
+    let cpus: Vec<CpuId> = thread::current_affinity().unwrap().iter().collect();
+    let mut moves = 0;
+    while !stop.load(Relaxed) || moves < 4 {
+        for (cpu, last) in cpus.iter().copied().cycle().zip([9, 1]) {
+            let mut to = (*rails[RailId(0)].planned()).clone();
+            let address = [127, 0, 0, last].into();
+            (to.cpu, to.address, to.end) = (cpu, Some(address), Some(LocalEnd::Address(address)));
+            to.addresses = vec![InterfaceAddress { ip: address, prefix_len: 8 }];
+            let placement = rails.move_rail(to).await.unwrap();
+            moves += 1;
+            assert_eq!(placement.cpus.got(), &CpuSet::single(cpu));
+            assert_eq!(rails[RailId(0)].runtime().cpus_now().unwrap(), CpuSet::single(cpu));
+            assert_eq!(rails[RailId(0)].moves(), moves);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    moves
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_survive_moves_of_cpu_and_lane() {
+    let (_, theirs) = loopback(2);
+    let (_, ours) = loopback(2);
+    let listener = listen(&theirs).await;
+    let mut near = MultiRailStream::connect(&ours, listener.local_addrs(), &options()).await.unwrap();
+    let mut far = listener.accept().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (watched, rails) = (stop.clone(), ours.clone());
+    let moving = tokio::spawn(async move { move_about(&rails, &watched).await });
+    let reading = tokio::spawn(async move {
+        let mut at = 0;
+        while let Some(bytes) = far.read_bytes().await.unwrap() {
+            assert!(bytes.iter().zip(at..).all(|(found, at)| *found == byte(at)), "wrong bytes from {at} on");
+            at += bytes.len() as u64;
+        }
+        assert_eq!(at, LENGTH);
+        far
+    });
+    for piece in 0..LENGTH / PIECE as u64 {
+        let begin = piece * PIECE as u64;
+        near.write_bytes(Bytes::from_iter((begin..begin + PIECE as u64).map(byte))).await.unwrap();
+    }
+    stop.store(true, Relaxed);
+    assert!(moving.await.unwrap() >= 4);
+
+    // After the last move the lane comes to its address.
+    let address: IpAddr = [127, 0, 0, 1].into();
+    wait_until(|| near.stats().lanes.iter().all(|lane| lane.up) && near.stats().lanes[0].local.ip() == address).await;
+    let ended = |lane| {
+        let events = near.events();
+        events.iter().filter(|event| event.lane == Some(lane) && matches!(event.kind, EventKind::Ended { .. })).count()
+    };
+    assert!(ended(0) > 0, "{:?}", near.events());
+    assert_eq!(ended(1), 0, "the lane of the other rail stays: {:?}", near.events());
+    near.shutdown().await.unwrap();
+    let far = reading.await.unwrap();
+    let (near, far) = tokio::join!(near.close(), far.close());
+    let (near, far) = (near.unwrap(), far.unwrap());
+    assert_eq!((near.bytes_written, far.bytes_read), (LENGTH, LENGTH));
+}
+
+/// The lane goes to the address of the peer that pairs with the new place.
+#[tokio::test]
+async fn moved_lane_asks_the_peer_for_its_addresses() {
+    let (_, theirs) = loopback(3);
+    let (_, ours) = loopback(2);
+    let listener = listen(&theirs).await;
+    let remotes = &listener.local_addrs()[..2];
+    let near = MultiRailStream::connect(&ours, remotes, &options()).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    let mut to = (*ours[RailId(1)].planned()).clone();
+    to.address = Some([127, 0, 0, 3].into());
+    to.end = Some(LocalEnd::Address([127, 0, 0, 3].into()));
+    to.addresses = vec![InterfaceAddress { ip: [127, 0, 0, 3].into(), prefix_len: 8 }];
+    ours.move_rail(to).await.unwrap();
+    let lane = || near.stats().lanes[1].clone();
+    wait_until(|| lane().up && lane().local.ip() == IpAddr::from([127, 0, 0, 3])).await;
+    assert!(near.lanes_up() == 2 && listener.local_addrs().iter().any(|address| address.socket == lane().remote));
+    near.abort();
+    drop(far);
+}
+
+#[tokio::test]
+async fn move_that_fails_leaves_the_rail_where_it_was() {
+    let (_, rails) = loopback(2);
+    let before = rails[RailId(1)].planned();
+    let mut to = (*before).clone();
+    to.cpu = CpuId(4000);
+    let error = rails.move_rail(to).await.unwrap_err();
+    assert!(matches!(error, MoveError::Bind { .. }), "{error}");
+    assert_eq!(rails[RailId(1)].planned(), before);
+    assert_eq!(rails[RailId(1)].runtime().cpus_now().unwrap(), CpuSet::single(before.cpu));
+    assert_eq!(rails[RailId(1)].moves(), 0);
+
+    rails.shutdown(PATIENCE).unwrap();
+    let error = rails.move_rail((*before).clone()).await.err();
+    assert!(error.is_none(), "there is nothing to do: {error:?}");
+}
+
+/// A thread that is busy is bound to its new CPU at once, and the rest is set when it is free.
+#[tokio::test]
+async fn occupied_rail_moves_all_the_same() {
+    let (_, rails) = loopback(1);
+    let rail = &rails[RailId(0)];
+    let cpus = thread::current_affinity().unwrap();
+    let (free, wait) = std::sync::mpsc::channel::<()>();
+    let busy = rail.runtime().spawn(async move { wait.recv() });
+    let mut to = (*rail.planned()).clone();
+    to.cpu = cpus.iter().find(|cpu| *cpu != to.cpu).unwrap_or(to.cpu);
+    let (is_another, target) = (to.cpu != rail.planned().cpu, CpuSet::single(to.cpu));
+    let placement = rails.move_rail(to).await.unwrap();
+    assert_eq!(rail.runtime().cpus_now().unwrap(), target);
+    if is_another {
+        assert!(placement.memory_node.is_err(), "it cannot have been read: {placement:?}");
+    }
+    free.send(()).unwrap();
+    busy.await.unwrap().unwrap();
+    wait_until(|| rail.runtime().placement().memory_node.is_ok()).await;
+    assert_eq!(rail.runtime().placement().cpus.got(), &target);
+}
+
+#[test]
+fn rails_follow_one_request_once() {
+    let (_, rails) = loopback(2);
+    let other = rails.follow(&RailRequest::loopback(3), FollowOptions::new()).unwrap_err();
+    assert!(matches!(other, FollowError::OtherRails { wanted: 3, rails: 2 }), "{other}");
+    rails.follow(&RailRequest::loopback(2), FollowOptions::new()).unwrap();
+    let again = rails.follow(&RailRequest::loopback(2), FollowOptions::new()).unwrap_err();
+    assert!(matches!(again, FollowError::Already), "{again}");
+    rails.unfollow();
+    rails.follow(&RailRequest::loopback(2), FollowOptions::new()).unwrap();
+}
+
+async fn wait_until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes to be");
+}
+
+/// What only a broken program takes.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -4,7 +4,9 @@ use crate::{
     RailId,
     follow::Follow,
     planner::{Binding, PlannedRail, RailPlan},
-    runtime::{DROP_LIMIT, MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError},
+    runtime::{
+        DROP_LIMIT, MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError,
+    },
     stream::{Dialers, LinkChanges},
 };
 use rails_bind::{
@@ -332,7 +334,8 @@ impl Rail {
         let (old, new) = (places(&from, &old_cpus), places(&to, &new_cpus));
         // A rail without a node gives up the policy that it had.
         let memory = memory_policy(&to).or(from.node.map(|_| MemoryPolicy::Default));
-        let is_moved = |index: usize| to.binding != Binding::Default && (old[index] != new[index] || to.node != from.node);
+        let is_moved =
+            |index: usize| to.binding != Binding::Default && (old[index] != new[index] || to.node != from.node);
         for index in (0..runtimes.len()).filter(|index| is_moved(*index)) {
             let moved = runtimes[index].move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await;
             if let Err(error) = moved {

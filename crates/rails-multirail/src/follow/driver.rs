@@ -145,11 +145,12 @@ fn taken(state: SettingState) -> Result<(), SettingError> {
 /// The CPUs that rails may not be moved to.
 fn claimed_by_others(rails: &Rails) -> CpuSet {
     match Claims::machine().taken_cpus() {
-        Ok(taken) => {
-            rails.iter().fold(taken, |taken, rail| taken.difference(&rail.planned().exclusive_cpus))
-        }
+        Ok(taken) => rails.iter().fold(taken, |taken, rail| taken.difference(&rail.planned().exclusive_cpus)),
         Err(error) => {
-            tracing::warn!(error = with_causes(&error), "rails are moved without regard to claims, which cannot be read");
+            tracing::warn!(
+                error = with_causes(&error),
+                "rails are moved without regard to claims, which cannot be read"
+            );
             CpuSet::new()
         }
     }

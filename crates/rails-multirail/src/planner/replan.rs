@@ -165,7 +165,9 @@ impl<'a> Planner<'a> {
             None => format!("{name}: is gone"),
             Some(nic) => match (why_not(nic), present.address) {
                 (Some(reason), _) => format!("{name}: {reason}"),
-                (None, Some(address)) if !has_address(nic, address) => format!("{name}: has lost the address {address}"),
+                (None, Some(address)) if !has_address(nic, address) => {
+                    format!("{name}: has lost the address {address}")
+                }
                 (None, _) => format!("{name}: its lane begins elsewhere now"),
             },
         }

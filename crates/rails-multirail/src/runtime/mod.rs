@@ -262,7 +262,8 @@ impl RailRuntime {
         if self.life.stage() != Stage::Running {
             return Err(MoveError::Stopped { name: name() });
         }
-        let bound = thread::bind(self.placement().tid, cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
+        let bound =
+            thread::bind(self.placement().tid, cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
         let turn = self.placement.bound(bound.keep().cpus.expect("CPUs were asked for"));
         let (cpus, current) = (cpus.clone(), self.placement.clone());
         let placing = self.spawn(async move { current.place_this_thread(turn, &cpus, memory.as_ref()) });

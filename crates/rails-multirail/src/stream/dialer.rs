@@ -332,9 +332,8 @@ impl Dialer {
         // A removed lane is not dialled again.
         let is_missed = || {
             let has_moved = self.has_moved(kept.path.index);
-            kept.shared.with(|state| {
-                (has_moved || state.connection.is_stalled(lane)) && !state.connection.is_leaving(lane)
-            })
+            kept.shared
+                .with(|state| (has_moved || state.connection.is_stalled(lane)) && !state.connection.is_leaving(lane))
         };
         let mut moved = self.moved.subscribe();
         if self.has_moved(kept.path.index) {

@@ -24,6 +24,7 @@ mod journal;
 mod lab;
 mod machine;
 mod measure;
+mod placement;
 mod print;
 mod progress;
 mod purpose;

@@ -5,18 +5,13 @@ use crate::{
     endpoint::{Address, Endpoint, Paired, StreamArgs, addresses_of},
     exit::Exit,
     machine::MachineArgs,
+    placement::{self, PlacementArgs},
     print,
     tls::ClientTls,
 };
-use anyhow::{Context, Result};
-use rails_bind::{
-    claims::Claims,
-    interrupt::irqbalance::{self, BalancerPlan},
-};
-use rails_multirail::{
-    RailPlan, RailRequest,
-    planner::{Affinities, Nearness, Need, plan_rails},
-};
+use anyhow::Result;
+use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
+use rails_multirail::{RailPlan, RailRequest};
 use std::path::Path;
 
 /// Print the parts of rails, and why each was chosen, without making the rails
@@ -44,8 +39,14 @@ pub(crate) struct Args {
     /// Which rails are wished for; see below
     #[arg(long, value_name = "SPEC")]
     rails: RailRequest,
+    /// Cores of each rail: one drives its lane, the others are for tasks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    cores: usize,
     #[command(flatten)]
     placement: PlacementArgs,
+    /// Put several rails on one NIC if there are fewer NICs than rails
+    #[arg(long)]
+    share_nics: bool,
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
@@ -59,69 +60,11 @@ pub(crate) struct Args {
     stream: StreamArgs<ClientTls>,
 }
 
-/// The placement of all rails.
-#[derive(Debug, clap::Args)]
-struct PlacementArgs {
-    /// Cores of each rail: one drives its lane, the others are for tasks
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
-    cores: usize,
-    /// Give each rail its cores for itself
-    #[arg(long)]
-    exclusive: bool,
-    /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache, which suits TCP]
-    #[arg(long, value_name = "PLACE")]
-    near: Option<Near>,
-    /// Refuse rails that lack these affinities
-    #[arg(long, value_name = "AFFINITY", value_delimiter = ',')]
-    require: Vec<Affinity>,
-    /// Put several rails on one NIC if there are fewer NICs than rails
-    #[arg(long)]
-    share_nics: bool,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Near {
-    /// On the same CPU
-    SameCpu,
-    /// On another core that shares a cache with it
-    SharedCache,
-    /// Anywhere in its package
-    Package,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Affinity {
-    /// The NIC's interrupts are served beside it
-    Interrupt,
-    /// The thread shares a cache with the CPU that serves them
-    Thread,
-    /// The memory comes from the nearest node
-    Memory,
-}
-
-impl PlacementArgs {
-    fn of(&self, rails: &RailRequest) -> RailRequest {
-        let mut request = rails.clone();
-        (request.cores, request.exclusive, request.share_nics) = (self.cores, self.exclusive, self.share_nics);
-        request.nearness = match self.near {
-            None => request.nearness,
-            Some(Near::SameCpu) => Nearness::SameCpu,
-            Some(Near::SharedCache) => Nearness::SharedCache,
-            Some(Near::Package) => Nearness::Package,
-        };
-        let need = |affinity| if self.require.contains(&affinity) { Need::Required } else { Need::Preferred };
-        let [interrupt, thread, memory] = [Affinity::Interrupt, Affinity::Thread, Affinity::Memory].map(need);
-        request.affinities = Affinities { interrupt, thread, memory };
-        request
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let mut request = args.placement.of(&args.rails);
-    if args.machine.is_this_machine() {
-        request.claimed = Claims::machine().taken_cpus()?;
-    }
-    let mut plan = plan_rails(&args.machine.topology()?, &request).context("--rails")?;
+    (request.cores, request.share_nics) = (args.cores, args.share_nics);
+    let topology = args.machine.topology()?;
+    let mut plan = placement::plan_on(&args.machine, &topology, &request, "--rails")?;
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }
@@ -144,7 +87,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
 
 async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
     let contact = addresses_of("--peer", std::slice::from_ref(peer))?[0];
-    Endpoint::build(args.machine.topology()?, plan, args.stream.options()?)?.probe(contact).await
+    let rails = placement::build_planned(&plan)?;
+    Endpoint::new(args.machine.topology()?, plan, rails, args.stream.options()?).probe(contact).await
 }
 
 /// The advice on irqbalance when interrupts are placed; nothing where it does not run.

@@ -6,6 +6,7 @@ use crate::{
     commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     exit::{Exit, explain},
+    placement::PlacementArgs,
     print,
     progress::Progress,
     purpose::{self, Purpose},
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
     stream: StreamArgs<ServerTls>,
 }
 
@@ -55,7 +58,7 @@ async fn recv(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
     let addresses = addresses_of("--listen", &args.listen)?;
-    let end = Endpoint::listening(&addresses, options)?;
+    let end = Endpoint::listening(&addresses, &args.placement, options)?;
     rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
     let mut guests = Admission::of(end.listen(&addresses).await?, Purpose::Receive);
     let ended = batches(&args, &end, &mut guests, &mut stop, details).await;

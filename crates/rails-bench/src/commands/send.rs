@@ -5,6 +5,7 @@ use crate::{
     commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
     exit::Exit,
+    placement::PlacementArgs,
     print,
     progress::Progress,
     purpose::Purpose,
@@ -49,6 +50,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
     striping: StripingArgs,
     #[command(flatten)]
     stream: StreamArgs<ClientTls>,
@@ -66,7 +69,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }
     let remotes = addresses_of("--to", &args.to)?;
-    let end = Endpoint::calling(&remotes, args.from.as_ref(), options)?.striping(&args.striping)?;
+    let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
     let (stream, paired) = end.open(&remotes, Purpose::Send, &mut stop).await?;
     if args.explain {
         print::note(format_args!("{paired}"));

@@ -7,6 +7,7 @@ use crate::{
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
     exit::{Exit, explain},
     measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
+    placement::PlacementArgs,
     print,
     purpose::Purpose,
     report,
@@ -51,6 +52,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "ping")]
     check: bool,
     #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
     metrics: MetricsArgs,
     /// Print each measurement as a JSON object on a line of its own
     #[arg(long)]
@@ -78,7 +81,8 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
         let addresses = addresses_of("--listen", &args.listen)?;
-        let endpoint = Endpoint::listening(&addresses, args.application.applied(args.stream.options()?)?)?;
+        let options = args.application.applied(args.stream.options()?)?;
+        let endpoint = Endpoint::listening(&addresses, &args.placement, options)?;
         serve(args, &endpoint, &addresses, details, stop).await
     })
 }

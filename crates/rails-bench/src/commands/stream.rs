@@ -5,6 +5,7 @@ use crate::{
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, socket, sockets},
     exit::Exit,
     measure::{Amount, mptcp, plain, striped},
+    placement::PlacementArgs,
     print,
     purpose::Purpose,
     report, size,
@@ -41,6 +42,8 @@ pub(crate) struct Args {
     /// How much to send, for example 4GiB
     #[arg(long, value_name = "N", value_parser = size::parse)]
     bytes: Option<DataSize>,
+    #[command(flatten)]
+    placement: PlacementArgs,
     #[command(flatten)]
     striping: StripingArgs,
     /// Send plain TCP flows instead of a striped stream, one on each lane: the rate of the links by themselves
@@ -83,7 +86,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
         if args.record_decisions.is_some() {
             options = options.record_decisions(RECORDED);
         }
-        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), options)?;
+        let endpoint = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?;
         let endpoint = endpoint.striping(&args.striping)?;
         measure(args, &endpoint, &remotes, details, stop).await
     })

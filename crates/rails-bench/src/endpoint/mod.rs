@@ -12,6 +12,7 @@ pub(crate) use striping::StripingArgs;
 use crate::{
     exit::{Help, Helped},
     machine::this_machine,
+    placement::{self, PlacementArgs},
     print,
     secret::JoinArgs,
     size,
@@ -112,31 +113,43 @@ impl<T: TlsArgs> StreamArgs<T> {
 impl Endpoint {
     /// An end that waits for streams on `addresses`: a rail for each. If all of them are unspecified (0.0.0.0, ::), a rail on
     /// each NIC, and without a NIC one that is bound to none.
-    pub(crate) fn listening(addresses: &[LaneAddress], options: StreamOptions) -> Result<Self> {
+    pub(crate) fn listening(
+        addresses: &[LaneAddress],
+        placement: &PlacementArgs,
+        options: StreamOptions,
+    ) -> Result<Self> {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
-        let plan = if ips().all(|ip| ip.is_unspecified()) {
-            plan_rails(&topology, &RailRequest::auto()).or_else(|error| match error {
-                PlanError::NoNic => plan_rails(&topology, &lanes(ips().take(1))),
-                other => Err(other),
-            })
+        let rails = if !ips().all(|ip| ip.is_unspecified()) {
+            lanes(ips())
+        } else if plan_rails(&topology, &RailRequest::auto()) == Err(PlanError::NoNic) {
+            lanes(ips().take(1))
         } else {
-            plan_rails(&topology, &lanes(ips()))
+            RailRequest::auto()
         };
-        Self::build(topology, plan.context("--listen")?, options)
+        Self::build(topology, &placement.of(&rails), options, "--listen")
     }
 
     /// An end that opens streams to `remotes`: the rails of `from`, or else one towards each distinct remote address, as the
     /// routing table leads.
-    pub(crate) fn calling(remotes: &[LaneAddress], from: Option<&RailRequest>, options: StreamOptions) -> Result<Self> {
+    pub(crate) fn calling(
+        remotes: &[LaneAddress],
+        from: Option<&RailRequest>,
+        placement: &PlacementArgs,
+        options: StreamOptions,
+    ) -> Result<Self> {
         let topology = this_machine()?;
-        let plan = match from {
-            None => plan_rails(&topology, &lanes(local_ends(remotes)?.into_iter()))
-                .context("--to")
-                .map_err(|error| error.help("name the interfaces or addresses to send from by --from"))?,
-            Some(from) => plan_rails(&topology, from).context("--from")?,
-        };
-        Self::build(topology, plan, options)
+        match from {
+            Some(from) => Self::build(topology, &placement.of(from), options, "--from"),
+            None => {
+                let rails = lanes(local_ends(remotes)?.into_iter());
+                let built = Self::build(topology, &placement.of(&rails), options, "--to");
+                built.map_err(|error| match error.is::<PlanError>() {
+                    true => error.help("name the interfaces or addresses to send from by --from"),
+                    false => error,
+                })
+            }
+        }
     }
 
     /// The same, sharing bytes out like this.
@@ -155,14 +168,19 @@ impl Endpoint {
 
     /// Rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
-        let plan = plan_rails(&topology, &RailRequest::loopback(rails)).context("--rails")?;
-        Self::build(topology, plan, options)
+        Self::build(topology, &RailRequest::loopback(rails), options, "--rails")
     }
 
-    pub(crate) fn build(topology: Topology, plan: RailPlan, options: StreamOptions) -> Result<Self> {
+    /// An end with rails of its own. `flag` has asked for them.
+    fn build(topology: Topology, request: &RailRequest, options: StreamOptions, flag: &'static str) -> Result<Self> {
+        let (plan, rails) = placement::build(&topology, request, flag)?;
+        Ok(Self::new(topology, plan, rails, options))
+    }
+
+    /// An end with these rails, which were built from the plan.
+    pub(crate) fn new(topology: Topology, plan: RailPlan, rails: Rails, options: StreamOptions) -> Self {
         plan.notes.iter().for_each(|note| tracing::info!("{note}"));
-        let rails = Rails::build(&plan)?;
-        Ok(Self { topology, rails, options, notes: plan.notes })
+        Self { topology, rails, options, notes: plan.notes }
     }
 }
 

@@ -1,9 +1,18 @@
-//! `rails`, the list of claims.
+//! `rails`, the list of claims; and claims of the machine, which other commands make and heed.
 
-use crate::util::{run, stderr, stdout, text};
+use crate::{
+    measure::measured,
+    util::{rails_bench, run, start, stderr, stdout, text, wait_for},
+};
 use rails_bind::claims::{Claims, Resource};
-use rails_topo::CpuId;
-use std::{fs, path::Path, process::Output};
+use rails_topo::{CpuId, CpuSet, Topology};
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::Output,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 fn rails(claims: &Path, more: &[&str]) -> Output {
     run(["rails", "--claims", text(claims)].into_iter().chain(more.iter().copied()))
@@ -61,4 +70,96 @@ fn folder_that_is_none_is_named() {
     assert!(said.contains(text(file.path())) && said.contains("install -d -m 1777"), "{said}");
     assert!(output.stdout.is_empty(), "errors go to stderr");
     fs::metadata(file.path()).expect("it was left alone");
+}
+
+/// Claims of the machine are other tests' too: one test at a time makes them, on one core, which leaves the others a core.
+fn one_core_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The last core that this process may use.
+fn last_core() -> CpuSet {
+    let topology = Topology::detect().unwrap();
+    let mut cores = topology.cores().iter().filter(|core| core.cpus.intersects(topology.allowed_cpus()));
+    cores.next_back().unwrap().cpus.clone()
+}
+
+fn refused(args: &[&str], said: &[&str]) {
+    let output = run(args.iter().copied());
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    said.iter().for_each(|said| assert!(text.contains(said), "`{said}` is not in:\n{text}"));
+}
+
+#[test]
+fn transfers_keep_away_from_claimed_cores() {
+    let _turn = one_core_at_a_time();
+    let core = last_core();
+    let claim = Claims::machine().claim(core.iter().map(Resource::Cpu)).unwrap();
+    let (sent, _) = measured(&["--json"], &["--bytes", "1MiB"]);
+    claim.check().unwrap();
+    let sent: Value = serde_json::from_str(&sent).unwrap();
+    for side in ["sender", "receiver"] {
+        let rails = sent[side]["rails"].as_array().unwrap();
+        assert_eq!(rails.len(), 2);
+        for rail in rails {
+            let cpus: CpuSet = rail["cpus"].as_str().unwrap().parse().unwrap();
+            assert!(!cpus.is_empty() && !cpus.intersects(&core), "{rail}");
+        }
+    }
+}
+
+#[test]
+fn claimed_core_is_refused_with_its_holder() {
+    let _turn = one_core_at_a_time();
+    let core = last_core();
+    let _claim = Claims::machine().claim(core.iter().map(Resource::Cpu)).unwrap();
+    let (from, pid) = (format!("127.0.0.1@{core}"), format!("process {} (`", std::process::id()));
+    let said = [
+        "error: --from: ",
+        "too few cores: 1 asked for, 0 free",
+        "help: ",
+        &pid,
+        &format!("CPU{} {core}", plural(&core)),
+    ];
+    for more in [&["--exclusive"][..], &["--near", "package"]] {
+        let stream = ["stream", "--insecure", "--to", "127.0.0.1:1", "--from", &from];
+        refused(&[&stream, more].concat(), &said);
+        let send = ["send", "Cargo.toml", "--insecure", "--to", "127.0.0.1:1", "--from", &from];
+        refused(&[&send, more].concat(), &said);
+    }
+}
+
+fn plural(cpus: &CpuSet) -> &'static str {
+    if cpus.len() == 1 { "" } else { "s" }
+}
+
+#[test]
+fn running_end_holds_its_core() {
+    let _turn = one_core_at_a_time();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--exclusive", "--insecure"];
+    let (mut child, lines) = start(rails_bench(serve));
+    wait_for(&lines, "listening on ");
+    let holders = |pid: u32| {
+        let holders: Value = serde_json::from_slice(&run(["rails", "--json"]).stdout).unwrap();
+        holders.as_array().unwrap().iter().find(|holder| holder["pid"] == pid).cloned()
+    };
+    let holder = holders(child.id()).expect("it has claimed its core");
+    assert!(holder["command"].as_str().unwrap().contains("serve --listen 127.0.0.1:0 --exclusive"), "{holder}");
+    let cpus: CpuSet = holder["holds"]["cpus"].as_str().unwrap().parse().unwrap();
+    let core = Topology::detect().unwrap().core_of_cpu(cpus.first().unwrap()).unwrap().cpus.clone();
+    assert_eq!(cpus, core, "one whole core");
+
+    let from = format!("127.0.0.1@{cpus}");
+    let (pid, named) = (format!("process {} (`", child.id()), format!("holds CPU{} {cpus}", plural(&cpus)));
+    refused(
+        &["stream", "--insecure", "--exclusive", "--to", "127.0.0.1:1", "--from", &from],
+        &["error: --from: ", &pid, "serve --listen 127.0.0.1:0 --exclusive", &named, "`rails-bench rails`"],
+    );
+
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(holders(child.id()), None);
+    drop(Claims::machine().claim(cpus.iter().map(Resource::Cpu)).unwrap());
 }

@@ -5,7 +5,7 @@ use rails_multirail::record::Record;
 use serde_json::Value;
 
 /// Runs `serve` and then `stream` with these arguments besides; gives the output of each.
-fn measured(common: &[&str], of_stream: &[&str]) -> (String, String) {
+pub(crate) fn measured(common: &[&str], of_stream: &[&str]) -> (String, String) {
     let serve = ["serve", "--listen", "127.0.0.1:0,127.0.0.2:0", "--once", "--insecure"];
     let (child, lines) = start(rails_bench(serve.iter().chain(common).copied()));
     let line = wait_for(&lines, "listening on ");

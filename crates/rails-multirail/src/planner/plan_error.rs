@@ -98,7 +98,7 @@ pub enum PlanError {
         usable: Vec<String>,
     },
     /// There are fewer free cores than the rails need.
-    #[error("{wanted} cores of their own were asked for, and {usable} are free; `rails-bench rails` lists claims")]
+    #[error("too few cores: {wanted} asked for, {usable} free; `rails-bench rails` lists claims")]
     TooFewCores {
         /// The number of cores.
         wanted: usize,

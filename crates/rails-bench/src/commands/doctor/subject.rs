@@ -1,9 +1,9 @@
 //! The subject of an examination.
 
-use crate::exit::Help;
-use anyhow::{Context, Result, anyhow};
+use crate::{exit::Help, placement};
+use anyhow::{Result, anyhow};
 use rails_bind::thread::Tid;
-use rails_multirail::{RailRequest, Rails, plan_rails};
+use rails_multirail::{RailRequest, Rails};
 use rails_topo::{Nic, NicKind, Topology};
 
 /// The subject of an examination.
@@ -33,8 +33,8 @@ impl Subject {
                     .help(format!("interfaces here: {}", names(topology.nics().iter())))),
             },
             (None, None, Some(request)) => {
-                let plan = plan_rails(topology, request).context("--rails")?;
-                Ok(Self::Rails(Rails::build(&plan)?))
+                let (_, rails) = placement::build(topology, request, "--rails")?;
+                Ok(Self::Rails(rails))
             }
             (None, None, None) => {
                 let nics = topology.nics().iter().filter(|nic| nic.kind == NicKind::Device);

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         return watch::run(args.json);
     }
     let topology = args.machine.topology()?;
-    if args.svg.draw(&topology)? {
+    if args.svg.draw(&args.machine, &topology)? {
         return Ok(Exit::Done);
     }
     if args.explain {

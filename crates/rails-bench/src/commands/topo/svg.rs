@@ -1,11 +1,8 @@
 //! `rails-bench topo --svg`
 
-use crate::print;
+use crate::{machine::MachineArgs, placement, print};
 use anyhow::{Context, Result};
-use rails_multirail::{
-    RailRequest,
-    planner::{PlannedRail, plan_rails},
-};
+use rails_multirail::{RailRequest, planner::PlannedRail};
 use rails_topo::{CpuSet, Overlay, RailMark, Topology};
 use std::{
     fs,
@@ -25,10 +22,10 @@ pub(super) struct SvgArgs {
 
 impl SvgArgs {
     /// Draws the machine if a picture was asked for, and says whether one was.
-    pub(super) fn draw(&self, topology: &Topology) -> Result<bool> {
+    pub(super) fn draw(&self, machine: &MachineArgs, topology: &Topology) -> Result<bool> {
         let Some(file) = &self.svg else { return Ok(false) };
         let rails = match &self.rails {
-            Some(request) => plan_rails(topology, request).context("--rails")?.rails,
+            Some(request) => placement::plan_on(machine, topology, request, "--rails")?.rails,
             None => Vec::new(),
         };
         let overlay = Overlay { rails: rails.iter().map(|rail| mark(topology, rail)).collect() };

@@ -1,0 +1,175 @@
+//! Where rails are placed: the flags, the request that they make, and the rails that are built from it.
+
+use crate::{exit::Help, machine::MachineArgs};
+use anyhow::{Context, Error, Result};
+use rails_bind::claims::{ClaimError, Claims, Holder, Resource};
+use rails_multirail::{
+    RailPlan, RailRequest, Rails,
+    planner::{Affinities, Nearness, Need, PlanError, plan_rails},
+    runtime::RuntimeError,
+};
+use rails_topo::{CpuSet, Topology};
+
+/// The placement of all rails.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PlacementArgs {
+    /// Give each rail its cores for itself: no other process that asks gets them while the rails are there
+    #[arg(long)]
+    exclusive: bool,
+    /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache, which suits TCP]
+    #[arg(long, value_name = "PLACE")]
+    near: Option<Near>,
+    /// Refuse rails that lack these affinities
+    #[arg(long, value_name = "AFFINITY", value_delimiter = ',')]
+    require: Vec<Affinity>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Near {
+    /// On the same CPU
+    SameCpu,
+    /// On another core that shares a cache with it
+    SharedCache,
+    /// Anywhere in its package
+    Package,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Affinity {
+    /// The NIC's interrupts are served beside it
+    Interrupt,
+    /// The thread shares a cache with the CPU that serves them
+    Thread,
+    /// The memory comes from the nearest node
+    Memory,
+}
+
+impl PlacementArgs {
+    /// The request for these rails, placed as the flags say.
+    pub(crate) fn of(&self, rails: &RailRequest) -> RailRequest {
+        let mut request = rails.clone();
+        request.exclusive = self.exclusive;
+        request.nearness = match self.near {
+            None => request.nearness,
+            Some(Near::SameCpu) => Nearness::SameCpu,
+            Some(Near::SharedCache) => Nearness::SharedCache,
+            Some(Near::Package) => Nearness::Package,
+        };
+        let need = |affinity| if self.require.contains(&affinity) { Need::Required } else { Need::Preferred };
+        let [interrupt, thread, memory] = [Affinity::Interrupt, Affinity::Thread, Affinity::Memory].map(need);
+        request.affinities = Affinities { interrupt, thread, memory };
+        request
+    }
+}
+
+/// Plans rails of a machine; on this one, around the CPUs that others have claimed. `flag` has asked for them.
+pub(crate) fn plan_on(
+    machine: &MachineArgs,
+    topology: &Topology,
+    request: &RailRequest,
+    flag: &'static str,
+) -> Result<RailPlan> {
+    match machine.is_this_machine() {
+        true => plan(topology, request, flag),
+        false => plan_rails(topology, request).context(flag),
+    }
+}
+
+/// Plans rails of this machine, around the CPUs that others have claimed. `flag` has asked for them.
+fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<RailPlan> {
+    let claimed = Claims::machine().taken_cpus().context("the claims of this machine cannot be read")?;
+    let mut request = request.clone();
+    request.claimed = claimed;
+    plan_rails(topology, &request).map_err(|error| match error {
+        PlanError::TooFewCores { .. } if !request.claimed.is_empty() => {
+            let help = claimed_by(&holders_on(topology));
+            Error::new(error).context(flag).help(help)
+        }
+        error => Error::new(error).context(flag),
+    })
+}
+
+/// Builds rails of this machine, around the CPUs that others have claimed. `flag` has asked for them.
+pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<(RailPlan, Rails)> {
+    let mut tries = 1..TRIES;
+    loop {
+        let plan = plan(topology, request, flag)?;
+        match Rails::build(&plan) {
+            Ok(rails) => return Ok((plan, rails)),
+            // Somebody has claimed a core after the plan was made; the next plan leaves it out.
+            Err(error) if is_core_claimed(&error) && tries.next().is_some() => {}
+            Err(error) => return Err(not_built(error).context(flag)),
+        }
+    }
+}
+
+/// Builds the rails of a plan that was made before.
+pub(crate) fn build_planned(plan: &RailPlan) -> Result<Rails> {
+    Rails::build(plan).map_err(not_built)
+}
+
+fn is_core_claimed(error: &RuntimeError) -> bool {
+    matches!(error, RuntimeError::Claim(ClaimError::Held { resource: Resource::Cpu(_), .. }))
+}
+
+/// Adds the next step to a conflict.
+fn not_built(error: RuntimeError) -> Error {
+    let is_conflict = matches!(error, RuntimeError::Claim(ClaimError::Held { .. }));
+    let error = Error::new(error);
+    if is_conflict {
+        return error.help("`rails-bench rails` lists all claims; wait until the other process ends, or leave it");
+    }
+    error
+}
+
+/// The holders of cores that this process could use otherwise.
+fn holders_on(topology: &Topology) -> Vec<Holder> {
+    let is_here = |cpus: &CpuSet| {
+        let mut cores = cpus.iter().filter_map(|cpu| topology.core_of_cpu(cpu));
+        cores.any(|core| core.cpus.intersects(topology.allowed_cpus()))
+    };
+    // The plan's error stands also without them.
+    let holders = Claims::machine().list().unwrap_or_default();
+    holders.into_iter().filter(|holder| is_here(holder.holds.cpus())).collect()
+}
+
+/// The remedy where claims leave too few cores.
+fn claimed_by(holders: &[Holder]) -> String {
+    let named: Vec<String> = holders.iter().take(MOST_NAMED).map(Holder::to_string).collect();
+    let more = match holders.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    match named.is_empty() {
+        true => "the cores were claimed a moment ago and are free again: try once more".to_owned(),
+        false => format!("cores are claimed by {}{more}; wait until they are free, or ask for fewer", named.join("; ")),
+    }
+}
+
+/// How often rails are planned. Each further time takes another process that claims a core just then.
+const TRIES: usize = 16;
+/// How many holders of cores an error names.
+const MOST_NAMED: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_named_up_to_a_limit() {
+        let holder = |cpu: u32| {
+            let folder = tempfile::tempdir().unwrap();
+            let claims = Claims::at(folder.path());
+            let _claim = claims.claim([Resource::Cpu(rails_topo::CpuId(cpu))]).unwrap();
+            claims.list().unwrap().remove(0)
+        };
+        let holders: Vec<Holder> = (0..6).map(holder).collect();
+        assert_eq!(
+            claimed_by(&holders[..2]),
+            "cores are claimed by this process, which holds CPU 0; this process, which holds CPU 1; wait until they \
+             are free, or ask for fewer"
+        );
+        assert!(claimed_by(&holders).contains("holds CPU 3; and 2 more; wait"), "{}", claimed_by(&holders));
+        assert!(claimed_by(&[]).ends_with("try once more"));
+    }
+}

@@ -107,6 +107,23 @@ fn removed_under_claimers_is_made_anew() {
     ours.check().expect("it holds");
 }
 
+/// The folder as killed processes leave it: files without a lock, and what was half made by a process of the same number.
+#[test]
+fn stale_folder_holds_nothing() {
+    let (outside, claims) = folder();
+    let pid = std::process::id();
+    fs::create_dir(outside.path().join(format!(".rails.{pid}.0"))).expect("it can be made");
+    let mut dead = Worker::start(claims.folder());
+    drop(claims.claim([Resource::Interrupt(1)]).expect("the folder can be made beside the other"));
+    assert_eq!(dead.tell("claim 0 1"), "ok CPUs 0-1");
+    dead.kill();
+    fs::write(claims.folder().join(format!(".new.{pid}.0")), "").expect("it can be written");
+    assert!(claims.list().expect("it can be read").is_empty());
+    let queue = Resource::Queue { interface: "eth0".parse().expect("a name"), index: 0 };
+    let all = cpus([0, 1]).into_iter().chain([Resource::Interrupt(1), queue]);
+    claims.claim(all).expect("they are free").check().expect("it holds");
+}
+
 #[test]
 fn links_pipes_and_folders_instead_of_files() {
     let (outside, claims) = folder();

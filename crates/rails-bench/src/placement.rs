@@ -13,7 +13,8 @@ use rails_topo::{CpuSet, Topology};
 /// The placement of all rails.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlacementArgs {
-    /// Give each rail its cores for itself: no other process that asks gets them while the rails are there
+    /// Give each rail its cores, and the interrupts and receive queues of its NIC, for itself: no other process that asks gets
+    /// them while the rails are there
     #[arg(long)]
     exclusive: bool,
     /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache, which suits TCP]
@@ -117,7 +118,7 @@ fn not_built(error: RuntimeError) -> Error {
     let is_conflict = matches!(error, RuntimeError::Claim(ClaimError::Held { .. }));
     let error = Error::new(error);
     if is_conflict {
-        return error.help("`rails-bench rails` lists all claims; wait until the other process ends, or leave it");
+        return error.help(CONFLICT);
     }
     error
 }
@@ -146,6 +147,9 @@ fn claimed_by(holders: &[Holder]) -> String {
     }
 }
 
+/// The remedy where another process has claimed what exclusive rails need.
+const CONFLICT: &str =
+    "`rails-bench rails` lists all claims; wait until that process ends, or ask for other cores or another NIC";
 /// How often rails are planned. Each further time takes another process that claims a core just then.
 const TRIES: usize = 16;
 /// How many holders of cores an error names.

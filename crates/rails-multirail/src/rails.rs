@@ -11,7 +11,7 @@ use crate::{
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
-    claims::{Claim, Claims, Resource, Resources},
+    claims::{Claim, Claims, Resources},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
     thread,
@@ -76,11 +76,12 @@ impl Rails {
     /// Builds the rails of a plan: one pinned runtime per rail, and one for each of its
     /// [CPUs for tasks](PlannedRail::task_cpus).
     ///
-    /// The cores of exclusive rails are [claimed](rails_bind::claims) on the whole host for as long as the rails run.
+    /// The cores of exclusive rails, and the interrupts and receive queues of their NICs, are
+    /// [claimed](rails_bind::claims) on the whole host for as long as the rails run.
     ///
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
-    /// [`RuntimeError::Claim`] if another owner has claimed a core.
+    /// [`RuntimeError::Claim`] if another owner has claimed any of these.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         Self::build_with(plan, |_, runtime| runtime)
     }
@@ -104,12 +105,11 @@ impl Rails {
         plan: &RailPlan,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
-        let cpus = plan.rails.iter().flat_map(|rail| rail.exclusive_cpus.iter());
-        let mut claim = Claims::machine().claim(cpus.map(Resource::Cpu))?;
+        let mut claim = Claims::machine().claim(plan.rails.iter().flat_map(PlannedRail::exclusive_resources))?;
         let rails: Result<Vec<Rail>, RuntimeError> = plan
             .rails
             .iter()
-            .map(|planned| Rail::build(planned, claim.split_off(&exclusive(planned)), &adjust))
+            .map(|planned| Rail::build(planned, claim.split_off(&planned.exclusive_resources().collect()), &adjust))
             .collect();
         Ok(Self(Arc::new(Inner {
             rails: rails?.into(),
@@ -324,8 +324,7 @@ impl Rail {
             (place.planned.clone(), place.task_cpus.clone())
         };
         let held: Resources = self.place().claims.iter().flat_map(|claim| claim.resources().iter()).collect();
-        let more = exclusive(&to).iter().filter(|resource| !held.contains(resource)).collect::<Vec<_>>();
-        let claim = Claims::machine().claim(more)?;
+        let claim = Claims::machine().claim(to.exclusive_resources().filter(|resource| !held.contains(resource)))?;
         let new_cpus = move_task_cpus(&old_cpus, &to.task_cpus);
         let runtimes: Vec<&RailRuntime> = std::iter::once(&self.runtime).chain(&self.task_runtimes).collect();
         let places = |planned: &PlannedRail, task_cpus: &[CpuId]| -> Vec<CpuId> {
@@ -348,7 +347,7 @@ impl Rail {
                 return Err(error);
             }
         }
-        let kept = exclusive(&to);
+        let kept: Resources = to.exclusive_resources().collect();
         let mut place = self.place();
         (place.planned, place.task_cpus) = (Arc::new(to), new_cpus);
         place.claims.push(claim);
@@ -465,11 +464,6 @@ impl Rail {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()
     }
-}
-
-/// The resources that a rail has to itself.
-fn exclusive(planned: &PlannedRail) -> Resources {
-    planned.exclusive_cpus.iter().map(Resource::Cpu).collect()
 }
 
 /// The policy of a rail's threads; `None` leaves the inherited one.

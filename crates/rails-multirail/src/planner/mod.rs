@@ -4,6 +4,7 @@ mod addresses;
 mod capacity;
 mod cpus;
 mod devices;
+mod exclusive;
 mod nics;
 mod plan_error;
 mod plan_rails;

@@ -6,10 +6,12 @@ use super::{
     addresses::{self, has_address, loopback_address, next_end, reaches, usable_addresses},
     cpus::{self, Cpus, Sought, serving_cpus},
     devices::Named,
+    exclusive,
     rail_request::MOST_RAILS,
     reasons::{describe_cpu, describe_devices, describe_lane, plural},
 };
 use crate::RailId;
+use rails_bind::claims::Numbers;
 use rails_topo::{CpuId, CpuSet, Locality, Nic, NicKind, NodeId, Topology};
 use std::net::IpAddr;
 
@@ -34,6 +36,9 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
         Which::Listed(wishes) => wishes.iter().try_for_each(|wish| planner.add(planner.wished(wish)?))?,
     }
     (0..planner.rails.len()).try_for_each(|index| planner.add_task_cpus(index))?;
+    if request.exclusive {
+        exclusive::add_interrupts_and_queues(topology, &mut planner.rails);
+    }
     addresses::divide(&mut planner.rails, &mut planner.notes);
     planner.note_shared_cpus();
     let expected = planner.expected();
@@ -299,6 +304,8 @@ impl<'a> Planner<'a> {
             cpu,
             task_cpus: CpuSet::new(),
             exclusive_cpus: CpuSet::new(),
+            exclusive_interrupts: Numbers::new(),
+            exclusive_queues: Numbers::new(),
             node,
             capacity,
             reasons,

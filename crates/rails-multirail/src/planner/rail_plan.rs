@@ -2,6 +2,10 @@
 
 use super::Binding;
 use crate::RailId;
+use rails_bind::{
+    claims::{Number, Numbers, Resource},
+    settings::InterfaceName,
+};
 use rails_net::LocalEnd;
 use rails_topo::{Bandwidth, CpuId, CpuSet, InterfaceAddress, NodeId, PciAddress};
 use serde::{Deserialize, Serialize};
@@ -56,6 +60,13 @@ pub struct PlannedRail {
     /// The CPUs that it has to itself: all hardware threads of its cores. Empty for a rail that shares them.
     #[serde(default)]
     pub exclusive_cpus: CpuSet,
+    /// The interrupts of its NIC that it has to itself. Of exclusive rails that share an interrupt, the first has it for
+    /// all of them. Empty for a rail that shares its cores, and where no interrupts are known.
+    #[serde(default)]
+    pub exclusive_interrupts: Numbers,
+    /// The receive queues of its NIC that it has to itself, by index; as with the interrupts.
+    #[serde(default)]
+    pub exclusive_queues: Numbers,
     /// The node of its memory; `None` binds no memory, as on a machine without nodes.
     pub node: Option<NodeId>,
     /// The bandwidth of its lane.
@@ -151,6 +162,18 @@ impl PlannedRail {
     /// All CPUs of the rail: that of its lanes, and those of tasks.
     pub fn cpus(&self) -> CpuSet {
         self.task_cpus.union(&CpuSet::single(self.cpu))
+    }
+
+    /// All that it has to itself, as [`Claims`](rails_bind::claims::Claims) have it.
+    pub fn exclusive_resources(&self) -> impl Iterator<Item = Resource> {
+        // A name that no interface can have is no interface's, and has no queues.
+        let interface: Option<InterfaceName> = self.interface.as_deref().and_then(|name| name.parse().ok());
+        let queue = |interface: &InterfaceName, index| Resource::Queue { interface: interface.clone(), index };
+        let queues = interface
+            .into_iter()
+            .flat_map(move |interface| self.exclusive_queues.iter().map(move |Number(index)| queue(&interface, index)));
+        let interrupts = self.exclusive_interrupts.iter().map(|Number(number)| Resource::Interrupt(number));
+        self.exclusive_cpus.iter().map(Resource::Cpu).chain(interrupts).chain(queues)
     }
 }
 

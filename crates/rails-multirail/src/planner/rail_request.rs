@@ -35,7 +35,8 @@ pub struct RailRequest {
     /// application. `cores:N` of a wish overrules it.
     pub cores: usize,
     /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads, and
-    /// [`Rails::build`](crate::Rails::build) claims them on the host.
+    /// [`Rails::build`](crate::Rails::build) claims them on the host, with the interrupts and the receive queues of the
+    /// rail's NIC. Rails of one plan that are on one NIC share these.
     pub exclusive: bool,
     /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
     pub nearness: Nearness,

@@ -3,9 +3,11 @@
 use super::{
     Binding, PlanError, PlannedRail, RailRequest, Which,
     addresses::{has_address, next_end},
+    exclusive,
     nics::why_not,
     plan_rails::{Parts, Planner},
 };
+use rails_bind::claims::Resources;
 use rails_topo::{CpuId, CpuSet, Nic, Topology};
 
 /// A rail that runs, planned again.
@@ -49,6 +51,9 @@ pub fn replan_rails(
             planner.rails[index].task_cpus.clone_from(&rail.task_cpus);
             planner.rails[index].exclusive_cpus.clone_from(&rail.exclusive_cpus);
         }
+    }
+    if request.exclusive {
+        exclusive::add_interrupts_and_queues(topology, &mut planner.rails);
     }
     let planned = std::mem::take(&mut planner.rails);
     Ok(present.iter().zip(planned).zip(unmet).map(|((old, new), unmet)| planner.compare(old, new, unmet)).collect())
@@ -143,8 +148,9 @@ impl<'a> Planner<'a> {
         } else if !present.exclusive_cpus.is_empty() {
             // The hardware threads of a core that are offline stay claimed: they may come back.
             planned.exclusive_cpus = planned.exclusive_cpus.union(&present.exclusive_cpus);
-            if planned.exclusive_cpus != present.exclusive_cpus {
-                reasons.push(format!("CPUs {} are on its cores now", planned.exclusive_cpus));
+            if reasons.is_empty() && !planned.exclusive_resources().eq(present.exclusive_resources()) {
+                let own: Resources = planned.exclusive_resources().collect();
+                reasons.push(format!("has to itself now: {own}"));
             }
         }
         if is_bound && planned.node != present.node && reasons.is_empty() {

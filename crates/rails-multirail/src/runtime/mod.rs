@@ -91,8 +91,8 @@ pub enum RuntimeError {
         /// The cause.
         source: BindError,
     },
-    /// The cores of exclusive rails could not be claimed.
-    #[error("the rails cannot have their cores to themselves")]
+    /// The cores of exclusive rails, or the interrupts or queues of their NICs, could not be claimed.
+    #[error("the rails cannot have their cores and NICs to themselves")]
     Claim(#[from] ClaimError),
     /// tokio gave no runtime.
     #[error("no tokio runtime for rail `{name}`")]

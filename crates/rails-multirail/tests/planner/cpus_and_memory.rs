@@ -1,11 +1,12 @@
 //! The CPU and the memory of planned rails.
 
 use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, served_by, two_packages};
+use rails_bind::claims::Resources;
 use rails_multirail::{
     RailPlan, RailRequest, plan_rails,
     planner::{Affinities, Binding, Nearness, Need, PlanError},
 };
-use rails_topo::{CpuId, CpuSet, Nic, NicKind, NodeId, Topology};
+use rails_topo::{CpuId, CpuSet, Interrupt, Nic, NicKind, NodeId, RxQueue, Topology};
 
 #[test]
 fn cpus_beside_the_nic_win() {
@@ -206,6 +207,60 @@ fn exclusive_rails_have_their_cores_to_themselves() {
     let all = |request: &mut RailRequest| request.claimed = cpus("0-15");
     let error = planned_with(&machine, "loopback:2", all).unwrap_err();
     assert_eq!(error, PlanError::TooFewCores { wanted: 2, usable: 0 });
+}
+
+#[test]
+fn exclusive_rails_have_interrupts_and_queues() {
+    let on = |nic: Nic, numbers: &[u32], queues: u32| Nic {
+        interrupts: numbers
+            .iter()
+            .map(|number| Interrupt { number: *number, name: None, affinity: None, effective: None })
+            .collect(),
+        rx_queues: (0..queues).map(|index| RxQueue { index, ..RxQueue::default() }).collect(),
+        ..nic
+    };
+    let machine = two_packages(vec![
+        on(nic("eth0", 1, 10, "10.0.0.1"), &[40, 41, 43], 2),
+        on(nic("eth1", 0, 10, "10.0.1.1"), &[43, 44], 1),
+        nic("eth2", 0, 10, "10.0.2.1"),
+        Nic { kind: NicKind::Virtual, ..on(nic("veth0", 0, 10, "10.0.3.1"), &[], 1) },
+    ]);
+    let plan = planned_with(&machine, "eth0,eth1,eth0,eth2,veth0,cores:2", |request| request.exclusive = true).unwrap();
+    let own: Vec<String> =
+        plan.rails.iter().map(|rail| rail.exclusive_resources().collect::<Resources>().to_string()).collect();
+    assert_eq!(
+        own,
+        [
+            "CPUs 8-9, interrupts 40-41,43, rx queues 0-1 of eth0",
+            "CPUs 0-1, interrupt 44, rx queue 0 of eth1",
+            "CPUs 10-11",
+            "CPUs 2-3",
+            "CPUs 4-5",
+            "CPUs 6-7,12-13",
+        ]
+    );
+    let reasons = |rail: usize| plan.rails[rail].reasons.iter().map(String::as_str).collect::<Vec<_>>();
+    assert!(own.iter().enumerate().all(|(rail, own)| reasons(rail).contains(&&*format!("has to itself: {own}"))));
+    assert!(
+        reasons(2).contains(&"the interrupts and receive queues of eth0 are rail 0's, which is on it too"),
+        "{plan}"
+    );
+    assert!(reasons(3).contains(&"no interrupt of eth2 is known, so it has none to itself"), "{plan}");
+
+    let shared = planned(&machine, "eth0");
+    assert_eq!(shared.rails[0].exclusive_resources().count(), 0);
+    // A plan without these fields can be read.
+    let mut told = serde_json::to_value(&plan).unwrap();
+    assert_eq!(
+        (&told["rails"][0]["exclusive_interrupts"], &told["rails"][0]["exclusive_queues"]),
+        (&"40-41,43".into(), &"0-1".into())
+    );
+    let rail = told["rails"][0].as_object_mut().unwrap();
+    for field in ["exclusive_interrupts", "exclusive_queues"] {
+        rail.remove(field);
+    }
+    let read: RailPlan = serde_json::from_value(told).unwrap();
+    assert!(read.rails[0].exclusive_interrupts.is_empty() && read.rails[0].exclusive_queues.is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::{loopback, nic, on_card, served_by};
 use proptest::{option, prelude::*};
+use rails_bind::claims::Resource;
 use rails_multirail::{
     RailId, RailPlan, RailRequest, plan_rails,
     planner::{Affinities, Binding, LocalEnd, Nearness, Need, Part, RailWish, Which},
@@ -139,6 +140,8 @@ proptest! {
                 let own = cores_of(&machine, &rail.cpus());
                 let others = plan.rails.iter().enumerate().filter(|(other, _)| *other != index);
                 prop_assert!(others.clone().all(|(_, other)| !other.cpus().intersects(&own)), "{}", plan);
+                let has = |resource: &Resource| others.clone().any(|(_, other)| other.exclusive_resources().any(|of| of == *resource));
+                prop_assert!(!rail.exclusive_resources().any(|own| has(&own)), "one owner for each: {}", plan);
             }
         }
         if let Some(expected) = &plan.expected {

@@ -2,8 +2,7 @@
 
 use super::{
     Locality,
-    path::has_link_above,
-    pci_tree::{At, PciTree},
+    pci_tree::{At, LinkAbove, PciTree},
 };
 use crate::{Bandwidth, Nic, PciAddress};
 use std::collections::BTreeMap;
@@ -119,16 +118,16 @@ impl Flows<'_> {
             let mut links: BTreeMap<At, Link> = BTreeMap::new();
             for ((_, at), (offered, begin)) in lowest {
                 let function = self.tree.function(at);
-                match function.parent {
-                    Some(parent) if has_link_above(function, begin) => {
-                        let bandwidth = function.bandwidth.or(self.tree.function(parent).bandwidth);
-                        let link = Link { function: function.address, bandwidth, offered: Offered::NOTHING, begin };
-                        let link = links.entry(parent).or_insert(link);
-                        link.offered = link.offered.and(offered);
-                        link.bandwidth = link.bandwidth.or(bandwidth);
-                    }
-                    Some(parent) => self.reach(parent, offered, begin),
-                    None => self.total = self.total.and(offered),
+                if let Some(LinkAbove { port, bandwidth }) = self.tree.link_above(function, begin) {
+                    let link = Link { function: function.address, bandwidth, offered: Offered::NOTHING, begin };
+                    let link = links.entry(port).or_insert(link);
+                    link.offered = link.offered.and(offered);
+                    // Of several functions below the port one may state the link.
+                    link.bandwidth = link.bandwidth.or(bandwidth);
+                } else if let Some(parent) = function.parent {
+                    self.reach(parent, offered, begin);
+                } else {
+                    self.total = self.total.and(offered);
                 }
             }
             for (parent, Link { function, bandwidth, offered, begin }) in links {

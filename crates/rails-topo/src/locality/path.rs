@@ -1,9 +1,6 @@
 //! The path from a device to memory, as far as it is PCI Express.
 
-use super::{
-    Device, Locality,
-    pci_tree::{At, Function},
-};
+use super::{Device, Locality, pci_tree::At};
 use crate::{Bandwidth, PciAddress};
 
 /// The PCI Express links between a device and the root complex, behind which memory is.
@@ -42,11 +39,10 @@ impl Locality<'_> {
         let top = self.tree.top(from);
         let begin = self.tree.function(from).depth;
         let mut path = PciPath { narrowest: None, links: 0, unknown: 0, reaches_root: top.reaches_root };
-        for function in self.tree.upwards(from).filter(|function| has_link_above(function, begin)) {
+        for function in self.tree.upwards(from) {
+            let Some(link) = self.tree.link_above(function, begin) else { continue };
             path.links += 1;
-            // Both ends of a link state it; the upper one is the port right above.
-            let upper = || function.parent.and_then(|parent| self.tree.function(parent).bandwidth);
-            match function.bandwidth.or_else(upper) {
+            match link.bandwidth {
                 Some(bandwidth) if path.narrowest.is_none_or(|(_, narrowest)| bandwidth < narrowest) => {
                     path.narrowest = Some((function.address, bandwidth));
                 }
@@ -55,20 +51,5 @@ impl Locality<'_> {
             }
         }
         path
-    }
-}
-
-/// Whether a link is above the function.
-///
-/// Down from a root bus come in turn a root port, an endpoint or a switch's upper port, one of its lower ports, and so
-/// on (PCI Express Base Specification, 1.3). Links lead down from root ports and lower ports; between the ports of a
-/// switch there is none, and the Link Status Register (7.5.3.8) of a lower port describes the link below it. So there
-/// is a link above each function at an odd depth, or, if the way up ends in the unknown, above the device itself and
-/// every other function from there.
-pub(super) fn has_link_above(function: &Function, begin: u32) -> bool {
-    let above_first = begin - function.depth;
-    match function.reaches_root {
-        true => function.depth % 2 == 1,
-        false => above_first.is_multiple_of(2) && function.depth > 0,
     }
 }

@@ -26,6 +26,14 @@ pub(super) struct Function {
     pub(super) physical_function: Option<PciAddress>,
 }
 
+/// A PCI Express link, seen from the function at its lower end.
+pub(super) struct LinkAbove {
+    /// The port at its upper end.
+    pub(super) port: At,
+    /// As either end states it; `None` is unknown.
+    pub(super) bandwidth: Option<Bandwidth>,
+}
+
 impl PciTree {
     pub(super) fn of(devices: &[PciDevice]) -> Self {
         let named = devices.iter().flat_map(|device| [Some(device.address), device.parent]);
@@ -78,6 +86,23 @@ impl PciTree {
     /// The topmost function on the way up from there.
     pub(super) fn top(&self, at: At) -> &Function {
         self.upwards(at).last().unwrap_or(self.function(at))
+    }
+
+    /// The link above a function, on the way up from a device at the depth `begin`.
+    ///
+    /// Down from a root bus come in turn a root port, an endpoint or a switch's upper port, one of its lower ports, and
+    /// so on (PCI Express Base Specification, 1.3). Links lead down from root ports and lower ports; between the ports
+    /// of a switch there is none, and the Link Status Register (7.5.3.8) of a lower port describes the link below it.
+    /// So there is a link above each function at an odd depth, or, if the way up ends in the unknown, above the device
+    /// itself and every other function from there. Both ends of a link state it.
+    pub(super) fn link_above(&self, function: &Function, begin: u32) -> Option<LinkAbove> {
+        let port = function.parent?;
+        let is_link = match function.reaches_root {
+            true => function.depth % 2 == 1,
+            false => (begin - function.depth).is_multiple_of(2),
+        };
+        let bandwidth = function.bandwidth.or(self.function(port).bandwidth);
+        is_link.then_some(LinkAbove { port, bandwidth })
     }
 
     /// The lowest function that is above both, or is one of them.

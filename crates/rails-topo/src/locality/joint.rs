@@ -29,15 +29,15 @@ pub struct NarrowLink {
     pub offered: Option<Bandwidth>,
 }
 
-impl Locality<'_> {
+impl<'a> Locality<'a> {
     /// The bandwidth of these interfaces at once. Each counts once, and interfaces of one physical port have the speed
-    /// of the fastest among them. A link of unknown bandwidth counts as wide enough.
+    /// of the fastest among them: those with one [name of it](Nic::physical_port), and a virtual function with the
+    /// interface of its physical one. A link of unknown bandwidth counts as wide enough.
     pub fn joint_bandwidth<'n>(&self, nics: impl IntoIterator<Item = &'n Nic>) -> JointBandwidth {
-        let mut ports: BTreeMap<&str, Port> = BTreeMap::new();
+        let mut ports: BTreeMap<Wire<'_>, Port> = BTreeMap::new();
         for nic in nics {
             let port = Port { offered: nic.speed.into(), at: nic.pci.and_then(|address| self.tree.physical(address)) };
-            let name = nic.physical_port.as_deref().unwrap_or(&nic.name);
-            let known = ports.entry(name).or_insert(port);
+            let known = ports.entry(self.wire(nic)).or_insert(port);
             known.offered = known.offered.faster(port.offered);
             known.at = known.at.into_iter().chain(port.at).min();
         }
@@ -46,6 +46,36 @@ impl Locality<'_> {
         flows.rise();
         JointBandwidth { bandwidth: flows.total.known(), narrow: flows.narrow }
     }
+
+    fn wire<'n>(&self, nic: &'n Nic) -> Wire<'n>
+    where
+        'a: 'n,
+    {
+        if let Some(port) = &nic.physical_port {
+            return Wire::Port(port);
+        }
+        let at = |address: PciAddress| self.tree.find(address).map(|at| self.tree.function(at));
+        let Some(physical) = nic.pci.and_then(at).and_then(|function| function.physical_function) else {
+            return Wire::Interface(&nic.name);
+        };
+        // A function can have several ports (`dev_port`).
+        let is_upper = |other: &&Nic| other.pci == Some(physical) && (nic.port.is_none() || other.port == nic.port);
+        match self.topology().nics().iter().find(is_upper) {
+            Some(upper) => upper.physical_port.as_deref().map_or(Wire::Interface(&upper.name), Wire::Port),
+            None => Wire::Function(physical, nic.port),
+        }
+    }
+}
+
+/// The identity of a physical port.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Wire<'n> {
+    /// By the driver's name of it.
+    Port(&'n str),
+    /// The port of an interface.
+    Interface(&'n str),
+    /// A port of a physical function that has no interface.
+    Function(PciAddress, Option<u32>),
 }
 
 /// A physical port.

@@ -65,6 +65,25 @@ fn one_wire_of_two_interfaces() {
 }
 
 #[test]
+fn virtual_functions_have_the_wire_of_their_card() {
+    let changed = |change: &dyn Fn(&mut serde_json::Value)| -> Topology {
+        let mut json = serde_json::to_value(fast()).unwrap();
+        json["nics"].as_array_mut().unwrap().iter_mut().for_each(change);
+        serde_json::from_value(json).unwrap()
+    };
+    let both = |machine: &Topology| joint(machine, &["alone", "virtual"]).bandwidth;
+    assert_eq!(both(&fast()), Some(gigabits(100)), "no driver has named the port");
+    let named = changed(&|nic| {
+        if nic["name"] == "alone" {
+            nic["physical_port"] = "e8ebd3".into();
+        }
+    });
+    assert_eq!(both(&named), Some(gigabits(100)), "the physical function's driver has");
+    let several = changed(&|nic| nic["port"] = u32::from(nic["name"] == "alone").into());
+    assert!(both(&several) > Some(gigabits(100)), "another port of the function");
+}
+
+#[test]
 fn unknown_speeds_are_bounded_by_links_alone() {
     let machine = two_packages();
     let x8 = machine.pci_device(address("0000:01:00.0")).unwrap().bandwidth;
